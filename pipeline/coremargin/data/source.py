@@ -1,0 +1,51 @@
+"""What a scan needs to know about rows: the ``Source`` protocol.
+
+A source is a sequence of *chunks* (storage units: rows ``[start, stop)``). A store on disk and a pair of arrays
+in memory are both sources, so that the mathematics never asks where rows lie.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from coremargin.data.statistics import ChunkStatistics
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Rows in chunks. Everything but ``read`` and ``rows_at`` is known without touching the rows."""
+
+    name: str  #: for messages: a path, or "arrays"
+    rows: int  #: committed rows, frozen when the source was opened
+    features: int
+    dtype: np.dtype[Any]  #: float32 or float64
+    classes: tuple[Any, ...]  #: labels as given at ingest (str, int, float or bool), in order of first appearance: code = index
+    chunk_rows: int  #: rows per chunk (the last one may hold fewer)
+    chunks: int
+    digest: str  #: identity of the committed content ("sha256:...")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all committed rows and labels as a scan reads them (uncompressed)."""
+
+    def span(self, chunk: int) -> tuple[int, int]:
+        """Row ids ``[start, stop)`` of a chunk."""
+
+    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (n, d) in ``dtype``, C order, read-only, and label codes (n,) int32; -1 is unlabelled.
+
+        The arrays are valid until the same thread calls ``read`` again: a reader may reuse its buffer.
+        Raises DamagedChunk with the place when the chunk is missing, truncated or altered.
+        """
+
+    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given."""
+
+    def statistics(self) -> ChunkStatistics:
+        """What ingest counted, per chunk."""
+
+    def handle(self) -> Any:
+        """A small picklable value from which ``open_source`` makes the same source in another process."""

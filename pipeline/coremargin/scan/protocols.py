@@ -1,0 +1,91 @@
+"""The protocols between a problem and the engine: what a worker is asked and what it answers.
+
+A *probe* is a question asked of every block, a *summary* its small answer. Summaries merge in block order, so the
+result of a scan is the same to the bit for any executor, any number of workers and any order of completion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from coremargin.data.source import Source
+
+
+@dataclass(frozen=True)
+class Block:
+    """A run of whole chunks that one task reads; ``chunks`` leaves out those the ledger allows to skip."""
+
+    index: int
+    chunks: tuple[int, ...]
+
+
+class Summary(Protocol):
+    """A small, mergeable answer."""
+
+    def merge(self, later: Self) -> Self:
+        """This answer and that of later blocks; associative, ``probe.empty()`` is the identity."""
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For checkpoints: plain arrays, no objects."""
+
+
+class Probe(Protocol):
+    """A question asked of every block. Plain data: it travels to workers."""
+
+    def narrow(self, block: Block) -> Probe:
+        """The same question with only what this block needs (runs on the driver)."""
+
+    def __call__(self, source: Source, block: Block) -> Summary:
+        """Answer for one block (runs on a worker): a plain function on arrays."""
+
+    def empty(self) -> Summary:
+        """The answer for no rows."""
+
+    def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> Summary:
+        """Inverse of ``Summary.to_arrays``."""
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """The answer for one block and what it cost."""
+
+    block: Block
+    summary: Any
+    bytes_read: int
+    seconds: float
+    worker: str  #: name of the worker
+    rss_bytes: int  #: resident memory of that worker's process after the block
+
+
+class Executor(Protocol):
+    """Runs a probe over blocks. ``InProcess`` and ``DaskExecutor`` pass the same conformance suite."""
+
+    def run(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Iterator[BlockResult]:
+        """Results as they complete, in any order; closing the iterator cancels what has not run.
+
+        Retries a block whose worker died; raises the block's own CoremarginError at once (damaged data does not heal),
+        BlockFailed with the chunks named when a block fails repeatedly.
+        """
+
+    def peak_rss_bytes(self) -> int:
+        """Largest sum of resident memory seen so far, driver and workers together."""
+
+    @property
+    def description(self) -> str:
+        """One line for people: workers, threads, dashboard link if any."""
+
+    @property
+    def workers(self) -> int:
+        """Tasks that run at the same time."""
+
+    def close(self) -> None:
+        """Stop what this executor started; nothing of it stays behind."""
+
+
+OnBlock = Callable[[BlockResult], None]
+Blocks = Iterable[Block]
