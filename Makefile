@@ -1,0 +1,50 @@
+# Everything runs from a fresh clone with Python 3.11 or newer and nothing else installed: the virtual environment is made
+# first, and made again when pyproject.toml changes. `make PYTHON=/path/to/python3.12 test` chooses another interpreter.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test test-all lint format bench clean
+
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## make the virtual environment with everything for development
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "error: $(PYTHON) is older than Python 3.11; choose another: make PYTHON=python3.11 venv" >&2; exit 2; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## train on real data, prove, verify, report: the two-minute tour, into ./demo
+	PATH="$(CURDIR)/$(BIN):$$PATH" jobs/demo.sh
+
+test: $(STAMP) ## the quick tests
+	$(BIN)/python -m pytest -q -m 'not slow' $(PYTEST_ARGS)
+
+test-all: $(STAMP) ## all tests, slow ones included
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+lint: $(STAMP) ## style, format, types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(STAMP) ## put the code into its format
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+bench: $(STAMP) ## measure against a pure pass, the paper's strategy and scikit-learn; one table
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python jobs/bench/run.py $(BENCH_ARGS)
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	find pipeline tests jobs -type d -name __pycache__ -prune -exec rm -rf {} +
