@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
+
+from coremargin.data.checksum import crc32c
+
+_BLOCK_ELEMENTS = 1 << 15  # float64 scratch of 256 KiB stays in the second-level cache
+_UNIT = np.finfo(np.float64).eps
+_TINY = 2e-154  # a difference below this squares to less than the smallest normal float64
 
 
 @dataclass(frozen=True)
@@ -29,3 +36,100 @@ class ChunkStatistics:
     total: np.ndarray
     squares: np.ndarray
     digest: np.ndarray
+
+
+@dataclass(frozen=True)
+class ChunkScalars:
+    """The entries of ``ChunkStatistics`` that are one number (or one per class) per chunk: cheap at any size."""
+
+    rows: np.ndarray
+    counts: np.ndarray
+    unlabelled: np.ndarray
+    radius: np.ndarray
+    max_norm: np.ndarray
+    digest: np.ndarray
+
+
+def chunk_digest(X: np.ndarray, codes: np.ndarray) -> int:
+    """Checksums of the bytes of rows (n, d) and labels (n,) in one uint64, as in ``ChunkStatistics.digest``."""
+    return crc32c(_raw(X)) << 32 | crc32c(_raw(codes))
+
+
+def _raw(values: np.ndarray) -> np.ndarray:
+    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    return little.reshape(-1).view(np.uint8)
+
+
+def measure(X: np.ndarray, codes: np.ndarray, classes: int) -> ChunkStatistics:
+    """Statistics of one chunk: rows X (n, d) float32 or float64, finite, n >= 1; codes (n,) int32, -1 unlabelled.
+
+    Everything is computed in float64 with a fixed order of operations, so that the same rows give the same bits.
+    """
+    n, d = X.shape
+    low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+    largest = max(float(high.max()), -float(low.min()), 0.0)
+    scale = 2.0 ** -np.frexp(largest)[1] if largest > 1e150 else 1.0  # squares must not overflow
+    step = max(1, _BLOCK_ELEMENTS // d)
+    total, squares, norm = np.zeros(d), np.zeros(d), 0.0
+    for start in range(0, n, step):
+        part = X[start : start + step].astype(np.float64)
+        total += np.add.reduce(part, axis=0)
+        part *= scale
+        np.multiply(part, part, out=part)
+        squares += np.add.reduce(part, axis=0)
+        norm = max(norm, float(part.sum(axis=1).max()))
+    centre = total / n
+    spread = 0.0
+    for start in range(0, n, step):
+        part = X[start : start + step].astype(np.float64)
+        part -= centre
+        part *= scale
+        spread = max(spread, float(np.einsum("ij,ij->i", part, part).max()))
+    varies = bool((low != high).any() or (centre != low).any())  # a mean of equal rows may round away from them
+    with np.errstate(over="ignore"):  # sums of squares of values beyond 1e154 are infinite, and said to be
+        squares /= scale
+        squares /= scale
+    one = np.ones(1)
+    return ChunkStatistics(
+        rows=np.array([n], dtype=np.int64),
+        counts=np.bincount(codes[codes >= 0], minlength=classes).astype(np.int64)[None, :],
+        unlabelled=np.array([np.count_nonzero(codes < 0)], dtype=np.int64),
+        centre=centre[None, :],
+        radius=one * _rounded_up(spread, scale, d, varies),
+        max_norm=one * _rounded_up(norm, scale, d, largest > 0),
+        low=low[None, :],
+        high=high[None, :],
+        total=total[None, :],
+        squares=squares[None, :],
+        digest=np.array([chunk_digest(X, codes)], dtype=np.uint64),
+    )
+
+
+def _rounded_up(square: float, scale: float, d: int, positive: bool) -> float:
+    """A number no smaller than the exact root of a sum of d squares, given the computed sum of the scaled values."""
+    slack = _TINY * float(np.sqrt(d)) if positive and square < 1e-280 else 0.0  # squares may have underflowed
+    with np.errstate(over="ignore"):
+        return (
+            float(np.nextafter((np.sqrt(square) * (1.0 + (d + 8) * _UNIT) + slack) / scale, np.inf))
+            if positive
+            else 0.0
+        )
+
+
+def concatenate(parts: Sequence[ChunkStatistics], classes: int) -> ChunkStatistics:
+    """The entries of all parts (at least one), in order; counts are widened with zeros to ``classes`` columns."""
+    columns = {}
+    for field in fields(ChunkStatistics):
+        arrays = [getattr(part, field.name) for part in parts]
+        if field.name == "counts":
+            arrays = [widened(array, classes) for array in arrays]
+        columns[field.name] = np.concatenate(arrays)
+    return ChunkStatistics(**columns)
+
+
+def widened(counts: np.ndarray, classes: int) -> np.ndarray:
+    """Class counts (c, k) with zeros for the classes that were first seen later: (c, classes)."""
+    wide = np.zeros((len(counts), classes), dtype=np.int64)
+    width = min(classes, counts.shape[1])
+    wide[:, :width] = counts[:, :width]
+    return wide

@@ -1,0 +1,68 @@
+"""crc32c of bytes, and of joined bytes from the checksums of the parts.
+
+A checksum of the whole from those of its chunks is what makes the identity of a store independent of how its rows
+are cut into chunks. The algebra is that of zlib's ``crc32_combine`` (M. Adler), with Castagnoli's polynomial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import crc32c as _crc32c
+import numpy as np
+
+Data = bytes | memoryview | np.ndarray  #: contiguous bytes
+
+_POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reflected
+
+
+def crc32c(data: Data, value: int = 0) -> int:
+    """Checksum of bytes, continuing from ``value``; needs a contiguous buffer."""
+    return int(_crc32c.crc32c(data, value))
+
+
+def _times(a: int, b: int) -> int:
+    """Product of two polynomials modulo the crc's polynomial, reflected bit order."""
+    product, bit = 0, 1 << 31
+    while bit:
+        if a & bit:
+            product ^= b
+        bit >>= 1
+        b = (b >> 1) ^ _POLYNOMIAL if b & 1 else b >> 1
+    return product
+
+
+def _shift(length: int) -> int:
+    """x^(8 length) modulo the polynomial: what ``length`` more bytes do to a checksum."""
+    power, result = 1 << 23, 1 << 31  # x^8 and x^0
+    while length:
+        if length & 1:
+            result = _times(result, power)
+        power = _times(power, power)
+        length >>= 1
+    return result
+
+
+@lru_cache(maxsize=8)
+def _tables(length: int) -> tuple[tuple[int, ...], ...]:
+    """Four tables of 256: the shift by ``length`` bytes of each byte of a checksum."""
+    operator = _shift(length)
+    tables = []
+    for byte in range(4):
+        bits = [_times(operator, 1 << (8 * byte + bit)) for bit in range(8)]
+        table = [0] * 256
+        for value in range(1, 256):
+            low = value & -value
+            table[value] = table[value ^ low] ^ bits[low.bit_length() - 1]
+        tables.append(tuple(table))
+    return tuple(tables)
+
+
+def joined(parts: Iterable[tuple[int, int]]) -> int:
+    """Checksum of the parts' bytes one after the other, from (checksum, length in bytes) of each."""
+    whole = 0
+    for crc, length in parts:
+        a, b, c, d = _tables(length)
+        whole = a[whole & 255] ^ b[whole >> 8 & 255] ^ c[whole >> 16 & 255] ^ d[whole >> 24] ^ crc
+    return whole

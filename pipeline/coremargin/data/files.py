@@ -1,0 +1,96 @@
+"""Files that appear whole or not at all: written aside, fsynced, renamed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from coremargin.data.checksum import Data
+from coremargin.errors import OutputError
+
+ASIDE = ".aside"  #: ending of files and folders that are still being written; swept when a writer starts
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "the operation is not permitted",
+}
+
+
+@contextmanager
+def output_errors(path: Path, needed_bytes: int = 0) -> Iterator[None]:
+    """Turn an OSError into an OutputError that says what was needed and what is there."""
+    try:
+        yield
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, str(error))
+        text = f"{path}: cannot be written: {reason}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            text += f"; needed {needed_bytes:,} bytes, {free_bytes(path):,} are free; make room and run again"
+        else:
+            text += "; choose a folder that this user may write to"
+        raise OutputError(text) from error
+
+
+def free_bytes(path: Path) -> int:
+    """Free bytes of the file system that holds a path, which need not exist yet."""
+    for folder in (path, *path.absolute().parents):
+        with suppress(OSError):
+            return shutil.disk_usage(folder).free
+    return 0
+
+
+def write_whole(path: Path, parts: Sequence[Data]) -> int:
+    """Write a file from parts; it appears under its name only when all of it is on disk. Returns its bytes."""
+    aside = path.with_name(f".{path.name}{ASIDE}")
+    views = [memoryview(part).cast("B") for part in parts]
+    needed = sum(view.nbytes for view in views)
+    with output_errors(path, needed):
+        try:
+            with open(aside, "wb", buffering=0) as file:
+                for view in views:
+                    written = 0
+                    while written < view.nbytes:  # a raw write may stop early on a signal or a nearly full disk
+                        written += file.write(view[written:]) or 0
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        except BaseException:
+            with suppress(OSError):
+                aside.unlink()
+            raise
+    return needed
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON file whole; NaN and infinities are refused."""
+    write_whole(path, [json.dumps(value, indent=1, allow_nan=False).encode()])
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new names in a folder durable."""
+    with output_errors(folder):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed writer left aside in a folder."""
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(folder):
+            if entry.name.startswith(".") and entry.name.endswith(ASIDE):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    with suppress(OSError):
+                        os.unlink(entry.path)

@@ -1,0 +1,125 @@
+"""The store's own account of its chunks: statistics and digests, one group of small arrays per commit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json
+from coremargin.data.format import Commit, Facts, chunks_of, store_digest
+from coremargin.data.plain import group_metadata, read_array, write_array
+from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
+from coremargin.errors import StoreError
+
+BLOCKS = "blocks"
+_SCALARS = {
+    "rows": "int64",
+    "unlabelled": "int64",
+    "radius": "float64",
+    "max_norm": "float64",
+    "digest": "uint64",
+}
+_VECTORS = ("centre", "low", "high", "total", "squares")
+
+
+def write_group(store: Path, group: str, statistics: ChunkStatistics) -> None:
+    """Write one commit's statistics; the group appears whole. What an unfinished commit left there is replaced."""
+    blocks = store / BLOCKS
+    aside, final = blocks / f".{group}{ASIDE}", blocks / group
+    with output_errors(final):
+        blocks.mkdir(exist_ok=True)
+        if not (blocks / "zarr.json").exists():
+            write_json(blocks / "zarr.json", group_metadata({}))
+        for folder in (aside, final):
+            if folder.exists():
+                shutil.rmtree(folder)
+        aside.mkdir()
+        write_json(aside / "zarr.json", group_metadata({}))
+        for field in fields(statistics):
+            values = getattr(statistics, field.name)
+            tail = {"counts": ("class",)}.get(field.name, ("feature",))
+            write_array(aside / field.name, values, ("chunk", *tail)[: values.ndim])
+            sync_folder(aside / field.name)
+        sync_folder(aside)
+        os.rename(aside, final)
+        sync_folder(blocks)
+
+
+class Manifest:
+    """Read access to the statistics of the chunks of one commit of a store, merged over the commits before it."""
+
+    def __init__(self, store: Path, facts: Facts, commits: Sequence[Commit]) -> None:
+        """``commits`` ends with the commit that is read; the entries of later groups supersede earlier ones."""
+        self._store, self._facts, self._last = store, facts, commits[-1]
+        self._spans: list[tuple[int, int, Commit]] = []  # chunks [start, stop) are described by this commit's group
+        bound = commits[-1].last
+        for commit in reversed(commits):
+            if commit.first < bound:
+                self._spans.append((commit.first, bound, commit))
+                bound = commit.first
+        self._spans.reverse()
+        if bound != 0:
+            raise StoreError(f"{store}: no statistics for chunks 0 to {bound - 1}; restore the store from a copy")
+
+    def scalars(self) -> ChunkScalars:
+        """Entries of all chunks that are one number, or one per class; checked against the commit's digest."""
+        columns = {name: self._column(name, dtype, (), 0, self._last.last) for name, dtype in _SCALARS.items()}
+        counts = [
+            widened(self._slice(c, "counts", "int64", (c.classes,), a, b), self._last.classes)
+            for a, b, c in self._spans
+        ]
+        scalars = ChunkScalars(counts=np.concatenate(counts), **columns)
+        self._check(scalars)
+        return scalars
+
+    def vectors(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Rows [start, stop) of centre, low, high, total or squares: (stop - start, d) float64."""
+        return self._column(name, "float64", (self._facts.features,), start, stop)
+
+    def statistics(self) -> ChunkStatistics:
+        """Everything, all chunks."""
+        scalars, stop = self.scalars(), self._last.last
+        return ChunkStatistics(**vars(scalars), **{name: self.vectors(name, 0, stop) for name in _VECTORS})
+
+    def part(self, start: int, stop: int) -> ChunkStatistics:
+        """Everything, of the chunks [start, stop)."""
+        scalars = {name: values[start:stop] for name, values in vars(self.scalars()).items()}
+        return ChunkStatistics(**scalars, **{name: self.vectors(name, start, stop) for name in _VECTORS})
+
+    def _column(self, name: str, dtype: str, tail: tuple[int, ...], start: int, stop: int) -> np.ndarray:
+        parts = [np.zeros((0, *tail), dtype=dtype)]
+        for first, last, commit in self._spans:
+            a, b = max(first, start), min(last, stop)
+            if a < b:
+                parts.append(self._slice(commit, name, dtype, tail, a, b))
+        return np.concatenate(parts)
+
+    def _slice(self, commit: Commit, name: str, dtype: str, tail: tuple[int, ...], a: int, b: int) -> np.ndarray:
+        folder = self._store / BLOCKS / commit.group / name
+        return read_array(folder, a - commit.first, b - commit.first, dtype, tail)
+
+    def _check(self, scalars: ChunkScalars) -> None:
+        facts, last = self._facts, self._last
+        expected = np.full(last.last, facts.chunk_rows, dtype=np.int64)
+        expected[-1] = last.rows - (last.last - 1) * facts.chunk_rows
+        if chunks_of(last.rows, facts.chunk_rows) != len(scalars.rows) or not np.array_equal(scalars.rows, expected):
+            raise StoreError(
+                f"{self._store}/{BLOCKS}: the rows per chunk do not add up to {last.rows:,}; restore it from a copy"
+            )
+        digest = store_digest(
+            features=facts.features,
+            dtype=facts.dtype,
+            classes=facts.classes[: last.classes],
+            rows=scalars.rows,  # type: ignore[arg-type]
+            digests=scalars.digest,
+        )
+        if digest != last.digest:
+            raise StoreError(
+                f"{self._store}: expected the content {last.digest}, the chunks' digests say {digest}; "
+                f"the metadata was altered: restore zarr.json and {BLOCKS} from a copy"
+            )

@@ -1,0 +1,66 @@
+"""Rows as they come in: any real numbers, checked and made finite floats of the store's kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import BadRow
+
+_LARGEST_EXACT = 1 << 24  # whole numbers up to here are exact in float32
+
+
+def as_rows(X: Any, *, dtype: np.dtype[Any], place: str, features: int | None = None, first: int = 0) -> np.ndarray:
+    """Rows (n, d) of ``dtype``, native byte order, all finite; a view where nothing has to change.
+
+    place: for messages, such as a file; first: number of the first row within that place.
+    Raises BadRow: not real numbers, ragged, another number of features, NaN or infinite, too large for ``dtype``.
+    """
+    values = as_numbers(X, place)
+    if features is not None and values.shape[1] != features:
+        raise BadRow(f"{place}: expected rows of {features} features, got {values.shape[1]} (from row {first})")
+    if values.size == 0:
+        return values.astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = values.astype(dtype, copy=False)
+        low, high = rows.min(axis=0), rows.max(axis=0)  # NaN passes through both, an infinity through one
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        _refuse(values, rows, place, first)
+    return rows
+
+
+def as_numbers(X: Any, place: str) -> np.ndarray:
+    """A matrix (n, d) of booleans, integers or floats; BadRow for anything else."""
+    try:
+        values = np.asarray(X)
+    except ValueError as error:
+        raise BadRow(f"{place}: expected rows of equal length, got ragged ones ({error})") from error
+    if values.dtype.kind not in "biuf":
+        hint = "convert the columns to numbers first"
+        raise BadRow(f"{place}: expected real numbers, got values of type {values.dtype}; {hint}")
+    if values.ndim != 2:
+        raise BadRow(f"{place}: expected a matrix of rows and features, got an array of shape {values.shape}")
+    return values
+
+
+def in_memory_dtype(X: Any) -> np.dtype[Any]:
+    """The precision that keeps the values of X: float32 for float32 and smaller kinds, else float64."""
+    values = as_numbers(X, "X")
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if kind == "f":
+        return np.dtype(np.float32 if size <= 4 else np.float64)
+    if kind == "b" or size <= 2 or values.size == 0:
+        return np.dtype(np.float32)
+    exact = int(values.max()) <= _LARGEST_EXACT and int(values.min()) >= -_LARGEST_EXACT
+    return np.dtype(np.float32 if exact else np.float64)
+
+
+def _refuse(values: np.ndarray, rows: np.ndarray, place: str, first: int) -> None:
+    row, column = (int(index) for index in np.argwhere(~np.isfinite(rows))[0])
+    value = values[row, column]
+    where = f"{place}: row {first + row}, column {column} (counted from 0)"
+    if np.isfinite(value):
+        largest = np.finfo(rows.dtype).max
+        raise BadRow(f"{where}: {value} is beyond the range of {rows.dtype} (up to {largest:.3g}); use --dtype float64")
+    raise BadRow(f"{where}: expected a finite number, got {value}; fill in or drop such rows first")

@@ -1,0 +1,196 @@
+"""A store on disk as a source: rows frozen at one commit, chunks checked against the manifest."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.data.arrays import ArraySource, checked_ids
+from coremargin.data.format import Commit, Facts, read_facts
+from coremargin.data.layout import read_layouts
+from coremargin.data.manifest import Manifest
+from coremargin.data.reader import MAP_BYTES, ArrayReader
+from coremargin.data.source import Source
+from coremargin.data.statistics import ChunkScalars, ChunkStatistics
+from coremargin.errors import StoreError
+
+__all__ = ["ArraySource", "Store", "StoreHandle", "open_source"]
+
+
+@dataclass(frozen=True)
+class StoreHandle:
+    """What another process needs to open the same rows of the same store."""
+
+    path: str
+    rows: int
+    digest: str
+    map_bytes: int = MAP_BYTES
+
+
+class Store:
+    """The committed rows of a store, frozen when it was opened: a store that grows meanwhile changes nothing here."""
+
+    def __init__(self, path: Path, facts: Facts, commits: tuple[Commit, ...], map_bytes: int) -> None:
+        """Use ``Store.open``."""
+        last = commits[-1]
+        self.path, self.name = path, str(path)
+        self.rows, self.features, self.chunk_rows, self.chunks = last.rows, facts.features, facts.chunk_rows, last.last
+        self.dtype: np.dtype[Any] = np.dtype(facts.dtype)
+        self.classes = facts.classes[: last.classes]
+        self.digest = last.digest
+        self.about = facts.about
+        self.commits = len(commits)
+        self._map_bytes = map_bytes
+        self._layouts = read_layouts(path, facts)
+        self._manifest = Manifest(path, facts, commits)
+        self._lock = threading.Lock()
+        self._readers_made: tuple[ArrayReader, ArrayReader] | None = None
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, map_bytes: int = MAP_BYTES, rows: int | None = None) -> Store:
+        """Open the latest commit, or the one that ended at ``rows``.
+
+        map_bytes: how many bytes of chunks this process may keep mapped. Raises StoreError.
+        """
+        place = Path(os.path.abspath(path))
+        facts = read_facts(place)
+        commits = facts.commits
+        if rows is not None:
+            commits = tuple(commit for commit in commits if commit.rows <= rows)
+            if not commits or commits[-1].rows != rows:
+                known = ", ".join(f"{commit.rows:,}" for commit in facts.commits[-8:])
+                raise StoreError(
+                    f"{place}: expected a commit of {rows:,} rows, found commits of {known} rows; the store changed"
+                )
+        return cls(place, facts, commits, map_bytes)
+
+    def __repr__(self) -> str:
+        return f"Store({self.name!r}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all committed rows and labels, uncompressed."""
+        return self.rows * (self.features * self.dtype.itemsize + 4)
+
+    @cached_property
+    def compressed_bytes(self) -> int:
+        """Bytes of the files that hold rows and labels."""
+        return sum(_bytes_under(self.path / name) for name in ("X", "y"))
+
+    @cached_property
+    def stored_bytes(self) -> int:
+        """Bytes of all files of the store."""
+        return _bytes_under(self.path)
+
+    @property
+    def compression(self) -> str:
+        """ "none", "lz4", "zstd", or "other" for codecs that only the general reader runs."""
+        encoding = self._layouts[0].encoding
+        return encoding.compression if encoding else "other"
+
+    def span(self, chunk: int) -> tuple[int, int]:
+        """Row ids ``[start, stop)`` of a chunk."""
+        if not 0 <= chunk < self.chunks:
+            raise IndexError(f"{self.name}: expected a chunk from 0 to {self.chunks - 1}, got {chunk}")
+        return chunk * self.chunk_rows, min(self.rows, (chunk + 1) * self.chunk_rows)
+
+    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (n, d) in ``dtype`` and codes (n,) int32, read-only, valid until this thread reads again."""
+        self.span(chunk)
+        X, y = self._readers
+        return X.read(chunk), y.read(chunk)
+
+    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given; each chunk read once."""
+        ids = checked_ids(ids, self.rows, self.name)
+        rows = np.empty((len(ids), self.features), dtype=np.float64)
+        codes = np.empty(len(ids), dtype=np.int32)
+        X, y = self._readers
+        order = np.argsort(ids, kind="stable")
+        chunk_of = ids[order] // self.chunk_rows
+        for chunk in np.unique(chunk_of):
+            where = order[np.searchsorted(chunk_of, chunk) : np.searchsorted(chunk_of, chunk, side="right")]
+            offsets = ids[where] - chunk * self.chunk_rows
+            rows[where] = X.take(int(chunk), offsets)
+            codes[where] = y.take(int(chunk), offsets)
+        return rows, codes
+
+    def statistics(self) -> ChunkStatistics:
+        """Everything that ingest counted, per chunk: 5 d numbers each; see ``scalars`` and ``centres`` for less."""
+        return self._manifest.statistics()
+
+    def scalars(self) -> ChunkScalars:
+        """Rows, class counts, radius, norm and digest per chunk; loaded once."""
+        return self._scalars
+
+    def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Centres (stop - start, d) float64 of the chunks [start, stop)."""
+        return self._manifest.vectors("centre", start, self.chunks if stop is None else stop)
+
+    def handle(self) -> StoreHandle:
+        """A small picklable value from which ``open_source`` makes the same source in another process."""
+        return StoreHandle(self.name, self.rows, self.digest, self._map_bytes)
+
+    @cached_property
+    def _scalars(self) -> ChunkScalars:
+        return self._manifest.scalars()
+
+    @property
+    def _readers(self) -> tuple[ArrayReader, ArrayReader]:
+        if self._readers_made is None:
+            with self._lock:
+                if self._readers_made is None:
+                    scalars = self.scalars()
+                    halves = (scalars.digest >> np.uint64(32), scalars.digest & np.uint64(0xFFFFFFFF))
+                    budgets = (self._map_bytes, 0)  # labels are small: copied into a buffer, not mapped
+                    X, y = (
+                        ArrayReader(layout, scalars.rows, crcs, limit)
+                        for layout, crcs, limit in zip(self._layouts, halves, budgets, strict=True)
+                    )
+                    self._readers_made = X, y
+        return self._readers_made
+
+
+def _bytes_under(folder: Path) -> int:
+    total = 0
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            total += _bytes_under(Path(entry.path))
+        else:
+            total += entry.stat().st_size
+    return total
+
+
+_opened: dict[tuple[str, str, int], Store] = {}
+_opening = threading.Lock()
+
+
+def open_source(handle: Any) -> Source:
+    """The source that a handle stands for; stores are opened once per process. Also takes a path (latest commit).
+
+    Raises StoreError when the store no longer holds the rows that the handle speaks of.
+    """
+    if isinstance(handle, str | os.PathLike):
+        handle = Store.open(handle).handle()
+    if not isinstance(handle, StoreHandle):
+        if isinstance(handle, Source):
+            return handle
+        raise TypeError(f"expected a source's handle or a path, got {type(handle).__name__}")
+    key = (handle.path, handle.digest, handle.rows)
+    with _opening:
+        store = _opened.get(key)
+        if store is None:
+            store = Store.open(handle.path, rows=handle.rows, map_bytes=handle.map_bytes)
+            if store.digest != handle.digest:
+                raise StoreError(
+                    f"{handle.path}: expected the content {handle.digest}, found {store.digest}; the store was replaced "
+                    f"since the job started: start the job again"
+                )
+            _opened[key] = store
+        return store
