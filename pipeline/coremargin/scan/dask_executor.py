@@ -1,0 +1,78 @@
+"""The executor for everything larger: blocks run as tasks of a Dask cluster.
+
+Tasks are stateless and carry their question, so a worker that dies costs nothing but its blocks in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING
+
+from coremargin.scan.flights import Flights, Patience
+from coremargin.scan.meter import MemoryMeter
+from coremargin.scan.task import one_blas_thread
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from coremargin.data.source import Source
+    from coremargin.scan.protocols import Block, BlockResult, Probe
+
+
+class DaskExecutor:
+    """Runs blocks on the workers of ``client``; ``close`` calls ``on_close``, the client stays its owner's without it.
+
+    in_driver: workers are threads of this process (``LocalCluster(processes=False)``).
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        description: str = "",
+        patience: Patience | None = None,
+        in_driver: bool = False,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        self.client = client
+        self._description = description
+        self._patience = patience or Patience()
+        self._in_driver = in_driver
+        self._on_close = on_close
+        self._meter = MemoryMeter()
+
+    @property
+    def workers(self) -> int:
+        """Tasks that run at the same time: the threads of all workers."""
+        return max(1, sum(self.client.nthreads().values()))
+
+    @property
+    def description(self) -> str:
+        """One line for people: workers, threads, dashboard link if any."""
+        return self._description or f"Dask, {len(self.client.nthreads())} workers, {self.workers} threads"
+
+    def run(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Iterator[BlockResult]:
+        """Results as they complete; see ``Executor.run``."""
+        pinned = one_blas_thread() if self._in_driver else nullcontext()
+        flights = Flights(self.client, source, probe, blocks, self._patience, pin=not self._in_driver)
+        with pinned, closing(flights.results()) as results:
+            for result in results:
+                self._meter.note(result)
+                yield result
+
+    def peak_rss_bytes(self) -> int:
+        """Largest sum of resident memory so far, driver and workers together."""
+        return self._meter.peak_bytes()
+
+    def close(self) -> None:
+        """Stop what was started for this executor; may be called twice."""
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
+
+    def __enter__(self) -> DaskExecutor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

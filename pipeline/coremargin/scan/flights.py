@@ -1,0 +1,269 @@
+"""The blocks of one scan in flight on a Dask cluster: sending, landing, trying again, giving up.
+
+What can go wrong, and what happens then:
+
+========================================  =====================================================================
+the task raises a CoremarginError         it is raised here at once: damaged data does not heal
+the task raises any other exception       it is raised here at once: a bug does not heal either
+OSError on the way to or from a worker    sent again after a pause, up to ``Patience.tries`` times
+the worker dies                           Dask does the block again elsewhere; after several deaths (KilledWorker) the
+                                          block flies again *alone*: innocents pass, the guilty one is BlockFailed
+a scattered array died with its holders   scattered again, block sent again
+no answer for long (a stopped worker)     a copy is sent to other workers; the first answer counts
+no answer from anybody for very long      RunError
+the scheduler is lost                     RunError; the run can be resumed
+========================================  =====================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from distributed import KilledWorker
+from distributed.comm import CommClosedError
+
+from coremargin.errors import BlockFailed, CoremarginError, RunError
+from coremargin.scan.parcel import Parcels, unpack
+from coremargin.scan.protocols import BlockResult
+from coremargin.scan.task import pin_blas_for_good, place, run_block
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+    from coremargin.data.source import Source
+    from coremargin.scan.protocols import Block, Probe
+
+log = logging.getLogger(__name__)
+
+#: Tasks in flight per worker thread: enough that a worker never waits for the driver.
+PER_THREAD = 4
+#: How far, in blocks, the newest flight may be ahead of the oldest: bounds the summaries that wait to be merged in order.
+AHEAD = 1024
+#: Seconds between looks at the list of workers; late joiners get work after at most this time.
+_WORKERS_EVERY_S = 5.0
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait and how often to try; seconds."""
+
+    overdue_s: float = 60.0  #: after this (or 20 times the slowest block, if longer) a block is also sent to another worker
+    give_up_s: float = 900.0  #: after this without an answer from any worker the scan ends with RunError
+    tries: int = 4  #: for errors that heal
+    pause_s: float = 0.5  #: before the second try; doubles
+
+
+@dataclass
+class _Flight:
+    block: Block
+    future: Future
+    sent: float
+    alone: bool
+
+
+@dataclass
+class _Record:
+    """What happened to one block so far."""
+
+    tries: int = 0
+    copies: int = 0
+    keys: set[str] = field(default_factory=set)
+
+
+def run_parcel(handle: bytes, question: bytes, large: dict[int, Any], block: Block, pin: bool) -> BlockResult:
+    """The task: open the parcel, answer. ``pin`` keeps BLAS on one thread in a process of workers only."""
+    if pin:
+        pin_blas_for_good()
+    return run_block(unpack(handle, large), unpack(question, large), block)
+
+
+class Flights:
+    """One scan; ``results`` may be called once."""
+
+    def __init__(
+        self, client: Client, source: Source, probe: Probe, blocks: Sequence[Block], patience: Patience, *, pin: bool
+    ) -> None:
+        self._client = client
+        self._source = source
+        self._probe = probe
+        self._patience = patience
+        self._pin = pin
+        self._parcels = Parcels(client)
+        self._name = f"{type(probe).__name__.strip('_').lower()}-{uuid.uuid4().hex[:12]}"
+        self._waiting = deque(blocks)
+        self._records = {block.index: _Record() for block in blocks}
+        self._suspects: deque[Block] = deque()
+        self._later: list[tuple[float, Block]] = []
+        self._flights: dict[str, _Flight] = {}
+        self._landed: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self._slots: list[str] = []
+        self._slots_at = float("-inf")
+        self._heard = time.monotonic()
+        self._slowest_s = 0.0
+
+    def results(self) -> Generator[BlockResult, None, None]:
+        """Results as they land. Closing the generator cancels what has not run."""
+        try:
+            while self._records:
+                self._send_more()
+                with suppress(Empty):
+                    key, outcome = self._landed.get(timeout=self._nap())
+                    result = self._settle(key, outcome)
+                    if result is not None:
+                        yield result
+                self._look_after_the_overdue()
+        finally:
+            self._cancel([flight.future for flight in self._flights.values()])
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def _send_more(self) -> None:
+        now = time.monotonic()
+        for due, block in [item for item in self._later if item[0] <= now]:
+            self._later.remove((due, block))
+            self._waiting.appendleft(block)
+        if self._suspects:
+            # a block that may kill its worker flies alone, so that no other dies with it and it cannot blame another
+            if not self._flights:
+                self._send(self._suspects.popleft(), alone=True)
+            return
+        window = PER_THREAD * max(1, len(self._worker_slots()))
+        while self._waiting and len(self._flights) < window and self._waiting[0].index < self._oldest() + AHEAD:
+            self._send(self._waiting.popleft())
+
+    def _oldest(self) -> int:
+        return next(iter(self._records))  # dicts keep their order, and blocks come in increasing order
+
+    def _send(self, block: Block, *, alone: bool = False, anywhere: bool = False) -> None:
+        record = self._records[block.index]
+        key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
+        slots = self._worker_slots()
+        # the same worker for the same block in every scan: its pages are mapped there already
+        hint = {} if anywhere or not slots else {"workers": [slots[block.index % len(slots)]], "allow_other_workers": True}
+        try:
+            handle, large = self._parcels.pack(self._source.handle())
+            question, more = self._parcels.pack(self._probe.narrow(block))
+            future = self._client.submit(
+                run_parcel, handle, question, large | more, block, self._pin, key=key, pure=False, retries=0, **hint
+            )
+        except (OSError, CommClosedError) as error:
+            raise self._scheduler_lost(error) from error
+        self._flights[key] = _Flight(block, future, time.monotonic(), alone)
+        record.keys.add(key)
+        future.add_done_callback(partial(_land, self._landed, key))
+
+    def _worker_slots(self) -> list[str]:
+        """Addresses of workers by name, each once per thread; looked up every few seconds."""
+        now = time.monotonic()
+        if now - self._slots_at > _WORKERS_EVERY_S or not self._slots:
+            try:
+                workers = self._client.scheduler_info(n_workers=-1)["workers"]
+            except (OSError, CommClosedError) as error:
+                raise self._scheduler_lost(error) from error
+            # by name and not by address: a worker that the nanny starts again has a new address but its old name
+            ordered = sorted(workers.items(), key=lambda item: str(item[1]["name"]))
+            self._slots = [address for address, worker in ordered for _ in range(worker["nthreads"])]
+            self._slots_at = now
+        return self._slots
+
+    # -- landing ------------------------------------------------------------------------------------------------------
+
+    def _nap(self) -> float:
+        """Seconds until something has to be looked at even when nothing lands."""
+        due = min((due for due, _ in self._later), default=float("inf"))
+        return max(0.0, min(1.0, due - time.monotonic()))
+
+    def _settle(self, key: str, outcome: Any) -> BlockResult | None:
+        """Take what landed; the result, or None when there is none (yet). Raises what cannot be healed."""
+        flight = self._flights.pop(key, None)
+        if flight is None or flight.block.index not in self._records:
+            return None  # a twin was faster
+        record = self._records[flight.block.index]
+        record.keys.discard(key)
+        if isinstance(outcome, BlockResult):
+            self._heard = time.monotonic()
+            self._slowest_s = max(self._slowest_s, outcome.seconds)
+            del self._records[flight.block.index]
+            self._cancel([self._flights.pop(twin).future for twin in record.keys])
+            return outcome
+        self._recover(flight, record, outcome)
+        return None
+
+    def _recover(self, flight: _Flight, record: _Record, error: BaseException) -> None:
+        """Send a failed block again, or raise."""
+        block, where = flight.block, place(self._source, flight.block)
+        if isinstance(error, CoremarginError):
+            raise error
+        if isinstance(error, KilledWorker):
+            if flight.alone:
+                raise BlockFailed(
+                    f"{where}: the worker died each time it ran this block, also when nothing else ran; "
+                    f"a chunk that kills its reader is usually truncated: run `coremargin check {self._source.name}`; "
+                    f"if that finds nothing, the worker ran out of memory"
+                ) from error
+            log.warning("%s: its worker died several times; it is tried again alone", where)
+            self._suspects.append(block)
+        elif isinstance(error, CancelledError | OSError | CommClosedError):
+            if self._client.status != "running" or "scheduler" in str(getattr(error, "reason", "")):
+                raise self._scheduler_lost(error) from error
+            self._try_later(block, record, where, error)
+        else:
+            raise error
+
+    def _try_later(self, block: Block, record: _Record, where: str, error: BaseException) -> None:
+        record.tries += 1
+        if record.tries >= self._patience.tries:
+            raise BlockFailed(f"{where}: failed {record.tries} times, the last time with: {error!r}") from error
+        pause = self._patience.pause_s * 2 ** (record.tries - 1)
+        log.warning("%s: %r; tried again in %.1f s", where, error, pause)
+        self._parcels.forget()
+        self._later.append((time.monotonic() + pause, block))
+
+    def _look_after_the_overdue(self) -> None:
+        now = time.monotonic()
+        if not self._flights:
+            self._heard = now
+            return
+        patience = max(self._patience.overdue_s, 20 * self._slowest_s)
+        for flight in [flight for flight in self._flights.values() if now - flight.sent > patience]:
+            record = self._records[flight.block.index]
+            flight.sent = now
+            if record.copies < 2 and not flight.alone:
+                record.copies += 1
+                log.warning("%s: no answer for %.0f s; sent to another worker", place(self._source, flight.block), patience)
+                self._send(flight.block, anywhere=True)
+        if now - self._heard > max(self._patience.give_up_s, 2 * patience):
+            raise RunError(
+                f"no answer from any worker for {now - self._heard:.0f} s ({len(self._worker_slots())} worker threads are known); "
+                f"see whether the cluster runs, then run again with --resume"
+            )
+
+    def _scheduler_lost(self, error: BaseException) -> RunError:
+        return RunError(
+            f"the Dask scheduler was lost ({error}); blocks that were done are kept, the run is resumable: "
+            f"start it again with --resume"
+        )
+
+    def _cancel(self, futures: Sequence[Future]) -> None:
+        if futures and self._client.status == "running":
+            with suppress(OSError, CommClosedError, CancelledError):
+                self._client.cancel(list(futures), force=True)
+
+
+def _land(landed: SimpleQueue[tuple[str, Any]], key: str, future: Future) -> None:
+    """Fetch what a task returned or raised; runs in a thread of the client, so that fetching overlaps with the driver."""
+    try:
+        outcome: Any = future.result()
+    except BaseException as error:  # whatever it is, the driver must hear of it
+        outcome = error
+    landed.put((key, outcome))

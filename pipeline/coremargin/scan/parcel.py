@@ -1,0 +1,80 @@
+"""How questions travel to workers: small ones inside each task, large arrays once per worker.
+
+``distributed`` would send the arguments of every task again; a keyword above 100 kB is even turned into a task of its
+own whose key may clash (Client.map). So arrays above ``LARGE_BYTES`` are taken out of the pickled question, scattered to all
+workers once, and put back where the question is opened.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from distributed import Client, Future
+
+#: A task of this size costs the scheduler no more than an empty one.
+LARGE_BYTES = 64 * 2**10
+
+
+class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles by reference where it can and by value what lives in a user's script; leaves large arrays out."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self.large: dict[int, np.ndarray] = {}
+
+    def persistent_id(self, value: Any) -> int | None:
+        if type(value) is np.ndarray and value.nbytes > LARGE_BYTES and value.dtype != np.dtype(object):
+            self.large[id(value)] = value
+            return id(value)
+        return None
+
+
+class _Opener(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, large: Mapping[int, np.ndarray]) -> None:
+        super().__init__(file)
+        self._large = large
+
+    def persistent_load(self, name: int) -> np.ndarray:
+        return self._large[name]
+
+
+def pack(value: Any) -> tuple[bytes, dict[int, np.ndarray]]:
+    """``value`` as bytes without its large arrays, and these by name (valid while they are held)."""
+    file = io.BytesIO()
+    packer = _Packer(file)
+    packer.dump(value)
+    return file.getvalue(), packer.large
+
+
+def unpack(text: bytes, large: Mapping[int, np.ndarray]) -> Any:
+    """Inverse of ``pack``."""
+    return _Opener(io.BytesIO(text), large).load()
+
+
+class Parcels:
+    """Packs the questions of one scan; each large array is scattered once, and again when its holders were lost."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        # the array is kept with its future: while it lives, no other array can have the same id
+        self._sent: dict[int, tuple[np.ndarray, Future]] = {}
+
+    def pack(self, value: Any) -> tuple[bytes, dict[int, Future]]:
+        """``value`` as bytes, and futures of the large arrays in it."""
+        text, large = pack(value)
+        for name, array in large.items():
+            if name not in self._sent:
+                self._sent[name] = (array, self._client.scatter(array, broadcast=True, hash=False))
+        return text, {name: self._sent[name][1] for name in large}
+
+    def forget(self) -> None:
+        """Scatter anew from here on: a worker that held the only copy died."""
+        self._sent.clear()

@@ -1,0 +1,302 @@
+"""Specs: strict frozen objects read from TOML files.
+
+A spec is a subclass of :class:`Spec`; its fields are its whole vocabulary. An unknown key, a wrong type and a value out
+of range are refused with the file, the table, the key, what was expected and what was found. Sizes and durations carry
+units (:class:`Size`, :class:`Seconds`), relative paths (``pathlib.Path``) start from the folder of the file they came from.
+``load(path, T)`` reads, ``dump(spec)`` writes text from which the equal spec is read again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from coremargin.errors import SpecError
+
+T = TypeVar("T")
+
+_SIZES = {"b": 1}
+for _power, _letter in enumerate("kmgtp", start=1):
+    _SIZES |= {f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}
+_SECONDS = {"ms": Fraction(1, 1000)} | {
+    name: Fraction(seconds)
+    for names, seconds in (
+        ("s sec second seconds", 1),
+        ("min minute minutes", 60),
+        ("h hour hours", 3600),
+        ("d day days", 86400),
+    )
+    for name in names.split()
+}
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)"
+_PLACE = re.compile(r"^(?P<text>.*?)(?: - at `(?P<at>.*)`)?$", re.DOTALL)
+
+
+class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of all specs: frozen, keyword-only, unknown keys refused."""
+
+
+class Size(int):
+    """Bytes; in files an integer or text with a unit: ``"2 GiB"``, ``"500 MB"``."""
+
+
+class Seconds(float):
+    """A duration; in files a number of seconds or text with units: ``"90s"``, ``"1 h 30 min"``."""
+
+
+def parse_size(value: object) -> int:
+    """Bytes from an int or from text such as ``"2 GiB"`` or ``"500MB"``; SpecError says what is wrong."""
+    hint = 'write bytes as a whole number, or a size such as "2 GiB" (1 GiB = 1024^3 bytes) or "2 GB" (1 GB = 1000^3 bytes)'
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", value.lower()) if isinstance(value, str) else None
+    if match is None or match[2] not in _SIZES | {"": 1}:
+        raise SpecError(f"not a size: {value!r}; {hint}")
+    size = Fraction(match[1]) * _SIZES.get(match[2], 1)
+    return int(size)  # "1.3 GiB" is not a whole number of bytes; the nearest one below is what anybody means by it
+
+
+def parse_seconds(value: object) -> float:
+    """Seconds from a number or from text such as ``"90s"``, ``"10 min"``, ``"1 h 30 min"``; SpecError says what is wrong."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
+        return float(value)
+    text = value.strip().lower() if isinstance(value, str) else ""
+    parts = re.findall(rf"{_NUMBER}\s*([a-z]+)", text)
+    whole = re.fullmatch(rf"(?:{_NUMBER}\s*[a-z]+\s*)+", text)
+    if whole is None or any(unit not in _SECONDS for _, unit in parts):
+        raise SpecError(f'not a duration: {value!r}; write seconds as a number, or text such as "90 s", "10 min", "1 h 30 min"')
+    return float(sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0)))
+
+
+def format_size(size: float) -> str:
+    """Bytes for people, in binary units: ``"1.5 GiB"``."""
+    value, unit = float(size), "B"
+    for bigger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(value) < 1023.95:
+            break
+        value, unit = value / 1024, bigger
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people: ``"0.42 s"``, ``"12 s"``, ``"3 min 05 s"``, ``"2 h 10 min"``, ``"3 d 4 h"``."""
+    if seconds < 9.995:
+        return f"{seconds:.2f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def load(path: str | os.PathLike[str], kind: type[T]) -> T:
+    """The spec in the TOML file ``path``: an instance of ``kind``, a Spec class (or a tagged union of them).
+
+    Raises SpecError for a missing file, text that is not UTF-8 or not TOML, and everything ``convert`` refuses.
+    """
+    where = Path(path)
+    try:
+        text = where.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise SpecError(f"{where}: cannot be read: {error.strerror}; give the path of a TOML file") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{where}: not UTF-8 at byte {error.start}; a spec is a text file in UTF-8") from error
+    return parse(text, kind, where=str(where), base=where.parent)
+
+
+def parse(text: str, kind: type[T], *, where: str = "spec", base: Path | None = None) -> T:
+    """As ``load``, from TOML text; ``where`` names it in errors, relative paths start at ``base`` (default: here)."""
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SpecError(f"{where}: not valid TOML: {error}") from error
+    return convert(data, kind, where=where, base=base)
+
+
+def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base: Path | None = None) -> T:
+    """As ``load``, from plain dicts, lists and values."""
+    _check_keys(data, inspect.type_info(kind), where, ())
+    folder = Path.cwd() if base is None else base
+
+    def decode(wanted: type[Any], value: Any) -> Any:
+        if wanted is Size:
+            return Size(parse_size(value))
+        if wanted is Seconds:
+            return Seconds(parse_seconds(value))
+        if wanted is Path:
+            return _path(value, folder)
+        raise NotImplementedError(f"no reader for {wanted}")
+
+    try:
+        return msgspec.convert(data, kind, dec_hook=decode)
+    except msgspec.ValidationError as error:
+        raise SpecError(_explain(str(error), data, where)) from error
+
+
+def dump(spec: Any) -> str:
+    """TOML text from which ``load`` makes an equal spec; None is left out, sizes keep a unit where that is exact."""
+    lines: list[str] = []
+    _write_table(_plain(spec), (), lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _path(value: Any, folder: Path) -> Path:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise SpecError(f"not a path: {value!r}")
+    return Path(os.path.normpath(folder / Path(value).expanduser()))
+
+
+def _place(where: str, path: Sequence[str]) -> str:
+    return f"{where}, [{'.'.join(path).replace('.#', ' #')}]" if path else where
+
+
+def _check_keys(data: Any, info: Any, where: str, path: tuple[str, ...]) -> None:
+    """Refuse keys that no field takes, naming the nearest that one does."""
+    if isinstance(info, inspect.UnionType):
+        info = _member(data, info, where, path)
+    if isinstance(info, inspect.StructType) and isinstance(data, Mapping):
+        fields = {field.encode_name: field.type for field in info.fields}
+        tag = {info.tag_field} if info.tag_field else set()
+        for key, value in data.items():
+            if key not in fields and key not in tag:
+                raise SpecError(f"{_place(where, path)}: unknown key {key!r}{_nearest(key, sorted({*fields, *tag}))}")
+            if key in fields:
+                _check_keys(value, fields[key], where, (*path, key))
+    elif isinstance(info, inspect.DictType) and isinstance(data, Mapping):
+        for key, value in data.items():
+            _check_keys(value, info.value_type, where, (*path, key))
+    elif isinstance(info, inspect.ListType | inspect.VarTupleType) and isinstance(data, list):
+        for index, value in enumerate(data):
+            _check_keys(value, info.item_type, where, (*path, f"#{index + 1}"))
+
+
+def _member(data: Any, union: inspect.UnionType, where: str, path: tuple[str, ...]) -> Any:
+    """The struct of a union that ``data`` means, chosen by its tag; the union itself when there is no struct to choose."""
+    structs = [member for member in union.types if isinstance(member, inspect.StructType)]
+    if not structs or not isinstance(data, Mapping):
+        containers = (inspect.DictType, inspect.ListType, inspect.VarTupleType)
+        return next((member for member in union.types if isinstance(member, containers)), union)
+    if len(structs) == 1 or structs[0].tag_field is None:
+        return structs[0]
+    field, tags = structs[0].tag_field, [str(struct.tag) for struct in structs]
+    if field not in data:
+        raise SpecError(f"{_place(where, path)}: key {field!r} is missing; expected one of {', '.join(tags)}")
+    if data[field] not in tags:
+        raise SpecError(f"{_place(where, path)}: {field} = {data[field]!r} is not known{_nearest(str(data[field]), tags)}")
+    return structs[tags.index(data[field])]
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return (f"; did you mean {close[0]!r}?" if close else ";") + f" known: {', '.join(known)}"
+
+
+def _explain(message: str, data: Any, where: str) -> str:
+    """msgspec's message with the file, the table and the key in front and the value found behind."""
+    match = _PLACE.match(message)
+    text, at = (match["text"], match["at"]) if match else (message, None)
+    if text.startswith("Object missing required field"):
+        table = at.removeprefix("$").removeprefix(".") if at else ""
+        return f"{_place(where, [table] if table else [])}: required key {text.split('`')[1]!r} is missing"
+    if not at or at == "$":
+        return f"{where}: {text}"
+    keys = re.findall(r"\.([^.\[\]]+)|\[([0-9]+)\]", at)
+    names = [name or f"#{int(index) + 1}" for name, index in keys]
+    place = f"{_place(where, names[:-1])}: {names[-1]}"
+    found = _look_up(data, names)
+    text = text[0].lower() + text[1:].replace("`object`", "a table").replace("`array`", "a list").replace("`", "")
+    return f"{place}: {text}" if found is None or repr(found) in text else f"{place}: {text}; found {found!r}"
+
+
+def _look_up(data: Any, names: Sequence[str]) -> Any:
+    for name in names:
+        if isinstance(data, Mapping) and name in data:
+            data = data[name]
+        elif isinstance(data, list) and name.startswith("#"):
+            data = data[int(name[1:]) - 1]
+        else:
+            return None
+    return data
+
+
+def _plain(value: Any) -> Any:
+    """Dicts, lists and TOML scalars for a spec; raises SpecError for what TOML cannot say."""
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tag = {config.tag_field: config.tag} if config.tag_field else {}
+        items = {field.encode_name: getattr(value, field.name) for field in msgspec.structs.fields(value)}
+        return tag | {key: _plain(item) for key, item in items.items() if item is not None}
+    if isinstance(value, Size):
+        return _exact_size(value)
+    if isinstance(value, Seconds):
+        return f"{int(value)} s" if value.is_integer() else float(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
+    if isinstance(value, str | bool | int | float):
+        return value
+    raise SpecError(f"a spec cannot hold {value!r}: expected text, a number, true or false, a list or a table of these")
+
+
+def _exact_size(size: Size) -> str | int:
+    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB", "PB", "TB", "GB", "MB", "kB"):
+        whole, rest = divmod(int(size), _SIZES[unit.lower()])
+        if whole and not rest:
+            return f"{whole} {unit}"
+    return int(size)
+
+
+def _write_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+    for key, value in table.items():
+        if not isinstance(value, Mapping) and not _is_tables(value):
+            lines.append(f"{_key(key)} = {_scalar(value)}")
+    for key, value in table.items():
+        name = (*path, _key(key))
+        if isinstance(value, Mapping):
+            lines.extend(["", f"[{'.'.join(name)}]"])
+            _write_table(value, name, lines)
+        elif _is_tables(value):
+            for item in value:
+                lines.extend(["", f"[[{'.'.join(name)}]]"])
+                _write_table(item, name, lines)
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _scalar(key)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(_scalar(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_scalar(item)}" for key, item in value.items()) + "}"
+    return repr(value)
