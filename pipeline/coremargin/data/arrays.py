@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from coremargin.data.format import CHUNK_BYTES, chunks_of, default_chunk_rows, store_digest
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_rows, in_memory_dtype
-from coremargin.data.statistics import ChunkStatistics, concatenate, measure
+from coremargin.data.statistics import ChunkScalars, ChunkStatistics, concatenate, measure
 from coremargin.errors import LabelError, StoreError, UsageError
 
 
@@ -79,6 +80,14 @@ class ArraySource:
         """What was counted, per chunk."""
         return self._statistics
 
+    def scalars(self) -> ChunkScalars:
+        """The entries of ``statistics`` that are a number per chunk or per class and chunk."""
+        return ChunkScalars(**{field.name: getattr(self._statistics, field.name) for field in fields(ChunkScalars)})
+
+    def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Mean rows (stop - start, d) float64 of the chunks [start, stop)."""
+        return self._statistics.centre[start:stop]
+
     def handle(self) -> ArraySource:
         """Itself: arrays have no other place to be fetched from."""
         return self
@@ -90,6 +99,6 @@ def checked_ids(ids: np.ndarray, rows: int, name: str) -> np.ndarray:
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise UsageError(f"{name}: expected row ids as a vector of whole numbers, got {ids.dtype} of shape {ids.shape}")
     ids = ids.astype(np.int64)
-    if ids.size and not (0 <= ids.min() and ids.max() < rows):
+    if ids.size and (ids.min() < 0 or ids.max() >= rows):
         raise UsageError(f"{name}: expected row ids from 0 to {rows - 1}, got {ids.min()} to {ids.max()}")
     return ids

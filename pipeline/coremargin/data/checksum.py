@@ -6,13 +6,15 @@ are cut into chunks. The algebra is that of zlib's ``crc32_combine`` (M. Adler),
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import crc32c as _crc32c
-import numpy as np
 
-Data = bytes | memoryview | np.ndarray  #: contiguous bytes
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Data = bytes | memoryview  #: contiguous bytes; of an array x: ``x.data``
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reflected
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numcodecs.blosc import Blosc
+from numcodecs.blosc import Blosc  # type: ignore[import-untyped]
 
 from coremargin.data.checksum import Data, crc32c
 from coremargin.data.plain import BYTES, CRC32C, CRC_BYTES
@@ -53,7 +53,7 @@ class Encoding:
 
     def encode(self, chunk: np.ndarray) -> list[Data]:
         """The parts of the file that holds a whole chunk (C order, little-endian)."""
-        body: Data = chunk.reshape(-1).view(np.uint8)
+        body: Data = chunk.data.cast("B")
         if not self.raw:
             codec = Blosc(cname=self.compression, clevel=_LEVELS[self.compression], shuffle=Blosc.SHUFFLE)
             body = codec.encode(chunk.reshape(-1))

@@ -6,13 +6,16 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coremargin.data.checksum import Data
 from coremargin.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from coremargin.data.checksum import Data
 
 ASIDE = ".aside"  #: ending of files and folders that are still being written; swept when a writer starts
 

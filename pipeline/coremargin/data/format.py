@@ -3,7 +3,7 @@
 ::
 
     name.zarr/
-      zarr.json             group; attributes: format, version, features, dtype, classes, rows, chunk_rows, commits, about
+      zarr.json             group; attributes: see ``Facts.attributes``
       X/                    (n, d) float32 or float64, chunks of whole rows (c.0.0, c.1.0, ...), fill value NaN
       y/                    (n,) int32 class codes, same rows per chunk (c.0, c.1, ...), -1 unlabelled
       blocks/000000/ ...    statistics of the chunks [first, last) that one commit wrote; a later entry supersedes
@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.checksum import joined
 from coremargin.data.plain import group_metadata, read_json
 from coremargin.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 FORMAT = "coremargin-store"
 VERSION = 1
@@ -127,7 +129,8 @@ def read_facts(path: Path) -> Facts:
         root = read_json(path / "zarr.json")
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(
-            f"{path}: expected a store (a folder with zarr.json), found something else; `coremargin ingest` makes stores"
+            f"{path}: expected a store (a folder with zarr.json), found something else; "
+            f"`coremargin ingest` makes stores"
         ) from None
     attributes = root.get("attributes")
     if not isinstance(attributes, dict) or attributes.get("format") != FORMAT:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.format import MOST_CLASSES, UNLABELLED
 from coremargin.errors import LabelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _KINDS = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
 
@@ -79,8 +81,8 @@ class LabelCoder:
         if kind is int and type(label) is float and label.is_integer():
             return int(label)
         raise LabelError(
-            f"{place}: expected {_KINDS[kind]} like the labels before it ({self.classes[0]!r}), got {_KINDS[type(label)]}, "
-            f"{label!r}; give all labels in one kind"
+            f"{place}: expected {_KINDS[kind]} like the labels before it ({self.classes[0]!r}), "
+            f"got {_KINDS[type(label)]}, {label!r}; give all labels in one kind"
         )
 
 

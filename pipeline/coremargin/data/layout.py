@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +11,9 @@ from coremargin.data.codecs import Encoding, parsed
 from coremargin.data.format import Facts, chunks_of
 from coremargin.data.plain import CRC_BYTES, array_metadata, read_json
 from coremargin.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,8 @@ def _read(path: Path, name: str, facts: Facts, tail: tuple[int, ...], dtype: np.
         )
     if grid != (facts.chunk_rows, *tail):
         raise StoreError(
-            f"{place}: expected chunks of {facts.chunk_rows} whole rows, shape {(facts.chunk_rows, *tail)}, got {grid}; "
-            f"write the store again with `coremargin ingest`"
+            f"{place}: expected chunks of {facts.chunk_rows} whole rows, shape {(facts.chunk_rows, *tail)}, "
+            f"got {grid}; write the store again with `coremargin ingest`"
         )
     return ArrayLayout(path, name, facts.chunk_rows, tail, dtype, parsed(codecs, place), separator)
 

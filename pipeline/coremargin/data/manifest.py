@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +14,10 @@ from coremargin.data.format import Commit, Facts, chunks_of, store_digest
 from coremargin.data.plain import group_metadata, read_array, write_array
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 BLOCKS = "blocks"
 _SCALARS = {

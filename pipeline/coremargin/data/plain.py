@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.files import write_json, write_whole
 from coremargin.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 CRC32C = {"name": "crc32c"}
@@ -34,7 +36,7 @@ def array_metadata(
     fill: int | float,
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """The ``zarr.json`` of an array; chunks lie flat in its folder (``c.0.0``), so that one fsync covers their names."""
+    """The ``zarr.json`` of an array; chunks lie flat in its folder (``c.0.0``): one fsync covers their names."""
     return {
         "zarr_format": 3,
         "node_type": "array",
@@ -92,7 +94,7 @@ def write_array(folder: Path, values: np.ndarray, names: Sequence[str]) -> None:
         if len(part) < step:  # Zarr stores the last chunk at full size
             padding = np.full((step - len(part), *values.shape[1:]), fill, dtype=values.dtype)
             part = np.concatenate([part, padding])
-        data = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+        data = np.ascontiguousarray(part).data.cast("B")
         write_whole(folder / f"c.{start // step}{tail}", [data, crc32c(data).to_bytes(CRC_BYTES, "little")])
 
 

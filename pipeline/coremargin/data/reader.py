@@ -1,9 +1,9 @@
 """Chunks from disk: kept-open memory maps, a reused buffer, or a Zarr library, all giving the same rows.
 
-Uncompressed chunks are mapped and stay mapped up to a budget per process: a mapped chunk scans at the speed of memory,
-but mapped pages count as resident. What was mapped first stays, since a cyclic scan evicts everything from an LRU. Chunks
-beyond the budget, and compressed ones, go through one buffer per thread. Whatever the way, the rows' checksums are held
-against the store's manifest once per file and state (inode, size, time), and trusted after that.
+Uncompressed chunks are mapped and stay mapped up to a budget per process: a mapped chunk scans at the speed of
+memory, but mapped pages count as resident. What was mapped first stays, since a cyclic scan evicts everything from an
+LRU. Chunks beyond the budget, and compressed ones, go through one buffer per thread. Whatever the way, the checksum of
+the rows is held against the store's manifest once per file and state (inode, size, time), and trusted after that.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ import os
 import threading
 import weakref
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from coremargin.data.checksum import crc32c
-from coremargin.data.layout import ArrayLayout
 from coremargin.errors import DamagedChunk, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coremargin.data.codecs import Encoding
+    from coremargin.data.layout import ArrayLayout
 
 MAP_BYTES = 512 << 20  #: default budget of kept-open maps per process
 _MOST_MAPS = 256  # each map keeps a file descriptor open
@@ -85,7 +89,7 @@ class ArrayReader:
         elif encoding.raw:
             values = self._read_raw(chunk)
         else:
-            values = self._read_encoded(chunk)
+            values = self._read_encoded(chunk, encoding)
         values.flags.writeable = False
         return values
 
@@ -157,9 +161,8 @@ class ArrayReader:
         self._check(chunk, values, _State.of(status))
         return values
 
-    def _read_encoded(self, chunk: int) -> np.ndarray:
-        path, encoding = self.layout.file(chunk), self.layout.encoding
-        assert encoding is not None
+    def _read_encoded(self, chunk: int, encoding: Encoding) -> np.ndarray:
+        path = self.layout.file(chunk)
         try:
             with open(path, "rb", buffering=0) as file:
                 status = os.fstat(file.fileno())
@@ -172,7 +175,7 @@ class ArrayReader:
             self._unreadable(chunk, error)
         buffer = self._buffer("chunk", self.layout.chunk_bytes)
         try:
-            encoding.decode(memoryview(packed), buffer)
+            encoding.decode(packed.data, buffer)
         except ValueError as error:
             self._damaged(chunk, str(error))
         values = self._shaped(buffer, chunk)
@@ -191,9 +194,7 @@ class ArrayReader:
             values = np.ascontiguousarray(
                 self._general[start : start + int(self._rows[chunk])], dtype=self.layout.dtype
             )
-        except (MemoryError, DamagedChunk):
-            raise
-        except Exception as error:  # codecs raise whatever their libraries raise
+        except (OSError, RuntimeError, ValueError, TypeError, LookupError) as error:  # what codecs raise on bad bytes
             self._damaged(chunk, f"cannot be decoded: {error}")
         if len(values) != self._rows[chunk]:
             raise StoreError(f"{self.layout.store}: {self.layout.name} has fewer rows than the store commits to")
@@ -210,7 +211,7 @@ class ArrayReader:
                 if _State.of(os.fstat(file.fileno())) != self._trusted.get(chunk):
                     return None
                 for k, offset in enumerate(offsets.tolist()):
-                    if os.preadv(file.fileno(), [memoryview(raw[k])], offset * width) != width:
+                    if os.preadv(file.fileno(), [raw[k].data], offset * width) != width:
                         return None
         except OSError as error:
             self._unreadable(chunk, error)
@@ -231,7 +232,7 @@ class ArrayReader:
     def _check(self, chunk: int, values: np.ndarray, state: _State) -> None:
         if self._trusted.get(chunk) == state:
             return
-        got = crc32c(values.reshape(-1).view(np.uint8))
+        got = crc32c(values.data.cast("B"))
         if got != int(self._crcs[chunk]):
             self._damaged(
                 chunk, f"the bytes were altered: expected checksum {int(self._crcs[chunk]):08x}, got {got:08x}"
@@ -272,7 +273,7 @@ def _release(maps: dict[int, tuple[_State, np.ndarray]]) -> None:
 
 
 def _read_into(file: Any, buffer: np.ndarray) -> None:
-    view, done = memoryview(buffer), 0
+    view, done = buffer.data, 0
     while done < len(view):
         got = file.readinto(view[done:])
         if not got:

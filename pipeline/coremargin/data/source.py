@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import numpy as np
 
-    from coremargin.data.statistics import ChunkStatistics
+    from coremargin.data.statistics import ChunkScalars, ChunkStatistics
 
 
 @runtime_checkable
@@ -22,7 +22,9 @@ class Source(Protocol):
     rows: int  #: committed rows, frozen when the source was opened
     features: int
     dtype: np.dtype[Any]  #: float32 or float64
-    classes: tuple[Any, ...]  #: labels as given at ingest (str, int, float or bool), in order of first appearance: code = index
+    classes: tuple[
+        Any, ...
+    ]  #: labels as given at ingest (str, int, float or bool), in order of first appearance: code = index
     chunk_rows: int  #: rows per chunk (the last one may hold fewer)
     chunks: int
     digest: str  #: identity of the committed content ("sha256:...")
@@ -46,6 +48,12 @@ class Source(Protocol):
 
     def statistics(self) -> ChunkStatistics:
         """What ingest counted, per chunk."""
+
+    def scalars(self) -> ChunkScalars:
+        """The entries of ``statistics`` that are a number per chunk or per class and chunk; cheap at any size."""
+
+    def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Mean rows (stop - start, d) float64 of the chunks [start, stop)."""
 
     def handle(self) -> Any:
         """A small picklable value from which ``open_source`` makes the same source in another process."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coremargin.data.checksum import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _BLOCK_ELEMENTS = 1 << 15  # float64 scratch of 256 KiB stays in the second-level cache
 _UNIT = np.finfo(np.float64).eps
@@ -55,9 +58,9 @@ def chunk_digest(X: np.ndarray, codes: np.ndarray) -> int:
     return crc32c(_raw(X)) << 32 | crc32c(_raw(codes))
 
 
-def _raw(values: np.ndarray) -> np.ndarray:
+def _raw(values: np.ndarray) -> memoryview:
     little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    return little.reshape(-1).view(np.uint8)
+    return little.data.cast("B")
 
 
 def measure(X: np.ndarray, codes: np.ndarray, classes: int) -> ChunkStatistics:

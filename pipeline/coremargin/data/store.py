@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.reader import MAP_BYTES, ArrayReader
 from coremargin.data.source import Source
-from coremargin.data.statistics import ChunkScalars, ChunkStatistics
 from coremargin.errors import StoreError
+
+if TYPE_CHECKING:
+    from coremargin.data.statistics import ChunkScalars, ChunkStatistics
 
 __all__ = ["ArraySource", "Store", "StoreHandle", "open_source"]
 
@@ -90,7 +92,7 @@ class Store:
 
     @property
     def compression(self) -> str:
-        """ "none", "lz4", "zstd", or "other" for codecs that only the general reader runs."""
+        """How chunks are stored: "none", "lz4", "zstd", or "other" for codecs that only the general reader runs."""
         encoding = self._layouts[0].encoding
         return encoding.compression if encoding else "other"
 
@@ -189,8 +191,8 @@ def open_source(handle: Any) -> Source:
             store = Store.open(handle.path, rows=handle.rows, map_bytes=handle.map_bytes)
             if store.digest != handle.digest:
                 raise StoreError(
-                    f"{handle.path}: expected the content {handle.digest}, found {store.digest}; the store was replaced "
-                    f"since the job started: start the job again"
+                    f"{handle.path}: expected the content {handle.digest}, found {store.digest}; "
+                    f"the store was replaced since the job started: start the job again"
                 )
             _opened[key] = store
         return store

@@ -1,0 +1,100 @@
+"""Where a store is written: under a lock, beside its final place until the first commit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from coremargin.data.files import output_errors, sweep, sync_folder
+from coremargin.data.format import read_facts
+from coremargin.errors import Busy, OutputError, StoreError, UsageError
+
+_LOCK = ".lock"
+
+
+class Place:
+    """A store's place and the right to write there; the kernel frees the lock of a writer that dies."""
+
+    def __init__(self, path: Path, folder: Path, lock: FileLock) -> None:
+        """Use ``new`` or ``existing``. ``folder`` is where files go now, ``path`` where the store belongs."""
+        self.path, self.folder, self._lock = path, folder, lock
+
+    @classmethod
+    def new(cls, path: str | os.PathLike[str], *, overwrite: bool = False) -> Place:
+        """For a new store. Raises UsageError (something is there), OutputError, Busy (another writer)."""
+        place = Path(os.path.abspath(path))
+        if place.exists() or place.is_symlink():
+            if not overwrite:
+                raise UsageError(f"{place}: something is there already; append to it, or allow it to be overwritten")
+            try:
+                read_facts(place)
+            except StoreError as error:
+                text = f"{place}: only a store may be overwritten, and this is none ({error}); remove it yourself"
+                raise UsageError(text) from error
+        folder = place.with_name(f".{place.name}.building")
+        with output_errors(place):
+            folder.mkdir(parents=True, exist_ok=True)
+        lock = _locked(folder, place)
+        try:
+            with output_errors(place):
+                for entry in os.scandir(folder):  # what a killed writer left
+                    if entry.is_dir(follow_symlinks=False):
+                        shutil.rmtree(entry.path)
+                    elif entry.name != _LOCK:
+                        os.unlink(entry.path)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(place, folder, lock)
+
+    @classmethod
+    def existing(cls, path: str | os.PathLike[str]) -> Place:
+        """For going on with a store. Raises StoreError, OutputError, Busy."""
+        place = Path(os.path.abspath(path))
+        read_facts(place)
+        lock = _locked(place, place)
+        for folder in (place, *(place / name for name in ("X", "y", "blocks"))):
+            sweep(folder)
+        return cls(place, place, lock)
+
+    @property
+    def published(self) -> bool:
+        """The store is where it belongs."""
+        return self.folder == self.path
+
+    def publish(self) -> None:
+        """Move a store that is whole to where it belongs; an older store there goes away."""
+        retired = self.path.with_name(f".{self.path.name}.replaced")
+        with output_errors(self.path):
+            if self.path.exists():
+                lock = _locked(self.path, self.path)  # not while somebody appends to the old one
+                try:
+                    shutil.rmtree(retired, ignore_errors=True)
+                    os.rename(self.path, retired)
+                finally:
+                    lock.release()
+            os.rename(self.folder, self.path)
+            sync_folder(self.path.parent)
+        shutil.rmtree(retired, ignore_errors=True)
+        self.folder = self.path
+
+    def close(self) -> None:
+        """Give up the right to write; a store that was never published disappears."""
+        if not self.published:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.release()
+
+
+def _locked(folder: Path, store: Path) -> FileLock:
+    lock = FileLock(folder / _LOCK, timeout=0, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise Busy(f"{store}: another writer is at work there; wait for it to end") from None
+    except OSError as error:
+        text = f"{store}: cannot be written: {error.strerror or error}; choose a folder that this user may write to"
+        raise OutputError(text) from error
+    return lock
