@@ -1,0 +1,40 @@
+"""Write the real data that scikit-learn bundles as files for `make demo`: `python jobs/demo_data.py FOLDER`.
+
+digits.X.npy, digits.y.npy   8 x 8 pixel images of the handwritten digits 1 and 8, values 0 to 16
+cancer.csv                   30 measurements of cell nuclei, in standard deviations from their mean, and the diagnosis
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
+
+
+def write_digits(folder: Path) -> None:
+    """Two of the ten digits, as NumPy files."""
+    X, y = load_digits(return_X_y=True)
+    chosen = np.isin(y, (1, 8))
+    np.save(folder / "digits.X.npy", X[chosen])
+    np.save(folder / "digits.y.npy", y[chosen])
+
+
+def write_cancer(folder: Path) -> None:
+    """All rows, as CSV with a header; labels are words."""
+    bunch = load_breast_cancer()
+    X = (bunch.data - bunch.data.mean(axis=0)) / bunch.data.std(axis=0)
+    with (folder / "cancer.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(name.replace(" ", "_") for name in bunch.feature_names), "diagnosis"])
+        for row, code in zip(X.tolist(), bunch.target, strict=True):
+            writer.writerow([*row, bunch.target_names[code]])
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    write_digits(target)
+    write_cancer(target)

@@ -1,0 +1,108 @@
+"""Fixtures for all tests: real data where it is present, small arrays, small stores, the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from coremargin.data.store import Store
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the repository."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real datasets beside the clone; tests that need it are skipped where it is absent."""
+    folder = REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no real data beside the clone (../shared/data)")
+    return folder
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator that gives the same numbers in every run."""
+    return np.random.default_rng(20060106)
+
+
+def separable_rows(
+    rng: np.random.Generator, rows: int, features: int, *, margin: float = 0.5, dtype: str = "float32"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Normal rows (n, d) pushed ``margin`` away from a random plane through the origin; sides (n,) in {-1, 1}."""
+    plane = rng.standard_normal(features)
+    plane /= np.linalg.norm(plane)
+    X = rng.standard_normal((rows, features))
+    y = np.where(X @ plane >= 0, 1, -1)
+    y[:2] = (-1, 1)  # both classes, whatever was drawn
+    X[:2] = np.abs(X[:2] @ plane)[:, None] * y[:2, None] * plane
+    X += margin * y[:, None] * plane
+    return X.astype(dtype), y.astype(np.int32)
+
+
+@pytest.fixture
+def separable(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """600 separable rows of 5 features, float32, and labels in {-1, 1}."""
+    return separable_rows(rng, 600, 5)
+
+
+@pytest.fixture
+def make_separable(rng: np.random.Generator) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """A maker of separable rows: ``make_separable(rows, features, margin=0.5, dtype="float32")``."""
+
+    def make(rows: int, features: int, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+        return separable_rows(rng, rows, features, **options)
+
+    return make
+
+
+@pytest.fixture
+def make_store(tmp_path: Path) -> Callable[..., Store]:
+    """A maker of small stores: ``make_store(X, y, name="rows.zarr", chunk_rows=64)``, written below tmp_path."""
+
+    def make(X: np.ndarray, y: Any, *, name: str = "rows.zarr", chunk_rows: int = 64, **options: Any) -> Store:
+        from coremargin.data.store import Store
+        from coremargin.data.writer import StoreWriter
+
+        chunk_bytes = chunk_rows * X.shape[1] * X.dtype.itemsize
+        path = tmp_path / name
+        with StoreWriter.create(
+            path, features=X.shape[1], dtype=str(X.dtype), chunk_bytes=chunk_bytes, **options
+        ) as writer:
+            writer.write(X, y, origin="test")
+            writer.commit()
+        return Store.open(path)
+
+    return make
+
+
+@pytest.fixture
+def run_cli() -> Callable[..., Result]:
+    """Runs the command line in this process: ``run_cli("info", path)``; errors other than exits are raised."""
+
+    def run(*words: Any, exit_code: int | None = 0, env: dict[str, str] | None = None) -> Result:
+        from click.testing import CliRunner
+
+        from coremargin.cli import main
+
+        arguments: Sequence[str] = [str(word) for word in words]
+        result = CliRunner().invoke(main, arguments, env=env, catch_exceptions=False)
+        if exit_code is not None:
+            assert result.exit_code == exit_code, (
+                f"{arguments}: exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
+            )
+        return result
+
+    return run

@@ -1,0 +1,166 @@
+"""Who may import whom: the rooms of the house have doors in one direction only."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Import, Package
+
+#: Floors from the bottom up. A room imports from lower floors, and on its own floor from one that does not import back.
+FLOORS = (
+    {"errors", "spec"},
+    {"maths"},
+    {"data"},
+    {"scan", "problems"},
+    {"learn", "report"},
+    {"cli", "estimators"},
+    {"", "__main__"},  # the public names, and `python -m coremargin`
+)
+FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
+
+#: What mathematics needs: no files, clocks, processes, networks or hidden randomness.
+MATHS_MAY_IMPORT = {
+    "__future__", "abc", "bisect", "collections", "contextlib", "coremargin", "dataclasses", "enum", "fractions",
+    "functools", "heapq", "itertools", "math", "numpy", "operator", "scipy", "typing",
+}  # fmt: skip
+
+#: Modules that turn bytes into objects by running what the bytes say.
+UNSAFE = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
+#: Questions travel to workers as pickles, in memory, between our own processes.
+UNSAFE_ALLOWED_IN = {"coremargin.scan.parcel"}
+
+
+def room(name: str) -> str:
+    """The room of a dotted module name: coremargin.data.store lies in data, coremargin itself in ''."""
+    return [*name.split("."), ""][1]
+
+
+def place(package: Package, name: str, found: Import) -> str:
+    """Where an import stands, for messages."""
+    return f"{package.modules[name].path.name}:{found.line} ({name}) imports {found.target}"
+
+
+def test_every_room_has_a_floor(package: Package) -> None:
+    """The package holds no room beyond the agreed ones."""
+    assert {room(name) for name in package.modules} - set(FLOOR) == set()
+
+
+def test_imports_run_one_way(package: Package) -> None:
+    """No room imports from a higher floor, not even for types."""
+    upward = [
+        place(package, name, found)
+        for name, module in package.modules.items()
+        for found in package.own_imports(module)
+        if FLOOR[room(found.target)] > FLOOR[room(name)]
+    ]
+    assert upward == []
+
+
+def test_neighbours_do_not_import_each_other_both_ways(package: Package) -> None:
+    """Of two rooms on one floor at most one imports the other."""
+    doors = {
+        (room(name), room(found.target))
+        for name, module in package.modules.items()
+        for found in package.own_imports(module)
+        if FLOOR[room(found.target)] == FLOOR[room(name)]
+    }
+    assert sorted(pair for pair in doors if pair[0] < pair[1] and pair[::-1] in doors) == []
+
+
+def test_modules_do_not_import_in_circles(package: Package) -> None:
+    """No chain of imports at module level leads back to where it began."""
+    edges = {
+        name: {f.target for f in package.own_imports(module) if not (f.typing_only or f.deferred)} - {name}
+        for name, module in package.modules.items()
+    }
+    while leaves := {name for name, targets in edges.items() if not targets & set(edges)}:
+        edges = {name: targets for name, targets in edges.items() if name not in leaves}
+    assert edges == {}
+
+
+def test_dask_is_imported_in_scan_only(package: Package) -> None:
+    """Only the scan engine knows Dask."""
+    offenders = [
+        place(package, name, found)
+        for name, module in package.modules.items()
+        for found in package.imports(module)
+        if re.match(r"(dask|distributed|dask_\w+)(\.|$)", found.target) and room(name) != "scan"
+    ]
+    assert offenders == []
+
+
+def test_maths_imports_numbers_only(package: Package) -> None:
+    """The mathematics imports numpy, scipy and plain tools: no store, no cluster, no file, no clock."""
+    offenders = [
+        place(package, name, found)
+        for name, module in package.modules.items()
+        for found in package.imports(module)
+        if room(name) == "maths" and found.target.split(".")[0] not in MATHS_MAY_IMPORT
+    ]
+    assert offenders == []
+
+
+def test_verify_shares_no_code_with_the_solvers(package: Package) -> None:
+    """Nothing that `verify` imports, at any remove, comes from maths or problems."""
+    assert "coremargin.learn.verify" in package.modules
+    waiting, reached = ["coremargin.learn.verify"], {}
+    while waiting:
+        name = waiting.pop()
+        for found in package.own_imports(package.modules[name]):
+            if not found.typing_only and found.target not in reached:
+                reached[found.target] = place(package, name, found)
+                waiting.append(found.target)
+    assert [how for target, how in reached.items() if room(target) in {"maths", "problems"}] == []
+
+
+def test_nothing_is_unpickled_from_disk(package: Package) -> None:
+    """Pickles are known to the one module that sends questions to workers, and NumPy files are read without them."""
+    offenders = [
+        place(package, name, found)
+        for name, module in package.modules.items()
+        for found in package.imports(module)
+        if found.target.split(".")[0] in UNSAFE and name not in UNSAFE_ALLOWED_IN
+    ]
+    for name, module in package.modules.items():
+        for call in ast.walk(module.tree):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in {"np.load", "numpy.load"}:
+                given = {word.arg: ast.unparse(word.value) for word in call.keywords}
+                if given.get("allow_pickle") != "False":
+                    offenders.append(f"{name}:{call.lineno} calls np.load without allow_pickle=False")
+    assert offenders == []
+
+
+def test_every_third_party_import_is_declared(package: Package, repository: Path) -> None:
+    """Whatever the package imports is named in pyproject.toml, so that nothing works by another package's grace."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    shipped = [text for extra, texts in project["optional-dependencies"].items() if extra != "dev" for text in texts]
+    declared = {re.split(r"[^\w-]", text)[0].lower() for text in [*project["dependencies"], *shipped]}
+    providers = importlib.metadata.packages_distributions()
+    offenders = []
+    for name, module in package.modules.items():
+        for found in package.imports(module):
+            top = found.target.split(".")[0]
+            if top in sys.stdlib_module_names or top == "coremargin":
+                continue
+            names = {provider.lower() for provider in providers.get(top, [top.replace("_", "-")])}
+            if not names & declared:
+                offenders.append(place(package, name, found))
+    assert offenders == []
+
+
+@pytest.mark.parametrize("name", ["coremargin", "coremargin.cli"])
+def test_importing_is_light(name: str) -> None:
+    """Importing the package or its command line loads neither Dask nor scikit-learn nor pyarrow: `--help` is quick."""
+    code = f"import sys, {name}; print(*{{m.split('.')[0] for m in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert {"dask", "distributed", "sklearn", "pyarrow", "bokeh"} & set(done.stdout.split()) == set()
