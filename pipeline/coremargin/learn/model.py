@@ -1,0 +1,233 @@
+"""A trained model: the hypothesis, its certificate and what is needed to check it again.
+
+On disk a model is a folder. ``model.json`` (the record: problem, classes, certificate) and ``arrays.npz`` (hypothesis,
+dual weights, coreset, ledger) are the same bytes for the same job: no clock, no host. ``run.json``, ``rounds.jsonl``
+and ``report.html`` tell how this run went. Loading runs no code; folder.py says how a model appears
+whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import BadRow, DataError, OutputError, UsageError
+from coremargin.learn.folder import opened, read_arrays, read_folder, recover, replacing, write_arrays
+from coremargin.learn.record import Certificate, check_record, json_text, plain
+
+_LARGEST_JSON = 16 << 20
+_SLAB_ELEMENTS = 1 << 20  # float64 scratch of 8 MiB when rows are converted
+_LEDGER = "ledger_"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A hypothesis with its certificate. ``record`` is the content of ``model.json``; arrays are read-only.
+
+    w (d,) float64, ||w|| = 1; b; decision value of a row x: w.x + b, positive towards ``classes[1]``.
+    alpha (m,) float64 dual weights: each class sums to 1 with an intercept, all sum to 1 without; coreset_ids (m,)
+    int64; coreset_x (m, d) float64, exact copies of the store's rows; coreset_y (m,) int8 in {-1, +1}.
+    ledger: name -> array, what the scans proved about each chunk.
+    Raises DataError when the record is incomplete or does not fit the arrays.
+    """
+
+    record: Mapping[str, Any]
+    w: np.ndarray
+    b: float
+    alpha: np.ndarray
+    coreset_ids: np.ndarray
+    coreset_x: np.ndarray
+    coreset_y: np.ndarray
+    ledger: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        record = plain(dict(self.record))
+        check_record(record)
+        d, m = record["features"], record["certificate"]["coreset_rows"]
+        shapes = {"w": (d,), "alpha": (m,), "coreset_ids": (m,), "coreset_x": (m, d), "coreset_y": (m,)}
+        dtypes = {"coreset_ids": np.int64, "coreset_y": np.int8}
+        for name, shape in shapes.items():
+            values = _frozen(getattr(self, name), dtypes.get(name, np.float64))
+            if values.shape != shape:
+                raise DataError(
+                    f"{name}: expected shape {shape} as the record says, found {values.shape}; get an unaltered copy"
+                )
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise DataError(f"{name}: expected finite numbers, found NaN or infinity; get an unaltered copy")
+            object.__setattr__(self, name, values)
+        if not math.isfinite(self.b):
+            raise DataError(f"b: expected a finite number, found {self.b}; get an unaltered copy")
+        object.__setattr__(self, "record", record)
+        object.__setattr__(self, "b", float(self.b))
+        object.__setattr__(self, "ledger", {name: _frozen(values) for name, values in sorted(self.ledger.items())})
+
+    @property
+    def problem(self) -> str:
+        """Which problem was solved, e.g. "hard_margin"."""
+        return str(self.record["problem"])
+
+    @property
+    def status(self) -> str:
+        """How training ended: "certified", "not_separable" or "stopped"."""
+        return str(self.record["status"])
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The labels: (negative, positive)."""
+        negative, positive = self.record["classes"]
+        return negative, positive
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was asked for: epsilon, intercept, strategy."""
+        return dict(self.record["parameters"])
+
+    @property
+    def certificate(self) -> Certificate:
+        """What is claimed, typed."""
+        return Certificate.from_record(self.record["certificate"])
+
+    @property
+    def features(self) -> int:
+        """Features per row, d."""
+        return int(self.record["features"])
+
+    @property
+    def rows(self) -> int:
+        """Rows of the store that the certificate is about."""
+        return int(self.record["rows"])
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """w.x + b of each row: X (n, d) numbers -> (n,) float64, positive towards ``classes[1]``.
+
+        Raises UsageError when X has another shape or kind, BadRow when a row is not finite.
+        """
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.features:
+            raise UsageError(f"X: expected rows of {self.features} features, got an array of shape {X.shape}")
+        if X.dtype.kind not in "fiub":
+            raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
+        values = np.empty(len(X))
+        step = max(1, _SLAB_ELEMENTS // self.features)
+        with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named below
+            for start in range(0, len(X), step):
+                values[start : start + step] = np.asarray(X[start : start + step], dtype=np.float64) @ self.w
+        values += self.b
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise BadRow(
+                f"X, row {row}: expected finite numbers, the decision value is {values[row]}; clean or drop the row"
+            )
+        return values
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of each row: ``classes[1]`` where the decision value is positive, else ``classes[0]``; (n,)."""
+        return label_array(self.classes)[(self.decision_function(X) > 0).astype(np.intp)]
+
+    def __repr__(self) -> str:
+        c = self.certificate
+        bounds = ", ".join(
+            f"{name} {value:.6g}" for name, value in (("lower", c.lower), ("upper", c.upper)) if value is not None
+        )
+        negative, positive = self.classes
+        return (
+            f"Model({self.status}: {negative!r} | {positive!r}, {self.rows:,} rows x {self.features:,} features, "
+            f"{bounds or 'no bounds'}, {c.coreset_rows:,} coreset rows)"
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The content of ``arrays.npz``."""
+        names = ("w", "alpha", "coreset_ids", "coreset_x", "coreset_y")
+        arrays = {name: getattr(self, name) for name in names} | {"b": np.array([self.b])}
+        return arrays | {_LEDGER + name: values for name, values in self.ledger.items()}
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """The model in a folder. Raises DataError: nothing there, a newer version, truncated or altered files."""
+        place = Path(os.path.abspath(path))
+        return read_folder(place, lambda folder: cls._read(folder, place))
+
+    @classmethod
+    def _read(cls, folder: int, path: Path) -> Model:
+        record = _read_record(folder, path)
+        with opened(folder, "arrays.npz") as file:
+            arrays = read_arrays(file, f"{path}/arrays.npz")
+        ledger = {name.removeprefix(_LEDGER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEDGER)}
+        expected = {"w", "b", "alpha", "coreset_ids", "coreset_x", "coreset_y"}
+        if set(arrays) != expected or arrays["b"].shape != (1,):
+            raise DataError(
+                f"{path}/arrays.npz: expected {', '.join(sorted(expected))}, found {', '.join(sorted(arrays))}"
+            )
+        offset = float(arrays.pop("b")[0])
+        try:
+            return cls(record=record, b=offset, ledger=ledger, **arrays)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        run: Mapping[str, Any],
+        rounds: Sequence[Mapping[str, Any]],
+        report: Callable[[Path], object] | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the folder, whole or not at all; ``report`` is called with the folder to add ``report.html`` to it.
+
+        An existing model is replaced only with ``overwrite``; a folder that is not a model never is.
+        Raises OutputError: something is there, no room, no permission. The caller holds the lock on ``path``.
+        """
+        place = Path(os.path.realpath(path))  # a symlink keeps pointing at the model that is replaced
+        recover(place)
+        _check_target(place, overwrite=overwrite)
+        with replacing(place) as folder:
+            write_arrays(folder / "arrays.npz", self.arrays())
+            (folder / "model.json").write_text(json_text(self.record), encoding="utf-8")
+            (folder / "run.json").write_text(json_text(run), encoding="utf-8")
+            lines = [json.dumps(plain(line), allow_nan=False) + "\n" for line in rounds]
+            (folder / "rounds.jsonl").write_text("".join(lines), encoding="utf-8")
+            if report is not None:
+                report(folder)
+
+
+def label_array(classes: Sequence[Any]) -> np.ndarray:
+    """The labels as an array that keeps their kind; kinds that differ stay as they are, in an object array."""
+    same = len({type(label) for label in classes}) == 1
+    return np.array(list(classes), dtype=None if same else object)
+
+
+def _frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
+    copy = np.array(values, dtype=dtype, order="C")
+    copy.flags.writeable = False
+    return copy
+
+
+def _read_record(folder: int, path: Path) -> dict[str, Any]:
+    with opened(folder, "model.json") as file:
+        text = file.read(_LARGEST_JSON + 1)
+    try:
+        record: dict[str, Any] = json.loads(text) if len(text) <= _LARGEST_JSON else {}
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}/model.json: expected JSON, cannot be read ({error}); get an unaltered copy") from error
+    try:
+        check_record(record)
+    except DataError as error:
+        raise DataError(f"{path}/model.json: {error}") from None
+    return record
+
+
+def _check_target(path: Path, *, overwrite: bool) -> None:
+    if not os.path.lexists(path):
+        return
+    if not path.is_dir() or (any(path.iterdir()) and not (path / "model.json").is_file()):
+        raise OutputError(f"{path}: expected a model or nothing, found something else there; choose another place")
+    if any(path.iterdir()) and not overwrite:
+        raise OutputError(f"{path}: a model is there already; choose another place, or ask for it to be overwritten")

@@ -1,0 +1,120 @@
+"""The record of a model (``model.json``): its keys, their kinds, and the certificate in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import DataError
+
+FORMAT = "coremargin-model"
+VERSION = 1
+STATUSES = ("certified", "not_separable", "stopped")
+_KEYS = {
+    "format": str,
+    "version": int,
+    "problem": str,
+    "status": str,
+    "parameters": dict,
+    "classes": list,
+    "features": int,
+    "rows": int,
+    "dtype": str,
+    "certificate": dict,
+    "software": dict,
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is claimed about the store; ``lower`` and ``upper`` bound the largest margin, None: nothing is claimed."""
+
+    kind: str  #: "margin" or "not_separable"
+    lower: float | None  #: margin of the hypothesis over all rows, rounded down
+    upper: float | None  #: from the dual weights of the coreset, rounded up
+    ratio: float | None  #: lower / upper
+    epsilon: float  #: what was asked for: lower >= (1 - epsilon) upper
+    coreset_rows: int
+    store_digest: str  #: identity of the rows that the claim is about
+    radius: float  #: largest row norm, rounded up
+
+    @classmethod
+    def from_record(cls, values: Mapping[str, Any]) -> Certificate:
+        """From the record. Raises DataError that names the key."""
+        kinds = {"kind": str, "coreset_rows": int, "store_digest": str}
+        _refuse_keys("certificate", values, {entry.name for entry in fields(cls)})
+        for key, value in values.items():
+            expected = kinds.get(key, float)
+            if expected is not float:
+                _expect("certificate", values, key, expected)
+            elif not _is_number(value) and not (value is None and key in ("lower", "upper", "ratio")):
+                raise DataError(f"certificate.{key}: expected a finite number, found {value!r}; get an unaltered copy")
+        exact: dict[str, Any] = {
+            name: float(value) if isinstance(value, int) and name not in kinds else value
+            for name, value in values.items()
+        }
+        return cls(**exact)
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it: NumPy scalars and arrays become plain, what is not finite becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """Deterministic text: sorted keys, shortest floats that read back to the bit, newline at the end."""
+    return json.dumps(plain(value), indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def check_record(record: Any) -> None:
+    """Raises DataError unless this is the whole record of a model that this version can use."""
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise DataError(f"expected a record of format {FORMAT!r}, found something else; is this a model's folder?")
+    version = record.get("version")
+    if version != VERSION or isinstance(version, bool):
+        newer = isinstance(version, int) and version > VERSION
+        hint = "it was made by a newer coremargin: upgrade" if newer else "get an unaltered copy"
+        raise DataError(f"expected version {VERSION}, found {version!r}; {hint}")
+    _refuse_keys("record", record, set(_KEYS))
+    for key, kind in _KEYS.items():
+        _expect("record", record, key, kind)
+    if record["status"] not in STATUSES:
+        raise DataError(
+            f"status: expected one of {', '.join(STATUSES)}, found {record['status']!r}; get an unaltered copy"
+        )
+    labels = record["classes"]
+    if len(labels) != 2 or not all(isinstance(label, str | int | float) for label in labels) or labels[0] == labels[1]:
+        raise DataError(f"classes: expected two different labels, found {labels!r}; get an unaltered copy")
+    if record["features"] < 1 or record["rows"] < 1:
+        raise DataError(
+            f"expected rows and features, found {record['rows']} x {record['features']}; get an unaltered copy"
+        )
+    Certificate.from_record(record["certificate"])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _refuse_keys(place: str, values: Mapping[str, Any], known: set[str]) -> None:
+    if set(values) != known:
+        wrong = ", ".join(sorted(set(values) ^ known))
+        raise DataError(f"{place}: keys missing or unknown: {wrong}; get an unaltered copy")
+
+
+def _expect(place: str, values: Mapping[str, Any], key: str, kind: type) -> None:
+    if not isinstance(values[key], kind) or isinstance(values[key], bool):
+        raise DataError(f"{place}.{key}: expected {kind.__name__}, found {values[key]!r}; get an unaltered copy")
