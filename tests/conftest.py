@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from coremargin.data.store import Store
+    from coremargin.scan.protocols import Executor
+
+# The same examples in every run and on every machine, however busy it is; nothing is remembered between runs.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, print_blob=True)
+hypothesis.settings.load_profile("repeatable")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -86,6 +92,15 @@ def make_store(tmp_path: Path) -> Callable[..., Store]:
         return Store.open(path)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[Executor]:
+    """One embedded Dask cluster for all tests that do it no harm: two processes of one thread."""
+    from coremargin.scan.embedded import start_embedded
+
+    with start_embedded(workers=2, threads=1) as executor:
+        yield executor
 
 
 @pytest.fixture
