@@ -1,0 +1,130 @@
+"""THE definitions: margins, bounds, certificates, and the rounding that keeps them true.
+
+Hard margin. A hypothesis is (w, b) with w (d,) and ||w|| = 1; the margin of a row x of class y in {-1, +1} is
+y (w.x + b). rho* is the largest smallest margin.
+
+- With intercept rho* = 1/2 dist(conv P, conv N). Dual weights a >= 0 that sum to 1 over each class give the upper
+  bound rho* <= 1/2 || sum_i a_i y_i x_i ||. A direction w with p = min over P of w.x and n = min over N of -w.x has
+  its best offset b = (n - p) / 2 and proves rho* >= (p + n) / 2.
+- Without intercept rho* = dist(0, conv{y_i x_i}). Weights that sum to 1 over all rows give
+  rho* <= || sum_i a_i y_i x_i ||; a direction proves rho* >= min(p, n).
+
+(Har-Peled, Roth, Zimak 2006, section 2; Bennett, Bredensteiner 2000 for the hulls.)
+
+Every claim is rounded outward: lower bounds down and upper bounds up by the standard bound on the rounding error of
+a dot product, gamma_n |x|.|w| with gamma_n = n u / (1 - n u) (Higham 2002, section 3.1). A lower bound gives away
+twice that, so that whoever checks it in float64, in any order of summation, needs no tolerance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+#: Columns of a per-class pair: rows of the positive class first.
+POSITIVE, NEGATIVE = 0, 1
+
+
+def gamma(n: int, dtype: np.dtype[np.floating] | type = np.float64) -> float:
+    """Bound on the relative rounding error of a sum of ``n`` products in ``dtype``; inf when it says nothing."""
+    u = float(np.finfo(dtype).eps) / 2
+    return n * u / (1 - n * u) if n * u < 0.5 else np.inf
+
+
+def projections(rows: NDArray[np.floating], directions: Array) -> Array:
+    """Dot products (n, k) of rows (n, d) with directions (d, k) in float64.
+
+    Every entry is one sum over contiguous memory, so it depends on its row and its direction only: not on the rows
+    around it, the BLAS or the number of threads.
+    """
+    exact = np.ascontiguousarray(rows, dtype=np.float64)
+    return np.stack([np.einsum("ij,j->i", exact, np.ascontiguousarray(w)) for w in directions.T], axis=1)
+
+
+def projection_error(rows: NDArray[np.floating], directions: Array) -> Array:
+    """Bound (n, k) on the rounding error of ``projections``."""
+    return gamma(rows.shape[1] + 2) * projections(np.abs(rows.astype(np.float64)), np.abs(directions))
+
+
+def safe_projections(rows: NDArray[np.floating], signs: NDArray[np.integer], directions: Array) -> Array:
+    """Lower bounds (n, k) on y w.x that any later float64 evaluation confirms.
+
+    Parameters
+    ----------
+    rows: (n, d); signs: (n,) in {-1, +1}; directions: (d, k), one hypothesis a column.
+    """
+    return signs[:, None] * projections(rows, directions) - 2 * projection_error(rows, directions)
+
+
+def best_offset(smallest: Array, intercept: bool) -> Array:
+    """Best b (k,) for the smallest signed projections (2, k) of the positive and the negative class."""
+    if not intercept:
+        return np.zeros(smallest.shape[1])
+    with np.errstate(invalid="ignore"):  # inf - inf: a class was not seen yet
+        return np.asarray((smallest[NEGATIVE] - smallest[POSITIVE]) / 2)
+
+
+def lower_bound(smallest: Array, directions: Array, intercept: bool) -> Array:
+    """Margins (k,) proven by the smallest ``safe_projections`` (2, k) of each class, at the best offset, rounded down.
+
+    ``directions`` (d, k) need not have unit length; a direction of length zero proves nothing (-inf).
+    """
+    b = best_offset(smallest, intercept)
+    slack = 4 * float(np.finfo(np.float64).eps) * np.abs(smallest).max(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = np.minimum(smallest[POSITIVE] + b, smallest[NEGATIVE] - b) - slack
+        value = value / np.linalg.norm(directions, axis=0)
+    # The length itself is rounded: give away its error on the side that keeps the claim true.
+    value = value - np.abs(value) * gamma(directions.shape[0] + 8)
+    return np.asarray(np.where(np.isnan(value), -np.inf, value))
+
+
+def normalised_weights(weights: Array, signs: NDArray[np.integer], intercept: bool) -> Array:
+    """Dual weights (m,) clipped at zero and scaled: each class sums to 1 with intercept, all to 1 without."""
+    a = np.maximum(np.asarray(weights, dtype=np.float64), 0.0)
+    if not intercept:
+        return np.asarray(a / a.sum())
+    scaled = a.copy()
+    for sign in (1, -1):
+        scaled[signs == sign] /= a[signs == sign].sum()
+    return scaled
+
+
+def dual_vector(rows: NDArray[np.floating], signs: NDArray[np.integer], weights: Array) -> Array:
+    """sum_i a_i y_i x_i (d,) in float64."""
+    return np.asarray((weights * signs) @ np.asarray(rows, dtype=np.float64))
+
+
+def upper_bound(rows: NDArray[np.floating], signs: NDArray[np.integer], weights: Array, intercept: bool) -> float:
+    """No hypothesis has a larger margin on any data that holds these rows (m, d); rounded up.
+
+    ``weights`` (m,) are normalised as ``normalised_weights`` gives them. Any weights are valid: their quality decides
+    how tight the bound is, never whether it is true. With intercept a missing class leaves the margin unbounded.
+    """
+    if intercept and not ((signs > 0).any() and (signs < 0).any()):
+        return np.inf
+    exact = np.asarray(rows, dtype=np.float64)
+    length = float(np.linalg.norm(dual_vector(exact, signs, weights)))
+    # Weights sum to 1 up to rounding, too: both errors are of the order of gamma times the mean row length.
+    mean_length = float(weights @ np.linalg.norm(exact, axis=1))
+    length = length * (1 + gamma(exact.shape[1] + 4)) + 2 * gamma(len(weights) + 4) * mean_length
+    return length / 2 if intercept else length
+
+
+def resolution(radius: float, rows: int, features: int) -> float:
+    """Margins below this cannot be told from zero in float64, for rows no longer than ``radius``."""
+    return 8 * gamma(rows + features + 8) * radius
+
+
+def ratio(lower: float, upper: float) -> float:
+    """lower / upper, the share of the best possible margin that is proven; 0 when nothing is."""
+    if not np.isfinite(lower) or not np.isfinite(upper) or lower <= 0:
+        return 0.0
+    return min(1.0, lower / upper)
+
+
+def is_certified(lower: float, upper: float, epsilon: float) -> bool:
+    """True when the margin ``lower`` is proven to be at least (1 - epsilon) of the best possible."""
+    return bool(np.isfinite(upper) and lower > 0 and lower >= (1 - epsilon) * upper)

@@ -1,0 +1,123 @@
+"""The exact solve on the pool: the nearest-point kernel inside constraint generation in memory.
+
+The kernel prices every row at every step. A pool of many thousand rows is therefore solved on a small working set
+that grows by the rows furthest below the bound, until no row of the pool is below it: the loop of a whole job in
+miniature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import Array, best_offset, normalised_weights, upper_bound
+from coremargin.maths.nearest import Status, nearest_point
+
+
+@dataclass(frozen=True)
+class PoolSolution:
+    """Maximum-margin hypothesis of the pool.
+
+    w (d,) with ||w|| = 1 (zero when the hulls meet), b; weights (m,) dual weights, normalised; upper: the bound that
+    they prove; status of the kernel.
+    """
+
+    w: Array
+    b: float
+    weights: Array
+    upper: float
+    status: Status
+
+
+def _most_violated(
+    levels: Array, weights: Array, groups: NDArray[np.integer], batch: int
+) -> tuple[NDArray[np.intp], float]:
+    """Rows below their group's level, at most ``batch`` a group, and the gap over all rows."""
+    chosen, gap = [], 0.0
+    for group in np.unique(groups):
+        mine = np.flatnonzero(groups == group)
+        short = float(weights[mine] @ levels[mine]) - levels[mine]
+        gap += max(0.0, float(short.max()))
+        order = np.argsort(-short, kind="stable")[:batch]
+        chosen.append(mine[order[short[order] > 0]])
+    return np.concatenate(chosen), gap
+
+
+def _first_rows(rows: Array, groups: NDArray[np.integer], batch: int) -> NDArray[np.intp]:
+    """A cold working set: the rows of each group nearest to the other along the line between the means."""
+    direction = np.sum([rows[groups == g].mean(axis=0) for g in np.unique(groups)], axis=0)
+    levels = rows @ direction
+    return np.concatenate(
+        [
+            m[np.argsort(levels[m], kind="stable")[:batch]]
+            for m in (np.flatnonzero(groups == g) for g in np.unique(groups))
+        ]
+    )
+
+
+def solve_pool(
+    rows: NDArray[np.floating],
+    signs: NDArray[np.integer],
+    *,
+    intercept: bool,
+    start: Array | None = None,
+    tolerance: float = 1e-10,
+    zero: float = 0.0,
+    max_rounds: int = 1000,
+) -> PoolSolution:
+    """Maximum-margin hypothesis of rows (m, d) with signs (m,) in {-1, +1}; both signs present with intercept.
+
+    start: (m,) weights of an earlier solution. tolerance: relative gap between primal and dual on the pool.
+    zero: a distance at or below this counts as zero (the hulls meet).
+    """
+    # With an intercept the geometry does not depend on the origin; near the mean it is better conditioned.
+    centre = rows.mean(axis=0, dtype=np.float64) if intercept else np.zeros(rows.shape[1])
+    z: Array = np.asarray(rows, np.float64) - centre
+    z *= signs[:, None]
+    groups = (signs > 0).astype(np.int64) if intercept else np.zeros(len(rows), np.int64)
+    batch = max(100, rows.shape[1])
+    weights = np.zeros(len(rows)) if start is None else start.copy()
+    work = _first_rows(z, groups, batch) if start is None else np.flatnonzero(start > 0)
+    warm, point = start is not None, np.zeros(rows.shape[1])
+    status: Status = "stalled"
+    for _ in range(max_rounds):
+        work = np.unique(work)
+        local = nearest_point(
+            z[work], groups[work], weights[work] if warm else None, tolerance=tolerance / 2, zero=zero
+        )
+        weights[:] = 0.0
+        weights[work] = local.weights
+        warm, point, status = True, local.point, local.status
+        if status == "zero":
+            break
+        levels = z @ point
+        entering, gap = _most_violated(levels, weights, groups, batch)
+        entering = np.setdiff1d(entering, work)
+        if gap <= tolerance * float(point @ point) or len(entering) == 0:
+            break
+        # Rows far above the level are dropped from the working set: it stays a small multiple of the support.
+        cut = np.quantile(levels[work], 0.9)
+        work = np.concatenate([work[(levels[work] <= cut) | (weights[work] > 0)], entering])
+    return _as_hypothesis(rows, signs, weights, point, status, intercept)
+
+
+def _as_hypothesis(
+    rows: NDArray[np.floating],
+    signs: NDArray[np.integer],
+    weights: Array,
+    point: Array,
+    status: Status,
+    intercept: bool,
+) -> PoolSolution:
+    a = normalised_weights(weights, signs, intercept)
+    used = np.flatnonzero(a > 0)
+    upper = upper_bound(rows[used], signs[used], a[used], intercept)
+    length = float(np.linalg.norm(point))
+    if status == "zero" or length == 0.0:
+        return PoolSolution(np.zeros(rows.shape[1]), 0.0, a, upper, "zero")
+    w = point / length
+    levels = signs[used] * (rows[used] @ w)
+    smallest = np.array([[levels[signs[used] > 0].min(initial=np.inf)], [levels[signs[used] < 0].min(initial=np.inf)]])
+    return PoolSolution(w, float(best_offset(smallest, intercept)[0]), a, upper, status)

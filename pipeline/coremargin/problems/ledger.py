@@ -1,0 +1,90 @@
+"""The ledger: what earlier scans proved about each chunk, so that a later scan may skip it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import NEGATIVE, POSITIVE, Array
+from coremargin.maths.screening import screened_floor
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+
+#: Centres are loaded in slabs of about this size: a store of terabytes has a hundred thousand chunks.
+SLAB_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Per chunk: floor (c, 2), lower bounds on y w.x over its rows outside the pool, at direction ``which`` (c,).
+
+    directions (r, d) are the directions of the scans that are still referred to; ``which`` is -1 for a chunk that no
+    scan has read yet (its floor is -inf).
+    """
+
+    floor: Array
+    which: NDArray[np.int64]
+    directions: Array
+
+    @classmethod
+    def blank(cls, chunks: int, features: int) -> Ledger:
+        """Nothing is known."""
+        return cls(np.full((chunks, 2), -np.inf), np.full(chunks, -1), np.zeros((0, features)))
+
+    def record(self, chunks: NDArray[np.int64], floor: Array, direction: Array) -> Ledger:
+        """With the floors (m, 2) that a scan at ``direction`` found for these chunks."""
+        new_floor, which = self.floor.copy(), self.which.copy()
+        new_floor[chunks] = floor
+        which[chunks] = len(self.directions)
+        directions = np.concatenate([self.directions, direction[None]])
+        used, packed = np.unique(which[which >= 0], return_inverse=True)
+        which[which >= 0] = packed
+        return Ledger(new_floor, which, directions[used])
+
+    def lowered(self, chunks: NDArray[np.int64], rows: Array, signs: NDArray[np.int8]) -> Ledger:
+        """After rows (m, d) that lie in ``chunks`` (m,) have left the pool: floors speak of them again."""
+        floor = self.floor.copy()
+        for which in np.unique(self.which[chunks]):
+            if which < 0:
+                continue
+            here = np.flatnonzero(self.which[chunks] == which)
+            values = signs[here] * (rows[here] @ self.directions[which])
+            values -= 1e-12 * np.linalg.norm(rows[here], axis=1)  # far more than float64 rounds away
+            for sign, column in ((1, POSITIVE), (-1, NEGATIVE)):
+                mine = here[signs[here] == sign]
+                np.minimum.at(floor[:, column], chunks[mine], values[signs[here] == sign])
+        return Ledger(floor, self.which, self.directions)
+
+    def screen(self, source: Source, directions: Array, chunks: NDArray[np.int64]) -> Array:
+        """Lower bounds (k, 2, m) on y w.x for directions (d, k) over the rows outside the pool of ``chunks`` (m,)."""
+        bound = np.full((directions.shape[1], 2, len(chunks)), -np.inf)
+        radius = source.scalars().radius
+        for part in _slabs(len(chunks), source.features):
+            mine = chunks[part]
+            if not len(mine):
+                continue
+            centres = source.centres(int(mine[0]), int(mine[-1]) + 1)[mine - mine[0]]
+            for which in np.unique(self.which[mine]):
+                at = np.flatnonzero(self.which[mine] == which)
+                if which < 0:
+                    continue
+                for k in range(directions.shape[1]):
+                    old = self.directions[which]
+                    found = screened_floor(self.floor[mine[at]], centres[at], radius[mine[at]], old, directions[:, k])
+                    bound[k][:, part.start + at] = found.T
+        return bound
+
+    def to_arrays(self) -> dict[str, Array | NDArray[np.int64]]:
+        """For models and checkpoints."""
+        return {"ledger_floor": self.floor, "ledger_which": self.which, "ledger_directions": self.directions}
+
+
+def _slabs(chunks: int, features: int) -> Iterator[slice]:
+    step = max(1, SLAB_BYTES // (8 * features))
+    for first in range(0, chunks, step):
+        yield slice(first, min(first + step, chunks))
