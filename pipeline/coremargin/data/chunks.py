@@ -86,8 +86,8 @@ class ChunkSink:
         if facts.commits:
             start = _merged_from(facts.commits, first, last)
             earlier = Manifest(self.place.folder, facts, facts.commits)
-            parts.insert(0, earlier.part(start, first))
             before = earlier.scalars()
+            parts.insert(0, earlier.part(start, first, before))
             known_rows, known_digests = before.rows[:start].tolist(), before.digest[:start].tolist()
         else:
             start, known_rows, known_digests = first, [], []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numcodecs.blosc import Blosc  # type: ignore[import-untyped]
+from numcodecs.blosc import Blosc
 
 from coremargin.data.checksum import Data, crc32c
 from coremargin.data.plain import BYTES, CRC32C, CRC_BYTES

@@ -99,6 +99,13 @@ def default_chunk_rows(features: int, dtype: str, chunk_bytes: int) -> int:
     return max(1, chunk_bytes // (features * np.dtype(dtype).itemsize))
 
 
+def fitting_chunk_rows(rows: int, features: int, dtype: str, chunk_bytes: int) -> int:
+    """Rows per chunk of a new store of so many rows; Zarr stores chunks at full size: small stores get small ones."""
+    full = default_chunk_rows(features, dtype, chunk_bytes)
+    least = default_chunk_rows(features, dtype, min(chunk_bytes, SMALLEST_CHUNK_BYTES))
+    return min(full, max(rows, least))
+
+
 def store_digest(
     *, features: int, dtype: str, classes: Sequence[Any], rows: Sequence[int], digests: Iterable[int]
 ) -> str:

@@ -89,9 +89,9 @@ class Manifest:
         scalars, stop = self.scalars(), self._last.last
         return ChunkStatistics(**vars(scalars), **{name: self.vectors(name, 0, stop) for name in _VECTORS})
 
-    def part(self, start: int, stop: int) -> ChunkStatistics:
-        """Everything, of the chunks [start, stop)."""
-        scalars = {name: values[start:stop] for name, values in vars(self.scalars()).items()}
+    def part(self, start: int, stop: int, known: ChunkScalars) -> ChunkStatistics:
+        """Everything, of the chunks [start, stop); ``known`` are the scalars of all chunks."""
+        scalars = {name: values[start:stop] for name, values in vars(known).items()}
         return ChunkStatistics(**scalars, **{name: self.vectors(name, start, stop) for name in _VECTORS})
 
     def _column(self, name: str, dtype: str, tail: tuple[int, ...], start: int, stop: int) -> np.ndarray:

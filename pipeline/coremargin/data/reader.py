@@ -102,10 +102,11 @@ class ArrayReader:
                 return picked
         return np.array(self.read(chunk)[offsets])
 
-    def verify(self, chunk: int) -> None:
-        """Read a chunk again and check it whatever was trusted before."""
+    def reread(self, chunk: int) -> np.ndarray:
+        """Read every byte of a chunk's file, and check file and rows whatever was trusted before."""
         self._trusted.pop(chunk, None)
-        self.read(chunk)
+        encoding = self.layout.encoding
+        return self._read_general(chunk) if encoding is None else self._read_encoded(chunk, encoding)
 
     def _read_raw(self, chunk: int) -> np.ndarray:
         path = self.layout.file(chunk)

@@ -10,11 +10,14 @@ import numpy as np
 from coremargin.data.checksum import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _BLOCK_ELEMENTS = 1 << 15  # float64 scratch of 256 KiB stays in the second-level cache
 _UNIT = np.finfo(np.float64).eps
 _TINY = 2e-154  # a difference below this squares to less than the smallest normal float64
+_SMALL = 1e-280  # sums of squares below this may have lost such differences
+_LARGE = 1e150  # values above this are scaled before they are squared
+_NARROW = 32  # features; fewer make runs along a row too short to vectorise
 
 
 @dataclass(frozen=True)
@@ -69,37 +72,24 @@ def measure(X: np.ndarray, codes: np.ndarray, classes: int) -> ChunkStatistics:
     Everything is computed in float64 with a fixed order of operations, so that the same rows give the same bits.
     """
     n, d = X.shape
-    low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
-    largest = max(float(high.max()), -float(low.min()), 0.0)
-    scale = 2.0 ** -np.frexp(largest)[1] if largest > 1e150 else 1.0  # squares must not overflow
-    step = max(1, _BLOCK_ELEMENTS // d)
-    total, squares, norm = np.zeros(d), np.zeros(d), 0.0
-    for start in range(0, n, step):
-        part = X[start : start + step].astype(np.float64)
-        total += np.add.reduce(part, axis=0)
-        part *= scale
-        np.multiply(part, part, out=part)
-        squares += np.add.reduce(part, axis=0)
-        norm = max(norm, float(part.sum(axis=1).max()))
+    low, high, total = _extremes_and_sums(X)
+    largest = max(float(high.max()), -float(low.min()))
+    scale = 2.0 ** -np.frexp(largest)[1] if largest > _LARGE else 1.0  # squares must not overflow
     centre = total / n
-    spread = 0.0
-    for start in range(0, n, step):
-        part = X[start : start + step].astype(np.float64)
-        part -= centre
-        part *= scale
-        spread = max(spread, float(np.einsum("ij,ij->i", part, part).max()))
+    if not np.isfinite(centre).all():  # the sum overflowed, the mean need not
+        centre = _extremes_and_sums(X.astype(np.float64) / n)[2]
+    squares, norm = _sums_of_squares(X, np.zeros(d), scale)
+    _, spread = _sums_of_squares(X, centre, scale)
     varies = bool((low != high).any() or (centre != low).any())  # a mean of equal rows may round away from them
     with np.errstate(over="ignore"):  # sums of squares of values beyond 1e154 are infinite, and said to be
-        squares /= scale
-        squares /= scale
-    one = np.ones(1)
+        squares = squares / scale / scale
     return ChunkStatistics(
         rows=np.array([n], dtype=np.int64),
         counts=np.bincount(codes[codes >= 0], minlength=classes).astype(np.int64)[None, :],
         unlabelled=np.array([np.count_nonzero(codes < 0)], dtype=np.int64),
         centre=centre[None, :],
-        radius=one * _rounded_up(spread, scale, d, varies),
-        max_norm=one * _rounded_up(norm, scale, d, largest > 0),
+        radius=np.array([_rounded_up(spread, scale, d) if varies else 0.0]),
+        max_norm=np.array([_rounded_up(norm, scale, d) if largest > 0 else 0.0]),
         low=low[None, :],
         high=high[None, :],
         total=total[None, :],
@@ -108,15 +98,46 @@ def measure(X: np.ndarray, codes: np.ndarray, classes: int) -> ChunkStatistics:
     )
 
 
-def _rounded_up(square: float, scale: float, d: int, positive: bool) -> float:
+def _parts(X: np.ndarray) -> Iterator[np.ndarray]:
+    """Runs of rows in float64, small enough for the cache; narrow ones (d, m) so that sums run along memory."""
+    n, d = X.shape
+    step = max(1, _BLOCK_ELEMENTS // d)
+    for start in range(0, n, step):
+        part = X[start : start + step]
+        yield np.array(part.T if d < _NARROW else part, dtype=np.float64, order="C")
+
+
+def _extremes_and_sums(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Smallest and largest value and sum of each feature: (d,) each."""
+    d = X.shape[1]
+    low, high, total = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
+    rows = 1 if d < _NARROW else 0
+    for part in _parts(X):
+        np.minimum(low, part.min(axis=rows), out=low)
+        np.maximum(high, part.max(axis=rows), out=high)
+        with np.errstate(over="ignore"):
+            total += np.add.reduce(part, axis=rows)
+    return low, high, total
+
+
+def _sums_of_squares(X: np.ndarray, centre: np.ndarray, scale: float) -> tuple[np.ndarray, float]:
+    """Sums over rows of ((x - centre) scale)^2 per feature (d,), and the largest sum over features of a row."""
+    squares, largest = np.zeros(len(centre)), 0.0
+    narrow = len(centre) < _NARROW
+    shift = (centre[:, None] if narrow else centre) * scale
+    for values in _parts(X):
+        part = (values * scale if scale != 1.0 else values) - shift
+        np.multiply(part, part, out=part)
+        squares += np.add.reduce(part, axis=1 if narrow else 0)
+        largest = max(largest, float(np.add.reduce(part, axis=0 if narrow else 1).max()))
+    return squares, largest
+
+
+def _rounded_up(square: float, scale: float, d: int) -> float:
     """A number no smaller than the exact root of a sum of d squares, given the computed sum of the scaled values."""
-    slack = _TINY * float(np.sqrt(d)) if positive and square < 1e-280 else 0.0  # squares may have underflowed
+    slack = _TINY * float(np.sqrt(d)) if square < _SMALL else 0.0  # squares may have underflowed
     with np.errstate(over="ignore"):
-        return (
-            float(np.nextafter((np.sqrt(square) * (1.0 + (d + 8) * _UNIT) + slack) / scale, np.inf))
-            if positive
-            else 0.0
-        )
+        return float(np.nextafter((np.sqrt(square) * (1.0 + (d + 8) * _UNIT) + slack) / scale, np.inf))
 
 
 def concatenate(parts: Sequence[ChunkStatistics], classes: int) -> ChunkStatistics:

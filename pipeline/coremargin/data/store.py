@@ -52,7 +52,7 @@ class Store:
         self._layouts = read_layouts(path, facts)
         self._manifest = Manifest(path, facts, commits)
         self._lock = threading.Lock()
-        self._readers_made: tuple[ArrayReader, ArrayReader] | None = None
+        self._made: tuple[ArrayReader, ArrayReader] | None = None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, map_bytes: int = MAP_BYTES, rows: int | None = None) -> Store:
@@ -105,7 +105,7 @@ class Store:
     def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows (n, d) in ``dtype`` and codes (n,) int32, read-only, valid until this thread reads again."""
         self.span(chunk)
-        X, y = self._readers
+        X, y = self.readers()
         return X.read(chunk), y.read(chunk)
 
     def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -113,7 +113,7 @@ class Store:
         ids = checked_ids(ids, self.rows, self.name)
         rows = np.empty((len(ids), self.features), dtype=np.float64)
         codes = np.empty(len(ids), dtype=np.int32)
-        X, y = self._readers
+        X, y = self.readers()
         order = np.argsort(ids, kind="stable")
         chunk_of = ids[order] // self.chunk_rows
         for chunk in np.unique(chunk_of):
@@ -126,6 +126,10 @@ class Store:
     def statistics(self) -> ChunkStatistics:
         """Everything that ingest counted, per chunk: 5 d numbers each; see ``scalars`` and ``centres`` for less."""
         return self._manifest.statistics()
+
+    def statistics_of(self, start: int, stop: int) -> ChunkStatistics:
+        """Everything, of the chunks [start, stop)."""
+        return self._manifest.part(start, stop, self.scalars())
 
     def scalars(self) -> ChunkScalars:
         """Rows, class counts, radius, norm and digest per chunk; loaded once."""
@@ -143,11 +147,11 @@ class Store:
     def _scalars(self) -> ChunkScalars:
         return self._manifest.scalars()
 
-    @property
-    def _readers(self) -> tuple[ArrayReader, ArrayReader]:
-        if self._readers_made is None:
+    def readers(self) -> tuple[ArrayReader, ArrayReader]:
+        """What reads rows and labels, once the manifest said what to expect."""
+        if self._made is None:
             with self._lock:
-                if self._readers_made is None:
+                if self._made is None:
                     scalars = self.scalars()
                     halves = (scalars.digest >> np.uint64(32), scalars.digest & np.uint64(0xFFFFFFFF))
                     budgets = (self._map_bytes, 0)  # labels are small: copied into a buffer, not mapped
@@ -155,8 +159,8 @@ class Store:
                         ArrayReader(layout, scalars.rows, crcs, limit)
                         for layout, crcs, limit in zip(self._layouts, halves, budgets, strict=True)
                     )
-                    self._readers_made = X, y
-        return self._readers_made
+                    self._made = X, y
+        return self._made
 
 
 def _bytes_under(folder: Path) -> int:

@@ -19,10 +19,10 @@ from coremargin.data.format import (
     DTYPES,
     LARGEST_CHUNK_BYTES,
     MOST_FEATURES,
-    SMALLEST_CHUNK_BYTES,
     UNLABELLED,
     Facts,
     default_chunk_rows,
+    fitting_chunk_rows,
 )
 from coremargin.data.labels import LabelCoder
 from coremargin.data.place import Place
@@ -44,7 +44,7 @@ class StoreWriter:
     def __init__(self, place: Place, facts: Facts, sink: ChunkSink | None = None) -> None:
         """Use ``create`` or ``append``."""
         self._place, self._facts, self._sink = place, facts, sink
-        self._compression, self._least_rows = "none", 1
+        self._compression, self._chunk_bytes = "none", CHUNK_BYTES
         self._coder = LabelCoder(facts.classes)
         self._dtype = np.dtype(facts.dtype)
         self._X = np.empty((facts.chunk_rows, facts.features), dtype=self._dtype)
@@ -74,8 +74,7 @@ class StoreWriter:
         _check_options(features, name, chunk_bytes, compression)
         facts = Facts(features, name, default_chunk_rows(features, name, chunk_bytes), ())
         writer = cls(Place.new(path, overwrite=overwrite), facts)
-        writer._compression = compression
-        writer._least_rows = default_chunk_rows(features, name, min(chunk_bytes, SMALLEST_CHUNK_BYTES))
+        writer._compression, writer._chunk_bytes = compression, chunk_bytes
         return writer
 
     @classmethod
@@ -183,9 +182,9 @@ class StoreWriter:
         """The sink; the first call decides, with the first rows at hand, how chunks are stored."""
         if self._sink is None:
             facts = self._facts
-            if rows < facts.chunk_rows:  # Zarr stores a chunk at full size: one that is never full had better be small
-                self._facts = facts = replace(facts, chunk_rows=max(rows, self._least_rows))
-                self._X, self._y = self._X[: facts.chunk_rows], self._y[: facts.chunk_rows]
+            chunk_rows = fitting_chunk_rows(rows, facts.features, facts.dtype, self._chunk_bytes)
+            self._facts = facts = replace(facts, chunk_rows=chunk_rows)
+            self._X, self._y = self._X[:chunk_rows], self._y[:chunk_rows]
             encoding = Encoding(chosen(self._compression, self._X[: min(rows, facts.chunk_rows)]))
             self._sink = ChunkSink(self._place, facts, encoding)
         return self._sink

@@ -1,0 +1,179 @@
+"""Synthetic stores of any size, from a seed: separable with a known margin, or noisy.
+
+Rows are N(0, I), pushed ``margin`` away from a random hyperplane u.x + offset = 0 on the side where they lie; the side
+is the label, flipped for a share ``noise`` of the rows. Rows are made in cells of their own seed, so that the same rows
+come out for any number of threads and any size of chunks, and a longer store begins with the rows of a shorter one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from coremargin.data.chunks import ChunkSink
+from coremargin.data.codecs import Encoding
+from coremargin.data.files import free_bytes
+from coremargin.data.format import (
+    CHUNK_BYTES,
+    DTYPES,
+    LARGEST_CHUNK_BYTES,
+    MOST_ROWS,
+    Facts,
+    chunks_of,
+    fitting_chunk_rows,
+)
+from coremargin.data.place import Place
+from coremargin.data.store import Store
+from coremargin.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+CLASSES = (-1, 1)
+_CELL_ELEMENTS = 1 << 16
+_OVERHEAD_BYTES = 64 << 20
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to make; stored in the attributes of the store (``Store.about["synth"]``)."""
+
+    rows: int
+    features: int
+    margin: float = 0.5
+    noise: float = 0.0
+    seed: int = 0
+    dtype: str = "float32"
+    chunk_bytes: int = CHUNK_BYTES
+
+    def check(self) -> None:
+        """Raise UsageError for what cannot be made."""
+        limits = {
+            "rows": (1, MOST_ROWS),
+            "features": (1, LARGEST_CHUNK_BYTES // 8),
+            "chunk_bytes": (1, LARGEST_CHUNK_BYTES),
+            "seed": (0, 1 << 63),
+            "margin": (0.0, 1e6),
+            "noise": (0.0, 1.0),
+        }
+        for name, (low, high) in limits.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise UsageError(f"{name}: expected {low:,} to {high:,}, got {value}")
+        if self.dtype not in DTYPES:
+            raise UsageError(f"dtype: expected {' or '.join(DTYPES)}, got {self.dtype!r}")
+
+
+def plane(recipe: Recipe) -> tuple[np.ndarray, float]:
+    """The hyperplane behind a recipe: unit normal u (d,) float64 and offset; labels are the signs of u.x + offset."""
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(recipe.seed, spawn_key=(0,))))
+    u = generator.standard_normal(recipe.features)
+    offset = 0.25 * float(generator.standard_normal())
+    return u / np.linalg.norm(u), offset
+
+
+def rows_of(recipe: Recipe, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows [start, stop) of a recipe, (stop - start, d), and their codes: 0 for -1, 1 for +1."""
+    X = np.empty((stop - start, recipe.features), dtype=recipe.dtype)
+    codes = np.empty(stop - start, dtype=np.int32)
+    u, offset = plane(recipe)
+    u = u.astype(recipe.dtype)
+    step = max(1, _CELL_ELEMENTS // recipe.features)
+    for cell in range(start // step, (stop - 1) // step + 1):
+        first, last = max(start, cell * step), min(stop, (cell + 1) * step)
+        part, sides = _cell(recipe, cell, last - cell * step, u, offset)
+        X[first - start : last - start] = part[first - cell * step :]
+        codes[first - start : last - start] = sides[first - cell * step :]
+    return X, codes
+
+
+def _cell(recipe: Recipe, cell: int, rows: int, u: np.ndarray, offset: float) -> tuple[np.ndarray, np.ndarray]:
+    """The first rows of a cell; drawn in row order, so that fewer rows are a prefix of more."""
+    seeds = np.random.SeedSequence(recipe.seed, spawn_key=(1, cell))
+    generator, flipping = (np.random.Generator(np.random.PCG64(seed)) for seed in seeds.spawn(2))
+    X: np.ndarray = generator.standard_normal((rows, recipe.features), dtype=u.dtype.type)
+    side = np.einsum("ij,j->i", X, u) + u.dtype.type(offset) >= 0  # einsum: one thread, one order of additions
+    X += np.where(side, recipe.margin, -recipe.margin).astype(u.dtype)[:, None] * u
+    flipped = flipping.random(rows) < recipe.noise
+    return X, (side ^ flipped).astype(np.int32)
+
+
+def synth(
+    path: str | os.PathLike[str],
+    recipe: Recipe,
+    *,
+    workers: int | None = None,
+    overwrite: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Store:
+    """Make a store; memory is a few chunks per worker (threads; default: one per core).
+
+    on_progress(rows done, bytes done) is called in this thread. Raises UsageError, OutputError, Busy; then nothing is
+    left behind.
+    """
+    recipe.check()
+    chunk_rows = fitting_chunk_rows(recipe.rows, recipe.features, recipe.dtype, recipe.chunk_bytes)
+    facts = Facts(recipe.features, recipe.dtype, chunk_rows, CLASSES, about={"synth": asdict(recipe)})
+    place = Place.new(path, overwrite=overwrite)
+    try:
+        _room_for(place, facts, recipe)
+        sink = ChunkSink(place, facts, Encoding())
+        _fill(sink, recipe, chunk_rows, workers or len(os.sched_getaffinity(0)), on_progress)
+        sink.commit(recipe.rows, CLASSES)
+    finally:
+        place.close()
+    return Store.open(place.path)
+
+
+def _fill(
+    sink: ChunkSink, recipe: Recipe, chunk_rows: int, workers: int, on_progress: Callable[[int, int], None] | None
+) -> None:
+    def make(index: int) -> int:
+        start, stop = index * chunk_rows, min(recipe.rows, (index + 1) * chunk_rows)
+        X, codes = rows_of(recipe, start, stop)
+        sink.put(index, X, codes, len(CLASSES))
+        return stop
+
+    with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-synth") as pool:
+        for stop in in_order(pool, make, range(chunks_of(recipe.rows, chunk_rows)), workers + 2):
+            if on_progress is not None:
+                on_progress(stop, sink.bytes_written)
+
+
+def in_order(pool: Executor, function: Callable[[A], B], items: Iterable[A], window: int) -> Iterator[B]:
+    """Results in the order of the items, at most ``window`` of them under way; leaving early cancels the rest."""
+    pending: list[Future[B]] = []
+    try:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) >= window:
+                yield pending.pop(0).result()
+        while pending:
+            yield pending.pop(0).result()
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def _room_for(place: Place, facts: Facts, recipe: Recipe) -> None:
+    """Refuse early what will not fit on the disk."""
+    chunks = chunks_of(recipe.rows, facts.chunk_rows)
+    itemsize = np.dtype(facts.dtype).itemsize
+    per_chunk = facts.chunk_rows * (facts.features * itemsize + 4) + 5 * 8 * facts.features
+    needed, free = chunks * per_chunk, free_bytes(place.path)
+    if needed + min(_OVERHEAD_BYTES, math.ceil(needed / 20)) > free:
+        raise OutputError(f"{place.path}: needs {needed:,} bytes, {free:,} are free; make room or ask for fewer rows")
+
+
+def recipe_of(store: Store) -> Recipe | None:
+    """The recipe of a synthetic store, or None for data from elsewhere."""
+    kept: Any = store.about.get("synth")
+    return Recipe(**kept) if isinstance(kept, dict) else None
