@@ -1,0 +1,239 @@
+"""The charts of a report: small pure functions from numbers to inline SVG.
+
+Each draws for one width; the page holds a wide and a narrow drawing and shows the one that fits, so that text
+keeps its size on a phone. Values that are missing or not finite are left out, never drawn as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from coremargin.report import svg
+from coremargin.report.numbers import DASH, Precision, count, finite, power_of_ten, significant
+from coremargin.report.svg import Frame, Scale
+from coremargin.spec import format_size
+
+FULL = (1040, 620, 340)  #: widths of a chart as wide as the page
+HALF = (520, 340)  #: widths of a chart that shares a line with another
+RULER = (460, 340)
+
+Round = Mapping[str, Any]
+
+
+def drawings(widths: Sequence[int], draw: Callable[[int], Markup]) -> Markup:
+    """The same chart for every width; the style sheet shows one of them."""
+    return Markup("").join(draw(width) for width in widths)
+
+
+@dataclass(frozen=True)
+class RoundAxis:
+    """Rounds side by side along the bottom of a frame."""
+
+    frame: Frame
+    rounds: Sequence[Round]
+
+    @property
+    def band(self) -> float:
+        """Pixels per round."""
+        return (self.frame.width - self.frame.left - self.frame.right) / len(self.rounds)
+
+    def centre(self, index: int) -> float:
+        """x of the middle of a round's band."""
+        return self.frame.left + (index + 0.5) * self.band
+
+    def draw(self) -> Markup:
+        """The axis; round numbers as many as fit, the sample by its name."""
+        step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 10**3, 10**4, 10**6) if s * self.band >= 34)
+        marks = []
+        for index, row in enumerate(self.rounds):
+            sample = row.get("kind") == "sample"
+            number = row.get("round", index)
+            if step == 1 or (not sample and number % step == 0):
+                marks.append((self.centre(index), "sample" if sample and self.band >= 48 else str(number)))
+        return svg.bottom_axis(self.frame, marks, "round")
+
+    def hover(self, tell: Callable[[Round], str]) -> Markup:
+        """Invisible columns that tell a round's numbers to a pointer; none where they would be too thin to hit."""
+        if self.band < 3:
+            return Markup("")
+        height = self.frame.height - self.frame.top - self.frame.bottom
+        return Markup("").join(
+            svg.rect(self.centre(i) - self.band / 2, self.frame.top, self.band, height, "hover", tell(row))
+            for i, row in enumerate(self.rounds)
+        )
+
+
+def _axis_frame(width: int, height: int, labels: Sequence[str], *, top: float = 26) -> Frame:
+    left = max(len(label) for label in labels) * svg.CHARACTER + 14
+    return Frame(width, height, left, 10, top, 44)
+
+
+def ruler(lower: float, upper: float, asked: float, precision: Precision, width: int) -> Markup:
+    """The certificate as a ruler: what was asked for, what was reached, and where nothing more can be."""
+    frame = Frame(width, 132, 4, 4, 0, 0)
+    floor = min(lower, asked)
+    scale = Scale(floor, upper, width * 0.16, width - 132.0)  # right of it: room for the words
+    at_lower, at_upper, at_asked, y = scale(lower), scale(upper), scale(asked), 66.0
+    end = width - frame.right
+    early = at_lower < width * 0.42
+    anchor = "start" if early else "end"
+    x_label = at_lower - 5 if early else at_lower + 5
+    parts = [
+        svg.rect(at_upper, y - 9, end - at_upper, 18, "beyond"),
+        svg.rect(frame.left, y - 9, at_lower - frame.left, 18, "reached"),
+        svg.rect(at_lower, y - 9, at_upper - at_lower, 18, "gap-band"),
+        svg.line(at_upper, y - 16, at_upper, y + 16, "mark-upper"),
+        svg.line(at_lower, y - 16, at_lower, y + 16, "mark-lower"),
+        svg.text(x_label, y - 40, "reached by this classifier", "note", anchor),
+        svg.text(x_label, y - 23, precision.down(lower), "value-lower", anchor),
+        svg.text(at_upper - 5, y + 34, precision.up(upper), "value-upper", "start"),
+        svg.text(at_upper - 5, y + 52, "no classifier beyond", "note", "start"),
+    ]
+    if at_upper - at_asked > width * 0.3:  # else its label would run into the other
+        parts += [
+            svg.line(at_asked, y - 9, at_asked, y + 16, "mark-asked"),
+            svg.text(at_asked, y + 34, precision.nearest(asked), "value", "middle"),
+            svg.text(at_asked, y + 52, "asked for", "note", "middle"),
+        ]
+    told = f"Reached {precision.down(lower)}; proven impossible beyond {precision.up(upper)}."
+    return svg.drawing("ruler", frame, "The certificate on a ruler", told, parts)
+
+
+def bounds(rounds: Sequence[Round], precision: Precision, width: int) -> Markup:
+    """Lower and upper bound per round with the gap between them shaded."""
+    lows = [(i, v) for i, r in enumerate(rounds) if (v := finite(r.get("lower"))) is not None]
+    ups = [(i, v) for i, r in enumerate(rounds) if (v := finite(r.get("upper"))) is not None]
+    tried = [(i, v) for i, r in enumerate(rounds) if (v := finite(r.get("lower_now"))) is not None]
+    low, high = svg.padded([v for _, v in lows + ups + tried] or [0.0, 1.0])
+    ticks = svg.nice_ticks(low, high, 5)
+    labels, unit = svg.tick_labels(ticks)
+    frame = _axis_frame(width, 270, labels)
+    scale = Scale(low, high, frame.height - frame.bottom, frame.top)
+    axis = RoundAxis(frame, rounds)
+
+    def points(series: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+        return [(axis.centre(i), scale(v)) for i, v in series]
+
+    both = {i for i, _ in lows} & {i for i, _ in ups}
+    parts = [svg.text(2, 12, "margin" + (f" \u00d7 {unit}" if unit else ""), "axis-name", "start")]
+    parts.append(svg.value_axis(frame, scale, ticks, labels))
+    if both:
+        over, under = points([p for p in ups if p[0] in both]), points([p for p in lows if p[0] in both])
+        parts.append(svg.path(over + under[::-1], "gap-area", closed=True))
+    dots = axis.band >= 12
+    ring, name = (5.5, "dot-tried") if dots else (1.5, "dot-tried many")
+    parts += [svg.tag("circle", cx=x, cy=y, r=ring, class_=name) for x, y in points(tried)]
+    parts += _series(points(ups), "upper", dots=dots)
+    parts += _series(points(lows), "lower", dots=dots)
+    parts.append(axis.draw())
+    parts.append(
+        axis.hover(
+            lambda r: (
+                f"Round {r.get('round')}: lower {precision.down(r.get('lower'))}, upper {precision.up(r.get('upper'))}"
+            )
+        )
+    )
+    told = "No bounds yet."
+    if rounds:
+        last = rounds[-1]
+        told = f"After {len(rounds)} rounds: lower bound {precision.down(last.get('lower'))}, upper bound "
+        told += f"{precision.up(last.get('upper'))}. The table of rounds has all numbers."
+    return svg.drawing("bounds", frame, "Lower and upper bound of the margin, by round", told, parts)
+
+
+def _series(points: Sequence[tuple[float, float]], name: str, *, dots: bool) -> list[Markup]:
+    """A line through the points; dots where there is room for them, and on the last point always."""
+    parts = [svg.path(points, f"line-{name}")] if len(points) > 1 else []
+    marked = points if dots else points[-1:]
+    return parts + [svg.tag("circle", cx=x, cy=y, r=3.5, class_=f"dot-{name}") for x, y in marked]
+
+
+def relative_gap(row: Round) -> float | None:
+    """(upper - lower) / upper; None before both are known or once the upper bound is zero."""
+    lower, upper = finite(row.get("lower")), finite(row.get("upper"))
+    if lower is None or upper is None or upper <= 0.0:
+        return None
+    return finite(max(upper - lower, 0.0) / upper)
+
+
+def gaps(rounds: Sequence[Round], epsilon: float, width: int) -> Markup:
+    """The relative gap per round on a logarithmic scale, with the gap that was asked for."""
+    found = [(i, v) for i, r in enumerate(rounds) if (v := relative_gap(r)) is not None]
+    positive = [v for _, v in found if v > 0.0] + [epsilon]
+    low, high = min(positive) / 2.5, max(positive) * 2.5
+    exponents = svg.decades(low, high, 5)
+    ticks, labels = [10.0**e for e in exponents], [_decade(e) for e in exponents]
+    frame = _axis_frame(width, 270, [*labels, "0.01"])
+    scale = Scale(low, high, frame.height - frame.bottom, frame.top, log=True)
+    axis = RoundAxis(frame, rounds)
+    y = scale(epsilon)
+    parts = [
+        svg.text(2, 12, "relative gap (log scale)", "axis-name", "start"),
+        svg.rect(frame.left, y, width - frame.left - frame.right, frame.height - frame.bottom - y, "goal"),
+        svg.value_axis(frame, scale, ticks, labels),
+        svg.line(frame.left, y, width - frame.right, y, "mark-goal"),
+        svg.text(frame.left + 6, y - 6, f"asked for: {significant(epsilon)}", "note", "start"),
+        *_series([(axis.centre(i), scale(v)) for i, v in found], "gap", dots=axis.band >= 12),
+        axis.draw(),
+        axis.hover(lambda r: f"Round {r.get('round')}: gap {significant(relative_gap(r))}"),
+    ]
+    told = f"Asked for {significant(epsilon)}; the last round has {significant(found[-1][1]) if found else DASH}."
+    return svg.drawing("gap", frame, "Relative gap between the bounds, by round", told, parts)
+
+
+def _decade(exponent: int) -> str:
+    return f"{10.0**exponent:.{max(-exponent, 0)}f}" if -3 <= exponent <= 2 else power_of_ten(exponent)
+
+
+def bytes_per_round(rounds: Sequence[Round], store_bytes: float, width: int) -> Markup:
+    """Bytes read in each round as a share of the store, and what the ledger allowed to skip."""
+    read = [(finite(r.get("bytes_read")) or 0.0) / store_bytes for r in rounds]
+    skipped = [skipped_share(r) for r in rounds]
+    top = max([1.0, *(a + b for a, b in zip(read, skipped, strict=True))]) * 1.12
+    ticks = [t for t in svg.nice_ticks(0.0, top, 5) if t <= top]
+    labels = [f"{t:.0%}".replace("%", "\u00a0%") for t in ticks]
+    frame = _axis_frame(width, 250, labels)
+    scale = Scale(0.0, top, frame.height - frame.bottom, frame.top)
+    axis = RoundAxis(frame, rounds)
+    thick = min(axis.band * 0.7, 76.0) if axis.band > 5 else axis.band
+    base, store = scale(0.0), scale(1.0)
+    boxes = [(axis.centre(i) - thick / 2, scale(v), thick, base - scale(v)) for i, v in enumerate(read)]
+    over = [
+        (axis.centre(i) - thick / 2, scale(read[i] + s), thick, scale(read[i]) - scale(read[i] + s))
+        for i, s in enumerate(skipped)
+        if s > 0.0
+    ]
+    parts = [
+        svg.text(2, 12, "share of the store", "axis-name", "start"),
+        svg.value_axis(frame, scale, ticks, labels),
+        svg.bars(over, "skipped"),
+        svg.bars(boxes, "read"),
+        svg.line(frame.left, store, width - frame.right, store, "mark-store"),
+        svg.text(width - frame.right, store - 6, f"the store: {format_size(store_bytes)}", "note", "end"),
+    ]
+    if thick >= 58:
+        parts += [
+            svg.text(x + w / 2, min(y + 15, base - 5) if h > 24 else y - 5, format_size(r.get("bytes_read") or 0), c)
+            for (x, y, w, h), r in zip(boxes, rounds, strict=True)
+            for c in ("in-bar" if h > 24 else "note",)
+        ]
+    parts += [axis.draw(), axis.hover(_tell_bytes)]
+    told = f"{len(rounds)} rounds read {sum(read):.2f} times the store's {format_size(store_bytes)}."
+    return svg.drawing("bytes", frame, "Bytes read in each round", told, parts)
+
+
+def skipped_share(row: Round) -> float:
+    """Share of the store's chunks that a scan did not have to read; a sample skips nothing."""
+    chunks, skipped = finite(row.get("chunks")), finite(row.get("chunks_skipped"))
+    if row.get("kind") == "sample" or not chunks or skipped is None:
+        return 0.0
+    return skipped / chunks
+
+
+def _tell_bytes(row: Round) -> str:
+    told = f"Round {row.get('round')}: {format_size(finite(row.get('bytes_read')) or 0)} read"
+    return f"{told}, {count(row.get('chunks_skipped'))} of {count(row.get('chunks'))} chunks skipped"

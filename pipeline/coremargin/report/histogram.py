@@ -1,0 +1,127 @@
+"""The picture of all rows: how far each lies from the hyperplane, one class on each side.
+
+Margins are drawn signed: a negative row with margin m stands at -m, a positive one at +m. So the corridor that no
+row enters is seen as such, and a row on the wrong side is seen on the wrong side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from coremargin.report import svg
+from coremargin.report.numbers import Precision, count, finite, significant
+from coremargin.report.svg import Frame, Scale
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Rows of one class with signed distance in [low, high)."""
+
+    low: float
+    high: float
+    rows: float
+    side: str  #: "negative" or "positive"
+
+
+def signed_bins(histogram: Mapping[str, Any] | None, lower: float | None = None) -> list[Bin]:
+    """The bins of both classes in signed distance; empty when there is no (whole) histogram.
+
+    A bin of the final hypothesis that reaches below the proven margin ``lower`` is cut there: no row lies below.
+    """
+    if not histogram:
+        return []
+    edges = [finite(e) for e in histogram.get("edges") or ()]
+    if lower is not None and histogram.get("hypothesis") == "final":
+        edges = [max(e, lower) if e is not None and f is not None and f > lower else e for e, f in _with_next(edges)]
+    found: list[Bin] = []
+    for side in ("negative", "positive"):
+        for low, high, rows in zip(edges, edges[1:], histogram.get(side) or (), strict=False):
+            number = finite(rows)
+            if low is not None and high is not None and number and high > low:
+                found.append(Bin(-high, -low, number, side) if side == "negative" else Bin(low, high, number, side))
+    return sorted(found, key=lambda b: (b.low, b.side))
+
+
+def _with_next(edges: Sequence[float | None]) -> Iterator[tuple[float | None, float | None]]:
+    return zip_longest(edges, edges[1:])
+
+
+def histogram(bins: Sequence[Bin], lower: float | None, precision: Precision, width: int) -> Markup:
+    """Rows per bin for both classes; the hyperplane at zero, the proven margin on both sides of it."""
+    low, high = svg.padded([*(b.low for b in bins), *(b.high for b in bins), 0.0], 0.02)
+    heights = sorted(b.rows for b in bins)
+    log = heights[-1] > 500.0 * heights[len(heights) // 2]
+    if log:
+        ticks = [10.0**e for e in svg.decades(1.0, heights[-1] * 1.5, 5)]
+        labels = [count(t) for t in ticks]
+    else:
+        ticks = [t for t in svg.nice_ticks(0.0, heights[-1] * 1.08, 4) if t == int(t)]
+        labels = [count(t) for t in ticks]
+    frame = Frame(width, 330, max(map(len, labels)) * svg.CHARACTER + 14, 10, 44, 44)
+    x = Scale(low, high, frame.left, width - frame.right)
+    floor = 0.5 if log else 0.0
+    y = Scale(floor, heights[-1] * (1.5 if log else 1.08), frame.height - frame.bottom, frame.top, log=log)
+    parts = [
+        svg.text(2, 12, "rows per bin" + (" (log scale)" if log else ""), "axis-name", "start"),
+        *_corridor(frame, x, lower),
+        svg.value_axis(frame, y, ticks, labels),
+    ]
+    base = frame.height - frame.bottom
+    parts += [
+        svg.bars([_box(b, x, y, base) for b in bins if b.side == side], f"bar-{side}")
+        for side in ("negative", "positive")
+    ]
+    parts += _marks(frame, x, lower, precision)
+    parts.append(_bottom(frame, x))
+    parts += [
+        svg.rect(x(b.low), frame.top, x(b.high) - x(b.low), base - frame.top, "hover", _tell(b))
+        for b in bins
+        if x(b.high) - x(b.low) >= 2.0
+    ]
+    told = f"{count(sum(b.rows for b in bins))} rows; " + (
+        f"none closer to the hyperplane than {precision.down(lower)}."
+        if lower and lower > 0
+        else "classes may overlap."
+    )
+    return svg.drawing("margins", frame, "Signed distance of all rows to the hyperplane", told, parts)
+
+
+def _box(part: Bin, x: Scale, y: Scale, base: float) -> tuple[float, float, float, float]:
+    """A bar; neighbours stand apart only where they are wide enough for it."""
+    thick = x(part.high) - x(part.low)
+    return x(part.low), y(part.rows), max(thick - 0.6 if thick >= 5.0 else thick, 0.6), base - y(part.rows)
+
+
+def _corridor(frame: Frame, x: Scale, lower: float | None) -> list[Markup]:
+    if lower is None or lower <= 0.0:
+        return []
+    return [svg.rect(x(-lower), frame.top, x(lower) - x(-lower), frame.height - frame.bottom - frame.top, "corridor")]
+
+
+def _marks(frame: Frame, x: Scale, lower: float | None, precision: Precision) -> list[Markup]:
+    base, top = frame.height - frame.bottom, frame.top
+    parts = [svg.line(x(0.0), top - 8, x(0.0), base, "mark-plane")]
+    if lower is None or lower <= 0.0:
+        return [*parts, svg.text(x(0.0), top - 14, "hyperplane", "note")]
+    parts += [svg.line(x(side), top - 8, x(side), base, "mark-lower") for side in (-lower, lower)]
+    label = f"no row within \u00b1\u00a0{precision.down(lower)}"
+    half = len(label) * 4.2
+    middle = min(max(x(0.0), half), frame.width - half)  # the label stays inside when the plane is near an edge
+    return [*parts, svg.text(middle, top - 14, label, "value-lower")]
+
+
+def _bottom(frame: Frame, x: Scale) -> Markup:
+    ticks = svg.nice_ticks(x.low, x.high, max(int(frame.width / 80), 5))
+    labels, unit = svg.tick_labels(ticks)
+    name = "distance to the hyperplane, by class side" + (f" (\u00d7 {unit})" if unit else "")
+    return svg.bottom_axis(frame, [(x(t), label) for t, label in zip(ticks, labels, strict=True)], name)
+
+
+def _tell(part: Bin) -> str:
+    return f"{count(part.rows)} rows between {significant(part.low)} and {significant(part.high)}"

@@ -1,0 +1,278 @@
+"""The report of a model: one HTML page that needs nothing but itself.
+
+``render_report`` is a pure function of what a model folder holds; ``write_report`` reads a folder with numpy and
+json only and puts ``report.html`` into it. The page loads nothing, runs no script, and escapes every value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache, partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+
+from coremargin.errors import DataError, OutputError
+from coremargin.report import charts, numbers
+from coremargin.report.histogram import histogram, signed_bins
+from coremargin.spec import format_seconds, format_size
+
+CORESET_SHOWN = 50  #: rows of the coreset in the table, by weight
+ROUNDS_SHOWN = 120  #: rows of the table of rounds; beyond it the middle is left out
+
+Json = Mapping[str, Any]
+
+
+def render_report(
+    model: Json, run: Json, rounds: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL"
+) -> str:
+    """The page as text.
+
+    ``model``, ``run`` and ``rounds`` are what model.json, run.json and rounds.jsonl hold. ``coreset`` has arrays of
+    m entries each: ``ids`` int64, ``y`` in {-1, +1}, ``alpha`` dual weights, ``margins`` geometric. ``name`` is the
+    model's folder, for the commands that the page shows. Missing and non-finite numbers become dashes.
+    """
+    certificate = model.get("certificate") or {}
+    lower, upper = numbers.finite(certificate.get("lower")), numbers.finite(certificate.get("upper"))
+    precision = numbers.precision_for(lower, upper)
+    view = {
+        "model": model,
+        "run": run,
+        "certificate": certificate,
+        "status": str(model.get("status")),
+        "parameters": model.get("parameters") or {},
+        "classes": [numbers.label_text(label) for label in model.get("classes") or ("-1", "+1")],
+        "lower": lower,
+        "upper": upper,
+        "ratio": _ratio(certificate, lower, upper),
+        "precision": precision,
+        "weights": numbers.precision_for(None, float(np.max(coreset["alpha"], initial=0.0))),
+        "epsilon": _epsilon(model),
+        "rounds": _round_rows(rounds),
+        "coreset": _coreset_rows(coreset, int(certificate.get("coreset_rows") or len(coreset["ids"]))),
+        "reading": _reading(run, rounds),
+        "started": _moment(run.get("started")),
+        "commands": _commands(run, name),
+        **_charts(model, run, rounds, precision),
+    }
+    return _template().render(view)
+
+
+def write_report(folder: Path, *, name: str | None = None) -> Path:
+    """Write ``report.html`` into a model folder, aside and then renamed; the path of the page.
+
+    ``name`` is what the page calls the folder (its own name unless it is about to be renamed).
+    Raises DataError where the folder does not hold a readable model, OutputError where it cannot be written.
+    """
+    folder = Path(folder)
+    model, run = _read_json(folder / "model.json"), _read_json(folder / "run.json")
+    page = render_report(
+        model, run, _read_lines(folder / "rounds.jsonl"), _read_coreset(folder), name=name or folder.name
+    )
+    target = folder / "report.html"
+    aside = folder / f".report.html.{os.getpid()}"
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(page)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(target)
+        _sync_folder(folder)
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written: {error.strerror}; make room or give write access") from error
+    finally:
+        aside.unlink(missing_ok=True)
+    return target
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: expected a file of a model folder, got: {error}; is this a model's folder?"
+        ) from error
+
+
+def _parse(text: str, place: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise DataError(f"{place}: not JSON: {error}; get an unaltered copy") from error
+    if not isinstance(value, dict):
+        raise DataError(f"{place}: expected a JSON object, got {type(value).__name__}; is this a model's folder?")
+    return value
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    return _parse(_read_text(path), str(path))
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    lines = _read_text(path).splitlines()
+    return [_parse(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1) if line.strip()]
+
+
+def _read_coreset(folder: Path) -> dict[str, np.ndarray]:
+    path = folder / "arrays.npz"
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            y = arrays["coreset_y"].astype(np.int8)
+            margins = y * (arrays["coreset_x"] @ arrays["w"] + arrays["b"][0])
+            return {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins}
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise DataError(f"{path}: expected the arrays of a model, got: {error}; is this a model's folder?") from error
+
+
+def _epsilon(model: Json) -> float:
+    for holder in (model.get("certificate"), model.get("parameters")):
+        found = numbers.finite((holder or {}).get("epsilon"))
+        if found is not None and 0.0 < found < 1.0:
+            return found
+    return 1e-3
+
+
+def _ratio(certificate: Json, lower: float | None, upper: float | None) -> float | None:
+    """The proven share of the best margin, never more than the bounds say."""
+    if lower is None or upper is None or upper <= 0.0:
+        return None
+    proven = math.nextafter(lower / upper, -math.inf) if lower < upper else 1.0
+    claimed = numbers.finite(certificate.get("ratio"))
+    return proven if claimed is None else min(claimed, 1.0)
+
+
+def _moment(value: Any) -> str:
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        return numbers.DASH
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime("%Y-%m-%d %H:%M") + (
+        " UTC" if moment.tzinfo else ""
+    )
+
+
+def _round_rows(rounds: Sequence[Json]) -> list[Json | int]:
+    """The rounds to show; a whole number stands for so many rounds left out."""
+    if len(rounds) <= ROUNDS_SHOWN:
+        return list(rounds)
+    tail = ROUNDS_SHOWN * 2 // 3
+    head = ROUNDS_SHOWN - tail
+    return [*rounds[:head], len(rounds) - ROUNDS_SHOWN, *rounds[-tail:]]
+
+
+def _coreset_rows(coreset: Mapping[str, Any], total: int) -> dict[str, Any]:
+    """The heaviest rows, ties by id, and how many there are of each class."""
+    ids, y, alpha, margins = (np.asarray(coreset[key]) for key in ("ids", "y", "alpha", "margins"))
+    order = np.lexsort((ids, -alpha))[:CORESET_SHOWN]
+    heaviest = float(alpha.max()) if len(alpha) else 0.0
+    shown = [
+        {
+            "id": int(ids[i]),
+            "positive": bool(y[i] > 0),
+            "alpha": float(alpha[i]),
+            "share": 100.0 * float(alpha[i]) / heaviest if heaviest > 0.0 else 0.0,
+            "margin": float(margins[i]),
+        }
+        for i in order
+    ]
+    weighty = alpha > 0.0
+    return {
+        "shown": shown,
+        "held": len(ids),
+        "total": total,
+        "negative": int(((y < 0) & weighty).sum()),
+        "positive": int(((y > 0) & weighty).sum()),
+    }
+
+
+def _reading(run: Json, rounds: Sequence[Json]) -> dict[str, Any]:
+    """Totals over all rounds: bytes against the store, chunks skipped in scans."""
+    store, total = numbers.finite(run.get("store_bytes")), numbers.finite(run.get("bytes_read"))
+    scans = [r for r in rounds if r.get("kind") != "sample"]
+    return {
+        "times": total / store if store and total is not None else None,
+        "skipped": sum(int(numbers.finite(r.get("chunks_skipped")) or 0) for r in scans),
+        "chunks": sum(int(numbers.finite(r.get("chunks")) or 0) for r in scans),
+    }
+
+
+def _commands(run: Json, name: str) -> dict[str, str]:
+    store, model = shlex.quote(str(run.get("store") or "STORE")), shlex.quote(name)
+    return {
+        "verify": f"coremargin verify {model} {store}",
+        "resume": f"coremargin train {store} --out {model} --resume",
+    }
+
+
+def _charts(model: Json, run: Json, rounds: Sequence[Json], precision: numbers.Precision) -> dict[str, Any]:
+    """The drawings that the numbers allow; None for the others."""
+    certificate = model.get("certificate") or {}
+    lower, upper = numbers.finite(certificate.get("lower")), numbers.finite(certificate.get("upper"))
+    store, epsilon = numbers.finite(run.get("store_bytes")), _epsilon(model)
+    bins = signed_bins(run.get("histogram"), lower)
+    found: dict[str, Any] = dict.fromkeys(("ruler", "margins", "bounds", "gaps", "bytes"))
+    if lower is not None and upper is not None and lower > 0.0 and upper > 0.0:
+        asked = (1.0 - epsilon) * upper
+        found["ruler"] = charts.drawings(charts.RULER, partial(charts.ruler, lower, upper, asked, precision))
+    if bins:
+        found["margins"] = charts.drawings(charts.FULL, partial(histogram, bins, lower, precision))
+    if rounds:
+        found["bounds"] = charts.drawings(charts.HALF, partial(charts.bounds, rounds, precision))
+    if model.get("status") != "not_separable" and any(charts.relative_gap(row) is not None for row in rounds):
+        found["gaps"] = charts.drawings(charts.HALF, partial(charts.gaps, rounds, epsilon))
+    if rounds and store:
+        found["bytes"] = charts.drawings(charts.HALF, partial(charts.bytes_per_round, rounds, store))
+    return {"charts": found, "bins": bins, "seen": sum(part.rows for part in bins), "beyond": _beyond(run)}
+
+
+def _beyond(run: Json) -> bool:
+    """Whether the outermost bins hold rows: they then stand for everything beyond them too."""
+    histogram = run.get("histogram") or {}
+    return any(rows and (rows[0] or rows[-1]) for rows in (histogram.get("negative"), histogram.get("positive")))
+
+
+def _size(value: Any) -> str:
+    number = numbers.finite(value)
+    return numbers.DASH if number is None else format_size(number).replace(" ", numbers.NO_BREAK)
+
+
+def _seconds(value: Any) -> str:
+    number = numbers.finite(value)
+    return numbers.DASH if number is None else format_seconds(number).replace(" ", numbers.NO_BREAK)
+
+
+@cache
+def _template() -> jinja2.Template:
+    """The template, found beside this module also inside a zip or wheel."""
+    folder = resources.files("coremargin.report")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(
+        count=numbers.count,
+        significant=numbers.significant,
+        percent=numbers.percent_down,
+        label=numbers.label_text,
+        size=_size,
+        seconds=_seconds,
+        gap=charts.relative_gap,
+        bare=numbers.without_unit,
+    )
+    environment.globals["dash"] = numbers.DASH
+    return environment.from_string(folder.joinpath("template.html.j2").read_text(encoding="utf-8"))

@@ -1,0 +1,141 @@
+"""Numbers and labels as people read them.
+
+A bound is never rounded in its own favour: lower bounds are rounded down, upper bounds up, so that a sentence
+with rounded numbers is as true as the certificate. What is missing, NaN or infinite is shown as a dash.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+from typing import Any
+
+DASH = "\u2013"
+MINUS = "\u2212"
+NO_BREAK = "\u00a0"  # a number keeps its unit
+_SUPERSCRIPTS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+_PLAIN = range(-3, 7)  # powers of ten that are written without an exponent
+_LABEL_LIMIT = 80
+
+
+def finite(value: Any) -> float | None:
+    """The number, or None for anything that is not a finite real number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def power_of_ten(exponent: int) -> str:
+    """``10^exponent`` with raised digits: reads well in HTML and in SVG alike."""
+    return "10" + str(exponent).translate(_SUPERSCRIPTS)
+
+
+def count(value: Any) -> str:
+    """A whole number with thousands separators."""
+    number = finite(value)
+    return DASH if number is None else f"{int(number):,}".replace("-", MINUS)
+
+
+def without_unit(text: str) -> str:
+    """The digits of a written number without its power of ten."""
+    return text.partition(NO_BREAK)[0]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How all numbers of one family are written: ``decimals`` digits after the point, in units of ``10^exponent``."""
+
+    decimals: int
+    exponent: int = 0
+
+    def down(self, value: Any) -> str:
+        """Rounded towards minus infinity: for lower bounds."""
+        return self._write(value, ROUND_FLOOR)
+
+    def up(self, value: Any) -> str:
+        """Rounded towards plus infinity: for upper bounds."""
+        return self._write(value, ROUND_CEILING)
+
+    def nearest(self, value: Any) -> str:
+        """Rounded to the nearest: for numbers that claim nothing."""
+        return self._write(value, ROUND_HALF_EVEN)
+
+    def tick(self, value: float) -> str:
+        """Nearest, without the power of ten: an axis names it once."""
+        return without_unit(self.nearest(value))
+
+    @property
+    def unit(self) -> str:
+        """The power of ten that ``without_unit`` leaves out; empty for none."""
+        return power_of_ten(self.exponent) if self.exponent else ""
+
+    def _write(self, value: Any, rounding: str) -> str:
+        number = finite(value)
+        if number is None:
+            return DASH
+        with localcontext() as context:
+            context.prec = 800  # exact for every float: only the last step may round, in the direction asked for
+            scaled = Decimal(number).scaleb(-self.exponent)
+            digits = scaled.quantize(Decimal(1).scaleb(-self.decimals), rounding=rounding)
+        text = f"{abs(digits):,f}"
+        sign = MINUS if digits < 0 else ""
+        return sign + text + (f"{NO_BREAK}\u00d7{NO_BREAK}{self.unit}" if self.exponent else "")
+
+
+def magnitude(value: float) -> int:
+    """Exponent of the leading decimal digit; 0 for zero."""
+    return math.floor(math.log10(abs(value))) if value else 0
+
+
+def precision_for(lower: Any, upper: Any) -> Precision:
+    """Digits that show the gap between two bounds: two digits of it, five in all at least, twelve at most.
+
+    Six digits where there is no gap to show.
+    """
+    values = [v for v in (finite(lower), finite(upper)) if v is not None]
+    leading = max((magnitude(v) for v in values if v), default=0)
+    gap = abs(values[-1] - values[0]) if values else 0.0
+    digits = leading - magnitude(gap) + 2 if gap else 6
+    digits = min(max(digits, 5), 12)
+    exponent = 0 if leading in _PLAIN else leading
+    return Precision(max(digits - 1 - (leading - exponent), 0), exponent)
+
+
+def significant(value: Any, digits: int = 3) -> str:
+    """Nearest, to so many significant digits, zeros at the end dropped."""
+    number = finite(value)
+    if number is None:
+        return DASH
+    leading = magnitude(float(f"{number:.{digits - 1}e}"))
+    exponent = 0 if leading in _PLAIN else leading
+    text = Precision(max(digits - 1 - (leading - exponent), 0), exponent).nearest(number)
+    mantissa, space, unit = text.partition(NO_BREAK)
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return mantissa + space + unit
+
+
+def percent_down(ratio: Any) -> str:
+    """A proven share of the best possible, rounded down so far that what is missing stays visible."""
+    number = finite(ratio)
+    if number is None:
+        return DASH
+    missing = 100.0 * (1.0 - number)
+    if missing <= 0.0:
+        return f"100{NO_BREAK}%"
+    decimals = min(max(-magnitude(missing), 2), 12)
+    return f"{Precision(decimals).down(100.0 * number)}{NO_BREAK}%"
+
+
+def label_text(value: Any) -> str:
+    """A class label as one safe line: control characters are spelled out, very long labels are cut."""
+    text = value if isinstance(value, str) else str(value)
+    if not text.strip():
+        text = repr(text)
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return text if len(text) <= _LABEL_LIMIT else text[: _LABEL_LIMIT - 1] + "\u2026"
