@@ -2,7 +2,7 @@
 
 A spec is a subclass of :class:`Spec`; its fields are its whole vocabulary. An unknown key, a wrong type and a value out
 of range are refused with the file, the table, the key, what was expected and what was found. Sizes and durations carry
-units (:class:`Size`, :class:`Seconds`), relative paths (``pathlib.Path``) start from the folder of the file they came from.
+units (:class:`Size`, :class:`Seconds`), relative paths (``pathlib.Path``) start from the folder of their file.
 ``load(path, T)`` reads, ``dump(spec)`` writes text from which the equal spec is read again.
 """
 
@@ -40,11 +40,10 @@ _SECONDS = {"ms": Fraction(1, 1000)} | {
     for name in names.split()
 }
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)"
-_PLACE = re.compile(r"^(?P<text>.*?)(?: - at `(?P<at>.*)`)?$", re.DOTALL)
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of all specs: frozen, keyword-only, unknown keys refused."""
+    """Base of all specs: unknown keys refused. Subclass it as ``class Job(Spec, frozen=True, kw_only=True)``."""
 
 
 class Size(int):
@@ -57,25 +56,26 @@ class Seconds(float):
 
 def parse_size(value: object) -> int:
     """Bytes from an int or from text such as ``"2 GiB"`` or ``"500MB"``; SpecError says what is wrong."""
-    hint = 'write bytes as a whole number, or a size such as "2 GiB" (1 GiB = 1024^3 bytes) or "2 GB" (1 GB = 1000^3 bytes)'
+    hint = 'write whole bytes, or a size such as "2 GiB" (1 GiB = 1024^3 bytes) or "2 GB" (1 GB = 1000^3 bytes)'
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return int(value)
     match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", value.lower()) if isinstance(value, str) else None
     if match is None or match[2] not in _SIZES | {"": 1}:
         raise SpecError(f"not a size: {value!r}; {hint}")
-    size = Fraction(match[1]) * _SIZES.get(match[2], 1)
-    return int(size)  # "1.3 GiB" is not a whole number of bytes; the nearest one below is what anybody means by it
+    return int(Fraction(match[1]) * _SIZES.get(match[2], 1))  # "1.3 GiB" is not whole: the bytes below are meant
 
 
 def parse_seconds(value: object) -> float:
-    """Seconds from a number or from text such as ``"90s"``, ``"10 min"``, ``"1 h 30 min"``; SpecError says what is wrong."""
+    """Seconds from a number or from text such as ``"90s"`` or ``"1 h 30 min"``; SpecError says what is wrong."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
         return float(value)
     text = value.strip().lower() if isinstance(value, str) else ""
     parts = re.findall(rf"{_NUMBER}\s*([a-z]+)", text)
     whole = re.fullmatch(rf"(?:{_NUMBER}\s*[a-z]+\s*)+", text)
     if whole is None or any(unit not in _SECONDS for _, unit in parts):
-        raise SpecError(f'not a duration: {value!r}; write seconds as a number, or text such as "90 s", "10 min", "1 h 30 min"')
+        raise SpecError(
+            f'not a duration: {value!r}; write seconds as a number, or text such as "90 s", "10 min", "1 h 30 min"'
+        )
     return float(sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0)))
 
 
@@ -187,7 +187,7 @@ def _check_keys(data: Any, info: Any, where: str, path: tuple[str, ...]) -> None
 
 
 def _member(data: Any, union: inspect.UnionType, where: str, path: tuple[str, ...]) -> Any:
-    """The struct of a union that ``data`` means, chosen by its tag; the union itself when there is no struct to choose."""
+    """The struct of a union that ``data`` means, chosen by its tag; the union itself when there is none to choose."""
     structs = [member for member in union.types if isinstance(member, inspect.StructType)]
     if not structs or not isinstance(data, Mapping):
         containers = (inspect.DictType, inspect.ListType, inspect.VarTupleType)
@@ -198,7 +198,9 @@ def _member(data: Any, union: inspect.UnionType, where: str, path: tuple[str, ..
     if field not in data:
         raise SpecError(f"{_place(where, path)}: key {field!r} is missing; expected one of {', '.join(tags)}")
     if data[field] not in tags:
-        raise SpecError(f"{_place(where, path)}: {field} = {data[field]!r} is not known{_nearest(str(data[field]), tags)}")
+        raise SpecError(
+            f"{_place(where, path)}: {field} = {data[field]!r} is not known{_nearest(str(data[field]), tags)}"
+        )
     return structs[tags.index(data[field])]
 
 
@@ -209,10 +211,9 @@ def _nearest(word: str, known: Sequence[str]) -> str:
 
 def _explain(message: str, data: Any, where: str) -> str:
     """msgspec's message with the file, the table and the key in front and the value found behind."""
-    match = _PLACE.match(message)
-    text, at = (match["text"], match["at"]) if match else (message, None)
+    text, _, at = message.removesuffix("`").partition(" - at `")
     if text.startswith("Object missing required field"):
-        table = at.removeprefix("$").removeprefix(".") if at else ""
+        table = at.removeprefix("$").removeprefix(".")
         return f"{_place(where, [table] if table else [])}: required key {text.split('`')[1]!r} is missing"
     if not at or at == "$":
         return f"{where}: {text}"

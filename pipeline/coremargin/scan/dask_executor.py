@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from coremargin.scan.flights import Flights, Patience
 from coremargin.scan.meter import MemoryMeter
@@ -45,7 +45,7 @@ class DaskExecutor:
     @property
     def workers(self) -> int:
         """Tasks that run at the same time: the threads of all workers."""
-        return max(1, sum(self.client.nthreads().values()))
+        return max(1, sum(int(threads) for threads in self.client.nthreads().values()))
 
     @property
     def description(self) -> str:
@@ -71,7 +71,7 @@ class DaskExecutor:
         if on_close is not None:
             on_close()
 
-    def __enter__(self) -> DaskExecutor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

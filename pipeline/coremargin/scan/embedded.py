@@ -1,8 +1,8 @@
 """The embedded cluster: worker processes of this machine, on 127.0.0.1, gone when the driver is.
 
-``LocalCluster`` needs five corrections, each measured (see docs of the settings below): memory limits that count mapped files,
-malloc settings that cost reads half their speed, BLAS threads that fight, a driver whose environment is changed, and workers
-that import the driver's whole ``__main__`` again.
+``LocalCluster`` needs five corrections, each measured: memory limits that count mapped files, malloc settings that cost
+reads half their speed, BLAS threads that fight, a driver whose environment is changed, and workers that import the
+driver's whole ``__main__`` again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import dask
 from distributed import Client, LocalCluster, Nanny
 
 from coremargin.scan.dask_executor import DaskExecutor
+from coremargin.scan.scripts import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
     from coremargin.scan.flights import Patience
 
 _WORKER_PROCESS = "Dask Worker process (from Nanny)"
-
-#: Set before a worker process starts. A low MALLOC_TRIM_THRESHOLD_, the default of Dask, maps, faults and unmaps every buffer.
-WORKER_ENVIRONMENT = {
-    "MALLOC_TRIM_THRESHOLD_": "1073741824",
-    "MALLOC_MMAP_THRESHOLD_": "268435456",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
 
 
 def settings(worker_ttl_s: float) -> dict[str, Any]:
@@ -47,7 +39,7 @@ def settings(worker_ttl_s: float) -> dict[str, Any]:
         "distributed.worker.memory.terminate": False,
         "distributed.worker.profile.enabled": False,
         "distributed.diagnostics.nvml": False,
-        "distributed.nanny.pre-spawn-environ": dict(WORKER_ENVIRONMENT),
+        "distributed.nanny.pre-spawn-environ": dict(ENVIRONMENT),
     }
 
 
@@ -78,7 +70,7 @@ def start_embedded(
     worker_ttl_s: float = 60.0,
     patience: Patience | None = None,
 ) -> DaskExecutor:
-    """An executor on ``workers`` processes of ``threads`` threads each; ``close`` it. Without ``processes``: threads of this one."""
+    """An executor on ``workers`` processes of ``threads`` threads each; without ``processes``, threads of this one."""
     with ExitStack() as stack:
         stack.enter_context(_tidy_environment())
         stack.enter_context(_workers_without_main())
@@ -109,9 +101,9 @@ def start_embedded(
 
 @contextmanager
 def _tidy_environment() -> Iterator[None]:
-    TidyNanny.environment = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
+    TidyNanny.environment = {name: os.environ.get(name) for name in ENVIRONMENT}
     # a value that is set already would win over the configuration
-    for name in WORKER_ENVIRONMENT:
+    for name in ENVIRONMENT:
         os.environ.pop(name, None)
     before = TidyNanny.environment
     try:
@@ -132,9 +124,9 @@ def _restore(environment: dict[str, str | None]) -> None:
 def _workers_without_main() -> Iterator[None]:
     """Worker processes do not import the driver's main module while this lasts.
 
-    ``multiprocessing`` imports it in each new process, so that a script without ``if __name__ == "__main__"`` would start
-    clusters without end, and each worker would load the whole command line. Workers need neither: what is defined in a main
-    module travels by value. Other processes of the driver are left as they are.
+    ``multiprocessing`` imports it in each new process, so that a script without ``if __name__ == "__main__"`` would
+    start clusters without end, and each worker would load the whole command line. Workers need neither: what is
+    defined in a main module travels by value. Other processes of the driver are left as they are.
     """
     original = spawn.get_preparation_data
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from coremargin.errors import UsageError
 from coremargin.scan.meter import MemoryMeter
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class InProcess:
-    """Runs blocks in this process; starts in no time and copies nothing, but a crash of a block is a crash of the driver."""
+    """Runs blocks in this process: no start-up, no copies, but a crash of a block is a crash of the driver."""
 
     def __init__(self, threads: int = 1) -> None:
         if threads < 1:
@@ -71,7 +71,7 @@ class InProcess:
     def close(self) -> None:
         """Nothing outlives ``run``."""
 
-    def __enter__(self) -> InProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

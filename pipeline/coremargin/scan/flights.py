@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 #: Tasks in flight per worker thread: enough that a worker never waits for the driver.
 PER_THREAD = 4
-#: How far, in blocks, the newest flight may be ahead of the oldest: bounds the summaries that wait to be merged in order.
+#: How many blocks the newest flight may be ahead of the oldest: bounds the summaries that wait to be merged in order.
 AHEAD = 1024
 #: Seconds between looks at the list of workers; late joiners get work after at most this time.
 _WORKERS_EVERY_S = 5.0
@@ -57,7 +57,7 @@ _WORKERS_EVERY_S = 5.0
 class Patience:
     """How long to wait and how often to try; seconds."""
 
-    overdue_s: float = 60.0  #: after this (or 20 times the slowest block, if longer) a block is also sent to another worker
+    overdue_s: float = 60.0  #: then a block is also sent elsewhere (or after 20 times the slowest block, if longer)
     give_up_s: float = 900.0  #: after this without an answer from any worker the scan ends with RunError
     tries: int = 4  #: for errors that heal
     pause_s: float = 0.5  #: before the second try; doubles
@@ -149,7 +149,8 @@ class Flights:
         key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
         slots = self._worker_slots()
         # the same worker for the same block in every scan: its pages are mapped there already
-        hint = {} if anywhere or not slots else {"workers": [slots[block.index % len(slots)]], "allow_other_workers": True}
+        hinted = slots and not anywhere
+        hint = {"workers": [slots[block.index % len(slots)]], "allow_other_workers": True} if hinted else {}
         try:
             handle, large = self._parcels.pack(self._source.handle())
             question, more = self._parcels.pack(self._probe.narrow(block))
@@ -207,8 +208,8 @@ class Flights:
         if isinstance(error, KilledWorker):
             if flight.alone:
                 raise BlockFailed(
-                    f"{where}: the worker died each time it ran this block, also when nothing else ran; "
-                    f"a chunk that kills its reader is usually truncated: run `coremargin check {self._source.name}`; "
+                    f"{where}: the worker died each time it ran this block, also when nothing else ran; a chunk that "
+                    f"kills its reader is usually truncated: run `coremargin check {self._source.name}`; "
                     f"if that finds nothing, the worker ran out of memory"
                 ) from error
             log.warning("%s: its worker died several times; it is tried again alone", where)
@@ -240,11 +241,12 @@ class Flights:
             flight.sent = now
             if record.copies < 2 and not flight.alone:
                 record.copies += 1
-                log.warning("%s: no answer for %.0f s; sent to another worker", place(self._source, flight.block), patience)
+                where = place(self._source, flight.block)
+                log.warning("%s: no answer for %.0f s; sent to another worker", where, patience)
                 self._send(flight.block, anywhere=True)
         if now - self._heard > max(self._patience.give_up_s, 2 * patience):
             raise RunError(
-                f"no answer from any worker for {now - self._heard:.0f} s ({len(self._worker_slots())} worker threads are known); "
+                f"no answer from any worker for {now - self._heard:.0f} s ({len(self._worker_slots())} worker threads known); "
                 f"see whether the cluster runs, then run again with --resume"
             )
 
@@ -261,9 +263,9 @@ class Flights:
 
 
 def _land(landed: SimpleQueue[tuple[str, Any]], key: str, future: Future) -> None:
-    """Fetch what a task returned or raised; runs in a thread of the client, so that fetching overlaps with the driver."""
+    """Fetch what a task returned or raised; runs in a thread of the client, so that it overlaps with the driver."""
     try:
         outcome: Any = future.result()
-    except BaseException as error:  # whatever it is, the driver must hear of it
+    except BaseException as error:  # noqa: BLE001 -- whatever it is, the driver must hear of it
         outcome = error
     landed.put((key, outcome))

@@ -11,15 +11,15 @@ from coremargin.scan.task import high_water_bytes, worker_name
 if TYPE_CHECKING:
     from coremargin.scan.protocols import BlockResult
 
-#: Looking at the processes costs about 0.1 ms each; more often than this teaches nothing, since high-water marks are read.
+#: Looking at a process costs some 0.1 ms; more often than this teaches nothing, since high-water marks are read.
 _EVERY_S = 0.05
 
 
 class MemoryMeter:
     """The sum of the largest resident memory of the driver and of each live worker.
 
-    Local processes are read from the system as high-water marks, so no peak between two looks is missed; workers on other
-    hosts report what is resident after each block. The sum of the peaks is never less than the peak of the sum.
+    Local processes are read from the system as high-water marks, so no peak between two looks is missed; workers on
+    other hosts report what is resident after each block. The sum of the peaks is never less than the peak of the sum.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """How questions travel to workers: small ones inside each task, large arrays once per worker.
 
 ``distributed`` would send the arguments of every task again; a keyword above 100 kB is even turned into a task of its
-own whose key may clash (Client.map). So arrays above ``LARGE_BYTES`` are taken out of the pickled question, scattered to all
-workers once, and put back where the question is opened.
+own whose key may clash (Client.map). So arrays above ``LARGE_BYTES`` are taken out of the pickled question, scattered
+to all workers once, and put back where the question is opened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which chunks one task reads: the grouping of chunks into blocks.
 
-The grouping depends on the store and on ``block_bytes`` only, never on workers: summaries merge in block order, so equal
-blocks mean equal bits wherever the scan runs.
+The grouping depends on the store and on ``block_bytes`` only, never on workers: summaries merge in block order, so
+equal blocks mean equal bits wherever the scan runs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ BLOCK_BYTES = 128 * 2**20
 SMALL_BLOCKS = 16
 
 
-def plan_blocks(
-    source: Source, block_bytes: int = BLOCK_BYTES, skip: np.ndarray | None = None
-) -> tuple[Block, ...]:
+def plan_blocks(source: Source, block_bytes: int = BLOCK_BYTES, skip: np.ndarray | None = None) -> tuple[Block, ...]:
     """Blocks of whole chunks of at most ``block_bytes`` (at least one chunk), in row order.
 
-    skip: (chunks,) bool or None; True where a chunk need not be read. A block with nothing left to read is left out; the
-    others keep the index that they have without ``skip``. Raises UsageError for a wrong size or shape.
+    skip: (chunks,) bool or None; True where a chunk need not be read. A block with nothing left to read is left out;
+    the others keep the index that they have without ``skip``. Raises UsageError for a wrong size or shape.
     """
     if block_bytes < 1:
         raise UsageError(f"block_bytes: expected at least 1, got {block_bytes}")
@@ -44,7 +42,7 @@ def plan_blocks(
 
 
 def chunks_per_block(source: Source, block_bytes: int = BLOCK_BYTES) -> int:
-    """How many chunks one block groups: ``block_bytes`` worth, fewer where that would make less than SMALL_BLOCKS blocks."""
+    """How many chunks one block groups: ``block_bytes`` of them, fewer where that makes under SMALL_BLOCKS blocks."""
     if source.chunks == 0:
         return 1
     chunk_bytes = max(1, source.nbytes // source.chunks)

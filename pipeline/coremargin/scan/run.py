@@ -25,11 +25,12 @@ def run_scan(
     done: Mapping[int, Summary] | None = None,
     on_block: OnBlock | None = None,
 ) -> Summary:
-    """The merged answer of all blocks: a left fold in block order, so the same bits for any executor and completion order.
+    """The merged answer of all blocks: a left fold in block order, so the same bits for any executor.
 
-    blocks: increasing indices. done: summaries of blocks that need not run, by index (from a checkpoint). on_block is called
-    with each result as it completes, in any order, before it is merged; what it raises ends the scan. Only summaries that
-    wait for an earlier block are held. Raises what ``Executor.run`` raises, UsageError for blocks out of order.
+    blocks: increasing indices. done: summaries of blocks that need not run, by index (from a checkpoint). on_block is
+    called with each result as it completes, in any order, before it is merged; what it raises ends the scan. Only
+    summaries that wait for an earlier block are held. Raises what ``Executor.run`` raises, UsageError for blocks out of
+    order.
     """
     if any(earlier.index >= later.index for earlier, later in pairwise(blocks)):
         raise UsageError("blocks: expected increasing indices; take them from plan_blocks")

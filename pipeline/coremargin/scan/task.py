@@ -46,8 +46,8 @@ def open_handle(handle: Any) -> Source:
 def answer(source: Source, probe: Probe, block: Block) -> BlockResult:
     """The summary of one block and what it cost.
 
-    An OSError is tried again a few times, then becomes BlockFailed, as does MemoryError; all other errors pass with a note
-    that names block, chunks, store and worker.
+    An OSError is tried again a few times, then becomes BlockFailed, as does MemoryError; all other errors pass with a
+    note that names block, chunks, store and worker.
     """
     started = time.perf_counter()
     try:
@@ -72,13 +72,13 @@ def _answer_patiently(source: Source, probe: Probe, block: Block) -> Any:
         except OSError as error:
             if pause is None:
                 raise BlockFailed(
-                    f"{place(source, block)}: reading failed {len(RETRY_PAUSES_S) + 1} times, the last time with: {error}; "
-                    f"see whether the file system answers, then run again with --resume"
+                    f"{place(source, block)}: reading failed {len(RETRY_PAUSES_S) + 1} times, the last time with: "
+                    f"{error}; see whether the file system answers, then run again with --resume"
                 ) from error
             time.sleep(pause)
         except MemoryError as error:
             raise BlockFailed(
-                f"{place(source, block)}: out of memory; use fewer threads per worker, more memory, or a smaller block_bytes"
+                f"{place(source, block)}: out of memory; use fewer threads per worker or more memory"
             ) from error
     raise AssertionError("unreachable")
 

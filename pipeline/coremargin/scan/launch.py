@@ -1,0 +1,205 @@
+"""Clusters beyond this machine: an existing scheduler, workers as batch jobs, over ssh, or as pods.
+
+For batch systems and ssh the scheduler runs in the driver, so that the driver's end is the workers' end: they leave a
+minute after they lost it, whatever killed it. The text that is submitted is that of scripts.py and manifest.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import dask
+from distributed import Client, LocalCluster
+from distributed.security import Security
+
+from coremargin.errors import RunError, UsageError
+from coremargin.scan import manifest, scripts
+from coremargin.scan.cluster import Address, Batch, HtCondor, Kubernetes, Lsf, Pbs, Remote, Sge, Slurm, Ssh
+from coremargin.scan.dask_executor import DaskExecutor
+from coremargin.scan.embedded import settings
+from coremargin.spec import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coremargin.scan.cluster import ClusterSpec, Network
+
+log = logging.getLogger(__name__)
+
+#: Per batch system: the command that reads a script from standard input, the job's id in its answer, how to cancel.
+_COMMANDS: dict[type[Batch], tuple[list[str], str, list[str]]] = {
+    Slurm: (["sbatch", "--parsable"], r"^(\d+)", ["scancel"]),
+    Pbs: (["qsub"], r"^(\S+)", ["qdel"]),
+    Lsf: (["bsub"], r"<(\d+)>", ["bkill"]),
+    Sge: (["qsub", "-terse"], r"^(\d+)", ["qdel"]),
+    HtCondor: (["condor_submit", "-terse", "-"], r"^(\d+)", ["condor_rm"]),
+}
+_SUBMIT_TIMEOUT_S = 120.0
+
+
+def start(cluster: ClusterSpec) -> DaskExecutor:
+    """An executor with at least one worker; RunError when none came in time, UsageError when a command is missing."""
+    with ExitStack() as stack:
+        if isinstance(cluster, Address):
+            client, what = _existing(cluster, stack), f"Dask at {cluster.address}"
+        elif isinstance(cluster, Batch):
+            client, what = _batch(cluster, stack)
+        elif isinstance(cluster, Ssh):
+            client, what = _ssh(cluster, stack), f"Dask over ssh on {len(cluster.hosts)} hosts"
+        elif isinstance(cluster, Kubernetes):
+            client, what = _kubernetes(cluster, stack), f"Dask on Kubernetes, {cluster.namespace}/{cluster.name}"
+        else:
+            raise UsageError(f"not a remote cluster: {cluster!r}")
+        _wait(client, cluster, what)
+        return DaskExecutor(client, description=what, on_close=stack.pop_all().close)
+
+
+def security(network: Network) -> Security:
+    """What ``distributed`` needs to know of TLS files; UsageError names one that is missing."""
+    if network.tls is None:
+        return Security()
+    for file in (network.tls.ca, network.tls.cert, network.tls.key):
+        if not file.is_file():
+            raise UsageError(f"[tls]: {file} is not a file")
+    names = {"tls_ca_file": str(network.tls.ca)}
+    for role in ("client", "scheduler", "worker"):
+        names |= {f"tls_{role}_cert": str(network.tls.cert), f"tls_{role}_key": str(network.tls.key)}
+    return Security(require_encryption=True, **names)
+
+
+def _client(stack: ExitStack, address: Any, network: Network) -> Client:
+    try:
+        client = Client(address, security=security(network), set_as_default=False, timeout="30 s")
+    except (OSError, TimeoutError) as error:
+        raise RunError(
+            f"no Dask scheduler answers at {address} ({error}); see whether it runs and [tls] fits"
+        ) from error
+    stack.callback(client.close)
+    return client
+
+
+def _existing(cluster: Address, stack: ExitStack) -> Client:
+    return _client(stack, cluster.address, cluster)
+
+
+def _own_scheduler(cluster: Remote, stack: ExitStack) -> tuple[Client, str]:
+    """A scheduler in this process, and its address."""
+    host = cluster.host or socket.gethostbyname(socket.gethostname())
+    with dask.config.set(settings(60.0)):
+        scheduler = LocalCluster(
+            n_workers=0,
+            host=host,
+            scheduler_port=cluster.port,
+            protocol="tls" if cluster.tls else "tcp",
+            security=security(cluster),
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        )
+    stack.callback(scheduler.close)
+    return _client(stack, scheduler, cluster), str(scheduler.scheduler_address)
+
+
+def _batch(cluster: Batch, stack: ExitStack) -> tuple[Client, str]:
+    submit, pattern, cancel = _COMMANDS[type(cluster)]
+    for command in (submit[0], cancel[0]):
+        if shutil.which(command) is None:
+            raise UsageError(f"the command {command!r} is not on this host; run coremargin on a submit host")
+    client, address = _own_scheduler(cluster, stack)
+    answer = _run(submit, scripts.batch_script(cluster, address))
+    match = re.search(pattern, answer, re.MULTILINE)
+    if match is None:
+        raise RunError(f"{submit[0]} answered {answer!r}; expected the id of a job")
+    stack.callback(_forgive(lambda: _run([*cancel, match[1]], "")))
+    log.info("submitted job %s: %d x %d threads", match[1], cluster.jobs, cluster.threads)
+    return client, f"Dask, {type(cluster).__name__} job {match[1]}, {cluster.jobs} x {cluster.threads} threads"
+
+
+def _run(words: list[str], text: str) -> str:
+    try:
+        done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=_SUBMIT_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise RunError(f"{words[0]} did not answer within {format_seconds(_SUBMIT_TIMEOUT_S)}") from error
+    if done.returncode:
+        raise RunError(f"{words[0]} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def _forgive(action: Callable[[], object]) -> Callable[[], None]:
+    """Run while closing: a failure is logged and does not hide what ended the run."""
+
+    def forgiving() -> None:
+        try:
+            action()
+        except (RunError, OSError) as error:
+            log.warning("while closing: %s", error)
+
+    return forgiving
+
+
+def _ssh(cluster: Ssh, stack: ExitStack) -> Client:
+    if shutil.which("ssh") is None:
+        raise UsageError("the command 'ssh' is not on this host")
+    client, address = _own_scheduler(cluster, stack)
+    for words in scripts.ssh_commands(cluster, address):
+        process = _quiet(words, subprocess.DEVNULL)
+        stack.callback(_stop, process, 5.0)
+    # asks the remote workers to leave, before their ssh is stopped
+    stack.callback(_forgive(lambda: client.retire_workers(close_workers=True)))
+    return client
+
+
+def _quiet(words: list[str], output: int) -> subprocess.Popen[str]:
+    """A process of ours without a terminal; ``words`` come from the spec of the person who runs it."""
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True)
+
+
+def _stop(process: subprocess.Popen[Any], grace_s: float) -> None:
+    with process:  # closes its pipes
+        try:
+            process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+
+
+def _kubernetes(cluster: Kubernetes, stack: ExitStack) -> Client:
+    if shutil.which("kubectl") is None:
+        raise UsageError("the command 'kubectl' is not on this host; it applies the manifest and reaches the scheduler")
+    text = manifest.text(cluster)
+    _run(["kubectl", "apply", "-f", "-"], text)
+    stack.callback(_forgive(lambda: _run(["kubectl", "delete", "--wait=false", "-f", "-"], text)))
+    port = _forward(cluster, stack)
+    return _client(stack, f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster)
+
+
+def _forward(cluster: Kubernetes, stack: ExitStack) -> int:
+    """A local port that leads to the scheduler's pod; tried until the pod is there."""
+    words = ["kubectl", "-n", cluster.namespace, "port-forward", f"service/{cluster.name}-scheduler", ":8786"]
+    deadline = time.monotonic() + cluster.start_timeout
+    while True:
+        process = _quiet(words, subprocess.PIPE)
+        match = re.match(r"Forwarding from 127\.0\.0\.1:(\d+)", process.stdout.readline() if process.stdout else "")
+        if match is not None:
+            stack.callback(_stop, process, 0.0)
+            return int(match[1])
+        _, complaint = process.communicate()
+        if time.monotonic() > deadline:
+            waited = format_seconds(cluster.start_timeout)
+            raise RunError(f"the scheduler's pod is not there after {waited}: {complaint.strip()}")
+        time.sleep(2.0)
+
+
+def _wait(client: Client, network: Network, what: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=float(network.start_timeout))
+    except TimeoutError as error:
+        raise RunError(
+            f"{what}: no worker within {format_seconds(network.start_timeout)}; "
+            f"look at the queue and at the output of the jobs, or raise start_timeout"
+        ) from error
