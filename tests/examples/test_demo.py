@@ -1,0 +1,41 @@
+"""`make demo`: its data, and the whole tour."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+def test_the_demo_data_are_two_digits_and_the_cancer_measurements(repository: Path, tmp_path: Path) -> None:
+    """jobs/demo_data.py writes 356 images of 64 pixels with labels 1 and 8, and 569 rows of 30 finite measurements."""
+    subprocess.run([sys.executable, repository / "jobs" / "demo_data.py", tmp_path], check=True, timeout=120)
+    X, y = np.load(tmp_path / "digits.X.npy"), np.load(tmp_path / "digits.y.npy")
+    assert (X.shape, set(y.tolist())) == ((356, 64), {1, 8})
+    with (tmp_path / "cancer.csv").open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert (len(rows), len(header), header[-1]) == (569, 31, "diagnosis")
+    assert {row[-1] for row in rows} == {"malignant", "benign"}
+    values = np.array([row[:-1] for row in rows], dtype=float)
+    assert np.allclose(values.mean(axis=0), 0)
+    assert np.allclose(values.std(axis=0), 1)
+
+
+@pytest.mark.slow
+def test_the_demo_certifies_verifies_and_reports(repository: Path, tmp_path: Path) -> None:
+    """The tour ends well on a fresh machine: both models verified, both reports where the last lines say."""
+    shutil.copytree(repository / "jobs", tmp_path / "jobs")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = ["bash", tmp_path / "jobs" / "demo.sh"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=170)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("$ coremargin verify") == 2
+    reports = [Path(line.strip()) for line in done.stdout.splitlines() if line.strip().endswith("report.html")][-2:]
+    assert len(reports) == 2
+    assert all(report.stat().st_size > 1000 for report in reports)
