@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.checksum import Data
 
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
 ASIDE = ".aside"  #: ending of files and folders that are still being written; swept when a writer starts
 
 _REASONS = {
@@ -85,6 +87,30 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def move_over(new: Path, old: Path) -> None:
+    """Put a folder in the place of another, which disappears; at every moment one of them is there, whole.
+
+    Two folders are exchanged in one step where the system can (Linux); elsewhere there is a moment between two renames,
+    after which the old folder would be found under the name of the new one with ``.replaced`` at its end.
+    """
+    try:
+        exchange = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        failed = True
+    else:
+        here = ctypes.c_int(_AT_FDCWD)
+        failed = exchange(here, os.fsencode(new), here, os.fsencode(old), ctypes.c_uint(_RENAME_EXCHANGE)) != 0
+    if failed:
+        retired = new.with_name(new.name + ".replaced")
+        shutil.rmtree(retired, ignore_errors=True)
+        os.rename(old, retired)
+        os.rename(new, old)
+    else:
+        retired = new
+    sync_folder(old.parent)
+    shutil.rmtree(retired, ignore_errors=True)
 
 
 def sweep(folder: Path) -> None:

@@ -155,11 +155,16 @@ def read_facts(path: Path) -> Facts:
     try:
         facts = _parse(attributes)
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path}/zarr.json: broken metadata: {error}; restore the file from a copy") from error
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        text = f"{path}/zarr.json: cannot be used: {what}; ingest again or restore the file from a copy"
+        raise StoreError(text) from error
     return facts
 
 
 def _parse(attributes: dict[str, Any]) -> Facts:
+    for key, what in (("features", "feature"), ("rows", "row")):
+        if attributes[key] == 0:
+            raise ValueError(f"expected at least one {what}, found none")
     facts = Facts(
         features=_whole(attributes, "features", 1, MOST_FEATURES),
         dtype=_one_of(attributes, "dtype", DTYPES),

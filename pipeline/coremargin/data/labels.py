@@ -37,14 +37,25 @@ class LabelCoder:
         values = _vector(labels, place)
         if len(values) != rows:
             raise LabelError(f"{place}: expected as many labels as rows, {rows}, got {len(values)}")
-        if values.dtype.kind == "O":
-            for k, label in enumerate(values.tolist()):
-                if not _missing(label):
-                    codes[k] = self._code(label, f"{place}: row {first + k}")
-            return codes
-        return self._encode_plain(values, codes, place, first)
+        before = len(self.classes)
+        try:
+            if values.dtype.kind == "O":
+                self._encode_objects(values, codes, place, first)
+            else:
+                self._encode_plain(values, codes, place, first)
+        except LabelError:
+            for label in self.classes[before:]:  # a refused batch leaves no classes behind
+                del self._codes[label]
+            del self.classes[before:]
+            raise
+        return codes
 
-    def _encode_plain(self, values: np.ndarray, codes: np.ndarray, place: str, first: int) -> np.ndarray:
+    def _encode_objects(self, values: np.ndarray, codes: np.ndarray, place: str, first: int) -> None:
+        for k, label in enumerate(values.tolist()):
+            if not _missing(label):
+                codes[k] = self._code(label, f"{place}: row {first + k}")
+
+    def _encode_plain(self, values: np.ndarray, codes: np.ndarray, place: str, first: int) -> None:
         known = np.flatnonzero(~np.isnan(values)) if values.dtype.kind == "f" else np.arange(len(values))
         unique, index, inverse = np.unique(values[known], return_index=True, return_inverse=True)
         if len(unique) > MOST_CLASSES:
@@ -53,7 +64,6 @@ class LabelCoder:
         for k in np.argsort(index, kind="stable"):
             table[k] = self._code(unique[k].item(), f"{place}: row {first + int(known[index[k]])}")
         codes[known] = table[inverse.reshape(-1)]
-        return codes
 
     def _code(self, label: Any, place: str) -> int:
         label = self._as_kept(label, place)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from coremargin.data.files import output_errors, sweep, sync_folder
+from coremargin.data.files import move_over, output_errors, sweep, sync_folder
 from coremargin.data.format import read_facts
 from coremargin.errors import Busy, OutputError, StoreError, UsageError
 
@@ -67,18 +67,16 @@ class Place:
 
     def publish(self) -> None:
         """Move a store that is whole to where it belongs; an older store there goes away."""
-        retired = self.path.with_name(f".{self.path.name}.replaced")
         with output_errors(self.path):
             if self.path.exists():
                 lock = _locked(self.path, self.path)  # not while somebody appends to the old one
                 try:
-                    shutil.rmtree(retired, ignore_errors=True)
-                    os.rename(self.path, retired)
+                    move_over(self.folder, self.path)
                 finally:
                     lock.release()
-            os.rename(self.folder, self.path)
-            sync_folder(self.path.parent)
-        shutil.rmtree(retired, ignore_errors=True)
+            else:
+                os.rename(self.folder, self.path)
+                sync_folder(self.path.parent)
         self.folder = self.path
 
     def close(self) -> None:

@@ -178,7 +178,7 @@ _opening = threading.Lock()
 
 
 def open_source(handle: Any) -> Source:
-    """The source that a handle stands for; stores are opened once per process. Also takes a path (latest commit).
+    """The source that a handle stands for; a store is opened once per process. Also takes a path (latest commit).
 
     Raises StoreError when the store no longer holds the rows that the handle speaks of.
     """
@@ -198,5 +198,7 @@ def open_source(handle: Any) -> Source:
                     f"{handle.path}: expected the content {handle.digest}, found {store.digest}; "
                     f"the store was replaced since the job started: start the job again"
                 )
+            for old in [known for known in _opened if known[0] == handle.path]:
+                del _opened[old]  # an older commit; whoever still reads it holds it
             _opened[key] = store
         return store
