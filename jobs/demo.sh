@@ -12,7 +12,7 @@ run() {
 rm -rf demo
 run python jobs/demo_data.py demo
 
-run coremargin ingest demo/digits.X.npy demo/digits.zarr --labels demo/digits.y.npy
+run coremargin ingest demo/digits.X.npy demo/digits.zarr --labels demo/digits.y.npy --only 1,8
 run coremargin run jobs/demo.toml
 run coremargin verify demo/digits.model demo/digits.zarr
 

@@ -1,6 +1,6 @@
 """Write the real data that scikit-learn bundles as files for `make demo`: `python jobs/demo_data.py FOLDER`.
 
-digits.X.npy, digits.y.npy   8 x 8 pixel images of the handwritten digits 1 and 8, values 0 to 16
+digits.X.npy, digits.y.npy   8 x 8 pixel images of handwritten digits, values 0 to 16, and the digits
 cancer.csv                   30 measurements of cell nuclei, in standard deviations from their mean, and the diagnosis
 """
 
@@ -15,11 +15,10 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 
 def write_digits(folder: Path) -> None:
-    """Two of the ten digits, as NumPy files."""
+    """All images and their digits, as NumPy files."""
     X, y = load_digits(return_X_y=True)
-    chosen = np.isin(y, (1, 8))
-    np.save(folder / "digits.X.npy", X[chosen])
-    np.save(folder / "digits.y.npy", y[chosen])
+    np.save(folder / "digits.X.npy", X)
+    np.save(folder / "digits.y.npy", y)
 
 
 def write_cancer(folder: Path) -> None:
