@@ -16,6 +16,7 @@ class Import:
     """One imported name: ``target`` is a dotted module (of ``from a import b``: a.b where that is a module, else a)."""
 
     target: str
+    name: str  #: what follows ``import`` in ``from a import b``, else empty
     line: int
     typing_only: bool  #: under ``if TYPE_CHECKING``
     deferred: bool  #: inside a function
@@ -63,12 +64,12 @@ class Package:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import):
                 for alias in child.names:
-                    yield Import(alias.name, child.lineno, typing_only, deferred)
+                    yield Import(alias.name, "", child.lineno, typing_only, deferred)
             elif isinstance(child, ast.ImportFrom) and child.module:
                 for alias in child.names:
                     whole = f"{child.module}.{alias.name}"
                     target = whole if whole in self.modules else child.module
-                    yield Import(target, child.lineno, typing_only, deferred)
+                    yield Import(target, alias.name, child.lineno, typing_only, deferred)
             else:
                 yield from self._imports(
                     child,
