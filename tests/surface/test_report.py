@@ -230,6 +230,16 @@ def test_hostile_labels_stay_text() -> None:
     assert "coremargin verify 'a; rm -rf ~' '<img src=x onerror=alert(1)>.zarr'" in parsed.text
 
 
+def test_the_histogram_says_what_it_leaves_out() -> None:
+    """Rows in skipped chunks and rows beyond the range are told, and only where there are any."""
+    model, run, rounds, coreset = example()
+    assert "Counted:" not in render((model, run, rounds, coreset)).text
+    run["histogram"]["positive"] = [0] * 79 + [12_000]
+    text = render((model, run, rounds, coreset)).text
+    assert "Counted: 512,000 rows; the others lie in chunks that the last scan did not have to read." in text
+    assert "The outermost bins hold all rows beyond them as well." in text
+
+
 def test_long_tables_are_cut_and_say_so() -> None:
     """Seven hundred rounds show the first and the last with the number left out, a coreset its fifty heaviest."""
     parts = example(scans=700, strategy="paper")
@@ -374,13 +384,14 @@ def test_ticks_are_round_and_labelled_apart(low: float, high: float) -> None:
 
 def test_the_histogram_shows_negative_rows_on_the_negative_side() -> None:
     """Bins are mirrored for the negative class, empty ones are left out, and none reaches below a proven margin."""
-    histogram = {"edges": [0.0, 1.0, 2.0], "negative": [3, 0], "positive": [1, 2], "hypothesis": "final"}
+    histogram = {"edges": [0.0, 1.0, 2.0, 3.0], "negative": [3, 0, 0], "positive": [1, 2, 4], "hypothesis": "final"}
     bins = signed_bins(histogram, 0.5)
     assert [(b.low, b.high, b.rows, b.side) for b in bins] == [
-        (-1.0, -0.5, 3, "negative"),
-        (0.5, 1.0, 1, "positive"),
-        (1.0, 2.0, 2, "positive"),
+        (-2.0, -0.5, 3, "negative"),
+        (0.5, 2.0, 3, "positive"),
+        (2.0, 3.0, 4, "positive"),
     ]
+    assert [b.height for b in bins] == [2.0, 2.0, 4.0]  # a wider bin is as much lower
     assert signed_bins({**histogram, "hypothesis": "round 3"}, 0.5)[0].high == 0.0
     assert signed_bins(None) == signed_bins({}) == signed_bins({"edges": [None, 1.0], "negative": [1]}) == []
 

@@ -6,9 +6,9 @@ row enters is seen as such, and a row on the wrong side is seen on the wrong sid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coremargin.report import svg
@@ -27,6 +27,7 @@ class Bin:
     high: float
     rows: float
     side: str  #: "negative" or "positive"
+    height: float  #: rows per usual width
 
 
 def signed_bins(histogram: Mapping[str, Any] | None, lower: float | None = None) -> list[Bin]:
@@ -37,25 +38,38 @@ def signed_bins(histogram: Mapping[str, Any] | None, lower: float | None = None)
     if not histogram:
         return []
     edges = [finite(e) for e in histogram.get("edges") or ()]
-    if lower is not None and histogram.get("hypothesis") == "final":
-        edges = [max(e, lower) if e is not None and f is not None and f > lower else e for e, f in _with_next(edges)]
     found: list[Bin] = []
     for side in ("negative", "positive"):
-        for low, high, rows in zip(edges, edges[1:], histogram.get(side) or (), strict=False):
-            number = finite(rows)
-            if low is not None and high is not None and number and high > low:
-                found.append(Bin(-high, -low, number, side) if side == "negative" else Bin(low, high, number, side))
-    return sorted(found, key=lambda b: (b.low, b.side))
+        counts = [finite(rows) or 0.0 for rows in histogram.get(side) or ()]
+        spans = [
+            Bin(low, high, rows, side, rows)
+            for low, high, rows in zip(edges, edges[1:], counts, strict=False)
+            if low is not None and high is not None and high > low
+        ]
+        if lower is not None and histogram.get("hypothesis") == "final":
+            spans = _cut(spans, lower)
+        found += [_mirrored(part) if side == "negative" else part for part in spans if part.rows]
+    return sorted(found, key=lambda part: (part.low, part.side))
 
 
-def _with_next(edges: Sequence[float | None]) -> Iterator[tuple[float | None, float | None]]:
-    return zip_longest(edges, edges[1:])
+def _cut(bins: list[Bin], lower: float) -> list[Bin]:
+    """The bin around ``lower`` begins there and is joined to the next: what is left of it may be a sliver."""
+    for k, (part, after) in enumerate(pairwise(bins)):
+        if part.low < lower < part.high:
+            rows = part.rows + after.rows
+            height = rows * (after.high - after.low) / (after.high - lower)
+            return [*bins[:k], Bin(lower, after.high, rows, part.side, height), *bins[k + 2 :]]
+    return bins
+
+
+def _mirrored(part: Bin) -> Bin:
+    return replace(part, low=-part.high, high=-part.low)
 
 
 def histogram(bins: Sequence[Bin], lower: float | None, precision: Precision, width: int) -> Markup:
     """Rows per bin for both classes; the hyperplane at zero, the proven margin on both sides of it."""
     low, high = svg.padded([*(b.low for b in bins), *(b.high for b in bins), 0.0], 0.02)
-    heights = sorted(b.rows for b in bins)
+    heights = sorted(b.height for b in bins)
     log = heights[-1] > 500.0 * heights[len(heights) // 2]
     if log:
         ticks = [10.0**e for e in svg.decades(1.0, heights[-1] * 1.5, 5)]
@@ -95,7 +109,7 @@ def histogram(bins: Sequence[Bin], lower: float | None, precision: Precision, wi
 def _box(part: Bin, x: Scale, y: Scale, base: float) -> tuple[float, float, float, float]:
     """A bar; neighbours stand apart only where they are wide enough for it."""
     thick = x(part.high) - x(part.low)
-    return x(part.low), y(part.rows), max(thick - 0.6 if thick >= 5.0 else thick, 0.6), base - y(part.rows)
+    return x(part.low), y(part.height), max(thick - 0.6 if thick >= 5.0 else thick, 0.6), base - y(part.height)
 
 
 def _corridor(frame: Frame, x: Scale, lower: float | None) -> list[Markup]:
