@@ -1,0 +1,60 @@
+"""The command line: one module per group of commands, gathered here.
+
+A module with a list ``COMMANDS`` (click commands) and a ``SECTION`` (a heading of ``coremargin --help``, see
+``common.SECTIONS`` for their order) is all that a new command needs. Modules stay light: what is heavy (NumPy, Dask,
+Zarr) is imported inside the commands, so that ``--help`` is there at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pkgutil
+
+import click
+
+import coremargin
+from coremargin.cli.common import Main
+
+
+def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(f"coremargin {coremargin.__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Show the version and exit.",
+)
+@click.option("-v", "--verbose", count=True, help="Say more on stderr: -v what is done, -vv every step.")
+def main(verbose: int) -> None:
+    """Train maximum-margin classifiers from disk, with a proof of how good they are.
+
+    A first job, from a file to a proof:
+
+    \b
+      coremargin ingest rows.csv rows.zarr
+      coremargin train rows.zarr --out rows.model --epsilon 1e-3
+      coremargin verify rows.model rows.zarr
+
+    Exit codes: 0 done, 1 a bug (with a traceback), 2 wrong usage, 3 something is wrong with the data, 4 not certified,
+    5 the run failed, 130 interrupted.
+    """
+    levels = {0: logging.WARNING, 1: logging.INFO}
+    logging.basicConfig(level=levels.get(verbose, logging.DEBUG), format="%(levelname)s %(name)s: %(message)s")
+
+
+def _gather() -> None:
+    for found in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+        module = importlib.import_module(f"{__name__}.{found.name}")
+        for command in getattr(module, "COMMANDS", ()):
+            main.add_to_section(module.SECTION, command)
+
+
+_gather()

@@ -1,0 +1,212 @@
+"""What all commands share: errors and exit codes, sections of the help, kinds of values, progress."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from click.exceptions import NoArgsIsHelpError
+
+from coremargin.errors import CoremarginError, SpecError
+from coremargin.spec import format_seconds, format_size, parse_size
+
+SECTIONS = ("Data", "Train", "Models", "Bench")  #: order of the headings in ``coremargin --help``; others follow
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+PLAIN_SECONDS = 5.0  #: without a terminal there is at most one line of progress in this many seconds
+
+
+class Main(click.Group):
+    """The top command: help in sections, errors as one line ``error: ...`` and an exit code."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sections: dict[str, list[str]] = {}
+
+    def add_to_section(self, section: str, command: click.Command) -> None:
+        """Register a command under a heading."""
+        self.add_command(command)
+        self._sections.setdefault(section, []).append(str(command.name))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Commands in the order of the help."""
+        order = {name: place for place, name in enumerate(SECTIONS)}
+        sections = sorted(self._sections, key=lambda name: order.get(name, len(order)))
+        return [command for section in sections for command in self._sections[section]]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One definition list per section."""
+        names = self.list_commands(ctx)
+        width = max((len(name) for name in names), default=0)
+        order = {name: place for place, name in enumerate(SECTIONS)}
+        for section in sorted(self._sections, key=lambda name: order.get(name, len(order))):
+            commands = [self.commands[name] for name in self._sections[section]]
+            limit = formatter.width - width - 6
+            with formatter.section(section):
+                formatter.write_dl([(str(c.name).ljust(width), c.get_short_help_str(limit)) for c in commands])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run; in the process of its own that a command line is, every error ends in its exit code."""
+        call = super().main
+        if not standalone_mode:
+            return call(args, prog_name or "coremargin", complete_var, standalone_mode=False, **extra)
+        sys.exit(
+            _exit_code(lambda: call(args, prog_name or "coremargin", complete_var, standalone_mode=False, **extra))
+        )
+
+
+def _exit_code(run: Callable[[], Any]) -> int:
+    """Run and turn its end into an exit code; what is not expected keeps its traceback."""
+    try:
+        result = run()
+        sys.stdout.flush()
+    except CoremarginError as error:
+        say_error(str(error))
+        for note in getattr(error, "__notes__", ()):
+            click.echo(note, err=True)
+        return error.exit_code
+    except NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    except click.UsageError as error:
+        hint = f"\nsee `{error.ctx.command_path} --help`" if error.ctx is not None else ""
+        say_error(error.format_message() + hint)
+        return error.exit_code
+    except click.ClickException as error:
+        say_error(error.format_message())
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        say_error("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing may complain about that at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return result if isinstance(result, int) else 0
+
+
+def say_error(message: str) -> None:
+    """``error: message`` on stderr, bold red on a terminal."""
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+
+
+def number(value: str | int) -> int:
+    """A whole number as people write it: 1000000, 1_000_000, 1e6. (click shows the name of this function.)"""
+    text = str(value).replace("_", "").replace(",", "")
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if found < 0 or not found.is_integer():
+        raise click.BadParameter(f"{value!r} is not a whole number: write 1000000, 1_000_000 or 1e6")
+    return int(found)
+
+
+def size(value: str | int) -> int:
+    """Bytes from a size with a unit: "8 MiB", "30 GB". (click shows the name of this function.)"""
+    try:
+        return parse_size(int(value) if str(value).isdigit() else value)
+    except SpecError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, only the result and errors.")
+
+Advance = Callable[[str, int, int | None, str], None]  #: (what is done, bytes done, bytes in all, a few words)
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Advance | None]:
+    """A way to show how far something has come: a bar on a terminal, a line now and then elsewhere, None when quiet."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        yield from _bar()
+    else:
+        yield _plain()
+
+
+def _bar() -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[words]}"),
+    )
+    tasks: MutableMapping[str, Any] = {}
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+
+        def advance(what: str, done: int, total: int | None, words: str) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total, words=words)
+            bar.update(tasks[what], completed=done, total=total, words=words)
+
+        yield advance
+
+
+def _plain() -> Advance:
+    started = last = time.monotonic()
+
+    def advance(what: str, done: int, total: int | None, words: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PLAIN_SECONDS:
+            last = now
+            share = f"{done / total:4.0%} " if total else ""
+            rate = f"{format_size(done / (now - started))}/s"
+            left = f", {format_seconds((now - started) * (total - done) / done)} left" if total and done else ""
+            click.echo(f"{what}: {share}{format_size(done)}, {words}, {rate}{left}", err=True)
+
+    return advance
+
+
+def table(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> str:
+    """Lines of columns as wide as their widest entry; the first column to the left, the others to the right."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def count(number_of: int, what: str) -> str:
+    """A number and its noun: 1 chunk, 1,000 chunks."""
+    return f"{number_of:,} {what}{'' if number_of == 1 else 's'}"
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> str:
+    """Lines "name   value" with the values in one column."""
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs)
+
+
+def class_table(counts: Sequence[tuple[Any, int]], limit: int = 20) -> str:
+    """Labels with their rows and shares."""
+    everything = sum(rows for _, rows in counts)
+    shown = [(repr(label), f"{rows:,}", f"{rows / everything:.1%}") for label, rows in counts[:limit]]
+    if len(counts) > limit:
+        rest = sum(rows for _, rows in counts[limit:])
+        shown.append((f"{len(counts) - limit} more", f"{rest:,}", f"{rest / everything:.1%}"))
+    return table([("label", "rows", "share"), *shown])

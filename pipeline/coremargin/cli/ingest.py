@@ -1,0 +1,132 @@
+"""The command ``ingest``: rows from files into a store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coremargin.cli.common import class_table, json_option, number, progress, quiet_option, size
+from coremargin.spec import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from coremargin.cli.common import Advance
+    from coremargin.data.ingest import IngestReport
+    from coremargin.data.sources.base import OnProgress, Progress
+
+SECTION = "Data"
+
+
+@click.command(no_args_is_help=True)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--labels", metavar="FILE", help="Labels in a file of their own: .npy, or text with one per line.")
+@click.option("--label", metavar="COLUMN", help="Label column: a name, or a number from 0 (-1 is the last).")
+@click.option("--unlabelled", is_flag=True, help="The rows carry no labels.")
+@click.option("--only", metavar="LABELS", help="Keep rows with these labels only, for instance 0,1.")
+@click.option("--drop", metavar="COLUMNS", help="Columns to leave out, for instance Id,date.")
+@click.option("--append", is_flag=True, help="Add to a store that exists.")
+@click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
+@click.option("--dry-run", is_flag=True, help="Say what would be written, from the first rows.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["npy", "csv", "parquet", "svmlight"]),
+    metavar="KIND",
+    help="npy, csv, parquet or svmlight. [default: by name, then content]",
+)
+@click.option("--delimiter", metavar="CHARACTER", help="CSV: what separates fields. [default: found out]")
+@click.option("--header/--no-header", default=None, help="CSV: the first line names columns. [default: found out]")
+@click.option("--features", type=number, help="SVMlight: number of features. [default: by the largest index]")
+@click.option("--zero-based/--one-based", default=None, help="SVMlight: first index. [default: 0 if it occurs]")
+@click.option(
+    "--dtype", type=click.Choice(["float32", "float64"]), metavar="TYPE", help="float32 or float64. [default: float32]"
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "lz4", "zstd", "auto"]),
+    metavar="KIND",
+    help="none (the fastest to scan), lz4, zstd or auto. [default: none]",
+)
+@click.option("--chunk-size", "chunk_bytes", type=size, help="Bytes per chunk. [default: 8 MiB]")
+@json_option
+@quiet_option
+def ingest(
+    sources: tuple[str, ...], store: Path, *, only: str | None, drop: str | None, format_: str | None, **options: Any
+) -> None:
+    """Write rows from files into a STORE, all of them or none.
+
+    SOURCE is one or more files, or a quoted pattern: CSV and other delimited text, SVMlight (made dense), Parquet, or
+    NumPy (X.npy with its labels in y.npy beside it). Text may be compressed with gzip, bzip2 or xz. Memory stays small
+    whatever the size. NaN, infinity, ragged lines and missing labels are refused with file, line and column.
+
+    Labels come from the column called label, target, class or y, else from the last one; any numbers or texts will do.
+
+    \b
+    Examples:
+      coremargin ingest iris.tsv.gz iris.zarr --only 0,1
+      coremargin ingest 'part-*.csv' rows.zarr --label outcome --drop Id
+      coremargin ingest X_train.npy digits.zarr --labels y_train.npy
+      coremargin ingest a9a a9a.zarr --features 123
+      coremargin ingest monday.csv rows.zarr --append
+    """
+    from coremargin.data.ingest import ingest as run
+
+    as_json, quiet = options.pop("as_json"), options.pop("quiet")
+    with progress(quiet=quiet) as advance:
+        report = run(
+            list(sources),
+            store,
+            only=_words(only),
+            drop=_words(drop) or (),
+            format=format_,
+            on_progress=_shown(advance),
+            **options,
+        )
+    click.echo(json.dumps(_as_json(report, dry_run=options["dry_run"])) if as_json else _told(report, **options))
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _shown(advance: Advance | None) -> OnProgress | None:
+    if advance is None:
+        return None
+
+    def show(step: Progress) -> None:
+        advance(step.stage, step.done_bytes, step.total_bytes, f"{step.rows:,} rows")
+
+    return show
+
+
+def _as_json(report: IngestReport, *, dry_run: bool) -> dict[str, Any]:
+    entries = vars(report) | {"classes": [{"label": label, "rows": rows} for label, rows in report.classes.items()]}
+    return {"dry_run": dry_run, **entries}
+
+
+def _told(report: IngestReport, *, dry_run: bool, append: bool, **_: Any) -> str:
+    about = "about " if report.estimated else ""
+    done = "would write" if dry_run else "wrote"
+    text = (
+        f"{done} {about}{report.rows:,} rows of {report.features:,} features ({report.dtype}, {about}"
+        f"{format_size(report.nbytes)}) to {report.store} in {format_seconds(report.seconds)}"
+    )
+    lines = [text]
+    if append:
+        lines.append(f"the store {'would hold' if dry_run else 'holds'} {about}{report.store_rows:,} rows")
+    if report.skipped:
+        lines.append(f"left out {about}{report.skipped:,} rows with other labels")
+    if report.classes:
+        lines.append(f"labels from {report.label_from}:")
+        lines.append(class_table(list(report.classes.items())))
+    else:
+        lines.append("no labels")
+    if report.estimated:
+        lines.append("(estimated from the first rows; the real run reads and checks all of them)")
+    return "\n".join(lines)
+
+
+COMMANDS = (ingest,)

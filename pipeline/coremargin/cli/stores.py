@@ -1,0 +1,204 @@
+"""Commands about stores: info, check, synth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coremargin.cli.common import class_table, count, facts, json_option, number, progress, quiet_option, size
+from coremargin.spec import format_size
+
+if TYPE_CHECKING:
+    from coremargin.cli.common import Advance
+    from coremargin.data.store import Store
+
+SECTION = "Data"
+
+
+@click.command(no_args_is_help=True)
+@click.argument("store", type=click.Path(path_type=Path))
+@json_option
+def info(store: Path, *, as_json: bool) -> None:
+    """Show what a STORE holds: rows, bytes, chunks, classes, statistics.
+
+    \b
+    Examples:
+      coremargin info rows.zarr
+      coremargin info rows.zarr --json | jq .rows
+    """
+    from coremargin.data.store import Store
+
+    found = _describe(Store.open(store))
+    click.echo(json.dumps(found) if as_json else _described(found))
+
+
+def _describe(store: Store) -> dict[str, Any]:
+    """Everything that ``info`` shows, as JSON."""
+    from coremargin.data.overview import overview
+
+    scalars = store.scalars()
+    counts = [int(rows) for rows in scalars.counts.sum(axis=0)]
+    return {
+        "store": store.name,
+        "rows": store.rows,
+        "features": store.features,
+        "dtype": str(store.dtype),
+        "chunks": store.chunks,
+        "chunk_rows": store.chunk_rows,
+        "bytes": store.nbytes,
+        "stored_bytes": store.stored_bytes,
+        "compression": store.compression,
+        "commits": store.commits,
+        "digest": store.digest,
+        "classes": [{"label": label, "rows": rows} for label, rows in zip(store.classes, counts, strict=True)],
+        "unlabelled": int(scalars.unlabelled.sum()),
+        "statistics": vars(overview(store)),
+        "about": store.about,
+    }
+
+
+def _described(found: dict[str, Any]) -> str:
+    numbers = found["statistics"]
+    compression = {"none": "no compression"}.get(found["compression"], found["compression"])
+    pairs = [
+        ("store", found["store"]),
+        ("rows", f"{found['rows']:,} of {found['features']:,} features, {found['dtype']}"),
+        ("chunks", f"{found['chunks']:,} of up to {found['chunk_rows']:,} rows"),
+        (
+            "bytes",
+            f"{format_size(found['bytes'])} as scanned, {format_size(found['stored_bytes'])} on disk, {compression}",
+        ),
+        ("commits", f"{found['commits']:,}"),
+        ("digest", found["digest"]),
+        ("values", f"{numbers['low']:.6g} to {numbers['high']:.6g}"),
+        ("deviation", f"{numbers['deviation_low']:.3g} to {numbers['deviation_high']:.3g} from feature to feature"),
+        ("constant", f"{numbers['constant']:,} of {found['features']:,} features"),
+        ("norm", f"up to {numbers['largest_norm']:.6g}"),
+    ]
+    lines = [facts(pairs)]
+    if found["unlabelled"]:
+        lines.append(f"\n{found['unlabelled']:,} rows are unlabelled")
+    if found["classes"]:
+        lines.append("\n" + class_table([(entry["label"], entry["rows"]) for entry in found["classes"]]))
+    return "\n".join(lines)
+
+
+@click.command(no_args_is_help=True)
+@click.argument("store", type=click.Path(path_type=Path))
+@json_option
+@quiet_option
+def check(store: Path, *, as_json: bool, quiet: bool) -> None:
+    """Read every byte of a STORE and name what is damaged.
+
+    Chunks that are missing, cut short or altered, rows that are not finite, statistics that do not describe their rows.
+    Exit code 3 when anything is wrong.
+
+    \b
+    Example:
+      coremargin check rows.zarr
+    """
+    from coremargin.data.check import check_store
+    from coremargin.errors import DamagedChunk
+
+    with progress(quiet=quiet) as advance:
+        report = check_store(store, _chunks_shown(advance, store))
+    found = [vars(damage) for damage in report.damaged]
+    if as_json:
+        known = {
+            "store": str(report.path),
+            "rows": report.rows,
+            "chunks": report.chunks,
+            "bytes_read": report.bytes_read,
+        }
+        click.echo(json.dumps({**known, "whole": report.whole, "damaged": found}))
+    else:
+        for damage in report.damaged:
+            click.echo(damage.what)
+    if not report.whole:
+        chunks = sorted({damage.chunk for damage in report.damaged if damage.chunk is not None})
+        named = f"{len(chunks):,} of {count(report.chunks, 'chunk')} ({_some(chunks)})" if chunks else "the statistics"
+        raise DamagedChunk(
+            f"{store}: damage in {named}: restore the store from a copy, or ingest again with --overwrite"
+        )
+    if not as_json:
+        chunks_read = f"{count(report.chunks, 'chunk')}, {format_size(report.bytes_read)} read"
+        click.echo(f"{store}: whole, {report.rows:,} rows in {chunks_read}")
+
+
+def _some(chunks: list[int], limit: int = 12) -> str:
+    shown = ", ".join(str(chunk) for chunk in chunks[:limit])
+    return f"{shown}, ..." if len(chunks) > limit else shown
+
+
+def _chunks_shown(advance: Advance | None, path: Path) -> Callable[[int, int, Any], None] | None:
+    if advance is None:
+        return None
+    from coremargin.data.store import Store
+
+    size = Store.open(path).compressed_bytes
+
+    def show(done: int, chunks: int, damage: Any) -> None:
+        advance("checking", size * done // chunks, size, f"{count(done, 'chunk')}{', damage found' if damage else ''}")
+
+    return show
+
+
+@click.command(no_args_is_help=True)
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--rows", type=number, help="How many rows: 1000000, 1_000_000 or 1e6.")
+@click.option("--size", "room", type=size, help='How many bytes of rows instead, for instance "30 GB".')
+@click.option("--features", type=number, default=100, show_default=True, help="Features per row.")
+@click.option("--margin", type=float, default=0.5, show_default=True, help="Distance of every row to the plane.")
+@click.option("--noise", type=float, default=0.0, show_default=True, help="Share of rows with the wrong label.")
+@click.option("--seed", type=number, default=0, show_default=True, help="Same seed, same rows.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float32",
+    metavar="TYPE",
+    show_default=True,
+    help="float32 or float64.",
+)
+@click.option("--chunk-size", "chunk_bytes", type=size, help="Bytes per chunk. [default: 8 MiB]")
+@click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
+@click.option("--workers", type=click.IntRange(1), metavar="NUMBER", help="Threads. [default: one per core]")
+@quiet_option
+def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **options: Any) -> None:
+    """Make a synthetic STORE of any size, to try scale.
+
+    Normal rows are pushed away from a random plane by the margin; the side of the plane is the label, -1 or 1. The true
+    margin is at least the one given, and no larger store needs more memory.
+
+    \b
+    Examples:
+      coremargin synth million.zarr --rows 1e6
+      coremargin synth large.zarr --size "30 GB" --features 100
+      coremargin synth noisy.zarr --rows 1e5 --noise 0.02 --seed 7
+    """
+    from coremargin.data.format import CHUNK_BYTES
+    from coremargin.data.synth import Recipe
+    from coremargin.data.synth import synth as run
+
+    overwrite, workers = options.pop("overwrite"), options.pop("workers")
+    row_bytes = options["features"] * (8 if options["dtype"] == "float64" else 4) + 4
+    if (rows is None) == (room is None):
+        raise click.UsageError("say how much to make: either --rows or --size", click.get_current_context())
+    rows = max(1, (room or 0) // row_bytes) if rows is None else rows
+    recipe = Recipe(rows, **options | {"chunk_bytes": options["chunk_bytes"] or CHUNK_BYTES})
+    with progress(quiet=quiet) as advance:
+
+        def show(done: int, _: int) -> None:
+            if advance is not None:
+                advance("making", done * row_bytes, rows * row_bytes, f"{done:,} rows")
+
+        made = run(store, recipe, workers=workers, overwrite=overwrite, on_progress=show)
+    click.echo(
+        f"made {made.rows:,} rows of {made.features:,} features ({made.dtype}, {format_size(made.nbytes)}) in {store}"
+    )
+
+
+COMMANDS = (info, check, synth)

@@ -1,0 +1,97 @@
+"""Arrays from Python: NumPy, SciPy sparse, Dask. Neither SciPy nor Dask is imported here: they are met, not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.sources.base import Batch, SourceOptions, batch_rows, check_matrix, refuse_options
+from coremargin.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.sources.labels import Vocabulary
+
+
+class ArrayRows:
+    """Rows of a NumPy array (memory maps included) or of a SciPy sparse matrix, made dense batch by batch."""
+
+    label_from: str | None = None
+
+    def __init__(self, array: Any, options: SourceOptions) -> None:
+        self.name = "array"
+        refuse_options(options, "an array", knows=())
+        self._array = array.tocsr() if hasattr(array, "tocsr") else np.asarray(array)
+        check_matrix(tuple(self._array.shape), self._array.dtype, self.name)
+        self.rows: int | None = int(self._array.shape[0])
+        self.features = int(self._array.shape[1])
+        self.total_bytes: int | None = _stored_bytes(self._array)
+
+    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+        """Slices of the array."""
+        return array_batches(self._array, self.name)
+
+
+class DaskRows:
+    """Rows of a Dask array, computed block by block in order; blocks should fit in memory."""
+
+    label_from: str | None = None
+
+    def __init__(self, array: Any, options: SourceOptions) -> None:
+        self.name = "Dask array"
+        refuse_options(options, "a Dask array", knows=())
+        if array.ndim != 2 or array.shape[1] != array.shape[1]:
+            raise UsageError(
+                f"Dask array of shape {array.shape}: expected (rows, features) with a known number of features"
+            )
+        known = array.shape[0] == array.shape[0]  # NaN: blocks of unknown length
+        check_matrix((int(array.shape[0]) if known else 1, int(array.shape[1])), array.dtype, self.name)
+        self._array = array.rechunk({1: -1})
+        self.rows: int | None = int(array.shape[0]) if known else None
+        self.features = int(array.shape[1])
+        self.total_bytes: int | None = int(array.nbytes) if known else None
+
+    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+        """Batches of one computed block after the other."""
+        start = done = 0
+        for number in range(self._array.numblocks[0]):
+            block = self._array.blocks[number].compute()
+            block = block.tocsr() if hasattr(block, "tocsr") else np.asarray(block)
+            yield from array_batches(block, self.name, start=start, done=done)
+            start += block.shape[0]
+            done = start * self.features * self._array.dtype.itemsize
+        if self.rows is None and start == 0:
+            raise DataError(f"{self.name}: no rows: expected at least one")
+
+
+def array_batches(array: Any, name: str, *, start: int = 0, done: int = 0) -> Iterator[Batch]:
+    """Slices of ``array`` (n, d), NumPy or CSR; row numbers in messages count from ``start``."""
+    count, features = array.shape
+    step = batch_rows(features)
+    for low in range(0, count, step):
+        rows = array[low : low + step]
+        rows = rows.toarray() if hasattr(rows, "toarray") else rows
+        share = (low + len(rows)) / count
+        yield Batch(
+            rows=rows,
+            codes=None,
+            origin=name,
+            place=_place(name, start + low),
+            column=lambda feature: f"feature {feature}",
+            done_bytes=done + int(share * _stored_bytes(array)),
+        )
+
+
+def _stored_bytes(array: Any) -> int:
+    """Bytes of the values of a NumPy array or a CSR matrix."""
+    return int((array.data if hasattr(array, "tocsr") else array).nbytes)
+
+
+def _place(name: str, first: int) -> Any:
+    return lambda row: f"{name}, row {first + row}"
+
+
+def is_dask(array: Any) -> bool:
+    """Whether this is a Dask array (or looks like one)."""
+    return hasattr(array, "__dask_graph__") and hasattr(array, "blocks") and hasattr(array, "ndim")

@@ -1,0 +1,157 @@
+"""What every kind of source has in common: batches of rows that can name their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from coremargin.errors import BadRow, DataError, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.sources.labels import Vocabulary
+
+BATCH_BYTES = 8 * 2**20  #: a batch holds about this much as float64, whatever the source
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows (m, d) of any real dtype, their label codes and their places.
+
+    codes (m,) int32 index the vocabulary, -1 is a missing label; None when the source carries no labels.
+    """
+
+    rows: np.ndarray
+    codes: np.ndarray | None
+    origin: str  #: the file or array that the rows come from
+    place: Callable[[int], str]  #: names row i of the batch as a person would look it up: "train.csv, line 17"
+    column: Callable[[int], str]  #: names feature j likewise: "column 'age'"
+    done_bytes: int  #: bytes of the source consumed so far
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an ingest has come. ``total_bytes`` is None where it cannot be known."""
+
+    stage: str  #: "counting features" or "writing"
+    rows: int
+    done_bytes: int
+    total_bytes: int | None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class RowSource(Protocol):
+    """Rows that can be read once, in order, in bounded memory."""
+
+    name: str
+    features: int
+    rows: int | None  #: None when only reading tells
+    total_bytes: int | None
+    label_from: str | None  #: where the labels come from, for the report; None when the source carries none
+
+    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+        """All rows in order; raises DataError with the place of what cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """How to read a source; what a kind of source does not know is refused, never ignored."""
+
+    format: str | None = None  #: "npy", "csv", "parquet" or "svmlight"; None: by name and content
+    label: str | int | None = None  #: label column by name or number (from 0, negative from the end)
+    drop: tuple[str | int, ...] = ()  #: columns to leave out
+    delimiter: str | None = None
+    header: bool | None = None
+    features: int | None = None  #: SVMlight: the number of features
+    zero_based: bool | None = None  #: SVMlight: whether the first feature has index 0
+    unlabelled: bool = False  #: the source carries no labels (or they come from elsewhere)
+
+
+def batch_rows(features: int) -> int:
+    """Rows of ``features`` float64 values that make one batch."""
+    return max(1, BATCH_BYTES // (8 * features))
+
+
+def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
+    """Refuse what is not a table of real numbers with at least one row and one feature."""
+    if len(shape) != 2:
+        raise UsageError(f"{name}: shape {shape}: expected two dimensions (rows, features); reshape it first")
+    if dtype.kind not in "fiub":
+        raise UsageError(f"{name}: dtype {dtype}: expected real numbers; convert it, for instance to float32, first")
+    if shape[1] == 0:
+        raise DataError(f"{name}: zero features: expected at least one column of numbers")
+    if shape[0] == 0:
+        raise DataError(f"{name}: no rows: expected at least one")
+
+
+def first_bad(rows: np.ndarray, dtype: np.dtype[Any]) -> tuple[int, int, str] | None:
+    """(row, feature, what was found) of the first value that is not finite in ``dtype``, or None."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = rows.astype(dtype, copy=False)
+    # A sum that is finite proves every term finite, at the cost of one pass without a temporary.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(cast, dtype=np.float64)):
+            return None
+    bad = ~np.isfinite(cast)
+    if not bad.any():
+        return None
+    row, feature = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    value = float(rows[row, feature])
+    if np.isfinite(value):
+        return row, feature, f"{value:.6g}, which is too large for {dtype}; scale the column or use --dtype float64"
+    advice = "remove the row or fill in the value first"
+    return row, feature, f"{'NaN' if np.isnan(value) else 'infinity'}, expected a finite number; {advice}"
+
+
+def refuse_bad(batch: Batch, dtype: np.dtype[Any]) -> None:
+    """Raise BadRow with the place of the first value of the batch that is not finite in ``dtype``."""
+    found = first_bad(batch.rows, dtype)
+    if found is not None:
+        row, feature, what = found
+        raise BadRow(f"{batch.place(row)}, {batch.column(feature)}: found {what}")
+
+
+def refuse_options(options: SourceOptions, kind: str, *, knows: tuple[str, ...]) -> None:
+    """Raise UsageError for an option that this kind of source cannot use."""
+    default = SourceOptions()
+    for field in ("label", "drop", "delimiter", "header", "features", "zero_based"):
+        if field not in knows and getattr(options, field) != getattr(default, field):
+            option = "--" + field.replace("_", "-")
+            raise UsageError(f"{option} does not apply to {kind}: leave it out")
+
+
+def find_column(wanted: str | int, names: tuple[str, ...] | None, width: int, *, place: str) -> int:
+    """Position of a column given by name or by number (from 0, negative from the end)."""
+    if isinstance(wanted, str) and names is not None and wanted in names:
+        if names.count(wanted) > 1:
+            raise UsageError(f"{place}: {names.count(wanted)} columns are named {wanted!r}: give the number instead")
+        return names.index(wanted)
+    try:
+        number = int(wanted)
+    except ValueError:
+        known = f"the columns are {shorten(names)}" if names else "the file has no header line, so give a number from 0"
+        raise UsageError(f"{place}: no column named {wanted!r}: {known}") from None
+    if not -width <= number < width:
+        raise UsageError(f"{place}: no column {number}: there are {width}, numbered from 0 (or from -1 backwards)")
+    return number % width
+
+
+def shorten(names: tuple[str, ...], limit: int = 8) -> str:
+    """The first few names, for messages."""
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return f"{shown}, ... ({len(names)} in all)" if len(names) > limit else shown
+
+
+LABEL_NAMES = ("label", "target", "class", "y")  #: columns that hold the label unless another one is named
+
+
+def label_column(label: str | int | None, names: tuple[str, ...] | None, width: int, *, place: str) -> int:
+    """Position of the label column: the one named, else the one called like a label, else the last."""
+    if label is not None:
+        return find_column(label, names, width, place=place)
+    called = [i for i, name in enumerate(names or ()) if name.strip().lower() in LABEL_NAMES]
+    return called[0] if len(called) == 1 else width - 1

@@ -1,0 +1,70 @@
+"""Files on disk: patterns, existence, size, kind."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from coremargin.errors import DataError, UsageError
+
+FORMATS = ("npy", "csv", "parquet", "svmlight")
+_SUFFIXES = {
+    ".npy": "npy",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+}
+_COMPRESSED = (".gz", ".bz2", ".xz")
+_SVMLIGHT_LINE = re.compile(r"\s*[^\s:]+(\s+(qid:\d+|\d+:\S+))*\s*(#.*)?")
+
+
+def expand(source: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The files that a path, a pattern (its matches in sorted order) or a list of these names."""
+    if isinstance(source, str | Path):
+        text = str(Path(source).expanduser())
+        if Path(text).exists() or not glob.has_magic(text):
+            return [Path(text)]
+        found = sorted(glob.glob(text, recursive=True))
+        if not found:
+            raise UsageError(f"{text}: no file matches this pattern")
+        return [Path(name) for name in found]
+    return [path for part in source for path in expand(part)]
+
+
+def file_bytes(path: Path) -> int:
+    """Size of a file; raises UsageError when it is not there, not a file or not readable."""
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder, expected a file; name its files, for instance '{path}/*.csv'")
+    try:
+        with path.open("rb"):
+            size = path.stat().st_size
+    except OSError as error:
+        raise UsageError(f"{path}: expected a readable file: {error.strerror}") from error
+    if size == 0:
+        raise DataError(f"{path}: the file is empty: expected rows")
+    return size
+
+
+def kind_from_name(path: Path) -> str | None:
+    """The format that a file's name stands for, if any."""
+    suffix = path.suffix.lower()
+    if suffix in _COMPRESSED:
+        suffix = Path(path.stem).suffix.lower()
+    return _SUFFIXES.get(suffix)
+
+
+def kind_from_content(path: Path, lines: Sequence[str]) -> str:
+    """The text format of a file whose name does not tell: SVMlight when its lines look like "1 3:0.5 7:1"."""
+    body = [line for line in lines if not line.lstrip().startswith("#")]
+    if body and any(":" in line for line in body) and all(_SVMLIGHT_LINE.fullmatch(line) for line in body):
+        return "svmlight"
+    if body and len(re.split(r"[,;|\t ]", body[0])) > 1:
+        return "csv"
+    known = ", ".join(FORMATS)
+    raise UsageError(f"{path}: cannot tell the format from name or content: say --format with one of {known}")

@@ -1,0 +1,241 @@
+"""SVMlight / LIBSVM text: ``label index:value index:value ... # comment``, made dense in batches.
+
+Parsed with whole-array operations on a piece of text at a time; every token is checked for its shape, so that a slip
+never shifts values silently. A piece that fails is read again line by line to name the place.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from coremargin.data.sources.base import Batch, SourceOptions, batch_rows
+from coremargin.data.sources.paths import file_bytes
+from coremargin.data.sources.text import Piece, pieces
+from coremargin.errors import BadRow, DataError, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.sources.labels import Vocabulary
+
+_COMMENT = re.compile(rb"#[^\n]*")
+_QUERY = re.compile(rb"(?<=\s)qid:\d+(?=\s|$)")
+_LARGEST_INDEX = 2**31 - 2
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Rows of one piece in CSR form: values[starts[i]:starts[i + 1]] belong to row i."""
+
+    labels: np.ndarray  #: (m,) float64
+    starts: np.ndarray  #: (m + 1,) int64
+    indices: np.ndarray  #: (nnz,) int64, as written
+    values: np.ndarray  #: (nnz,) float64
+    lines: np.ndarray  #: (m,) int64 line numbers in the file, from 1
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a first pass finds out: the smallest and largest index and the number of rows."""
+
+    low: int
+    high: int
+    rows: int
+
+
+class SvmlightFile:
+    """Rows of one SVMlight file; ``base`` is the index of the first feature, 0 or 1."""
+
+    label_from: str | None
+
+    def __init__(self, path: Path, *, features: int, base: int, rows: int | None, unlabelled: bool) -> None:
+        self.name, self.path = str(path), path
+        self.features, self.rows = features, rows
+        self.total_bytes: int | None = file_bytes(path)
+        self.label_from = None if unlabelled else "the first token of each line"
+        self._base = base
+
+    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+        """Dense batches; a piece of text becomes as many as its rows need."""
+        for piece in pieces(self.path):
+            parsed = parse(piece)
+            self._check_range(parsed)
+            codes = None if self.label_from is None else vocabulary.encode(parsed.labels, self.name)
+            step = batch_rows(self.features)
+            for low in range(0, len(parsed.labels), step):
+                high = min(low + step, len(parsed.labels))
+                yield Batch(
+                    rows=_dense(parsed, low, high, self.features, self._base),
+                    codes=None if codes is None else codes[low:high],
+                    origin=self.name,
+                    place=_place(self.name, parsed.lines[low:high]),
+                    column=lambda feature: f"index {feature + self._base}",
+                    done_bytes=piece.done_bytes,
+                )
+
+    def _check_range(self, parsed: Parsed) -> None:
+        outside = (parsed.indices < self._base) | (parsed.indices >= self.features + self._base)
+        if outside.any():
+            at = int(np.argmax(outside))
+            row = int(np.searchsorted(parsed.starts, at, side="right")) - 1
+            raise BadRow(
+                f"{self.name}, line {parsed.lines[row]}: found index {parsed.indices[at]}, expected {self._base} to "
+                f"{self.features + self._base - 1}; say --features or --zero-based / --one-based as the data needs"
+            )
+
+
+def open_svmlight(
+    paths: Sequence[Path], options: SourceOptions, on_survey: Callable[[int, int, int], None]
+) -> list[SvmlightFile]:
+    """The files with a common number of features, found by a first pass unless the options say it.
+
+    ``on_survey(rows, done_bytes, total_bytes)`` is called as the first pass proceeds.
+    """
+    features, zero_based = options.features, options.zero_based
+    if features is not None and features < 1:
+        raise UsageError(f"--features {features}: expected at least 1")
+    surveys: list[Survey] = []
+    if features is None or zero_based is None:
+        surveys = survey(paths, on_survey)
+        low, high = min(s.low for s in surveys), max(s.high for s in surveys)
+        zero_based = low == 0 if zero_based is None else zero_based
+        features = high + (1 if zero_based else 0) if features is None else features
+        if features < 1:
+            raise DataError(
+                f"{paths[0]}: zero features: no line holds an index:value pair; say --features if that is right"
+            )
+    rows: list[int | None] = [None] * len(paths)
+    if surveys:
+        rows = [found.rows for found in surveys]
+    return [
+        SvmlightFile(path, features=features, base=0 if zero_based else 1, rows=count, unlabelled=options.unlabelled)
+        for path, count in zip(paths, rows, strict=True)
+    ]
+
+
+def survey(paths: Sequence[Path], on_survey: Callable[[int, int, int], None]) -> list[Survey]:
+    """One pass over all files for the range of the indices and the number of rows."""
+    found: list[Survey] = []
+    total, before, seen = sum(file_bytes(path) for path in paths), 0, 0
+    for path in paths:
+        low, high, rows, done = 1, -1, 0, 0
+        for piece in pieces(path):
+            parsed = parse(piece)
+            rows += len(parsed.labels)
+            if len(parsed.indices):
+                low, high = min(low, int(parsed.indices.min())), max(high, int(parsed.indices.max()))
+            done = piece.done_bytes
+            on_survey(seen + rows, before + done, total)
+        if rows == 0:
+            raise DataError(f"{path}: no rows: expected lines such as '1 3:0.5 7:1'")
+        before, seen = before + done, seen + rows
+        found.append(Survey(low, high, rows))
+    return found
+
+
+def parse(piece: Piece) -> Parsed:
+    """The rows of a piece; raises BadRow with file and line for what is not SVMlight."""
+    data = piece.data
+    if b"#" in data:
+        data = _COMMENT.sub(b"", data)
+    if b"qid:" in data:
+        data = _QUERY.sub(b"", data)
+    parsed = _parse_fast(data, piece.line)
+    if parsed is None:
+        _explain(piece)
+    return _sorted(parsed, piece)
+
+
+def _parse_fast(data: bytes, first_line: int) -> Parsed | None:
+    text = np.frombuffer(data, dtype=np.uint8)
+    space = (text == 32) | (text == 10) | (text == 9) | (text == 13)
+    begins = ~space
+    begins[1:] &= space[:-1]
+    at = np.flatnonzero(begins)
+    if len(at) == 0:
+        nothing = np.empty(0)
+        return Parsed(nothing, np.zeros(1, np.int64), np.empty(0, np.int64), nothing, np.empty(0, np.int64))
+    line = np.searchsorted(np.flatnonzero(text == 10), at)
+    leads = np.ones(len(at), dtype=bool)
+    leads[1:] = line[1:] != line[:-1]
+    colons = np.add.reduceat((text == 58).view(np.uint8), at, dtype=np.int64)
+    if not np.array_equal(colons, ~leads):
+        return None
+    numbers = _numbers(data.replace(b":", b" "), 2 * len(at) - int(leads.sum()))
+    if numbers is None:
+        return None
+    offset = np.cumsum(2 - leads) - (2 - leads)
+    pairs = offset[~leads]
+    written = numbers[pairs]
+    if not np.all((written >= 0) & (written <= _LARGEST_INDEX) & (written == np.floor(written))):
+        return None
+    heads = np.flatnonzero(leads)
+    starts = np.append(heads - np.arange(len(heads)), len(pairs))
+    return Parsed(
+        numbers[offset[leads]], starts, written.astype(np.int64), numbers[pairs + 1], line[leads] + first_line
+    )
+
+
+def _numbers(text: bytes, expected: int) -> np.ndarray | None:
+    """The ``expected`` numbers in a text separated by white space, or None when it holds anything else."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # how NumPy says that it met something else than a number
+        try:
+            numbers = np.fromstring(text, dtype=np.float64, sep=" ")
+        except (DeprecationWarning, ValueError):
+            return None
+    return numbers if len(numbers) == expected else None
+
+
+def _sorted(parsed: Parsed, piece: Piece) -> Parsed:
+    """The same rows with indices ascending; raises BadRow for an index that occurs twice in a line."""
+    rows = np.repeat(np.arange(len(parsed.labels)), np.diff(parsed.starts))
+    same = rows[1:] == rows[:-1]
+    if not np.any(same & (parsed.indices[1:] <= parsed.indices[:-1])):
+        return parsed
+    order = np.lexsort((parsed.indices, rows))
+    indices = parsed.indices[order]
+    twice = same & (indices[1:] == indices[:-1])
+    if twice.any():
+        at = int(np.argmax(twice))
+        raise BadRow(
+            f"{piece.path}, line {parsed.lines[rows[at]]}: index {indices[at]} occurs twice, expected once; "
+            "correct the line"
+        )
+    return Parsed(parsed.labels, parsed.starts, indices, parsed.values[order], parsed.lines)
+
+
+def _dense(parsed: Parsed, low: int, high: int, features: int, base: int) -> np.ndarray:
+    rows = np.zeros((high - low, features))
+    part = slice(parsed.starts[low], parsed.starts[high])
+    which = np.repeat(np.arange(high - low), np.diff(parsed.starts[low : high + 1]))
+    rows[which, parsed.indices[part] - base] = parsed.values[part]
+    return rows
+
+
+def _place(name: str, lines: np.ndarray) -> Callable[[int], str]:
+    return lambda row: f"{name}, line {lines[row]}"
+
+
+def _explain(piece: Piece) -> NoReturn:
+    """Raise BadRow for the first line of the piece that is not SVMlight."""
+    for number, line in enumerate(piece.data.split(b"\n"), start=piece.line):
+        tokens = _QUERY.sub(b"", _COMMENT.sub(b"", line)).split()
+        place = f"{piece.path}, line {number}"
+        for position, token in enumerate(tokens):
+            shown = token.decode("utf-8", errors="replace")
+            if position == 0:
+                if b":" in token or _numbers(token, 1) is None:
+                    raise BadRow(f"{place}: found {shown!r} first, expected a numeric label; correct the line")
+                continue
+            index, _, value = token.partition(b":")
+            if not index.isdigit() or int(index) > _LARGEST_INDEX or b":" in value or _numbers(value, 1) is None:
+                raise BadRow(
+                    f"{place}: found {shown!r}, expected index:value with a whole index and a number; correct the line"
+                )
+    raise BadRow(f"{piece.path}, lines {piece.line} and after: expected lines such as '1 3:0.5 7:1'; check the file")
