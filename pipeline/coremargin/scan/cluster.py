@@ -136,7 +136,7 @@ class Ssh(Remote, tag_field="kind", tag="ssh", frozen=True, kw_only=True):
 
 
 class Kubernetes(Network, tag_field="kind", tag="kubernetes", frozen=True, kw_only=True):
-    """Pods through the Dask operator; ``tls_secret``: name of a secret with ca.crt, tls.crt and tls.key, as in ``tls``."""
+    """Pods through the Dask operator; ``tls_secret``: a secret with ca.crt, tls.crt and tls.key, as in ``tls``."""
 
     image: Word
     name: Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?\Z")] = "coremargin"

@@ -82,14 +82,16 @@ def start_embedded(
                 worker_class=TidyNanny if processes else None,
                 memory_limit=0,
                 host="127.0.0.1" if processes else None,
-                dashboard_address="127.0.0.1:0" if dashboard else None,
+                dashboard_address="127.0.0.1:0",  # without an address port 8787 is taken, beyond this machine
+                scheduler_kwargs={"dashboard": dashboard},
+                worker_dashboard_address=None if processes else "127.0.0.1:0",  # a worker in this process: the same
                 silence_logs=logging.CRITICAL,  # what matters reaches the driver as an error or as a log line of ours
             )
         stack.callback(cluster.close)
         client = Client(cluster, set_as_default=False)
         stack.callback(client.close)
         shape = f"{workers} worker{'s' if workers > 1 else ''} x {threads} thread{'s' if threads > 1 else ''}"
-        link = f", dashboard {cluster.dashboard_link}" if dashboard else ""
+        link = f", dashboard http://127.0.0.1:{cluster.scheduler.http_server.port}/status" if dashboard else ""
         return DaskExecutor(
             client,
             description=f"embedded Dask, {shape}{'' if processes else ' in this process'}{link}",

@@ -246,8 +246,8 @@ class Flights:
                 self._send(flight.block, anywhere=True)
         if now - self._heard > max(self._patience.give_up_s, 2 * patience):
             raise RunError(
-                f"no answer from any worker for {now - self._heard:.0f} s ({len(self._worker_slots())} worker threads known); "
-                f"see whether the cluster runs, then run again with --resume"
+                f"no answer from any worker for {now - self._heard:.0f} s; {len(self._worker_slots())} worker threads "
+                f"are known; see whether the cluster runs, then run again with --resume"
             )
 
     def _scheduler_lost(self, error: BaseException) -> RunError:

@@ -99,7 +99,8 @@ def _own_scheduler(cluster: Remote, stack: ExitStack) -> tuple[Client, str]:
             scheduler_port=cluster.port,
             protocol="tls" if cluster.tls else "tcp",
             security=security(cluster),
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
         )
     stack.callback(scheduler.close)

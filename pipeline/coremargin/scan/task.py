@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coremargin.scan.protocols import Probe
 
 #: Pauses before a block is tried again after an OSError (a network file system that hiccups heals within seconds).
-RETRY_PAUSES_S = (0.1, 0.5, 2.0)
+RETRY_PAUSES_S = (0.1, 0.4, 1.2)
 
 _pin_lock = threading.Lock()
 _pinned: list[Any] = []
