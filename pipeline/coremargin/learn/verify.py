@@ -1,0 +1,134 @@
+"""Check a model's certificate against the store, with code of its own.
+
+``verify`` believes nothing that it can check and shares no code with what trains: it reads the model with json and
+numpy (verify_claim.py), the store with plain zarr-python (verify_rows.py) and does its own sums (verify_sums.py).
+
+- Lower bound: one scan over all labelled rows in float64. A fast product says y (w.x + b) with an error of at most
+  gamma_(d+4) (||x|| ||w|| + |b|); every row for which that leaves open whether its margin reaches the claim, and the
+  lowest row of each chunk, is evaluated again with sums that are rounded once. No tolerance is added.
+- Upper bound: the norm of the combination of coreset rows by the normalised dual weights, each feature rounded once.
+  By duality no hypothesis has a larger margin on any data that holds these rows; that they are rows of the store is
+  checked bit for bit. No tolerance is added.
+
+Trainers round their claims outward by more than the few units in the last place that remain here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from coremargin.errors import ClaimRefuted, UsageError
+from coremargin.learn.verify_checks import Check, consistency, dual, same_classes, same_shape
+from coremargin.learn.verify_claim import read_claim
+from coremargin.learn.verify_rows import Rows
+from coremargin.learn.verify_scan import Scan
+
+OnProgress = Callable[[int, int], object]
+
+UNCHECKED = (
+    "that the labels are right, and how the model does on rows that are not in the store",
+    "the ledger (it saves reading when the model is retrained; no claim rests on it)",
+    "run.json, rounds.jsonl and report.html (how this run went)",
+    "who made store and model: the checksums find damage, not a forger who rewrites both",
+)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome. ``lower`` and ``upper`` are the bounds as found here, None where nothing is claimed."""
+
+    model: str
+    store: str
+    status: str
+    epsilon: float
+    claimed_lower: float | None
+    claimed_upper: float | None
+    lower: float | None
+    upper: float | None
+    rows: int
+    unlabelled: int
+    features: int
+    checks: tuple[Check, ...]
+    unchecked: tuple[str, ...] = field(default=UNCHECKED)
+
+    @property
+    def ok(self) -> bool:
+        """True when every claim holds."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """The claims that do not hold."""
+        return tuple(check for check in self.checks if not check.ok)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"ok": self.ok} | asdict(self)
+
+
+def verify(
+    model_path: str | os.PathLike[str],
+    store_path: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Verification:
+    """Check every claim of a model's certificate by one scan of the store.
+
+    on_progress(rows done, rows in all) is called after each chunk. Memory does not grow with the store.
+    Raises ClaimRefuted that lists all false claims, DataError when model or store cannot be read or are damaged.
+    """
+    result = examine(model_path, store_path, threads=threads, on_progress=on_progress)
+    if not result.ok:
+        lines = "".join(f"\n- {check.name}: {check.text}" for check in result.failures)
+        count = len(result.failures)
+        raise ClaimRefuted(
+            f"{result.model}: {count} {'claim is' if count == 1 else 'claims are'} false of {result.store}:{lines}\n"
+            f"do not use this model with this store; train it again"
+        )
+    return result
+
+
+def examine(
+    model_path: str | os.PathLike[str],
+    store_path: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Verification:
+    """As ``verify``, but false claims are in the result instead of raised."""
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads: expected at least 1, got {threads}")
+    claim = read_claim(model_path)
+    rows = Rows(store_path)
+    checks = [same_shape(claim, rows), same_classes(claim, rows), *consistency(claim)]
+    upper, dual_checks = dual(claim)
+    checks += dual_checks
+    lower, unlabelled = None, 0
+    if claim.features == rows.features and checks[1].ok:
+        scan = Scan(claim, rows)
+        with closing(rows.scan(scan.ask, threads=threads)) as answers:
+            for chunk, answer in answers:
+                scan.add(answer)
+                if on_progress is not None:
+                    on_progress(chunk.start + len(chunk.codes), rows.rows)
+        lower, unlabelled = scan.lowest[0] if scan.lowest[1] >= 0 else None, scan.unlabelled
+        checks += [scan.content(), scan.coreset(), scan.bound(), scan.norms()]
+    return Verification(
+        model=str(claim.path),
+        store=str(rows.path),
+        status=claim.status,
+        epsilon=claim.proven_epsilon,
+        claimed_lower=claim.lower,
+        claimed_upper=claim.upper,
+        lower=lower,
+        upper=upper,
+        rows=rows.rows,
+        unlabelled=unlabelled,
+        features=rows.features,
+        checks=tuple(checks),
+    )

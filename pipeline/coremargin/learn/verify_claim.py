@@ -1,0 +1,158 @@
+"""What a model claims, read by ``verify`` itself: json and numpy only, none of the code that trains or loads models."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import DataError
+
+_LARGEST_JSON = 16 << 20
+_LARGEST_ARRAYS = 16 << 30
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The claims of a model folder; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``."""
+
+    path: Path
+    status: str
+    negative: Any  #: label
+    positive: Any
+    features: int
+    rows: int
+    dtype: str
+    epsilon: float  #: of the parameters
+    intercept: bool
+    kind: str
+    lower: float | None
+    upper: float | None
+    ratio: float | None
+    proven_epsilon: float  #: of the certificate
+    store_digest: str
+    radius: float
+    w: np.ndarray  #: (d,)
+    b: float
+    alpha: np.ndarray  #: (m,)
+    ids: np.ndarray  #: (m,) int64
+    x: np.ndarray  #: (m, d)
+    y: np.ndarray  #: (m,) in {-1, +1}
+
+
+def read_claim(path: str | os.PathLike[str]) -> Claim:
+    """Read a model folder. Raises DataError: nothing there, another format or version, unreadable."""
+    folder = Path(os.path.abspath(path))
+    record = _read_record(folder / "model.json")
+    arrays = _read_arrays(folder / "arrays.npz")
+    try:
+        claim = _claim(folder, record, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{folder}: the model is incomplete or altered ({error!r}); get a whole copy of it") from error
+    m, d = int(record["certificate"]["coreset_rows"]), claim.features
+    _check_shapes(claim, m, d)
+    return claim
+
+
+def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) -> Claim:
+    parameters, certificate = record["parameters"], record["certificate"]
+    negative, positive = record["classes"]
+    if not isinstance(parameters["intercept"], bool):
+        raise ValueError(f"parameters.intercept: expected true or false, got {parameters['intercept']!r}")
+    return Claim(
+        path=folder,
+        status=str(record["status"]),
+        negative=negative,
+        positive=positive,
+        features=int(record["features"]),
+        rows=int(record["rows"]),
+        dtype=str(record["dtype"]),
+        epsilon=_number(parameters["epsilon"]),
+        intercept=parameters["intercept"],
+        kind=str(certificate["kind"]),
+        lower=_number_or_none(certificate["lower"]),
+        upper=_number_or_none(certificate["upper"]),
+        ratio=_number_or_none(certificate["ratio"]),
+        proven_epsilon=_number(certificate["epsilon"]),
+        store_digest=str(certificate["store_digest"]),
+        radius=_number(certificate["radius"]),
+        w=np.asarray(arrays["w"], dtype=np.float64),
+        b=float(arrays["b"].reshape(-1)[0]),
+        alpha=np.asarray(arrays["alpha"], dtype=np.float64),
+        ids=np.asarray(arrays["coreset_ids"], dtype=np.int64),
+        x=np.asarray(arrays["coreset_x"], dtype=np.float64),
+        y=np.asarray(arrays["coreset_y"], dtype=np.int64),
+    )
+
+
+def _check_shapes(claim: Claim, m: int, d: int) -> None:
+    expected = {"w": (d,), "alpha": (m,), "ids": (m,), "x": (m, d), "y": (m,)}
+    for name, shape in expected.items():
+        values = getattr(claim, name)
+        if values.shape != shape:
+            raise DataError(
+                f"{claim.path}/arrays.npz: {name}: model.json says shape {shape}, found {values.shape}; "
+                f"get an unaltered copy of the model"
+            )
+        if not np.isfinite(values).all() and name != "alpha":  # dual weights are judged as a claim
+            raise DataError(f"{claim.path}/arrays.npz: {name} is not finite; get an unaltered copy of the model")
+    if not math.isfinite(claim.b) or not np.isin(claim.y, (-1, 1)).all():
+        raise DataError(f"{claim.path}/arrays.npz: b or coreset_y make no sense; get an unaltered copy of the model")
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"expected a finite number, got {value!r}")
+    return float(value)
+
+
+def _number_or_none(value: Any) -> float | None:
+    return None if value is None else _number(value)
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise DataError(f"{path}: expected at most {_LARGEST_JSON:,} bytes; this is not a model")
+        record = json.loads(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path}: expected a model, cannot be read: {error.strerror}; give a model's folder") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: expected a model's record, found JSON nested too deep; get a whole copy") from error
+    except ValueError as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: expected JSON, cannot be read ({error}); get a whole copy of the model") from error
+    if not isinstance(record, dict) or record.get("format") != "coremargin-model":
+        raise DataError(f"{path}: expected the record of a model, found other JSON; give a model's folder")
+    if record.get("version") != 1:
+        raise DataError(
+            f"{path}: expected version 1, found {record.get('version')!r}; made by a newer coremargin: verify with that"
+        )
+    if record.get("problem") != "hard_margin":
+        raise DataError(
+            f"{path}: expected problem 'hard_margin', found {record.get('problem')!r}; it cannot be verified"
+        )
+    return record
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    names = ("w", "b", "alpha", "coreset_ids", "coreset_x", "coreset_y")
+    try:
+        size = path.stat().st_size
+        with zipfile.ZipFile(path) as archive:
+            promised = sum(member.file_size for member in archive.infolist())
+        if size > _LARGEST_ARRAYS or promised > size:
+            raise DataError(f"{path}: {size:,} bytes that promise {promised:,}; get an unaltered copy of the model")
+        with np.load(path, allow_pickle=False) as archive_arrays:
+            return {name: archive_arrays[name] for name in names}
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: truncated or altered ({error}); get a whole copy of the model") from error
