@@ -16,7 +16,8 @@
         |-- BlockFailed     exit 5   a block of chunks failed repeatedly
         |-- OutputError     exit 5   the output cannot be written
         |-- CheckpointError exit 5   a checkpoint does not belong to this job
-        `-- Busy            exit 5   another job holds the output
+        |-- Busy            exit 5   another job holds the output
+        `-- Interrupted     exit 130 Ctrl-C or SIGTERM; what was done is kept
 
 Messages name the place, what was expected, what was found and what to do.
 """
@@ -90,3 +91,9 @@ class CheckpointError(RunError):
 
 class Busy(RunError):
     """Another job holds the output."""
+
+
+class Interrupted(RunError):
+    """Ctrl-C or SIGTERM ended the run; what was done is kept and can be resumed."""
+
+    exit_code = 130

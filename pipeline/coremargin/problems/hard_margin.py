@@ -10,7 +10,7 @@ All three keep the same bound pair: ``upper`` from the dual weights of the pool,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,19 @@ from coremargin.problems.ledger import Ledger
 from coremargin.problems.margin_probe import MarginProbe
 from coremargin.problems.margin_state import HardMarginState, Hypothesis
 from coremargin.problems.pool import Pool
-from coremargin.problems.start import SAMPLE_BYTES, SAMPLE_SHARE, first_row, read_sample, sample_chunks, two_classes
+from coremargin.problems.start import (
+    SAMPLE_BYTES,
+    SAMPLE_SHARE,
+    check_scale,
+    first_row,
+    read_sample,
+    sample_chunks,
+    two_classes,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.data.source import Source
     from coremargin.problems.margin_summary import MarginSummary
 
@@ -60,6 +70,15 @@ class HardMargin:
     blocks: int = 1
 
     @property
+    def eager(self) -> bool:
+        """A scan may end at the first violator."""
+        return self.strategy == "any-violator"
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
+        """A state from a checkpoint."""
+        return HardMarginState.from_arrays(arrays)
+
+    @property
     def codes(self) -> tuple[int, int]:
         """Codes of the positive and the negative class."""
         return two_classes(self.source)
@@ -74,6 +93,7 @@ class HardMargin:
     def start(self) -> HardMarginState:
         """Solve on a sample of chunks; the paper's strategies start from one row."""
         source, codes = self.source, self.codes
+        check_scale(source)
         if self.strategy == "fast":
             chunks = sample_chunks(source, codes, self.sample_share, self.sample_bytes)
             ids, rows, signs = read_sample(source, chunks, codes)
@@ -88,7 +108,7 @@ class HardMargin:
             upper=np.inf, coreset=empty, ledger=Ledger.blank(source.chunks, source.features),
             sketch=pool.take(sketch), histogram=np.zeros((2, BINS), np.int64), low=0.0, high=1.0, rows_below=-1,
             new_rows=len(pool), upper_at_eviction=np.inf,
-            sample_bytes=sum(np.diff(source.span(c))[0] for c in chunks) * source.nbytes // source.rows,
+            sample_bytes=sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows,
         )  # fmt: skip
         state = self._solve(state, pool)
         kept = state.pool.lowest(self._margins(state, state.pool), min(self.pool_rows // 2, 2 * self._rows_home))
@@ -137,8 +157,9 @@ class HardMargin:
         if not self.enough(summary):  # an early end leaves rows unseen: no bound, and no ledger
             state = self._prove(state, summary, probe)
             if is_certified(state.lower, state.upper, self.epsilon):
-                return replace(state, status="certified")
+                return replace(state, status="certified", ledger=self._truthful(state, summary, state.pool))
         pool, state = self._grow(state, summary)
+        state = replace(state, ledger=self._truthful(state, summary, pool))
         if state.new_rows == 0:
             return replace(state, status="stalled")
         return self._solve(state, pool)
@@ -184,6 +205,12 @@ class HardMargin:
             rows, codes = self.source.rows_at(worst)
             grown = pool.add(worst, rows, np.where(codes == self.codes[0], 1, -1).astype(np.int8))
         return grown, replace(state, new_rows=len(grown) - len(pool))
+
+    def _truthful(self, state: HardMarginState, summary: MarginSummary, pool: Pool) -> Ledger:
+        """The ledger after the pool took its rows: floors speak again of those that a scan sent home in vain."""
+        out = np.isin(summary.row_id, pool.ids, invert=True)
+        rows = summary.row_x[out].astype(np.float64)
+        return state.ledger.lowered(summary.row_id[out] // self.source.chunk_rows, rows, summary.row_sign[out])
 
     def _make_room(self, state: HardMarginState, coming: int) -> tuple[Pool, HardMarginState]:
         """Give up the rows with the largest margins; never a row with weight. Bounds have moved, so it cannot cycle."""

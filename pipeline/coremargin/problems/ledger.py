@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.margin import NEGATIVE, POSITIVE, Array
+from coremargin.maths.margin import NEGATIVE, POSITIVE, Array, safe_projections
 from coremargin.maths.screening import screened_floor
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class Ledger:
             if which < 0:
                 continue
             here = np.flatnonzero(self.which[chunks] == which)
-            values = signs[here] * (rows[here] @ self.directions[which])
-            values -= 1e-12 * np.linalg.norm(rows[here], axis=1)  # far more than float64 rounds away
+            values = safe_projections(rows[here], signs[here], self.directions[which][:, None])[:, 0]
             for sign, column in ((1, POSITIVE), (-1, NEGATIVE)):
                 mine = here[signs[here] == sign]
                 np.minimum.at(floor[:, column], chunks[mine], values[signs[here] == sign])

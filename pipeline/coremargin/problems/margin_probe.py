@@ -98,8 +98,9 @@ class MarginProbe:
                 continue
             values = sign * fast.take(mine, axis=1)
             smallest[k], ids[k] = self._prove(data, mine, sign, values, error, directions)
-            margins = values[0] + sign * self.offset
-            below += int(np.count_nonzero(margins < self.level))
+            with np.errstate(over="ignore"):  # rows near the end of float32: infinite is counted right as well
+                margins = values[0] + sign * self.offset
+            below += int(np.count_nonzero(_below(margins, self.level)))
             histogram[k] = self._bin(margins)
             floor[0, k] = self._collect(data, lowest, mine, k, values[0], float(error[0]), known)
         return replace(
@@ -116,7 +117,9 @@ class MarginProbe:
 
     def _multiply_in(self, data: ChunkRows, dtype: np.dtype[Any]) -> tuple[NDArray[Any], Array]:
         lengths = np.abs(self.mix).T @ np.linalg.norm(self.base, axis=0)
-        error = gamma(len(self.base) + 8, dtype.type) * data.longest * lengths
+        # Products of tiny values underflow: each loses less than the smallest normal number.
+        underflow = len(self.base) * float(np.finfo(dtype).tiny) * (1 + lengths)
+        error = gamma(len(self.base) + 8, dtype.type) * data.longest * lengths + underflow
         values = _tiled(data.rows, self.base.astype(dtype), dtype)
         return (values if self.mix.shape[1] == 1 else self.mix.T.astype(dtype) @ values), error
 
@@ -126,7 +129,8 @@ class MarginProbe:
         """Smallest y w.x (k,) of one class in float64, rounded down, and the rows that have it."""
         # The error bound covers the true value; what is proven lies up to as much below it once more.
         cut = values.min(axis=1) + 3 * error
-        close = np.unique(np.concatenate([np.flatnonzero(v <= c) for v, c in zip(values, cut, strict=True)]))
+        # What is not a number after an overflow is a candidate, too: hence "not above".
+        close = np.unique(np.concatenate([np.flatnonzero(~(v > c)) for v, c in zip(values, cut, strict=True)]))
         best, where = np.full(len(error), np.inf), np.zeros(len(error), np.int64)
         for part in np.array_split(mine[close], 1 + len(close) // 4096):
             exact = safe_projections(data.rows[part], np.full(len(part), sign), directions)
@@ -137,7 +141,7 @@ class MarginProbe:
         return best, where
 
     def _bin(self, margins: NDArray[Any]) -> NDArray[np.int64]:
-        place = (margins - self.low) * (self.bins / (self.high - self.low))
+        place = (margins - np.float64(self.low)) * (self.bins / (self.high - self.low))  # beyond float32 for large rows
         return np.bincount(np.clip(place, 0, self.bins - 1).astype(np.intp), minlength=self.bins)
 
     def _collect(
@@ -147,10 +151,16 @@ class MarginProbe:
         """Offer the rows worth having; the floor of those that are left."""
         fresh = np.isin(mine, known, invert=True) if len(known) else np.ones(len(mine), bool)
         if self.first_only:  # the value that orders rows is then their place; what is left has no floor to give
-            fresh &= values + (1 - 2 * k) * self.offset < self.level - error
+            with np.errstate(over="ignore"):
+                fresh &= _below(values + (1 - 2 * k) * self.offset, self.level - error)
             lowest.offer(data, k, mine[fresh], mine[fresh] + float(data.start), error)
             return -np.inf
         return lowest.offer(data, k, mine[fresh], values[fresh], error)
+
+
+def _below(margins: NDArray[Any], level: float) -> NDArray[np.bool_]:
+    """margins < level, without turning the margins into float64."""
+    return np.asarray(margins < min(level, float(np.finfo(margins.dtype).max)))
 
 
 def _tells_apart(values: NDArray[Any], members: list[NDArray[np.intp]], error: float) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.errors import LabelError, StoreError
+from coremargin.errors import BadRow, LabelError, StoreError
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: certify 1e-3 with the second scan; 2 % need one more.
 SAMPLE_SHARE = 0.04
 SAMPLE_BYTES = 64 << 20
+#: Lengths of the longest row between which squares, and differences down to float64's resolution, keep their digits.
+SCALES = (1e-130, 1e130)
 
 
 def two_classes(source: Source) -> tuple[int, int]:
@@ -39,6 +41,16 @@ def two_classes(source: Source) -> tuple[int, int]:
         f"{source.name}: expected two classes, found {len(labels)} ({shown}); a hard margin separates two classes: "
         f"ingest the pair you mean with --only {labels[0]},{labels[1]}"
     )
+
+
+def check_scale(source: Source) -> None:
+    """Raises BadRow when the squares of all rows would under- or overflow in float64: no bound could be trusted."""
+    longest = float(source.scalars().max_norm.max())
+    if longest and not SCALES[0] <= longest <= SCALES[1]:
+        raise BadRow(
+            f"{source.name}: expected the longest row to have a length from {SCALES[0]:g} to {SCALES[1]:g}, found "
+            f"{longest:g}; rescale the features (a common factor changes nothing but the margin's unit)"
+        )
 
 
 def sample_chunks(source: Source, codes: tuple[int, int], share: float, limit_bytes: int) -> list[int]:

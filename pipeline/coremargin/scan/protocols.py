@@ -86,6 +86,12 @@ class Executor(Protocol):
     def close(self) -> None:
         """Stop what this executor started; nothing of it stays behind."""
 
+    def __enter__(self) -> Self:
+        """The executor itself; leaving the context closes it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+
 
 OnBlock = Callable[[BlockResult], None]
 Blocks = Iterable[Block]

@@ -1,0 +1,54 @@
+"""coremargin: maximum-margin training with a proof, for data that does not fit in memory.
+
+::
+
+    import coremargin
+
+    coremargin.ingest("rows.csv", "rows.zarr", label="class")
+    model = coremargin.train("rows.zarr", epsilon=1e-3)
+    model.certificate                # lower and upper bound on the best possible margin, proven
+    model.decision_function(X)
+
+The same from the command line: ``coremargin --help``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coremargin.data.ingest import ingest
+    from coremargin.data.store import Store
+    from coremargin.errors import CoremarginError
+    from coremargin.learn.api import train
+    from coremargin.learn.model import Model
+    from coremargin.learn.verify import verify
+
+try:
+    __version__ = version("coremargin")
+except PackageNotFoundError:  # a source tree that is not installed
+    __version__ = "0.0.0"
+
+_PLACES = {
+    "CoremarginError": "errors",
+    "Model": "learn.model",
+    "Store": "data.store",
+    "ingest": "data.ingest",
+    "train": "learn.api",
+    "verify": "learn.verify",
+}
+
+__all__ = ["CoremarginError", "Model", "Store", "__version__", "ingest", "train", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load public names when they are first used: importing the package costs nothing."""
+    if name in _PLACES:
+        return getattr(import_module(f"coremargin.{_PLACES[name]}"), name)
+    raise AttributeError(f"module 'coremargin' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,91 @@
+"""Job files, what a job would do, and whether its output can be written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coremargin import spec as specs
+from coremargin.cli.common import facts
+from coremargin.data.store import Store
+from coremargin.errors import OutputError, UsageError
+from coremargin.learn.job import TrainJob
+from coremargin.problems.start import SAMPLE_BYTES, sample_chunks, two_classes
+from coremargin.scan.cluster import load_cluster, render, resolve
+from coremargin.scan.plan import plan_blocks
+from coremargin.spec import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from coremargin.scan.cluster import ClusterSpec
+
+
+def load_job(path: Path) -> TrainJob:
+    """The job in a file. Raises SpecError."""
+    return specs.load(path, TrainJob)
+
+
+def cluster_of(job: TrainJob, given: str | None) -> ClusterSpec:
+    """Where to run: what the command line says, else what the job says, else the default."""
+    return load_cluster(given if given is not None else job.cluster)
+
+
+def ready_to_write(job: TrainJob, *, overwrite: bool = False, resume: bool = False, restart: bool = False) -> None:
+    """Refuse now what would fail after hours: no room for a name, no permission, a model that is there.
+
+    Raises OutputError and UsageError.
+    """
+    if resume and restart:
+        raise UsageError("--resume and --restart exclude each other")
+    out = Path(os.path.realpath(job.out))
+    if out == Path(os.path.realpath(job.store)) or Path(os.path.realpath(job.store)) in out.parents:
+        raise UsageError(f"{job.out}: lies in the store {job.store}; choose another place for the model")
+    if out.exists() and not overwrite and not resume:
+        raise OutputError(f"{job.out}: something is there already; choose another place, or give --overwrite")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise OutputError(f"{out.parent}: cannot be written ({error.strerror}); choose another place") from error
+
+
+def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
+    """What a job would do, as plain values."""
+    source = Store.open(job.store)
+    codes = two_classes(source)
+    cluster = resolve(cluster_of(job, given), source.nbytes)
+    blocks = plan_blocks(source, job.block)
+    sample = sample_chunks(source, codes, job.sample, SAMPLE_BYTES)
+    started = time.perf_counter()
+    rows, _ = source.read(sample[0])
+    touched = float(rows.sum(dtype="float64"))  # a map is read when it is touched
+    seconds = time.perf_counter() - started
+    rate = rows.nbytes / seconds if touched == touched else 0.0
+    sample_bytes = len(sample) * source.nbytes // source.chunks
+    expected = sample_bytes + 2 * source.nbytes
+    return {
+        "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
+        "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
+        "sample_bytes": sample_bytes, "bytes_per_scan": source.nbytes, "bytes_expected": expected,
+        "bytes_per_second_one_core": rate, "seconds_expected": expected / rate if rate else None,
+        "pool_bytes": int(job.memory), "cluster": render(cluster), "job": specs.dump(job),
+    }  # fmt: skip
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """The plan for people."""
+    rate = f"{format_size(plan['bytes_per_second_one_core'])}/s, measured on one chunk by one core just now"
+    tasks = f"{plan['blocks']:,} tasks of up to {plan['chunks_per_block']} chunks"
+    pairs = [
+        ("store", plan["store"]),
+        ("shape", f"{plan['rows']:,} rows x {plan['features']:,} features, {format_size(plan['store_bytes'])}"),
+        ("sample", format_size(plan["sample_bytes"])),
+        ("a scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
+        ("in all", f"about {format_size(plan['bytes_expected'])} with two scans, as most separable data need"),
+        ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
+        ("memory", f"{format_size(plan['pool_bytes'])} for the pool, as much again while it is solved"),
+    ]  # fmt: skip
+    return f"{facts(pairs)}\n\n# the job\n{plan['job']}\n# where it runs\n{plan['cluster']}"

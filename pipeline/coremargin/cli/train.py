@@ -1,0 +1,144 @@
+"""``coremargin train``, ``run`` and ``plan``: from a store to a proof."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coremargin.cli.common import json_option, quiet_option
+
+if TYPE_CHECKING:
+    from coremargin.learn.job import TrainJob
+    from coremargin.learn.outcome import Outcome
+    from coremargin.learn.train import Begin
+
+SECTION = "Train"
+
+_resume = click.option("--resume", is_flag=True, help="Go on where an interrupted run stopped, if there is one.")
+_restart = click.option("--restart", is_flag=True, help="Throw the checkpoint of an interrupted run away.")
+_overwrite = click.option("--overwrite", is_flag=True, help="Replace a model that is there, in one step.")
+_cluster = click.option(
+    "--cluster", metavar="FILE|ADDRESS", help="Where to run: a file of cluster/, tcp://host:port, embedded or threads."
+)
+
+
+@click.command()
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
+@click.option("--epsilon", type=float, default=1e-3, show_default=True, help="Share of the margin that may be missed.")
+@click.option("--no-intercept", is_flag=True, help="A hyperplane through the origin.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["fast", "paper", "any-violator"]),
+    default="fast",
+    show_default=True,
+    help="paper: one example a scan, as published; any-violator: the first one found.",
+)
+@click.option("--memory", default="256 MiB", show_default=True, help="For the rows kept in the driver.")
+@click.option("--sample", type=float, default=0.04, show_default=True, help="Share of the store that is read first.")
+@click.option("--block", default="128 MiB", show_default=True, help="Bytes that one task reads.")
+@click.option("--max-scans", type=int, help="Stop after so many scans, with what is proven.")
+@click.option("--time-limit", help='Stop after so long, such as "2 h", with what is proven.')
+@_cluster
+@_resume
+@_restart
+@_overwrite
+@json_option
+@quiet_option
+def train(store: Path, out: Path, **options: Any) -> int:
+    """Train on STORE and prove the result.
+
+    Reads the rows two or three times, however many there are, and ends with a model whose margin is proven to be at
+    least (1 - epsilon) of the best possible.
+
+    \b
+      coremargin train rows.zarr --out rows.model --epsilon 1e-3
+    """
+    from coremargin import spec as specs
+    from coremargin.learn.job import TrainJob
+
+    flags = {name: options.pop(name) for name in ("resume", "restart", "overwrite", "as_json", "quiet")}
+    cluster = options.pop("cluster")
+    options["intercept"] = not options.pop("no_intercept")
+    given = {key: value for key, value in options.items() if value is not None}
+    job = specs.convert(
+        {"job": "train", "store": str(store), "out": str(out), **given}, TrainJob, where="coremargin train"
+    )
+    return _run(job, cluster, flags)
+
+
+@click.command()
+@click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
+@_cluster
+@_resume
+@_restart
+@_overwrite
+@json_option
+@quiet_option
+def run(job_file: Path, cluster: str | None, **flags: bool) -> int:
+    """Run the job that a file describes.
+
+    Paths in the file are relative to the file; --cluster replaces what the file says about where to run.
+
+    \b
+      coremargin run jobs/train.toml --cluster cluster/slurm.toml
+    """
+    from coremargin.cli.jobs import load_job
+
+    return _run(load_job(job_file), cluster, flags)
+
+
+@click.command()
+@click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
+@_cluster
+@json_option
+def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
+    """Show what a job would do: blocks, tasks, bytes, memory, time, and what would be submitted.
+
+    Reads the store's metadata and one chunk; runs nothing.
+
+    \b
+      coremargin plan jobs/train.toml --cluster cluster/slurm.toml
+    """
+    from coremargin.cli.jobs import load_job, plan_of, plan_text
+
+    planned = plan_of(load_job(job_file), cluster)
+    click.echo(json.dumps(planned) if as_json else plan_text(planned))
+
+
+def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
+    from functools import partial
+
+    from coremargin.cli.jobs import cluster_of, ready_to_write
+    from coremargin.cli.live import live
+    from coremargin.data.store import Store
+    from coremargin.learn.train import train_job
+    from coremargin.report.html import write_report
+    from coremargin.scan.cluster import connect
+
+    as_json, quiet = flags.pop("as_json"), flags.pop("quiet")
+    ready_to_write(job, **flags)
+    source = Store.open(job.store)
+    begin: Begin = "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
+    with (
+        connect(cluster_of(job, cluster), source) as executor,
+        live(source, executor, quiet=quiet or as_json) as progress,
+    ):
+        report = partial(write_report, name=job.out.name)
+        outcome = train_job(
+            job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress
+        )
+    click.echo(json.dumps(outcome.summary()) if as_json else _text(outcome, job))
+    return 0 if outcome.model.status == "certified" else 4
+
+
+def _text(outcome: Outcome, job: TrainJob) -> str:
+    from coremargin.cli.words import outcome_text
+
+    return outcome_text(outcome, job)
+
+
+COMMANDS = (train, run, plan)

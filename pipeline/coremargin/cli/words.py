@@ -1,0 +1,66 @@
+"""What a finished job says to a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coremargin.cli.common import facts
+from coremargin.spec import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from coremargin.learn.job import TrainJob
+    from coremargin.learn.outcome import Outcome
+
+
+def outcome_text(outcome: Outcome, job: TrainJob) -> str:
+    """The result, what it cost, and what to do next."""
+    done: dict[str, Any] = outcome.summary()
+    reads = done["bytes_read"] / done["store_bytes"]
+    cost = [
+        (
+            "read",
+            f"{format_size(done['bytes_read'])}, {reads:.2f} times the store, in {done['scans']} scans and a sample",
+        ),
+        ("time", format_seconds(done["seconds"])),
+        ("memory", f"{format_size(done['peak_rss_bytes'])} at most, driver and workers together"),
+        ("pool", f"{done['pool_rows']:,} rows, {done['coreset_rows']:,} of them carry the proof"),
+    ]
+    return "\n".join([*_verdict(outcome, job), "", facts(cost), "", *_next(outcome, job)])
+
+
+def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
+    done = outcome.summary()
+    if done["status"] == "certified":
+        share = _percent(done["ratio"])
+        return [
+            f"certified: the margin {done['lower']:.8g} is proven on all {done['rows']:,} rows;",
+            f"no hyperplane reaches more than {done['upper']:.8g}: at least {share} of the best possible.",
+        ]
+    if done["status"] == "not_separable":
+        ids = ", ".join(str(row) for row in outcome.model.coreset_ids[:8].tolist())
+        more = ", ..." if done["coreset_rows"] > 8 else ""
+        return [
+            f"not separable: the hulls of {done['coreset_rows']:,} rows meet (rows {ids}{more}),",
+            "so that no hyperplane has all rows of one class on one side. The proof is in the model.",
+        ]
+    lower = "nothing" if done["lower"] is None else f"{done['lower']:.8g}"
+    upper = "nothing" if done["upper"] is None else f"{done['upper']:.8g}"
+    return [
+        f"stopped before the proof was complete: {outcome.run['reason']};",
+        f"margin proven so far {lower}, best possible at most {upper}, epsilon asked for {job.epsilon:g}.",
+    ]
+
+
+def _next(outcome: Outcome, job: TrainJob) -> list[str]:
+    lines = [f"model   {job.out}", f"report  {job.out / 'report.html'}"]
+    if outcome.model.status == "not_separable":
+        return [*lines, "try     without the rows above, or with more features; rows may be mislabelled"]
+    return [*lines, f"check   coremargin verify {job.out} {job.store}"]
+
+
+def _percent(share: float) -> str:
+    """A share as a percentage that never claims more than it is."""
+    for digits in (2, 4):
+        if share < 1 - 10.0 ** -(digits + 2):
+            return f"{int(share * 10 ** (digits + 2)) / 10**digits:.{digits}f} %"
+    return "99.9999 %"

@@ -1,0 +1,73 @@
+"""The Python door: ``coremargin.train``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coremargin import spec as specs
+from coremargin.data.arrays import ArraySource
+from coremargin.data.store import Store
+from coremargin.errors import UsageError
+from coremargin.learn.job import TrainJob
+from coremargin.learn.train import Begin, Progress, no_checkpoint, problem_of, run_problem, train_job
+from coremargin.scan.cluster import Threads, connect, load_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coremargin.data.source import Source
+    from coremargin.learn.model import Model
+
+
+def train(
+    source: Any,
+    y: Any = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    cluster: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    on_round: Callable[[dict[str, Any]], None] | None = None,
+    **parameters: Any,
+) -> Model:
+    """Train a maximum-margin classifier and prove it.
+
+    Parameters
+    ----------
+    source: the path of a store, a ``Store``, or rows X (n, d) with labels ``y`` (n,).
+    out: folder for the model, with a report and checkpoints on the way; None keeps the model in memory.
+    cluster: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
+    resume, overwrite: as for ``coremargin train``. on_round: called with a record after every round.
+    parameters: epsilon (1e-3), intercept (True), strategy ("fast"), memory, sample, block, max_scans, time_limit;
+        see ``TrainJob``.
+
+    Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. Raises CoremarginError.
+    """
+    rows = _source(source, y)
+    job = specs.convert(
+        {"job": "train", "store": rows.name, "out": os.fspath(out) if out is not None else "model", **parameters},
+        TrainJob, where="coremargin.train",
+    )  # fmt: skip
+    progress = Progress(on_round=on_round) if on_round else Progress()
+    in_memory = isinstance(rows, ArraySource)
+    if in_memory and cluster is not None:
+        raise UsageError("arrays in memory are trained in this process; ingest them into a store to use a cluster")
+    with connect(Threads() if in_memory else load_cluster(cluster), rows) as executor:
+        if out is None:
+            return run_problem(job, problem_of(job, rows), executor, no_checkpoint(), progress).model
+        begin: Begin = "resume" if resume else "new"
+        return train_job(job, rows, executor, begin=begin, overwrite=overwrite, progress=progress).model
+
+
+def _source(source: Any, y: Any) -> Source:
+    if isinstance(source, Store | ArraySource):
+        return source
+    if isinstance(source, str | os.PathLike):
+        if y is not None:
+            raise UsageError("y: a store has its own labels; give y only with rows in memory")
+        return Store.open(Path(source))
+    if y is None:
+        raise UsageError("y: expected labels for the rows, got none; or give the path of a store")
+    return ArraySource(source, y)

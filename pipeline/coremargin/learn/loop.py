@@ -1,0 +1,105 @@
+"""The loop that serves every problem: solve small, verify big.
+
+::
+
+    state = problem.start()                                     solve on a sample
+    until problem.done(state):
+        summary = scan(problem.probe(state))                    verify on all rows
+        state = problem.update(state, summary)                  bounds, pool, exact pool solve
+        yield the round
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from coremargin.scan.plan import plan_blocks
+from coremargin.scan.run import run_scan
+from coremargin.scan.task import block_bytes, one_blas_thread
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.learn.checkpoint import Checkpoint
+    from coremargin.learn.protocol import Problem
+    from coremargin.scan.protocols import Block, BlockResult, Executor, Probe, Summary
+
+
+@dataclass(frozen=True)
+class ScanCost:
+    """What one scan read and how long it and the solve after it took."""
+
+    chunks: int
+    chunks_read: int
+    bytes_read: int
+    seconds: float
+    solve_seconds: float
+
+
+def nothing(*_: object) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass
+class Watch:
+    """Who wants to know: called when a scan starts (round, bytes it will read) and when a block is done."""
+
+    on_scan: Callable[[int, int], None] = nothing
+    on_block: Callable[[BlockResult], None] = nothing
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where scans run and what they remember."""
+
+    source: Source
+    executor: Executor
+    checkpoint: Checkpoint
+    watch: Watch
+    block_bytes: int
+
+    def scan(self, problem: Problem, probe: Probe, blocks: Sequence[Block]) -> tuple[Summary, list[Block]]:
+        """The merged answer, and the blocks it is about: all of them, or as many as were enough."""
+        step = self.executor.workers if problem.eager else max(1, len(blocks))
+        answer = probe.empty()
+        read: list[Block] = []
+        for first in range(0, len(blocks), step):
+            part = blocks[first : first + step]
+            known = self.checkpoint.known(probe)
+            answer = answer.merge(
+                run_scan(self.executor, self.source, probe, part, done=known, on_block=self._block_done)
+            )
+            read += part
+            if problem.enough(answer):
+                break
+        return answer, read
+
+    def _block_done(self, result: BlockResult) -> None:
+        self.checkpoint.block_done(result)
+        self.watch.on_block(result)
+
+
+def rounds(engine: Engine, problem: Problem, state: Any) -> Iterator[tuple[Any, ScanCost]]:
+    """Scan and update until the problem is done; the state and the cost after each round."""
+    with one_blas_thread():  # the driver's solves give the same bits on any number of cores
+        while not problem.done(state):
+            started = time.perf_counter()
+            engine.checkpoint.scan_begins(state)
+            probe, skip = problem.probe(state), problem.skip(state)
+            blocks = plan_blocks(engine.source, engine.block_bytes, skip=skip)
+            engine.watch.on_scan(state.round + 1, sum(block_bytes(engine.source, block) for block in blocks))
+            summary, read = engine.scan(problem, probe, blocks)
+            scanned = time.perf_counter()
+            state = problem.update(state, summary)
+            yield (
+                state,
+                ScanCost(
+                    chunks=engine.source.chunks,
+                    chunks_read=sum(len(block.chunks) for block in read),
+                    bytes_read=sum(block_bytes(engine.source, block) for block in read),
+                    seconds=scanned - started,
+                    solve_seconds=time.perf_counter() - scanned,
+                ),
+            )

@@ -1,0 +1,51 @@
+"""The protocol between a problem and the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from coremargin.scan.protocols import Probe
+
+
+class State(Protocol):
+    """What a problem knows between two scans."""
+
+    round: int
+    lower: float
+    upper: float
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For checkpoints; the problem's ``restore`` gives the same bits back."""
+
+
+class Problem(Protocol):
+    """One problem: where it starts, what it asks of every block, what it makes of the answer, when it is done."""
+
+    @property
+    def eager(self) -> bool:
+        """True when a scan may end as soon as ``enough`` holds for the blocks so far."""
+
+    def start(self) -> Any:
+        """The state before the first scan."""
+
+    def probe(self, state: Any) -> Probe:
+        """The question of the next scan; a pure function of the state."""
+
+    def skip(self, state: Any) -> np.ndarray:
+        """Chunks (c,) bool that the next scan need not read."""
+
+    def enough(self, summary: Any) -> bool:
+        """True when the blocks so far are all that the update needs."""
+
+    def update(self, state: Any, summary: Any) -> Any:
+        """The state after a scan; a pure function of the state and the merged summary."""
+
+    def done(self, state: Any) -> bool:
+        """True when no further scan can help."""
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """A state from a checkpoint."""
