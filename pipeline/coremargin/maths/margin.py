@@ -26,6 +26,9 @@ Array = NDArray[np.float64]
 #: Columns of a per-class pair: rows of the positive class first.
 POSITIVE, NEGATIVE = 0, 1
 
+#: Directions shorter than this have lengths that squares can no longer tell.
+SHORTEST = 1e-100
+
 
 def gamma(n: int, dtype: np.dtype[np.floating] | type = np.float64) -> float:
     """Bound on the relative rounding error of a sum of ``n`` products in ``dtype``; inf when it says nothing."""
@@ -44,8 +47,13 @@ def projections(rows: NDArray[np.floating], directions: Array) -> Array:
 
 
 def projection_error(rows: NDArray[np.floating], directions: Array) -> Array:
-    """Bound (n, k) on the rounding error of ``projections``."""
-    return gamma(rows.shape[1] + 2) * projections(np.abs(rows.astype(np.float64)), np.abs(directions))
+    """Bound (n, k) on the rounding error of ``projections``, with room for that of a rescaled direction.
+
+    Products may underflow as well, each by less than the smallest normal number.
+    """
+    d = rows.shape[1]
+    size = projections(np.abs(rows.astype(np.float64)), np.abs(directions))
+    return np.asarray(gamma(d + 8) * size + d * float(np.finfo(np.float64).tiny))
 
 
 def safe_projections(rows: NDArray[np.floating], signs: NDArray[np.integer], directions: Array) -> Array:
@@ -53,9 +61,12 @@ def safe_projections(rows: NDArray[np.floating], signs: NDArray[np.integer], dir
 
     Parameters
     ----------
-    rows: (n, d); signs: (n,) in {-1, +1}; directions: (d, k), one hypothesis a column.
+    rows: (n, d); signs: (n,) in {-1, +1}; directions: (d, k), one hypothesis a column. What overflows is -inf: it
+    proves nothing, and no later minimum loses it.
     """
-    return signs[:, None] * projections(rows, directions) - 2 * projection_error(rows, directions)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = signs[:, None] * projections(rows, directions) - 2 * projection_error(rows, directions)
+    return np.asarray(np.where(np.isnan(bound), -np.inf, bound))
 
 
 def best_offset(smallest: Array, intercept: bool) -> Array:
@@ -69,13 +80,14 @@ def best_offset(smallest: Array, intercept: bool) -> Array:
 def lower_bound(smallest: Array, directions: Array, intercept: bool) -> Array:
     """Margins (k,) proven by the smallest ``safe_projections`` (2, k) of each class, at the best offset, rounded down.
 
-    ``directions`` (d, k) need not have unit length; a direction of length zero proves nothing (-inf).
+    ``directions`` (d, k) need not have unit length; a direction of (nearly) no length proves nothing (-inf).
     """
     b = best_offset(smallest, intercept)
     slack = 4 * float(np.finfo(np.float64).eps) * np.abs(smallest).max(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         value = np.minimum(smallest[POSITIVE] + b, smallest[NEGATIVE] - b) - slack
-        value = value / np.linalg.norm(directions, axis=0)
+        length = np.linalg.norm(directions, axis=0)
+        value = np.where(length > SHORTEST, value / length, -np.inf)
     # The length itself is rounded: give away its error on the side that keeps the claim true.
     value = value - np.abs(value) * gamma(directions.shape[0] + 8)
     return np.asarray(np.where(np.isnan(value), -np.inf, value))

@@ -29,6 +29,8 @@ Status = Literal["optimal", "zero", "stalled"]
 DEPENDENT = 1e-13
 #: Weights at or below this are on the boundary.
 VANISHING = 1e-14
+#: What new factors must gain over the last ones, as a share of the squared length; less would go round in circles.
+PROGRESS = 1e-12
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,18 @@ class _Face:
         return self.references + self.others
 
     def rebuild(self, support: NDArray[np.integer], weights: Array) -> None:
-        """Factor afresh; the heaviest row of each group becomes its reference, as it is the last to leave."""
+        """Factor afresh; the heaviest row of each group becomes its reference, as it is the last to leave.
+
+        Rows that depend on heavier ones leave the support: their weights are set to zero.
+        """
         self.references, self.others = [], []
         for group in np.unique(self.groups[support]):
             mine = support[self.groups[support] == group]
             self.references.append(int(mine[np.argmax(weights[mine])]))
         self.origin = self.rows[self.references].sum(axis=0)
         for row in support[np.argsort(-weights[support], kind="stable")]:
-            if row not in self.references:
-                self.add(int(row))
+            if row not in self.references and not self.add(int(row)):
+                weights[row] = 0.0
 
     def difference(self, row: int) -> Array:
         reference = next(r for r in self.references if self.groups[r] == self.groups[row])
@@ -170,7 +175,7 @@ def nearest_point(
         start[[m[np.argmin(lengths[m])] for m in members]] = 1.0
     weights, face = start.copy(), _Face(rows, groups)
     face.rebuild(np.flatnonzero(weights > 0), weights)
-    fresh, steps, gap, best = True, 0, np.inf, np.inf
+    fresh, steps, gap, best, mark = True, 0, np.inf, np.inf, np.inf
     point = np.zeros(rows.shape[1])
     status: Status = "stalled"
     while steps < max_steps:
@@ -189,10 +194,11 @@ def nearest_point(
         progress = square < best * (1 - 1e-15)
         best = min(best, square)
         if not progress or row is None or not face.add(row):
-            if fresh:  # rounding has eaten the factors up, or this is the end: factor once more and see
+            # Rounding has eaten the factors up, or this is the end: factor once more and see whether that helps.
+            if fresh or square > mark * (1 - PROGRESS):
                 break
             face.rebuild(np.flatnonzero(weights > 0), weights)
-            fresh, best = True, np.inf
+            fresh, best, mark = True, np.inf, square
             continue
         fresh = False
     return Nearest(point, weights, gap, status, steps)

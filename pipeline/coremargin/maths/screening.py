@@ -6,7 +6,8 @@ y w0.x >= floor. For a new direction w the same rows have
     y w.x = y w0.x + y (w - w0).c + y (w - w0).(x - c)
          >= floor + y (w - w0).c - ||w - w0|| radius,
 
-c the chunk's centre and radius the largest distance from it (both from ingest).
+c the chunk's centre and radius the largest distance from it (both from ingest). No row is longer than |c| + radius:
+every term, and what a float64 evaluation of w.x rounds away later, is at most a few gamma_d of that.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def screened_floor(floor: Array, centre: Array, radius: Array, old: Array, new: 
     move = new - old
     shift = centre @ move
     reach = np.linalg.norm(move) * radius
-    slack = gamma(len(new) + 4) * (np.abs(centre) @ np.abs(move) + 2 * reach)
+    longest = np.linalg.norm(centre, axis=1) + radius
+    slack = 4 * gamma(len(new) + 8) * (np.linalg.norm(new) + np.linalg.norm(old)) * longest
     bound = np.empty_like(floor)
     bound[:, POSITIVE] = floor[:, POSITIVE] + shift - reach - slack
     bound[:, NEGATIVE] = floor[:, NEGATIVE] - shift - reach - slack

@@ -73,10 +73,12 @@ class LowestRows:
         chunk = np.concatenate([kept.chunk, np.full(len(rows), data.chunk)])
         errors = np.concatenate([kept.error, np.full(len(rows), error)])
         order = np.lexsort([ids, value])
-        for j in order[self.keep :]:
+        first = np.ones(len(order), bool)  # of the copies of a row in several chunks, too, one is enough
+        first[1:] = value[order[1:]] != value[order[:-1]]
+        for j in [*order[~first], *order[first][self.keep :]]:
             place = (int(chunk[j]), k)
             self._lost[place] = min(self._lost.get(place, np.inf), float(value[j] - errors[j]))
-        order = order[: self.keep]
+        order = order[first][: self.keep]
         x = np.concatenate([kept.rows, data.rows[rows]])
         self._kept[k] = _Kept(value[order], ids[order], chunk[order], errors[order], x[order])
 
