@@ -1,19 +1,18 @@
 """The command line: one module per group of commands, gathered here.
 
-A module with a list ``COMMANDS`` (click commands) and a ``SECTION`` (a heading of ``coremargin --help``, see
-``common.SECTIONS`` for their order) is all that a new command needs. Modules stay light: what is heavy (NumPy, Dask,
+A module has ``COMMANDS`` (click commands) and a ``SECTION`` (their heading in ``coremargin --help``; the order of the
+headings is ``common.SECTIONS``) and is named at the end of this file. Modules stay light: what is heavy (NumPy, Dask,
 Zarr) is imported inside the commands, so that ``--help`` is there at once.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
-import pkgutil
 
 import click
 
 import coremargin
+from coremargin.cli import ingest, stores, train
 from coremargin.cli.common import Main
 
 
@@ -50,11 +49,6 @@ def main(verbose: int) -> None:
     logging.basicConfig(level=levels.get(verbose, logging.DEBUG), format="%(levelname)s %(name)s: %(message)s")
 
 
-def _gather() -> None:
-    for found in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        module = importlib.import_module(f"{__name__}.{found.name}")
-        for command in getattr(module, "COMMANDS", ()):
-            main.add_to_section(module.SECTION, command)
-
-
-_gather()
+for _module in (ingest, stores, train):
+    for _command in _module.COMMANDS:
+        main.add_to_section(_module.SECTION, _command)

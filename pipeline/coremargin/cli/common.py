@@ -104,7 +104,7 @@ def say_error(message: str) -> None:
 
 
 def number(value: str | int) -> int:
-    """A whole number as people write it: 1000000, 1_000_000, 1e6. (click shows the name of this function.)"""
+    """A whole number as people write it: 1000000, 1_000_000, 1e6. click shows the name of this function."""
     text = str(value).replace("_", "").replace(",", "")
     if text.isascii() and text.isdigit():
         return int(text)
@@ -118,12 +118,15 @@ def number(value: str | int) -> int:
 
 
 def size(value: str | int) -> int:
-    """Bytes from a size with a unit: "8 MiB", "30 GB". (click shows the name of this function.)"""
+    """Bytes from a size with a unit: "8 MiB", "30 GB". click shows the name of this function."""
     try:
         return parse_size(int(value) if str(value).isdigit() else value)
     except SpecError as error:
         raise click.BadParameter(str(error)) from error
 
+
+WHOLE = number  #: type of options that take a count
+BYTES = size  #: type of options that take a size
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, only the result and errors.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import class_table, json_option, number, progress, quiet_option, size
+from coremargin.cli.common import BYTES, WHOLE, class_table, json_option, progress, quiet_option
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ SECTION = "Data"
 )
 @click.option("--delimiter", metavar="CHARACTER", help="CSV: what separates fields. [default: found out]")
 @click.option("--header/--no-header", default=None, help="CSV: the first line names columns. [default: found out]")
-@click.option("--features", type=number, help="SVMlight: number of features. [default: by the largest index]")
+@click.option("--features", type=WHOLE, help="SVMlight: number of features. [default: by the largest index]")
 @click.option("--zero-based/--one-based", default=None, help="SVMlight: first index. [default: 0 if it occurs]")
 @click.option(
     "--dtype", type=click.Choice(["float32", "float64"]), metavar="TYPE", help="float32 or float64. [default: float32]"
@@ -50,7 +50,7 @@ SECTION = "Data"
     metavar="KIND",
     help="none (the fastest to scan), lz4, zstd or auto. [default: none]",
 )
-@click.option("--chunk-size", "chunk_bytes", type=size, help="Bytes per chunk. [default: 8 MiB]")
+@click.option("--chunk-size", "chunk_bytes", type=BYTES, help="Bytes per chunk. [default: 8 MiB]")
 @json_option
 @quiet_option
 def ingest(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import class_table, count, facts, json_option, number, progress, quiet_option, size
+from coremargin.cli.common import BYTES, WHOLE, class_table, count, facts, json_option, progress, quiet_option
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -149,12 +149,12 @@ def _chunks_shown(advance: Advance | None, path: Path) -> Callable[[int, int, An
 
 @click.command(no_args_is_help=True)
 @click.argument("store", type=click.Path(path_type=Path))
-@click.option("--rows", type=number, help="How many rows: 1000000, 1_000_000 or 1e6.")
-@click.option("--size", "room", type=size, help='How many bytes of rows instead, for instance "30 GB".')
-@click.option("--features", type=number, default=100, show_default=True, help="Features per row.")
+@click.option("--rows", type=WHOLE, help="How many rows: 1000000, 1_000_000 or 1e6.")
+@click.option("--size", "room", type=BYTES, help='How many bytes of rows instead, for instance "30 GB".')
+@click.option("--features", type=WHOLE, default=100, show_default=True, help="Features per row.")
 @click.option("--margin", type=float, default=0.5, show_default=True, help="Distance of every row to the plane.")
 @click.option("--noise", type=float, default=0.0, show_default=True, help="Share of rows with the wrong label.")
-@click.option("--seed", type=number, default=0, show_default=True, help="Same seed, same rows.")
+@click.option("--seed", type=WHOLE, default=0, show_default=True, help="Same seed, same rows.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
@@ -163,7 +163,7 @@ def _chunks_shown(advance: Advance | None, path: Path) -> Callable[[int, int, An
     show_default=True,
     help="float32 or float64.",
 )
-@click.option("--chunk-size", "chunk_bytes", type=size, help="Bytes per chunk. [default: 8 MiB]")
+@click.option("--chunk-size", "chunk_bytes", type=BYTES, help="Bytes per chunk. [default: 8 MiB]")
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
 @click.option("--workers", type=click.IntRange(1), metavar="NUMBER", help="Threads. [default: one per core]")
 @quiet_option

@@ -102,7 +102,7 @@ def first_bad(rows: np.ndarray, dtype: np.dtype[Any]) -> tuple[int, int, str] | 
     row, feature = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
     value = float(rows[row, feature])
     if np.isfinite(value):
-        return row, feature, f"{value:.6g}, which is too large for {dtype}; scale the column or use --dtype float64"
+        return row, feature, f"{value:.6g}, too large for {dtype}; scale the column or use --dtype float64"
     advice = "remove the row or fill in the value first"
     return row, feature, f"{'NaN' if np.isnan(value) else 'infinity'}, expected a finite number; {advice}"
 

@@ -144,6 +144,8 @@ class DelimitedFile:
                     f"{place}, {self._named(column)}: found {found}, expected a number; correct the value, or leave "
                     f"the column out with --drop {self.names[column] if self.names else column}"
                 )
+        if self._label is not None:
+            converters[self._label](fields[self._label])  # NumPy hides the error of a label that cannot be taken
         raise BadRow(f"{place}: cannot be read: {lines[low][:80]!r}; check quotes and delimiters")
 
     def _fields(self, line: str) -> list[str]:
