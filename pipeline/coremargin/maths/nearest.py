@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dtrtrs
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -124,7 +125,7 @@ class _Face:
         point -= q @ (q.T @ point)
         weights = np.ones(len(self.references) + m)
         if m:
-            solution = sla.solve_triangular(self.r[:m, :m], -head, check_finite=False)
+            solution, _ = dtrtrs(self.r[:m, :m], -head)  # the bare routine: checks would cost more than the solve
             weights[len(self.references) :] = solution
             mine = self.groups[self.others]
             for k, reference in enumerate(self.references):

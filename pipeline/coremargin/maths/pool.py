@@ -38,10 +38,10 @@ def _most_violated(
     chosen, gap = [], 0.0
     for group in np.unique(groups):
         mine = np.flatnonzero(groups == group)
-        short = float(weights[mine] @ levels[mine]) - levels[mine]
-        gap += max(0.0, float(short.max()))
-        order = np.argsort(-short, kind="stable")[:batch]
-        chosen.append(mine[order[short[order] > 0]])
+        below = levels[mine] - float(weights[mine] @ levels[mine])
+        gap += max(0.0, -float(below.min()))
+        order = np.argpartition(below, batch)[:batch] if len(below) > batch else np.arange(len(below))
+        chosen.append(mine[order[below[order] < 0]])
     return np.concatenate(chosen), gap
 
 

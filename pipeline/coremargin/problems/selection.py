@@ -38,6 +38,9 @@ class _Kept:
     rows: NDArray[Any]
 
 
+_Lost = tuple[NDArray[np.int64], NDArray[np.float64]]  # chunks, and floors of rows in them
+
+
 class LowestRows:
     """The ``keep`` lowest rows of each class over the chunks of a block."""
 
@@ -45,7 +48,7 @@ class LowestRows:
         self.keep = keep
         none = np.zeros(0, np.int64)
         self._kept = [_Kept(np.zeros(0), none, none, np.zeros(0), np.zeros((0, features), dtype)) for _ in range(2)]
-        self._lost: dict[tuple[int, int], float] = {}  # floors of rows that were kept for a while
+        self._lost: tuple[list[_Lost], list[_Lost]] = ([], [])  # of rows that were kept for a while, per class
 
     def offer(self, data: ChunkRows, k: int, mine: NDArray[np.intp], values: NDArray[Any], error: float) -> float:
         """Take what is low enough of the rows ``mine`` (positions, increasing) of class k with these values of y w.x.
@@ -75,9 +78,9 @@ class LowestRows:
         order = np.lexsort([ids, value])
         first = np.ones(len(order), bool)  # of the copies of a row in several chunks, too, one is enough
         first[1:] = value[order[1:]] != value[order[:-1]]
-        for j in [*order[~first], *order[first][self.keep :]]:
-            place = (int(chunk[j]), k)
-            self._lost[place] = min(self._lost.get(place, np.inf), float(value[j] - errors[j]))
+        gone = np.concatenate([order[~first], order[first][self.keep :]])
+        if len(gone):
+            self._lost[k].append((chunk[gone], value[gone] - errors[gone]))
         order = order[first][: self.keep]
         x = np.concatenate([kept.rows, data.rows[rows]])
         self._kept[k] = _Kept(value[order], ids[order], chunk[order], errors[order], x[order])
@@ -87,9 +90,9 @@ class LowestRows:
     ) -> tuple[Array, tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int8]]]:
         """Floors (c, 2) that count the rows given up later, and the rows kept: ids, rows, signs, in row order."""
         floors = floors.copy()
-        for (chunk, k), floor in self._lost.items():
-            at = int(np.searchsorted(chunks, chunk))
-            floors[at, k] = min(floors[at, k], floor)
+        for k, lost in enumerate(self._lost):
+            for chunk, floor in lost:
+                np.minimum.at(floors[:, k], np.searchsorted(chunks, chunk), floor)
         ids = np.concatenate([kept.ids for kept in self._kept])
         signs = np.repeat(np.array([1, -1], np.int8), [len(kept.ids) for kept in self._kept])
         order = np.argsort(ids, kind="stable")
