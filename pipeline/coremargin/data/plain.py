@@ -57,14 +57,17 @@ def group_metadata(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of bounded size. Raises StoreError that names the file; FileNotFoundError passes."""
+    """A JSON object from a file of bounded size.
+
+    Raises StoreError that names the file; FileNotFoundError and NotADirectoryError pass.
+    """
     try:
         if path.stat().st_size > _LARGEST_JSON:
             raise StoreError(
                 f"{path}: expected at most {_LARGEST_JSON:,} bytes of metadata, got {path.stat().st_size:,}"
             )
         value = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, StoreError):

@@ -6,7 +6,7 @@ A new store is built in a folder beside its place and moved there by its first c
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -168,11 +168,12 @@ class StoreWriter:
         if rows == self.committed:
             return rows
         sink = self._settled(rows)
-        if self._fill:
-            sink.put(self._next, self._X[: self._fill], self._y[: self._fill], len(self._coder.classes))
+        wait(self._pending)
         while self._pending:
             self._pending[0].result()  # stays first in line when it failed: a later commit fails, too
             self._pending.pop(0)
+        if self._fill:
+            sink.put(self._next, self._X[: self._fill], self._y[: self._fill], len(self._coder.classes))
         sink.commit(rows, self.classes)
         if self._fill == self._facts.chunk_rows:  # a new store that became exactly one chunk
             self._next, self._fill = self._next + 1, 0

@@ -1,0 +1,122 @@
+"""Run one write of a store again and again, killed at its first, second, ... step on disk; check what is left.
+
+Usage: crash_at.py FOLDER create|append|overwrite STRIDE. Prints how many steps the write takes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.check import check_store
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OLD, NEW = 150, 300
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(NEW, 3)).astype(np.float32)
+Y = np.where(X[:, 0] > 0, "a", "b")
+STEPS = ("replace", "rename", "fsync", "mkdir", "unlink")
+
+
+def create(path: Path, rows: slice, *, overwrite: bool = False) -> None:
+    """Write a new store."""
+    with StoreWriter.create(path, features=3, chunk_bytes=64 * 12, overwrite=overwrite) as writer:
+        writer.write(X[rows], Y[rows])
+
+
+def append(path: Path) -> None:
+    """Write the new rows after the old ones, in two commits."""
+    with StoreWriter.append(path) as writer:
+        writer.write(X[OLD:200], Y[OLD:200])
+        writer.commit()
+        writer.write(X[200:], Y[200:])
+
+
+def kill_at(step: int) -> None:
+    """Let this process die by SIGKILL before its ``step``-th change on disk."""
+    left = [step]
+
+    def deadly(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **options)
+
+        return call
+
+    for name in STEPS:
+        setattr(os, name, deadly(getattr(os, name)))
+
+
+def attempt(path: Path, how: str, step: int) -> bool:
+    """Write in a child that dies at ``step``; True when it came to its end."""
+    child = os.fork()
+    if child == 0:
+        kill_at(step)
+        if how == "append":
+            append(path)
+        else:
+            create(path, slice(None), overwrite=how == "overwrite")
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def left_whole(path: Path, how: str) -> int:
+    """Rows of what is left, after checking that it is one of the committed states; 0 for no store at all."""
+    if how == "create" and not path.exists():
+        return 0
+    store = Store.open(path)
+    allowed = {"create": (NEW,), "append": (OLD, 200, NEW), "overwrite": (OLD, NEW)}[how]
+    assert store.rows in allowed, store.rows
+    rows = np.concatenate([np.array(store.read(chunk)[0]) for chunk in range(store.chunks)])
+    assert np.array_equal(rows, X[: store.rows])
+    assert check_store(path, workers=1).whole
+    return store.rows
+
+
+def main() -> None:
+    """Kill, check, finish the work, check again, for every step."""
+    folder, how = Path(sys.argv[1]), sys.argv[2]
+    path = folder / "s.zarr"
+    for step in range(1, 1000, int(sys.argv[3])):
+        shutil.rmtree(path, ignore_errors=True)
+        if how != "create":
+            create(path, slice(0, OLD))
+        finished = attempt(path, how, step)
+        rows = left_whole(path, how)
+        if how == "append":
+            with StoreWriter.append(path) as writer:
+                if rows < NEW:
+                    writer.write(X[rows:], Y[rows:])
+        else:
+            create(path, slice(None), overwrite=True)
+        assert left_whole(path, how) == NEW
+        assert Store.open(path).digest == digest(folder)
+        assert not [entry for entry in folder.iterdir() if entry.name not in ("s.zarr", "whole.zarr")]
+        assert not list(path.rglob("*.aside"))
+        if finished:
+            sys.stdout.write(f"{step - 1}\n")
+            return
+
+
+def digest(folder: Path) -> str:
+    """Digest of all rows, written undisturbed."""
+    path = folder / "whole.zarr"
+    if not path.exists():
+        create(path, slice(None))
+    return Store.open(path).digest
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Small stores for the tests of the data room, and raw ways to look at them that bypass what is tested."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from coremargin.data.source import Source
+
+
+def write_store(path: Path, X: np.ndarray, y: Any, *, chunk_rows: int = 64, **options: Any) -> Store:
+    """A store with chunks of exactly ``chunk_rows`` rows, in one commit."""
+    dtype = "float64" if X.dtype == np.float64 else "float32"
+    chunk_bytes = chunk_rows * X.shape[1] * np.dtype(dtype).itemsize
+    with StoreWriter.create(path, features=X.shape[1], dtype=dtype, chunk_bytes=chunk_bytes, **options) as writer:
+        writer.write(X, y, origin="test")
+    return Store.open(path)
+
+
+def all_rows(source: Source) -> tuple[np.ndarray, np.ndarray]:
+    """Copies of all rows and codes, chunk after chunk."""
+    parts = [tuple(np.array(part) for part in source.read(chunk)) for chunk in range(source.chunks)]
+    return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def edit_json(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change a JSON file in place, as a careless hand would."""
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+def edit_attributes(store: Path, **changes: Any) -> None:
+    """Change root attributes of a store."""
+    edit_json(store / "zarr.json", lambda root: root["attributes"].update(changes))
+
+
+def rewrite_array(store: Path, name: str, **options: Any) -> None:
+    """Store an array again with other codecs, through zarr-python."""
+    group = zarr.open_group(store, mode="r+")
+    array = group[name]
+    assert isinstance(array, zarr.Array)
+    values, chunks = array[:], array.chunks
+    del group[name]
+    group.create_array(
+        name, shape=values.shape, chunks=chunks, dtype=values.dtype, fill_value=array.fill_value, **options
+    )
+    new = group[name]
+    assert isinstance(new, zarr.Array)
+    new[:] = values

@@ -1,0 +1,271 @@
+"""Every way to damage a chunk or the metadata ends in an error that names the place, and in a finding of the check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from coremargin.data.check import check_store
+from coremargin.data.store import Store
+from coremargin.errors import DamagedChunk, StoreError
+from store_kit import all_rows, edit_attributes, edit_json, rewrite_array, write_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.faults
+
+
+def _flip(data: bytes) -> bytes:
+    middle = len(data) // 3
+    return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
+
+
+FAULTS: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda data: None,
+    "cut in half": lambda data: data[: len(data) // 2],
+    "cut by one byte": lambda data: data[:-1],
+    "empty": lambda data: b"",
+    "one bit flipped": _flip,
+    "all zero": lambda data: bytes(len(data)),
+    "extra bytes": lambda data: data + b"extra",
+}
+KINDS = {
+    "raw": {},
+    "raw, no checksum": {"compressors": None},
+    "lz4": {"compression": "lz4"},
+    "zstd": {"compression": "zstd"},
+    "sharded": {"serializer": "sharding"},
+}
+
+
+@pytest.fixture
+def damaged(request: pytest.FixtureRequest, tmp_path: Path, rng: np.random.Generator) -> Path:
+    """A store of one kind, five chunks of 64 rows, not damaged yet."""
+    options = dict(KINDS[request.param])
+    X = rng.normal(size=(300, 5)).astype(np.float32)
+    own = {name: value for name, value in options.items() if name == "compression"}
+    path = write_store(tmp_path / "s.zarr", X, rng.integers(0, 2, 300), chunk_rows=64, **own).path
+    if "serializer" in options:
+        from zarr.codecs import ShardingCodec
+
+        rewrite_array(path, "X", serializer=ShardingCodec(chunk_shape=(16, 5)), compressors=None)
+    elif "compressors" in options:
+        rewrite_array(path, "X", compressors=None)
+    return path
+
+
+@pytest.mark.parametrize("damaged", KINDS, indirect=True)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_damaged_chunk(damaged: Path, fault: str) -> None:
+    """A damaged chunk raises with its place, however it is stored and read; its neighbours stay readable."""
+    (file,) = [*damaged.glob("X/c.2.0"), *damaged.glob("X/c/2/0")]
+    new = FAULTS[fault](file.read_bytes())
+    if new is None:
+        file.unlink()
+    else:
+        file.write_bytes(new)
+    for map_bytes in (0, 1 << 20):
+        store = Store.open(damaged, map_bytes=map_bytes)
+        if (fault, store.compression) == ("extra bytes", "other"):
+            continue  # a shard's index is found from the end of its file; see below
+        with pytest.raises(DamagedChunk, match=r"chunk 2 \(rows 128 to 191\), file X/c.*`coremargin check"):
+            store.read(2)
+        with pytest.raises(DamagedChunk, match="chunk 2"):
+            store.rows_at(np.array([130]))
+        assert len(store.read(1)[0]) == 64
+        assert len(store.read(3)[0]) == 64
+        (found,) = check_store(damaged).damaged
+        assert (found.chunk, found.start, found.stop) == (2, 128, 192)
+        assert file.relative_to(damaged).as_posix() in found.what
+
+
+@pytest.mark.parametrize("damaged", ["raw", "lz4"], indirect=True)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_damaged_labels(damaged: Path, fault: str) -> None:
+    """A damaged chunk of labels is found like one of rows."""
+    file = damaged / "y" / "c.4"
+    new = FAULTS[fault](file.read_bytes())
+    if new is None:
+        file.unlink()
+    else:
+        file.write_bytes(new)
+    with pytest.raises(DamagedChunk, match=r"chunk 4 \(rows 256 to 299\), file y/c.4"):
+        Store.open(damaged).read(4)
+    assert [found.chunk for found in check_store(damaged).damaged] == [4]
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+def test_check_names_everything(damaged: Path) -> None:
+    """The check goes on after the first finding, and reports progress for every chunk."""
+    (damaged / "X" / "c.0.0").unlink()
+    (damaged / "y" / "c.0").write_bytes(b"")
+    (damaged / "X" / "c.3.0").write_bytes(_flip((damaged / "X" / "c.3.0").read_bytes()))
+    seen: list[tuple[int, int, int]] = []
+    report = check_store(damaged, lambda done, chunks, found: seen.append((done, chunks, len(found))))
+    assert [found.chunk for found in report.damaged] == [0, 0, 3]
+    assert seen == [(1, 5, 2), (2, 5, 0), (3, 5, 0), (4, 5, 1), (5, 5, 0)]
+    assert not report.whole
+    assert (report.rows, report.chunks) == (300, 5)
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+def test_check_reads_the_padding(damaged: Path) -> None:
+    """A bit flipped in the unused end of the last chunk does no harm to a reader, and is found by the check."""
+    file = damaged / "X" / "c.4.0"
+    data = file.read_bytes()
+    file.write_bytes(data[:-10] + bytes([data[-10] ^ 1]) + data[-9:])
+    all_rows(Store.open(damaged))
+    assert [found.chunk for found in check_store(damaged).damaged] == [4]
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+def test_swapped_chunks(damaged: Path) -> None:
+    """Two chunks that changed places have good checksums of their own and are refused by the manifest."""
+    one, two = (damaged / "X" / f"c.{k}.0" for k in (1, 2))
+    first = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(first)
+    assert [found.chunk for found in check_store(damaged).damaged] == [1, 2]
+    with pytest.raises(DamagedChunk, match="chunk 1 "):
+        Store.open(damaged).read(1)
+
+
+@pytest.mark.parametrize("damaged", ["raw", "raw, no checksum"], indirect=True)
+def test_whole_store(damaged: Path) -> None:
+    """A store that is whole passes the check."""
+    assert check_store(damaged, workers=1).whole
+    assert check_store(damaged).damaged == ()
+
+
+STATISTICS = ["rows", "counts", "unlabelled", "centre", "radius", "max_norm", "low", "high", "total", "squares"]
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+@pytest.mark.parametrize("name", [*STATISTICS, "digest"])
+def test_damaged_statistics(damaged: Path, name: str) -> None:
+    """Statistics that are missing or altered raise when they are asked for; they never read as fill values."""
+    (file,) = (damaged / "blocks" / "000000" / name).glob("c.0*")
+    good = file.read_bytes()
+    for bad in (_flip(good), good[:-1], b""):
+        file.write_bytes(bad)
+        with pytest.raises(StoreError, match=name):
+            Store.open(damaged).statistics()
+    file.unlink()
+    with pytest.raises(StoreError, match=name):
+        Store.open(damaged).statistics()
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+@pytest.mark.parametrize("name", [name for name in STATISTICS if name != "rows"])
+def test_check_recomputes_statistics(damaged: Path, name: str) -> None:
+    """Statistics that are readable but not those of the rows are findings of the check."""
+    from coremargin.data.plain import read_array
+
+    folder = damaged / "blocks" / "000000" / name
+    tail = {"counts": (2,), "unlabelled": (), "radius": (), "max_norm": ()}.get(name, (5,))
+    dtype = "int64" if name in ("counts", "unlabelled") else "float64"
+    values = read_array(folder, 0, 5, dtype, tail)
+    values[2] = values[2] * 0.99 - 1
+    _replace(folder, values)
+    (found,) = check_store(damaged).damaged
+    assert found.chunk == 2
+    assert f"the statistics {name} are not those of its rows" in found.what
+
+
+def _replace(folder: Path, values: np.ndarray) -> None:
+    import shutil
+
+    from coremargin.data.plain import write_array
+
+    shutil.rmtree(folder)
+    write_array(folder, values, ("chunk", "feature")[: values.ndim])
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+def test_altered_digests(damaged: Path) -> None:
+    """Digests of chunks that do not add up to the digest of the commit are refused before any chunk is trusted."""
+    from coremargin.data.plain import read_array
+
+    folder = damaged / "blocks" / "000000" / "digest"
+    values = read_array(folder, 0, 5, "uint64")
+    values[1] ^= np.uint64(1)
+    _replace(folder, values)
+    with pytest.raises(StoreError, match="the metadata was altered"):
+        Store.open(damaged).read(0)
+
+
+BROKEN = {
+    "not JSON": (lambda path: path.write_text("{"), "cannot be read"),
+    "not an object": (lambda path: path.write_text("[1]"), "expected a JSON object"),
+    "empty": (lambda path: path.write_text(""), "cannot be read"),
+    "not text": (lambda path: path.write_bytes(b"\xff\xfe\x00"), "cannot be read"),
+    "missing": (lambda path: path.unlink(), "zarr.json"),
+}
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+@pytest.mark.parametrize("part", ["zarr.json", "X/zarr.json", "y/zarr.json"])
+@pytest.mark.parametrize("fault", BROKEN)
+def test_broken_metadata(damaged: Path, part: str, fault: str) -> None:
+    """Metadata that cannot be read is a StoreError that names the file, for the root and for both arrays."""
+    do, message = BROKEN[fault]
+    do(damaged / part)
+    with pytest.raises(StoreError, match=message):
+        Store.open(damaged)
+    with pytest.raises(StoreError):
+        check_store(damaged)
+
+
+ATTRIBUTES = {
+    "newer format": ({"version": 7}, r"made by a newer coremargin: expected format 1, found 7; upgrade"),
+    "no version": ({"version": None}, "expected format 1, found None"),
+    "other data": ({"format": "anndata"}, "attribute 'format' is 'coremargin-store'"),
+    "no rows": ({"rows": 0, "commits": []}, "expected at least one row, found none"),
+    "no features": ({"features": 0}, "expected at least one feature, found none"),
+    "rows beyond the commit": ({"rows": 301}, "expected the rows of the last commit, 300, got 301"),
+    "another dtype": ({"dtype": "float16"}, "expected dtype to be one of float32, float64"),
+    "classes no list": ({"classes": "ab"}, "expected classes to be a list"),
+    "a commit that is none": ({"commits": [3]}, "expected a commit, got 3"),
+    "other features": ({"features": 6}, r"expected shape \(300, 6\), got \(300, 5\)"),
+}
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+@pytest.mark.parametrize("case", ATTRIBUTES)
+def test_attributes(damaged: Path, case: str) -> None:
+    """Attributes of a newer format, another kind of data, or absurd values are refused, saying expected and found."""
+    changes, message = ATTRIBUTES[case]
+    edit_attributes(damaged, **changes)
+    with pytest.raises(StoreError, match=message):
+        Store.open(damaged)
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+def test_arrays_of_different_length(damaged: Path) -> None:
+    """Labels that are fewer than the rows are refused when the store is opened."""
+    edit_json(damaged / "y" / "zarr.json", lambda array: array.update(shape=[299]))
+    with pytest.raises(StoreError, match="y/zarr.json.*X and y must have the store's rows"):
+        Store.open(damaged)
+
+
+def test_what_is_no_store(tmp_path: Path) -> None:
+    """A path that is empty, a file, or a folder of something else is refused, saying what makes a store."""
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "folder").mkdir()
+    for name in ("nothing", "file", "folder"):
+        with pytest.raises(StoreError, match=r"expected a store.*coremargin ingest"):
+            Store.open(tmp_path / name)
+
+
+@pytest.mark.parametrize("damaged", ["raw"], indirect=True)
+def test_leftovers_are_ignored(damaged: Path) -> None:
+    """Files that a killed writer left aside do not disturb a reader or the check."""
+    (damaged / "X" / ".c.9.0.aside").write_bytes(b"half")
+    (damaged / "blocks" / ".000001.aside").mkdir()
+    (damaged / "X" / "c.5.0").write_bytes(b"uncommitted")
+    assert len(all_rows(Store.open(damaged))[0]) == 300
+    assert check_store(damaged).whole
