@@ -64,19 +64,22 @@ def solve_pool(
     intercept: bool,
     start: Array | None = None,
     tolerance: float = 1e-10,
-    zero: float = 0.0,
+    zero: float | None = None,
     max_rounds: int = 1000,
 ) -> PoolSolution:
     """Maximum-margin hypothesis of rows (m, d) with signs (m,) in {-1, +1}; both signs present with intercept.
 
     start: (m,) weights of an earlier solution. tolerance: relative gap between primal and dual on the pool.
-    zero: a distance at or below this counts as zero (the hulls meet).
+    zero: a distance at or below this counts as zero (the hulls meet); None: what float64 can tell for these rows.
     """
     # With an intercept the geometry does not depend on the origin; near the mean it is better conditioned.
     centre = rows.mean(axis=0, dtype=np.float64) if intercept else np.zeros(rows.shape[1])
     z: Array = np.asarray(rows, np.float64) - centre
     z *= signs[:, None]
     groups = (signs > 0).astype(np.int64) if intercept else np.zeros(len(rows), np.int64)
+    if zero is None:
+        radius = float(np.sqrt(np.einsum("ij,ij->i", z, z).max()))
+        zero = resolution(radius, rows.shape[1] + 2, rows.shape[1])
     batch = max(100, rows.shape[1])
     weights = np.zeros(len(rows)) if start is None else start.copy()
     work = _first_rows(z, groups, batch) if start is None else np.flatnonzero(start > 0)

@@ -20,7 +20,6 @@ from coremargin.maths.margin import (
     best_offset,
     is_certified,
     lower_bound,
-    resolution,
     safe_projections,
 )  # fmt: skip
 from coremargin.maths.pool import solve_pool
@@ -227,17 +226,15 @@ class HardMargin:
             length = float(np.linalg.norm(pool.rows[0]))
             w = pool.signs[0] * pool.rows[0] / length if length else np.eye(self.source.features)[0]
             return replace(state, pool=pool, newest=Hypothesis(w, 0.0))
-        centre = pool.rows.mean(axis=0) if self.intercept else np.zeros(self.source.features)
-        radius = float(np.sqrt(np.square(pool.rows - centre).sum(axis=1).max()))
         start = pool.weights if (pool.weights > 0).any() else None
         solution = solve_pool(
-            pool.rows, pool.signs, intercept=self.intercept, start=start, tolerance=min(1e-10, 1e-4 * self.epsilon),
-            zero=resolution(radius, self.source.features + 2, self.source.features),
+            pool.rows, pool.signs, intercept=self.intercept, start=start, tolerance=min(1e-10, 1e-4 * self.epsilon)
         )  # fmt: skip
         pool = pool.weighted(solution.weights)
-        if solution.upper < state.upper:
+        meet = solution.status == "zero"
+        if meet or solution.upper < state.upper:
             state = replace(state, upper=solution.upper, coreset=pool.take(pool.support))
-        if solution.status == "zero":
+        if meet:
             return replace(state, pool=pool, status="not_separable")
         return replace(state, pool=pool, newest=Hypothesis(solution.w, solution.b))
 
