@@ -22,7 +22,7 @@ from coremargin.errors import DamagedChunk, StoreError
 from store_kit import all_rows, edit_attributes, edit_json, rewrite_array, write_store
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     rows=st.integers(1, 70),
     features=st.integers(1, 9),

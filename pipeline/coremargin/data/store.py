@@ -75,6 +75,10 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({self.name!r}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels to another process as its handle, not with its maps."""
+        return open_source, (self.handle(),)
+
     @property
     def nbytes(self) -> int:
         """Bytes of all committed rows and labels, uncompressed."""
