@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.margin import Array, best_offset, normalised_weights, upper_bound
+from coremargin.maths.margin import Array, best_offset, normalised_weights, resolution, upper_bound
 from coremargin.maths.nearest import Status, nearest_point
 
 
