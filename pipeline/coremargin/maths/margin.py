@@ -28,6 +28,8 @@ POSITIVE, NEGATIVE = 0, 1
 
 #: Directions shorter than this have lengths that squares can no longer tell.
 SHORTEST = 1e-100
+#: Components below this have squares that underflow.
+VANISHED = 2e-154
 
 
 def gamma(n: int, dtype: np.dtype[np.floating] | type = np.float64) -> float:
@@ -122,6 +124,7 @@ def upper_bound(rows: NDArray[np.floating], signs: NDArray[np.integer], weights:
     # Weights sum to 1 up to rounding, too: both errors are of the order of gamma times the mean row length.
     mean_length = float(weights @ np.linalg.norm(exact, axis=1))
     length = length * (1 + gamma(exact.shape[1] + 4)) + 2 * gamma(len(weights) + 4) * mean_length
+    length += float(np.sqrt(exact.shape[1])) * VANISHED
     return length / 2 if intercept else length
 
 
