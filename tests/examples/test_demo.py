@@ -30,7 +30,8 @@ def test_the_demo_data_are_digits_and_cancer_measurements(repository: Path, tmp_
 @pytest.mark.slow
 def test_the_demo_certifies_verifies_and_reports(repository: Path, tmp_path: Path) -> None:
     """The tour ends well on a fresh machine: both models verified, both reports where the last lines say."""
-    shutil.copytree(repository / "jobs", tmp_path / "jobs")
+    for room in ("jobs", "cluster"):
+        shutil.copytree(repository / room, tmp_path / room)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     command = ["bash", tmp_path / "jobs" / "demo.sh"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=170)
