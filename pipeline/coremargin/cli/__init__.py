@@ -12,7 +12,7 @@ import logging
 import click
 
 import coremargin
-from coremargin.cli import ingest, stores, train
+from coremargin.cli import ingest, stores, train, use
 from coremargin.cli.common import Main
 
 
@@ -22,7 +22,7 @@ def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group("coremargin", cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--version",
     is_flag=True,
@@ -49,6 +49,6 @@ def main(verbose: int) -> None:
     logging.basicConfig(level=levels.get(verbose, logging.DEBUG), format="%(levelname)s %(name)s: %(message)s")
 
 
-for _module in (ingest, stores, train):
+for _module in (ingest, stores, train, use):
     for _command in _module.COMMANDS:
         main.add_to_section(_module.SECTION, _command)

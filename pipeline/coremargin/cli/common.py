@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
@@ -51,6 +52,17 @@ class Main(click.Group):
             with formatter.section(section):
                 formatter.write_dl([(str(c.name).ljust(width), c.get_short_help_str(limit)) for c in commands])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; that the reader of our output has gone away is no error, and said by the exit code only."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            if not _output_is_gone():
+                raise
+            ctx.exit(BROKEN_PIPE)
+        return result
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -62,17 +74,14 @@ class Main(click.Group):
         """Run; in the process of its own that a command line is, every error ends in its exit code."""
         call = super().main
         if not standalone_mode:
-            return call(args, prog_name or "coremargin", complete_var, standalone_mode=False, **extra)
-        sys.exit(
-            _exit_code(lambda: call(args, prog_name or "coremargin", complete_var, standalone_mode=False, **extra))
-        )
+            return call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)
+        sys.exit(_exit_code(lambda: call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)))
 
 
 def _exit_code(run: Callable[[], Any]) -> int:
     """Run and turn its end into an exit code; what is not expected keeps its traceback."""
     try:
         result = run()
-        sys.stdout.flush()
     except CoremarginError as error:
         say_error(str(error))
         for note in getattr(error, "__notes__", ()):
@@ -91,11 +100,17 @@ def _exit_code(run: Callable[[], Any]) -> int:
     except (click.Abort, KeyboardInterrupt):
         say_error("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone; nothing may complain about that at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
     return result if isinstance(result, int) else 0
+
+
+def _output_is_gone() -> bool:
+    """Whether stdout leads nowhere any more; then it is closed for good, so that nothing complains at exit."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLOUT)
+    if not any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True
 
 
 def say_error(message: str) -> None:

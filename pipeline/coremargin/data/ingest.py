@@ -197,12 +197,12 @@ def _store_dtype(base: Store | None, dtype: str | None, compression: str | None,
 def _companions(source: Any, wanted: str | None) -> list[Path] | None:
     """The label files beside ``X.npy`` files; None for sources that carry their labels themselves."""
     kinds = kinds_of(source, wanted)
-    if kinds is not None and set(kinds.values()) != {"npy"}:
+    if kinds is not None and {kind for _, kind in kinds} != {"npy"}:
         return None
     if kinds is None:
         raise LabelError("labels are missing: expected one per row; give labels=..., or say unlabelled=True")
-    found = [companion(path) for path in kinds]
-    for path, beside in zip(kinds, found, strict=True):
+    found = [companion(path) for path, _ in kinds]
+    for (path, _), beside in zip(kinds, found, strict=True):
         if beside is None:
             raise LabelError(
                 f"{path}: labels are missing: expected them in --labels FILE, or in y.npy beside X.npy; or --unlabelled"
@@ -212,7 +212,7 @@ def _companions(source: Any, wanted: str | None) -> list[Path] | None:
 
 def _svmlight_features(source: Any, wanted: str | None, base: Store) -> int | None:
     kinds = kinds_of(source, wanted)
-    return base.features if kinds is not None and "svmlight" in kinds.values() else None
+    return base.features if kinds and kinds[0][1] == "svmlight" else None
 
 
 def _check_fit(rows: RowSource, labels: LabelStream | None, base: Store | None, *, unlabelled: bool) -> None:

@@ -56,11 +56,11 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
     kinds = kinds_of(source, options.format)
     if kinds is None:
         return ArrayRows(source, options)
-    paths = list(kinds)
-    if "svmlight" in kinds.values():
-        other = next((path for path, kind in kinds.items() if kind != "svmlight"), None)
+    paths = [path for path, _ in kinds]
+    if "svmlight" in {kind for _, kind in kinds}:
+        other = next(((path, kind) for path, kind in kinds if kind != "svmlight"), None)
         if other is not None:
-            raise UsageError(f"{other}: is {kinds[other]}, other files are svmlight: ingest them apart, with --append")
+            raise UsageError(f"{other[0]}: is {other[1]}, other files are svmlight: ingest them apart, with --append")
         _refuse_for_svmlight(options, paths[0])
 
         def on_survey(rows: int, done: int, total: int) -> None:
@@ -73,14 +73,14 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
         "csv": DelimitedFile,
         "parquet": ParquetFile,
     }
-    return Chain([opened[kinds[path]](path, options) for path in paths])
+    return Chain([opened[kind](path, options) for path, kind in kinds])
 
 
-def kinds_of(source: Any, wanted: str | None) -> dict[Path, str] | None:
+def kinds_of(source: Any, wanted: str | None) -> list[tuple[Path, str]] | None:
     """The files of a source in order, each with its format; None when the source is an array."""
     is_list = isinstance(source, list | tuple) and len(source) > 0
     if isinstance(source, str | Path) or (is_list and all(isinstance(item, str | Path) for item in source)):
-        return {path: _kind(path, wanted) for path in expand(source)}
+        return [(path, _kind(path, wanted)) for path in expand(source)]
     return None
 
 

@@ -17,15 +17,18 @@ if TYPE_CHECKING:
     from coremargin.data.sources.labels import Vocabulary
 
 
+_BUFFER_BYTES = 2**18  #: per column
+
+
 class ParquetFile:
     """Rows of one Parquet file, a record batch at a time."""
 
     def __init__(self, path: Path, options: SourceOptions) -> None:
         refuse_options(options, f"{path}, a Parquet file", knows=("label", "drop"))
-        parquet = _pyarrow_parquet(path)
+        _need_pyarrow(path)
         self.name, self.path = str(path), path
         self.total_bytes: int | None = file_bytes(path)
-        with _reading(path), parquet.ParquetFile(path) as file:
+        with _opened(path) as file:
             schema = file.schema_arrow
             self.rows: int | None = int(file.metadata.num_rows)
             first = next(file.iter_batches(batch_size=1), None)
@@ -48,10 +51,9 @@ class ParquetFile:
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """One batch per record batch."""
-        parquet = _pyarrow_parquet(self.path)
         columns = [*self._names, *([] if self._label is None else [self._label])]
         done, total = 0, self.total_bytes or 0
-        with _reading(self.path), parquet.ParquetFile(self.path) as file:
+        with _opened(self.path) as file:
             for records in file.iter_batches(batch_size=batch_rows(self.features), columns=columns):
                 rows = np.empty((len(records), self.features))
                 at = 0
@@ -112,24 +114,26 @@ class ParquetFile:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn pyarrow's complaints about a file into DataError with its name."""
+def _opened(path: Path) -> Iterator[Any]:
+    """The file for reading in small pieces; pyarrow's complaints become DataError with the name of the file."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
-        yield
+        # By default whole row groups are read ahead: 600 MB for 600 MB of rows where this takes 130.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+            yield file
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a whole Parquet file ({error}): fetch or write it again") from error
 
 
-def _pyarrow_parquet(path: Path) -> Any:
+def _need_pyarrow(path: Path) -> None:
     try:
-        import pyarrow.parquet
+        import pyarrow.parquet  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise UsageError(
             f"{path}: reading Parquet needs pyarrow, which is not installed: pip install 'coremargin[arrow]'"
         ) from error
-    return pyarrow.parquet
 
 
 def _is_list(kind: Any) -> bool:

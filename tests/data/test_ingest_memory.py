@@ -1,0 +1,67 @@
+"""Ingest needs the same memory for any size of source."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROWS = 800_000  #: of 100 features: 320 MB
+LIMIT_BYTES = 200 * 2**20  #: above an idle interpreter; the writer holds some five chunks, pyarrow buffers per column
+
+MEASURE = """
+import resource, sys
+from coremargin.data.ingest import ingest
+import pyarrow.parquet
+start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+report = ingest(sys.argv[1], sys.argv[2])
+print(report.rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) * 1024)
+"""
+
+
+def csv_gz(path: Path, rows: int) -> None:
+    """Text that is small on disk and large in memory."""
+    line = ",".join(["0.25"] * 99)
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        for k in range(0, rows, 100):
+            file.write(f"{line},{k % 2}\n" * 100)
+
+
+def svmlight(path: Path, rows: int) -> None:
+    """A line of 40 bytes becomes a row of 400."""
+    with path.open("w") as file:
+        for k in range(rows):
+            file.write(f"{k % 2} 1:0.5 {k % 90 + 2}:1.5 100:{k}\n")
+
+
+def parquet(path: Path, rows: int) -> None:
+    """Row groups larger than a batch."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    schema = pa.schema([*((f"f{j}", pa.float32()) for j in range(99)), ("label", pa.int8())])
+    column = np.arange(50_000)
+    with pq.ParquetWriter(path, schema) as writer:
+        for _ in range(0, rows, 50_000):
+            columns = [*[column.astype("f4")] * 99, (column % 2).astype("i1")]
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+@pytest.mark.parametrize(("name", "make"), [("x.csv.gz", csv_gz), ("x.svm", svmlight), ("x.parquet", parquet)])
+def test_memory_does_not_grow_with_the_source(name: str, make: Callable[[Path, int], None], tmp_path: Path) -> None:
+    """320 MB of rows pass through a good half of that memory, readers and writer together."""
+    pytest.importorskip("pyarrow.parquet")
+    make(tmp_path / name, ROWS)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path / name), str(tmp_path / "rows.zarr")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=150,
+    )
+    rows, grown = (int(word) for word in done.stdout.split())
+    assert rows == ROWS
+    assert grown < LIMIT_BYTES
