@@ -101,8 +101,9 @@ def test_a_true_certificate_is_confirmed(tmp_path: Path, store: Path) -> None:
         "radius",
     ]  # fmt: skip
     texts = {check.name: check.text for check in result.checks}
-    assert "row 0 (class 'a') has margin 1" in texts["lower bound"]
-    assert "1 rows without label apart" in texts["lower bound"]
+    assert texts["lower bound"] == (
+        "all 6 rows, 1 without label apart, have at least 1; lowest: row 0 (class 'a') has margin 1"
+    )
     assert result.unchecked
     assert json.loads(json.dumps(result.to_dict()))["ok"] is True
 

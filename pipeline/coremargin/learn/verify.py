@@ -84,13 +84,18 @@ def verify(
     """
     result = examine(model_path, store_path, threads=threads, on_progress=on_progress)
     if not result.ok:
-        lines = "".join(f"\n- {check.name}: {check.text}" for check in result.failures)
-        count = len(result.failures)
-        raise ClaimRefuted(
-            f"{result.model}: {count} {'claim is' if count == 1 else 'claims are'} false of {result.store}:{lines}\n"
-            f"do not use this model with this store; train it again"
-        )
+        raise refutation(result)
     return result
+
+
+def refutation(result: Verification) -> ClaimRefuted:
+    """The error that lists what is false."""
+    lines = "".join(f"\n- {check.name}: {check.text}" for check in result.failures)
+    count = len(result.failures)
+    return ClaimRefuted(
+        f"{result.model}: {count} {'claim is' if count == 1 else 'claims are'} false of {result.store}:{lines}\n"
+        f"do not use this model with this store; train it again"
+    )
 
 
 def examine(

@@ -138,15 +138,16 @@ class Scan:
         label = self.claim.positive if sign > 0 else self.claim.negative
         claimed, found = apart(margin if self.claim.lower is None else self.claim.lower, margin)
         lowest = f"row {row} (class {label!r}) has margin {found}"
-        aside = f", {self.unlabelled:,} rows without label apart" if self.unlabelled else ""
+        aside = f", {self.unlabelled:,} without label apart" if self.unlabelled else ""
+        comma = "," if aside else ""
         count = self.rows.rows - self.unlabelled
         if self.claim.lower is None:
-            text = f"nothing is claimed; of {count:,} rows{aside} the lowest, {lowest}"
+            text = f"nothing is claimed; of {count:,} rows{aside}{comma} the lowest is: {lowest}"
             return Check("lower bound", ok=True, text=text)
         if self.below:
             text = f"model claims {claimed}, {lowest}; {self.below:,} of {count:,} rows are below{aside}"
             return Check("lower bound", ok=False, text=text)
-        text = f"all {count:,} rows{aside} have at least {claimed}; the lowest, {lowest}"
+        text = f"all {count:,} rows{aside}{comma} have at least {claimed}; lowest: {lowest}"
         return Check("lower bound", ok=True, text=text)
 
     def norms(self) -> Check:

@@ -1,0 +1,236 @@
+"""Commands about models: verify, predict, evaluate, show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coremargin.cli.common import facts, json_option, progress, quiet_option, table
+from coremargin.spec import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from coremargin.cli.common import Advance
+    from coremargin.learn.evaluate import Evaluation
+    from coremargin.learn.model import Model
+    from coremargin.learn.verify import Verification
+
+SECTION = "Models"
+
+_model = click.argument("model", type=click.Path(path_type=Path))
+_store = click.argument("store", type=click.Path(path_type=Path))
+
+
+@click.command(no_args_is_help=True)
+@_model
+@_store
+@click.option("--epsilon", type=float, metavar="E", help="Demand also that the bounds prove this epsilon.")
+@click.option("--threads", type=click.IntRange(1), metavar="NUMBER", help="Chunks read at a time. [default: cores]")
+@json_option
+@quiet_option
+def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | None, as_json: bool, quiet: bool) -> None:
+    """Check the certificate of MODEL against every row of STORE.
+
+    One scan, with code that shares nothing with the trainer: the coreset rows are fetched from the store, the upper
+    bound is computed again from them, and every row must have the margin that is claimed. Exit code 0 only if every
+    claim holds, 4 if one is false, 3 if the store is damaged.
+
+    \b
+    Examples:
+      coremargin verify rows.model rows.zarr
+      coremargin verify rows.model rows.zarr --epsilon 1e-3 && publish rows.model
+    """
+    from coremargin.learn.verify import examine, refutation
+
+    with progress(quiet=quiet) as advance:
+        result = examine(model, store, threads=threads, on_progress=_rows_shown(advance, "verifying", store))
+    click.echo(json.dumps(result.to_dict()) if as_json else _checklist(result))
+    if not result.ok:
+        raise refutation(result)
+    if epsilon is not None:
+        _demand(result, epsilon)
+
+
+def _checklist(result: Verification) -> str:
+    width = max(len(check.name) for check in result.checks)
+    checks = [f"  {'ok   ' if c.ok else 'FALSE'}  {c.name.ljust(width)}  {c.text}" for c in result.checks]
+    lines = [
+        f"{result.model}, {result.store}:",
+        "",
+        *checks,
+        "",
+        "not checked:",
+        *(f"  {text}" for text in result.unchecked),
+        "",
+    ]
+    verdict = {
+        "certified": f"verified: the margin is at least (1 - {result.epsilon:g}) of the best possible",
+        "not_separable": "verified: no hyperplane separates the classes",
+        "stopped": f"verified: the bounds hold; they do not prove epsilon {result.epsilon:g}",
+    }
+    failed = f"refuted: {len(result.failures)} of {len(result.checks)} checks failed"
+    return "\n".join([*lines, verdict.get(result.status, "verified") if result.ok else failed])
+
+
+def _demand(result: Verification, epsilon: float) -> None:
+    """Raise NotCertified unless the verified bounds prove ``epsilon``."""
+    from coremargin.errors import NotCertified
+
+    lower, upper = result.claimed_lower or 0.0, result.claimed_upper
+    if result.status == "not_separable" or upper is None or lower <= 0 or lower < (1 - epsilon) * upper:
+        proven = "nothing" if not upper or lower <= 0 else f"epsilon {1 - lower / upper:.6g}"
+        raise NotCertified(
+            f"{result.model}: the claims hold, but prove {proven}, not epsilon {epsilon:g}; "
+            f"train with --epsilon {epsilon:g}"
+        )
+
+
+@click.command(no_args_is_help=True)
+@_model
+@_store
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--overwrite", is_flag=True, help="Replace predictions that are there.")
+@json_option
+@quiet_option
+def predict(model: Path, store: Path, out: Path, *, overwrite: bool, as_json: bool, quiet: bool) -> None:
+    """Write the label and decision value that MODEL gives every row of STORE to OUT.
+
+    OUT ending in .parquet is a Parquet file with the columns row, label, code and decision; anything else is a Zarr
+    group with arrays code and decision, whose attribute "classes" decodes the codes.
+
+    \b
+    Examples:
+      coremargin predict rows.model new.zarr labels.parquet
+      coremargin predict rows.model new.zarr labels.zarr
+    """
+    from coremargin.learn.predict import predict as run
+
+    with progress(quiet=quiet) as advance:
+        shown = _rows_shown(advance, "predicting", store)
+        result = run(model, store, out, overwrite=overwrite, on_progress=shown)
+    if as_json:
+        click.echo(json.dumps(result.to_dict()))
+    else:
+        counts = ", ".join(f"{rows:,} of {label!r}" for label, rows in result.counts.items())
+        click.echo(f"{result.path}: {result.rows:,} rows: {counts}")
+
+
+@click.command(no_args_is_help=True)
+@_model
+@_store
+@json_option
+@quiet_option
+def evaluate(model: Path, store: Path, *, as_json: bool, quiet: bool) -> None:
+    """Compare what MODEL says about the rows of STORE with their labels.
+
+    Accuracy, precision, recall and F1 of each class, the confusion matrix and the area under the ROC curve, in one
+    pass and bounded memory. Rows without a label are counted and left out.
+
+    \b
+    Example:
+      coremargin evaluate rows.model test.zarr
+    """
+    from coremargin.learn.evaluate import evaluate as run
+
+    with progress(quiet=quiet) as advance:
+        result = run(model, store, on_progress=_rows_shown(advance, "evaluating", store))
+    click.echo(json.dumps(result.to_dict()) if as_json else _metrics(result))
+
+
+def _metrics(result: Evaluation) -> str:
+    area = "none: the rows are of one class" if result.roc_auc is None else f"{result.roc_auc:.6f}"
+    if result.roc_auc_error:
+        area += f" (within {result.roc_auc_error:.1g})"
+    apart = f", {result.unlabelled:,} more without label" if result.unlabelled else ""
+    pairs = [
+        ("rows", f"{result.rows:,}{apart}"),
+        ("accuracy", f"{result.accuracy:.6f}"),
+        ("balanced", f"{result.balanced_accuracy:.6f}"),
+        ("F1", f"{result.f1:.6f} (mean of the classes)"),
+        ("ROC AUC", area),
+        ("lowest margin", f"{result.lowest_margin:.6g}"),
+    ]
+    labels = [repr(score.label) for score in result.classes]
+    scores = [
+        (label, f"{s.rows:,}", *(f"{value:.6f}" for value in (s.precision, s.recall, s.f1)), *map("{:,}".format, given))
+        for label, s, given in zip(labels, result.classes, result.confusion, strict=True)
+    ]
+    head = ("label", "rows", "precision", "recall", "F1", *(f"given {label}" for label in labels))
+    return "\n".join([facts(pairs), "", table([head, *scores])])
+
+
+@click.command(no_args_is_help=True)
+@_model
+@json_option
+def show(model: Path, *, as_json: bool) -> None:
+    """Show what a MODEL is, what it claims and how it was made.
+
+    What it claims is not checked here: `coremargin verify` does that.
+
+    \b
+    Examples:
+      coremargin show rows.model
+      coremargin show rows.model --json | jq .certificate.ratio
+    """
+    from coremargin.learn.model import Model
+
+    loaded = Model.load(model)
+    run = _run_of(model)
+    click.echo(json.dumps({**loaded.record, "run": run}) if as_json else _described(model, loaded, run))
+
+
+def _run_of(model: Path) -> dict[str, Any]:
+    """How the run went; empty when the file is missing or broken, as nothing rests on it."""
+    try:
+        run = json.loads((model / "run.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return run if isinstance(run, dict) else {}
+
+
+def _described(path: Path, model: Model, run: dict[str, Any]) -> str:
+    claims, (negative, positive) = model.certificate, model.classes
+    intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
+    pairs = [
+        ("model", f"{path}, {model.problem}{intercept}"),
+        ("status", model.status),
+        ("classes", f"{negative!r} (negative), {positive!r} (positive)"),
+        ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
+        ("margin", f"{_bound(claims.lower)} proven for all rows"),
+        ("best possible", f"at most {_bound(claims.upper)}"),
+        ("ratio", f"{_bound(claims.ratio)}, epsilon {claims.epsilon:g}"),
+        ("coreset", f"{claims.coreset_rows:,} rows carry the proof"),
+        ("store", claims.store_digest),
+        ("software", ", ".join(f"{name} {version}" for name, version in model.record["software"].items())),
+    ]
+    numbers = {key: value for key, value in run.items() if isinstance(value, int | float)}
+    if "started" in run:
+        pairs.append(("made", str(run["started"])))
+    if {"scans", "bytes_read", "seconds"} <= set(numbers):
+        took = f"{numbers['scans']} scans, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
+        pairs.append(("took", took))
+    return facts(pairs)
+
+
+def _bound(value: float | None) -> str:
+    return "nothing" if value is None else repr(value)  # every digit: a rounded bound may claim too much
+
+
+def _rows_shown(advance: Advance | None, what: str, store: Path) -> Callable[[int, int], None] | None:
+    if advance is None:
+        return None
+    from coremargin.data.store import Store
+
+    opened = Store.open(store)
+    row_bytes = opened.nbytes // opened.rows
+
+    def shown(done: int, rows: int) -> None:
+        advance(what, done * row_bytes, rows * row_bytes, f"{done:,} rows")
+
+    return shown
+
+
+COMMANDS = (verify, predict, evaluate, show)
