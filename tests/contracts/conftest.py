@@ -39,11 +39,16 @@ class Module:
         """The syntax tree."""
         return ast.parse(self.text, filename=str(self.path))
 
-    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        """All functions and methods, nested ones included."""
-        for node in ast.walk(self.tree):
+    def functions(self, *, protocols: bool = True) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """All functions and methods, nested ones included; without ``protocols``, not those that only say a shape."""
+        waiting: list[ast.AST] = [self.tree]
+        while waiting:
+            node = waiting.pop()
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node
+            if not protocols and isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases):
+                continue
+            waiting.extend(ast.iter_child_nodes(node))
 
 
 class Package:

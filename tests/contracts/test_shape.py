@@ -35,7 +35,7 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function pretends: its body only passes or says that it is not implemented."""
+    """Whether a function's body only passes or says that it is not implemented."""
     if any("overload" in ast.unparse(decorator) for decorator in function.decorator_list):
         return False
     statements = function.body[1:] if ast.get_docstring(function) is not None else function.body
@@ -123,7 +123,7 @@ def test_nothing_is_unfinished(package: Package, scripts: list[Module], test_mod
     offenders += [
         f"{module.path.name}:{function.lineno}: {function.name} does nothing"
         for module in [*package.modules.values(), *scripts]
-        for function in module.functions()
+        for function in module.functions(protocols=False)
         if is_stub(function)
     ]
     assert offenders == []
