@@ -144,7 +144,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """An uncompressed npz whose bytes depend on nothing but the arrays: fixed dates, sorted names, little-endian."""
     with zipfile.ZipFile(path, "x", zipfile.ZIP_STORED) as archive:
         for name in sorted(arrays):
-            values = np.ascontiguousarray(arrays[name])
+            values = np.asarray(arrays[name], order="C")  # keeps the shape (), which ascontiguousarray does not
             member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             member.create_system = 3  # else it names the operating system
             member.external_attr = 0o644 << 16
@@ -153,7 +153,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(file, little, allow_pickle=False)
 
 
-def read_arrays(file: BinaryIO, place: str) -> dict[str, np.ndarray]:
+def read_arrays(file: BinaryIO, place: str, most_members: int = _MOST_MEMBERS) -> dict[str, np.ndarray]:
     """The arrays of an npz, read without pickle and without believing any size that the file does not back.
 
     Raises DataError that names ``place`` and the member: compressed members (a bomb hides there), object arrays, shapes
@@ -165,7 +165,7 @@ def read_arrays(file: BinaryIO, place: str) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
-            if len(members) > _MOST_MEMBERS or sum(member.file_size for member in members) > size:
+            if len(members) > most_members or sum(member.file_size for member in members) > size:
                 raise DataError(
                     f"{place}: the members promise more than the file's {size:,} bytes hold; get a whole copy"
                 )
