@@ -10,6 +10,8 @@ the worker dies                           Dask does the block again elsewhere; a
                                           block flies again *alone*: innocents pass, the guilty one is BlockFailed
 a scattered array died with its holders   scattered again, block sent again
 no answer for long (a stopped worker)     a copy is sent to other workers; the first answer counts
+all workers died at once                  a copy without a hint is sent: Dask keeps hinted tasks for the hinted worker when
+                                          none is there, even with ``allow_other_workers``
 no answer from anybody for very long      RunError
 the scheduler is lost                     RunError; the run can be resumed
 ========================================  =====================================================================
@@ -25,7 +27,6 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ PER_THREAD = 4
 AHEAD = 1024
 #: Seconds between looks at the list of workers; late joiners get work after at most this time.
 _WORKERS_EVERY_S = 5.0
+#: After so many seconds without an answer, look whether the workers for which blocks were meant are still there.
+_QUIET_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class _Flight:
     future: Future
     sent: float
     alone: bool
+    hint: str | None  #: address of the worker it was meant for
 
 
 @dataclass
@@ -108,6 +112,7 @@ class Flights:
         self._landed: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self._slots: list[str] = []
         self._slots_at = float("-inf")
+        self._silent: set[str] = set()  # addresses of workers that left a block unanswered: no more hints to them
         self._heard = time.monotonic()
         self._slowest_s = 0.0
 
@@ -147,26 +152,27 @@ class Flights:
     def _send(self, block: Block, *, alone: bool = False, anywhere: bool = False) -> None:
         record = self._records[block.index]
         key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
-        slots = self._worker_slots()
+        slots = [slot for slot in self._worker_slots() if slot not in self._silent]
         # the same worker for the same block in every scan: its pages are mapped there already
-        hinted = slots and not anywhere
-        hint = {"workers": [slots[block.index % len(slots)]], "allow_other_workers": True} if hinted else {}
+        hinted = not anywhere and not alone and len(set(slots)) > 1
+        hint = slots[block.index % len(slots)] if hinted else None
+        where = {"workers": [hint], "allow_other_workers": True} if hinted else {}
         try:
             handle, large = self._parcels.pack(self._source.handle())
             question, more = self._parcels.pack(self._probe.narrow(block))
             future = self._client.submit(
-                run_parcel, handle, question, large | more, block, self._pin, key=key, pure=False, retries=0, **hint
+                run_parcel, handle, question, large | more, block, self._pin, key=key, pure=False, retries=0, **where
             )
         except (OSError, CommClosedError) as error:
             raise self._scheduler_lost(error) from error
-        self._flights[key] = _Flight(block, future, time.monotonic(), alone)
+        self._flights[key] = _Flight(block, future, time.monotonic(), alone, hint)
         record.keys.add(key)
-        future.add_done_callback(partial(_land, self._landed, key))
+        self._client.loop.add_callback(_land, self._landed, key, future)
 
-    def _worker_slots(self) -> list[str]:
+    def _worker_slots(self, max_age_s: float = _WORKERS_EVERY_S) -> list[str]:
         """Addresses of workers by name, each once per thread; looked up every few seconds."""
         now = time.monotonic()
-        if now - self._slots_at > _WORKERS_EVERY_S or not self._slots:
+        if now - self._slots_at > max_age_s or not self._slots:
             try:
                 workers = self._client.scheduler_info(n_workers=-1)["workers"]
             except (OSError, CommClosedError) as error:
@@ -195,7 +201,7 @@ class Flights:
             self._heard = time.monotonic()
             self._slowest_s = max(self._slowest_s, outcome.seconds)
             del self._records[flight.block.index]
-            self._cancel([self._flights.pop(twin).future for twin in record.keys])
+            self._cancel_twins(record)
             return outcome
         self._recover(flight, record, outcome)
         return None
@@ -213,6 +219,7 @@ class Flights:
                     f"if that finds nothing, the worker ran out of memory"
                 ) from error
             log.warning("%s: its worker died several times; it is tried again alone", where)
+            self._cancel_twins(record)
             self._suspects.append(block)
         elif isinstance(error, CancelledError | OSError | CommClosedError):
             if self._client.status != "running" or "scheduler" in str(getattr(error, "reason", "")):
@@ -237,24 +244,35 @@ class Flights:
             return
         patience = max(self._patience.overdue_s, 20 * self._slowest_s)
         for flight in [flight for flight in self._flights.values() if now - flight.sent > patience]:
-            record = self._records[flight.block.index]
             flight.sent = now
-            if record.copies < 2 and not flight.alone:
-                record.copies += 1
-                where = place(self._source, flight.block)
-                log.warning("%s: no answer for %.0f s; sent to another worker", where, patience)
-                self._send(flight.block, anywhere=True)
+            self._silent |= {flight.hint} if flight.hint else set()
+            if self._records[flight.block.index].copies < 2 and not flight.alone:
+                self._send_copy(flight, f"no answer for {patience:.0f} s")
+        if now - self._heard > _QUIET_S:
+            there = set(self._worker_slots(_QUIET_S))
+            for flight in [flight for flight in self._flights.values() if flight.hint and flight.hint not in there]:
+                flight.hint = None
+                self._send_copy(flight, "its worker is gone")
         if now - self._heard > max(self._patience.give_up_s, 2 * patience):
             raise RunError(
                 f"no answer from any worker for {now - self._heard:.0f} s; {len(self._worker_slots())} worker threads "
                 f"are known; see whether the cluster runs, then run again with --resume"
             )
 
+    def _send_copy(self, flight: _Flight, why: str) -> None:
+        log.warning("%s: %s; sent to another worker", place(self._source, flight.block), why)
+        self._records[flight.block.index].copies += 1
+        self._send(flight.block, anywhere=True)
+
     def _scheduler_lost(self, error: BaseException) -> RunError:
         return RunError(
-            f"the Dask scheduler was lost ({error}); blocks that were done are kept, the run is resumable: "
-            f"start it again with --resume"
+            f"the Dask scheduler was lost ({str(error).partition(chr(10))[0]}); blocks that were done are kept, "
+            f"the run is resumable: start it again with --resume"
         )
+
+    def _cancel_twins(self, record: _Record) -> None:
+        self._cancel([self._flights.pop(key).future for key in record.keys])
+        record.keys.clear()
 
     def _cancel(self, futures: Sequence[Future]) -> None:
         if futures and self._client.status == "running":
@@ -262,10 +280,10 @@ class Flights:
                 self._client.cancel(list(futures), force=True)
 
 
-def _land(landed: SimpleQueue[tuple[str, Any]], key: str, future: Future) -> None:
-    """Fetch what a task returned or raised; runs in a thread of the client, so that it overlaps with the driver."""
+async def _land(landed: SimpleQueue[tuple[str, Any]], key: str, future: Future) -> None:
+    """Fetch what a task returned or raised; runs in the client's event loop, so that it overlaps with the driver."""
     try:
-        outcome: Any = future.result()
+        outcome: Any = await future
     except BaseException as error:  # noqa: BLE001 -- whatever it is, the driver must hear of it
         outcome = error
     landed.put((key, outcome))
