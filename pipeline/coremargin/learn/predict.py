@@ -59,7 +59,10 @@ class Prediction:
 
 
 class _Sink(Protocol):
-    def write(self, codes: np.ndarray, decisions: np.ndarray) -> None: ...
+    """Where predictions go."""
+
+    def write(self, codes: np.ndarray, decisions: np.ndarray) -> None:
+        """The next rows: codes (n,) int32 and decision values (n,) float64."""
 
 
 def predict(
@@ -150,7 +153,7 @@ class _Column:
             last = self._next * self._step + self._fill == self._rows
             if self._fill == self._step or last:
                 self._buffer[self._fill :] = 0  # Zarr stores the last chunk at full size
-                data = self._buffer.view(np.uint8)
+                data = self._buffer.data.cast("B")
                 write_whole(self._folder / f"c.{self._next}", [data, crc32c(data).to_bytes(CRC_BYTES, "little")])
                 self._next, self._fill = self._next + 1, 0
 

@@ -121,7 +121,9 @@ def examine(
                 scan.add(answer)
                 if on_progress is not None:
                     on_progress(chunk.start + len(chunk.codes), rows.rows)
-        lower, unlabelled = scan.lowest[0] if scan.lowest[1] >= 0 else None, scan.unlabelled
+        unlabelled = scan.unlabelled
+        if claim.lower is not None and scan.lowest[1] >= 0:
+            lower = scan.lowest[0]
         checks += [scan.content(), scan.coreset(), scan.bound(), scan.norms()]
     return Verification(
         model=str(claim.path),

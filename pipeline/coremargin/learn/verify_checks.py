@@ -78,7 +78,7 @@ def _status(claim: Claim, ratio: float) -> Check:
     if claim.status == "certified":
         both = lower is not None and upper is not None
         ok = claim.kind == "margin" and both and lower > 0 and lower >= (1 - epsilon) * upper  # type: ignore[operator]
-        text = f"certified: lower / upper = {ratio:.9g} >= 1 - {epsilon:g}"
+        text = f"certified: lower / upper = {ratio!r}, at least 1 - {epsilon:g}"
         if not ok:
             text = f"model claims to be certified, its own numbers do not say so: {claim.kind}, {bounds}"
     elif claim.status == "not_separable":

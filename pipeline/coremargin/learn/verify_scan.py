@@ -136,14 +136,13 @@ class Scan:
         if row < 0:
             return Check("lower bound", ok=False, text="the store has no labelled row, nothing can be claimed about it")
         label = self.claim.positive if sign > 0 else self.claim.negative
-        claimed, found = apart(margin if self.claim.lower is None else self.claim.lower, margin)
+        if self.claim.lower is None:
+            return Check("lower bound", ok=True, text="nothing is claimed")
+        claimed, found = apart(self.claim.lower, margin)
         lowest = f"row {row} (class {label!r}) has margin {found}"
         aside = f", {self.unlabelled:,} without label apart" if self.unlabelled else ""
         comma = "," if aside else ""
         count = self.rows.rows - self.unlabelled
-        if self.claim.lower is None:
-            text = f"nothing is claimed; of {count:,} rows{aside}{comma} the lowest is: {lowest}"
-            return Check("lower bound", ok=True, text=text)
         if self.below:
             text = f"model claims {claimed}, {lowest}; {self.below:,} of {count:,} rows are below{aside}"
             return Check("lower bound", ok=False, text=text)
