@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _COMMENT = re.compile(rb"#[^\n]*")
 _QUERY = re.compile(rb"(?<=\s)qid:\d+(?=\s|$)")
-_LARGEST_INDEX = 2**31 - 2
+_MOST_DIGITS = 9  #: of an index: a billion features would not be made dense anyway
+_LINE_FEED, _SPACE, _ZERO, _COLON = b"\n 0:"  #: white space is whatever is not above a space
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,16 @@ class Parsed:
     indices: np.ndarray  #: (nnz,) int64, as written
     values: np.ndarray  #: (nnz,) float64
     lines: np.ndarray  #: (m,) int64 line numbers in the file, from 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where things are in some lines, before any number is read."""
+
+    heads: np.ndarray  #: (m,) which of the tokens are the first of their line, the labels
+    lines: np.ndarray  #: (m,) which line each label is in, from 0
+    indices: np.ndarray  #: (nnz,) int64
+    rest: bytes  #: the text with indices and colons blanked: labels and values
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +130,18 @@ def open_svmlight(
 
 
 def survey(paths: Sequence[Path], on_survey: Callable[[int, int, int], None]) -> list[Survey]:
-    """One pass over all files for the range of the indices and the number of rows."""
+    """One pass over all files for the range of the indices and the number of rows; values are not looked at."""
     found: list[Survey] = []
     total, before, seen = sum(file_bytes(path) for path in paths), 0, 0
     for path in paths:
         low, high, rows, done = 1, -1, 0, 0
         for piece in pieces(path):
-            parsed = parse(piece)
-            rows += len(parsed.labels)
-            if len(parsed.indices):
-                low, high = min(low, int(parsed.indices.min())), max(high, int(parsed.indices.max()))
+            layout = _layout(_bare(piece.data))
+            if layout is None:
+                _explain(piece)
+            rows += len(layout.heads)
+            if len(layout.indices):
+                low, high = min(low, int(layout.indices.min())), max(high, int(layout.indices.max()))
             done = piece.done_bytes
             on_survey(seen + rows, before + done, total)
         if rows == 0:
@@ -140,49 +153,63 @@ def survey(paths: Sequence[Path], on_survey: Callable[[int, int, int], None]) ->
 
 def parse(piece: Piece) -> Parsed:
     """The rows of a piece; raises BadRow with file and line for what is not SVMlight."""
-    data = piece.data
+    layout = _layout(_bare(piece.data))
+    numbers = None if layout is None else _numbers(layout.rest, len(layout.heads) + len(layout.indices))
+    if layout is None or numbers is None:
+        _explain(piece)
+    is_label = np.zeros(len(numbers), dtype=bool)
+    is_label[layout.heads] = True
+    starts = np.append(layout.heads - np.arange(len(layout.heads)), len(layout.indices))
+    lines = layout.lines + piece.line
+    return _sorted(Parsed(numbers[is_label], starts, layout.indices, numbers[~is_label], lines), piece)
+
+
+def _bare(data: bytes) -> bytes:
+    """The lines without comments and query ids."""
     if b"#" in data:
         data = _COMMENT.sub(b"", data)
-    if b"qid:" in data:
-        data = _QUERY.sub(b"", data)
-    parsed = _parse_fast(data, piece.line)
-    if parsed is None:
-        _explain(piece)
-    return _sorted(parsed, piece)
+    return _QUERY.sub(b"", data) if b"qid:" in data else data
 
 
-def _parse_fast(data: bytes, first_line: int) -> Parsed | None:
+def _layout(data: bytes) -> _Layout | None:
+    """Tokens and indices of some lines; None unless every token but a line's first is digits, a colon and a rest."""
     text = np.frombuffer(data, dtype=np.uint8)
-    space = (text == 32) | (text == 10) | (text == 9) | (text == 13)
-    begins = ~space
-    begins[1:] &= space[:-1]
-    at = np.flatnonzero(begins)
-    if len(at) == 0:
-        nothing = np.empty(0)
-        return Parsed(nothing, np.zeros(1, np.int64), np.empty(0, np.int64), nothing, np.empty(0, np.int64))
-    line = np.searchsorted(np.flatnonzero(text == 10), at)
-    leads = np.ones(len(at), dtype=bool)
-    leads[1:] = line[1:] != line[:-1]
-    colons = np.add.reduceat((text == 58).view(np.uint8), at, dtype=np.int64)
-    if not np.array_equal(colons, ~leads):
+    inside = text > _SPACE
+    begins = inside.copy()
+    begins[1:] &= ~inside[:-1]
+    tokens = np.flatnonzero(begins)
+    ends = np.flatnonzero(text == _LINE_FEED)
+    first = np.searchsorted(tokens, np.concatenate([[0], ends]))  # of each line, maybe of a later one if it is blank
+    lines = np.flatnonzero(np.diff(first, append=len(tokens)))
+    heads = first[lines]
+    colons = np.flatnonzero(text == _COLON)
+    if len(colons) != len(tokens) - len(heads):
         return None
-    numbers = _numbers(data.replace(b":", b" "), 2 * len(at) - int(leads.sum()))
-    if numbers is None:
+    indices, digits = np.zeros(len(colons), dtype=np.int64), np.zeros(len(colons), dtype=np.int64)
+    rest = text.copy()
+    rest[colons] = _SPACE
+    left = np.arange(len(colons))  # those whose index goes on to the left
+    for place in range(1, _MOST_DIGITS + 1):
+        left = left[colons[left] >= place]
+        at = colons[left] - place
+        digit = text[at] - _ZERO  # below zero wraps around to something large
+        left, at, digit = (values[digit <= 9] for values in (left, at, digit))
+        indices[left] += digit * np.int64(10 ** (place - 1))
+        digits[left] = place
+        rest[at] = _SPACE
+        if not len(left):
+            break
+    is_pair = np.ones(len(tokens), dtype=bool)
+    is_pair[heads] = False
+    if not np.array_equal(colons - digits, tokens[is_pair]) or not digits.all():
         return None
-    offset = np.cumsum(2 - leads) - (2 - leads)
-    pairs = offset[~leads]
-    written = numbers[pairs]
-    if not np.all((written >= 0) & (written <= _LARGEST_INDEX) & (written == np.floor(written))):
-        return None
-    heads = np.flatnonzero(leads)
-    starts = np.append(heads - np.arange(len(heads)), len(pairs))
-    return Parsed(
-        numbers[offset[leads]], starts, written.astype(np.int64), numbers[pairs + 1], line[leads] + first_line
-    )
+    return _Layout(heads, lines, indices, rest.tobytes())
 
 
 def _numbers(text: bytes, expected: int) -> np.ndarray | None:
     """The ``expected`` numbers in a text separated by white space, or None when it holds anything else."""
+    if expected == 0:
+        return np.empty(0)  # NumPy complains about a text that holds no number
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # how NumPy says that it met something else than a number
         try:
@@ -234,7 +261,7 @@ def _explain(piece: Piece) -> NoReturn:
                     raise BadRow(f"{place}: found {shown!r} first, expected a numeric label; correct the line")
                 continue
             index, _, value = token.partition(b":")
-            if not index.isdigit() or int(index) > _LARGEST_INDEX or b":" in value or _numbers(value, 1) is None:
+            if not index.isdigit() or len(index) > _MOST_DIGITS or b":" in value or _numbers(value, 1) is None:
                 raise BadRow(
                     f"{place}: found {shown!r}, expected index:value with a whole index and a number; correct the line"
                 )
