@@ -5,6 +5,9 @@ import errno
 import io
 import json
 import os
+import subprocess
+import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -390,6 +393,42 @@ def test_a_load_never_mixes_two_models(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(model_module, "_read_record", slow)
     loaded = Model.load(path)
     assert (loaded.b, loaded.rows) == (1.0, 11)
+
+
+_WRITER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from test_model import model, save
+k = 0
+while True:
+    k += 1
+    save(Path(sys.argv[2]), model(b=float(k % 2), rows=10 + k % 2), overwrite=True)
+"""
+
+
+@pytest.mark.faults
+def test_readers_see_whole_models_while_writers_are_killed(tmp_path: Path) -> None:
+    """A model that is replaced all the time, by writers that are killed with SIGKILL, is whole at any time."""
+    path = save(tmp_path / "m", model())
+    rng = np.random.default_rng(7)
+    seen = set()
+    for _ in range(4):
+        writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(Path(__file__).parent), str(path)])
+        try:
+            end = time.monotonic() + 1.0 + rng.random()
+            while time.monotonic() < end:
+                loaded = Model.load(path)
+                assert loaded.rows == 10 + loaded.b
+                seen.add(loaded.rows)
+        finally:
+            writer.kill()
+            writer.wait()
+        loaded = Model.load(path)
+        assert loaded.rows == 10 + loaded.b
+    assert seen == {10, 11}
+    save(path, model(), overwrite=True)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m"]
 
 
 @pytest.mark.parametrize(("code", "reason"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])

@@ -12,6 +12,7 @@ from typing import Any
 import crc32c
 import numpy as np
 import pytest
+from sklearn import datasets, svm
 
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
@@ -25,9 +26,11 @@ X = np.array([[-1, 0], [1, 0], [-2, 3], [4, -1], [-1.5, -2], [0, 0], [3, 5]], dt
 Y = ["a", "b", "a", "b", "a", None, "b"]
 
 
-def make_store(path: Path, rows: np.ndarray = X, labels: Any = tuple(Y), **options: Any) -> Path:
-    """A store in chunks of two rows."""
-    chunk_bytes = 2 * rows.shape[1] * rows.dtype.itemsize
+def make_store(
+    path: Path, rows: np.ndarray = X, labels: Any = tuple(Y), *, chunk_rows: int = 2, **options: Any
+) -> Path:
+    """A store in small chunks."""
+    chunk_bytes = chunk_rows * rows.shape[1] * rows.dtype.itemsize
     with StoreWriter.create(
         path, features=rows.shape[1], dtype=rows.dtype.name, chunk_bytes=chunk_bytes, **options
     ) as w:
@@ -400,8 +403,6 @@ def test_slabs_do_not_change_the_outcome(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", ["digits", "breast_cancer", "iris"])
 def test_models_of_another_solver_are_confirmed(tmp_path: Path, name: str) -> None:
     """Bounds from scikit-learn's SVC at C = 1e10, rounded outward, are confirmed; a shade more is refuted."""
-    from sklearn import datasets, svm
-
     rows, target = getattr(datasets, f"load_{name}")(return_X_y=True)
     if name != "breast_cancer":
         rows, target = rows[target < 2], target[target < 2]
@@ -410,7 +411,7 @@ def test_models_of_another_solver_are_confirmed(tmp_path: Path, name: str) -> No
         rows = np.hstack([rows, np.eye(len(rows))[:, rng.permutation(len(rows))] * 5])
     rows = (rows / np.abs(rows).max(axis=0, initial=1e-9)).astype(np.float32)
     labels = ["ab"[code] for code in target]
-    store = make_store(tmp_path / "s.zarr", rows, labels)
+    store = make_store(tmp_path / "s.zarr", rows, labels, chunk_rows=100)
     fitted = svm.SVC(kernel="linear", C=1e10, tol=1e-9).fit(rows.astype(np.float64), target)
     ids = fitted.support_
     alpha, y = np.abs(fitted.dual_coef_[0]), np.where(target[ids] == 1, 1, -1)
@@ -432,6 +433,32 @@ def test_models_of_another_solver_are_confirmed(tmp_path: Path, name: str) -> No
     for key, value in (("lower", lower + 1e-11), ("upper", upper - 1e-11)):
         lie = make_model(store, record=record, certificate=claims | {key: value}, **arrays)
         assert f"{key} bound" in failures(saved(lie, tmp_path / "m"), store)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_trained_models_are_confirmed(tmp_path: Path, dtype: str, intercept: bool) -> None:
+    """What our own trainer claims holds without any tolerance; a hair more than it claims does not."""
+    import coremargin
+
+    rows, target = datasets.load_digits(return_X_y=True)
+    rows, target = rows[(target == 8) | (target == 9)], target[(target == 8) | (target == 9)]
+    store = make_store(tmp_path / "s.zarr", rows.astype(dtype), target, chunk_rows=50)
+    coremargin.train(store, out=tmp_path / "m", epsilon=1e-6, intercept=intercept)
+    result = verify(tmp_path / "m", store)
+    assert result.status == "certified"
+    _edit(tmp_path / "m" / "model.json", lambda r: r["certificate"].update(lower=_ulp(result.lower or 0.0, up=True)))
+    assert "lower bound" in failures(tmp_path / "m", store)
+
+
+def test_overlap_found_by_our_own_trainer_is_confirmed(tmp_path: Path) -> None:
+    """The proof that iris versicolor and virginica overlap holds."""
+    import coremargin
+
+    rows, target = datasets.load_iris(return_X_y=True)
+    store = make_store(tmp_path / "s.zarr", rows[target > 0], target[target > 0], chunk_rows=50)
+    coremargin.train(store, out=tmp_path / "m")
+    assert verify(tmp_path / "m", store).status == "not_separable"
 
 
 def _exact(values: Iterator[tuple[float, float]] | Any) -> Fraction:
