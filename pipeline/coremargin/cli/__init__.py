@@ -45,8 +45,10 @@ def main(verbose: int) -> None:
     Exit codes: 0 done, 1 a bug (with a traceback), 2 wrong usage, 3 something is wrong with the data, 4 not certified,
     5 the run failed, 130 interrupted.
     """
-    levels = {0: logging.WARNING, 1: logging.INFO}
-    logging.basicConfig(level=levels.get(verbose, logging.DEBUG), format="%(levelname)s %(name)s: %(message)s")
+    level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
+    handler = logging.StreamHandler()
+    handler.setLevel(level)  # of its own: Dask gives its loggers a level that is below that of the root
+    logging.basicConfig(level=level, handlers=[handler], format="%(levelname)s %(name)s: %(message)s")
 
 
 for _module in (ingest, stores, train, use):

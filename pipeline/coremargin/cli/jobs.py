@@ -1,17 +1,13 @@
-"""Job files, what a job would do, and whether its output can be written."""
+"""Job files, and what a job would do."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin import spec as specs
 from coremargin.cli.common import facts
 from coremargin.data.store import Store
-from coremargin.errors import OutputError, UsageError
 from coremargin.learn.job import TrainJob
 from coremargin.problems.start import SAMPLE_BYTES, sample_chunks, two_classes
 from coremargin.scan.cluster import load_cluster, render, resolve
@@ -19,6 +15,8 @@ from coremargin.scan.plan import plan_blocks
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from coremargin.scan.cluster import ClusterSpec
 
 
@@ -30,26 +28,6 @@ def load_job(path: Path) -> TrainJob:
 def cluster_of(job: TrainJob, given: str | None) -> ClusterSpec:
     """Where to run: what the command line says, else what the job says, else the default."""
     return load_cluster(given if given is not None else job.cluster)
-
-
-def ready_to_write(job: TrainJob, *, overwrite: bool = False, resume: bool = False, restart: bool = False) -> None:
-    """Refuse now what would fail after hours: no room for a name, no permission, a model that is there.
-
-    Raises OutputError and UsageError.
-    """
-    if resume and restart:
-        raise UsageError("--resume and --restart exclude each other")
-    out = Path(os.path.realpath(job.out))
-    if out == Path(os.path.realpath(job.store)) or Path(os.path.realpath(job.store)) in out.parents:
-        raise UsageError(f"{job.out}: lies in the store {job.store}; choose another place for the model")
-    if out.exists() and not overwrite and not resume:
-        raise OutputError(f"{job.out}: something is there already; choose another place, or give --overwrite")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out.parent):
-            pass
-    except OSError as error:
-        raise OutputError(f"{out.parent}: cannot be written ({error.strerror}); choose another place") from error
 
 
 def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:

@@ -112,18 +112,20 @@ def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
 def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     from functools import partial
 
-    from coremargin.cli.jobs import cluster_of, ready_to_write
+    from coremargin.cli.jobs import cluster_of
     from coremargin.cli.live import live
-    from coremargin.data.store import Store
-    from coremargin.learn.train import train_job
+    from coremargin.learn.train import check_output, open_store, terminable, train_job
     from coremargin.report.html import write_report
     from coremargin.scan.cluster import connect
 
     as_json, quiet = flags.pop("as_json"), flags.pop("quiet")
-    ready_to_write(job, **flags)
-    source = Store.open(job.store)
+    if flags["resume"] and flags["restart"]:
+        raise click.UsageError("--resume and --restart exclude each other")
     begin: Begin = "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
+    source = open_store(job, begin)
+    check_output(job, begin, overwrite=flags["overwrite"])
     with (
+        terminable(),
         connect(cluster_of(job, cluster), source) as executor,
         live(source, executor, quiet=quiet or as_json) as progress,
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,17 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.store import Store
 from coremargin.errors import UsageError
 from coremargin.learn.job import TrainJob
-from coremargin.learn.train import Begin, Progress, no_checkpoint, problem_of, run_problem, train_job
+from coremargin.learn.train import (
+    Begin,
+    Progress,
+    check_output,
+    no_checkpoint,
+    open_store,
+    problem_of,
+    run_problem,
+    train_job,
+)
+from coremargin.report.html import write_report
 from coremargin.scan.cluster import Threads, connect, load_cluster
 
 if TYPE_CHECKING:
@@ -27,7 +38,7 @@ def train(
     *,
     out: str | os.PathLike[str] | None = None,
     cluster: str | os.PathLike[str] | None = None,
-    resume: bool = False,
+    begin: Begin = "new",
     overwrite: bool = False,
     on_round: Callable[[dict[str, Any]], None] | None = None,
     **parameters: Any,
@@ -39,17 +50,23 @@ def train(
     source: the path of a store, a ``Store``, or rows X (n, d) with labels ``y`` (n,).
     out: folder for the model, with a report and checkpoints on the way; None keeps the model in memory.
     cluster: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
-    resume, overwrite: as for ``coremargin train``. on_round: called with a record after every round.
+    begin: "resume" goes on where an interrupted run stopped, if there is one; "restart" throws its checkpoint away.
+    overwrite: replace a model that is there. on_round: called with a record after every round.
     parameters: epsilon (1e-3), intercept (True), strategy ("fast"), memory, sample, block, max_scans, time_limit;
         see ``TrainJob``.
 
     Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. Raises CoremarginError.
     """
+    if begin not in ("new", "resume", "restart"):
+        raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
     rows = _source(source, y)
     job = specs.convert(
         {"job": "train", "store": rows.name, "out": os.fspath(out) if out is not None else "model", **parameters},
         TrainJob, where="coremargin.train",
     )  # fmt: skip
+    if out is not None:
+        rows = open_store(job, begin) if isinstance(source, str | os.PathLike) else rows
+        check_output(job, begin, overwrite=overwrite)
     progress = Progress(on_round=on_round) if on_round else Progress()
     in_memory = isinstance(rows, ArraySource)
     if in_memory and cluster is not None:
@@ -57,8 +74,11 @@ def train(
     with connect(Threads() if in_memory else load_cluster(cluster), rows) as executor:
         if out is None:
             return run_problem(job, problem_of(job, rows), executor, no_checkpoint(), progress).model
-        begin: Begin = "resume" if resume else "new"
-        return train_job(job, rows, executor, begin=begin, overwrite=overwrite, progress=progress).model
+        report = partial(write_report, name=Path(out).name)
+        outcome = train_job(
+            job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress
+        )  # fmt: skip
+        return outcome.model
 
 
 def _source(source: Any, y: Any) -> Source:

@@ -2,7 +2,9 @@
 
 A folder ``.NAME.checkpoint`` beside the model holds the state at the start of the current scan, the summaries of the
 blocks that are done, and the rounds so far. It is written every few seconds of scanning and when the job is
-interrupted, and removed when the model is in place. A lock in it refuses a second job on the same output.
+interrupted, and removed when the model is in place. ``job.json`` makes it a checkpoint: it is written after the state
+that it points at and goes first, so that whatever a kill leaves behind is a whole checkpoint or none. The lock
+``.NAME.lock`` refuses a second job on the same output; the kernel frees it when a job is killed.
 """
 
 from __future__ import annotations
@@ -11,24 +13,43 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from filelock import FileLock, Timeout
 
-from coremargin.data.files import output_errors, sync_folder
+import coremargin
+from coremargin.data.files import ASIDE, output_errors, sync_folder, write_whole
 from coremargin.errors import Busy, CheckpointError, DataError
 from coremargin.learn.folder import read_arrays, write_arrays
 
 if TYPE_CHECKING:
     from coremargin.scan.protocols import BlockResult, Probe, Summary
 
+S = TypeVar("S")
+
 VERSION = 1
+RECORD = "job.json"
 #: Seconds between two checkpoints: a kill repeats at most this much scanning and the blocks in flight.
 EVERY_S = 15.0
+
+
+def folder_of(out: Path) -> Path:
+    """Where the checkpoint of the model at ``out`` lies."""
+    place = Path(os.path.realpath(out))
+    return place.with_name(f".{place.name}.checkpoint")
+
+
+def rows_then(out: Path) -> int | None:
+    """How many rows the store had when the checkpoint of ``out`` was made; None without a checkpoint to read."""
+    try:
+        return int(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"]["rows"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 class Checkpoint:
@@ -39,11 +60,11 @@ class Checkpoint:
     """
 
     def __init__(self, out: Path, identity: Mapping[str, Any], *, every_s: float = EVERY_S) -> None:
-        self.folder = out.with_name(f".{out.name}.checkpoint")
-        self.out = out
-        self._identity = {"version": VERSION, **identity}
+        self.out = Path(os.path.realpath(out))  # one lock for all names of a folder
+        self.folder = folder_of(out)
+        self._identity = {"version": VERSION, "software": coremargin.__version__, **identity}
         self._every_s = every_s
-        self._lock = FileLock(out.with_name(f".{out.name}.lock"), timeout=0)
+        self._lock = FileLock(self.out.with_name(f".{self.out.name}.lock"), timeout=0)
         self._saved = time.monotonic()
         self._state: Any = None
         self._stored_round = -1
@@ -66,47 +87,60 @@ class Checkpoint:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        Path(self._lock.lock_file).unlink(missing_ok=True)  # while it is held: who waits sees it and makes a new one
+        with suppress(OSError):  # nothing hides the error that ended the job, such as a disk that is read-only by now
+            Path(self._lock.lock_file).unlink(missing_ok=True)  # while it is held: who waits sees it, makes a new one
         self._lock.release()
 
     # what was there
 
     def exists(self) -> bool:
         """True when an earlier job left something to go on with."""
-        return (self.folder / "job.json").exists()
+        return (self.folder / RECORD).exists()
 
-    def load(self) -> dict[str, np.ndarray] | None:
-        """The state to go on with; None when nothing was saved. Raises CheckpointError for another job's checkpoint."""
+    def load(self, restore: Callable[[Mapping[str, np.ndarray]], S]) -> S | None:
+        """The state to go on with, made by ``restore`` from its arrays; None when nothing was saved.
+
+        Raises CheckpointError for the checkpoint of another job and for damaged files.
+        """
         if not self.exists():
             self.discard()
             return None
-        place = f"{self.folder}/job.json"
+        self.check()
         try:
-            record = json.loads((self.folder / "job.json").read_text(encoding="utf-8"))
-            identity, self._stored_round, self.history = record["identity"], int(record["round"]), record["history"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{place}: cannot be read ({error}); start again with --restart") from error
-        if identity != self._identity:
-            differs = [key for key in self._identity if identity.get(key) != self._identity[key]] or list(identity)
-            raise CheckpointError(
-                f"{place}: belongs to another job, it differs in {', '.join(differs)}: expected "
-                f"{self._identity.get(differs[0])!r}, found {identity.get(differs[0])!r}; run that job again, or start "
-                f"this one with --restart"
-            )
-        try:
-            state = self._read(f"state-{self._stored_round}.npz")
+            state = restore(self._read(f"state-{self._stored_round}.npz"))
             for path in sorted(self.folder.glob(f"blocks-{self._stored_round}-*.npz")):
                 self._parts += 1
                 for name, values in self._read(path.name).items():
                     index, _, field = name.partition(".")
                     self._found.setdefault(int(index), {})[field] = values
-        except (DataError, FileNotFoundError) as error:
-            raise CheckpointError(f"{self.folder}: {error}; start again with --restart") from error
+        except (DataError, OSError, KeyError, ValueError, IndexError, TypeError) as error:
+            raise self._damaged(error) from error
         return state
+
+    def check(self) -> None:
+        """Read the record. Raises CheckpointError when it is another job's, or cannot be read."""
+        try:
+            record = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
+            identity, history = dict(record["identity"]), dict(record["history"])
+            self._stored_round, self.history = int(record["round"]), history
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from error
+        changed = [key for key in self._identity | identity if identity.get(key) != self._identity.get(key)]
+        if changed:
+            changes = "; ".join(f"{key} was {identity.get(key)!r}, is {self._identity.get(key)!r}" for key in changed)
+            raise CheckpointError(
+                f"{self.folder}: expected a checkpoint of this job, found one of another: {changes}; "
+                f"go on with what it was, or start again with --restart"
+            )
+
+    def _damaged(self, error: Exception) -> CheckpointError:
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | IndexError) else str(error)
+        return CheckpointError(f"{self.folder}: the checkpoint cannot be read ({reason}); start again with --restart")
 
     def discard(self) -> None:
         """Remove what is there."""
         with output_errors(self.folder):
+            (self.folder / RECORD).unlink(missing_ok=True)
             shutil.rmtree(self.folder, ignore_errors=True)
         self._stored_round, self._parts = -1, 0
         self._found, self._fresh = {}, {}
@@ -151,12 +185,7 @@ class Checkpoint:
     def _point_at(self, number: int) -> None:
         """Make the state of this round the one to go on with; older files go."""
         record = {"identity": self._identity, "round": number, "history": self.history}
-        aside = self.folder / "job.json.aside"
-        with aside.open("w", encoding="utf-8") as file:
-            json.dump(record, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, self.folder / "job.json")
+        write_whole(self.folder / RECORD, [json.dumps(record).encode()])
         sync_folder(self.folder)
         self._stored_round, self._parts = number, 0
         for path in self.folder.glob("*.npz"):
@@ -164,12 +193,17 @@ class Checkpoint:
                 path.unlink()
 
     def _write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        aside = self.folder / f"{name}.aside"
+        aside = self.folder / f"{name}{ASIDE}"
         aside.unlink(missing_ok=True)
-        write_arrays(aside, arrays)
-        with aside.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(aside, self.folder / name)
+        try:
+            write_arrays(aside, arrays)
+            with aside.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(aside, self.folder / name)
+        except OSError:
+            with suppress(OSError):
+                aside.unlink()  # on a full disk, half a file is in the way of others
+            raise
         sync_folder(self.folder)
 
     def _read(self, name: str) -> dict[str, np.ndarray]:
@@ -195,9 +229,9 @@ class NoCheckpoint(Checkpoint):
         """Never."""
         return False
 
-    def load(self) -> None:
+    def load(self, restore: Callable[[Mapping[str, np.ndarray]], S]) -> S | None:
         """Nothing."""
-        return
+        return None
 
     def discard(self) -> None:
         """Nothing to remove."""

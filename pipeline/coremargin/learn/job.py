@@ -21,15 +21,25 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
 
     store: Path
     out: Path
-    epsilon: Annotated[float, Meta(gt=0, lt=1)] = 1e-3
+    epsilon: float = 1e-3
     intercept: bool = True
     strategy: Literal["fast", "paper", "any-violator"] = "fast"
     memory: Size = Size(256 * 2**20)
-    sample: Annotated[float, Meta(gt=0, le=1)] = 0.04
+    sample: float = 0.04
     block: Size = Size(128 * 2**20)
     max_scans: Annotated[int, Meta(ge=1)] | None = None
     time_limit: Seconds | None = None
     cluster: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range, with the whole range; NaN is never in it."""
+        if not 0 < self.epsilon < 1:
+            raise ValueError(f"epsilon: expected a number between 0 and 1, both excluded; found {self.epsilon}")
+        if not 0 < self.sample <= 1:
+            raise ValueError(f"sample: expected a share above 0 and up to 1; found {self.sample}")
+        for name in ("memory", "block"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1 byte; found {getattr(self, name)}")
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that decides about the result, nothing about the machine."""

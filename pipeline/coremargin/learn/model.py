@@ -187,7 +187,7 @@ class Model:
         """
         place = Path(os.path.realpath(path))  # a symlink keeps pointing at the model that is replaced
         recover(place)
-        _check_target(place, overwrite=overwrite)
+        check_target(place, overwrite=overwrite)
         with replacing(place) as folder:
             write_arrays(folder / "arrays.npz", self.arrays())
             (folder / "model.json").write_text(json_text(self.record), encoding="utf-8")
@@ -224,10 +224,11 @@ def _read_record(folder: int, path: Path) -> dict[str, Any]:
     return record
 
 
-def _check_target(path: Path, *, overwrite: bool) -> None:
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Raises OutputError where ``save`` would: something else is there, or a model without leave to replace it."""
     if not os.path.lexists(path):
         return
     if not path.is_dir() or (any(path.iterdir()) and not (path / "model.json").is_file()):
         raise OutputError(f"{path}: expected a model or nothing, found something else there; choose another place")
     if any(path.iterdir()) and not overwrite:
-        raise OutputError(f"{path}: a model is there already; choose another place, or ask for it to be overwritten")
+        raise OutputError(f"{path}: a model is there already; choose another place, or give --overwrite")

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coremargin.errors import CoremarginError, Interrupted, UsageError
-from coremargin.learn.checkpoint import Checkpoint, NoCheckpoint
+from coremargin.data.store import Store
+from coremargin.errors import CoremarginError, DataError, Interrupted, OutputError, StoreError, UsageError
+from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
+from coremargin.learn.folder import recover
 from coremargin.learn.loop import Engine, ScanCost, Watch, nothing, rounds
+from coremargin.learn.model import Model, check_target
 from coremargin.learn.outcome import Outcome, as_model, as_run, round_record
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coremargin.data.source import Source
     from coremargin.learn.job import TrainJob
     from coremargin.scan.protocols import Executor
@@ -58,6 +62,43 @@ def problem_of(job: TrainJob, source: Source) -> HardMargin:
     return problem
 
 
+def open_store(job: TrainJob, begin: Begin) -> Store:
+    """The store of a job: its latest commit or, to resume, the commit that the checkpoint is about.
+
+    So a job that was interrupted ends with the same bits, whatever was appended meanwhile.
+    """
+    rows = rows_then(job.out) if begin == "resume" else None
+    with suppress(StoreError):  # no such commit: the checkpoint will be refused, with what differs
+        if rows is not None:
+            return Store.open(job.store, rows=rows)
+    return Store.open(job.store)
+
+
+def check_output(job: TrainJob, begin: Begin, *, overwrite: bool = False) -> None:
+    """Refuse what would fail after hours: another job at work, a model that is there, a folder that is read-only.
+
+    Raises Busy, OutputError, UsageError. Takes the lock for a moment; ``train_job`` asks again when it has the lock.
+    """
+    _check_place(job)
+    with Checkpoint(job.out, {}) as checkpoint:
+        _check_target(job, checkpoint, begin, overwrite=overwrite or begin == "resume")
+
+
+def _check_place(job: TrainJob) -> None:
+    store, out = Path(os.path.realpath(job.store)), Path(os.path.realpath(job.out))
+    if store.is_dir() and store in (out, *out.parents):
+        raise UsageError(f"{job.out}: lies in the store {job.store}; choose another place for the model")
+
+
+def _check_target(job: TrainJob, checkpoint: Checkpoint, begin: Begin, *, overwrite: bool) -> None:
+    recover(checkpoint.out)
+    check_target(checkpoint.out, overwrite=overwrite)
+    if begin == "new" and checkpoint.exists():
+        raise UsageError(
+            f"{job.out}: an interrupted run left a checkpoint; go on with --resume, or start again with --restart"
+        )
+
+
 def train_job(
     job: TrainJob,
     source: Source,
@@ -70,23 +111,42 @@ def train_job(
 ) -> Outcome:
     """Run the job and save the model at ``job.out``.
 
-    begin: "resume" goes on from a checkpoint if there is one, "restart" throws it away, "new" refuses it.
+    begin: "resume" goes on from a checkpoint if there is one, and takes a model that is already proven as it is;
+    "restart" throws the checkpoint away, "new" refuses it.
     Raises Busy, CheckpointError, UsageError (a checkpoint is there), Interrupted (Ctrl-C, SIGTERM: resumable).
     """
     identity = {"problem": "hard_margin", "store": source.digest, "rows": source.rows, **job.identity()}
     problem = problem_of(job, source)
-    with Checkpoint(job.out, identity) as checkpoint:
-        if begin == "restart":
-            checkpoint.discard()
-        elif checkpoint.exists() and begin == "new":
-            raise UsageError(
-                f"{job.out}: an interrupted run left a checkpoint; go on with --resume, or start again with --restart"
-            )
-        outcome = run_problem(job, problem, executor, checkpoint, progress or Progress())
-        model = outcome.model
-        model.save(job.out, outcome.run, outcome.rounds, report=report, overwrite=overwrite)
+    _check_place(job)
+    with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:
+        if begin == "resume" and checkpoint.exists():
+            checkpoint.check()
+        done = finished(job, source) if begin == "resume" else None
+        if done is None:
+            if begin == "restart":
+                checkpoint.discard()
+            _check_target(job, checkpoint, begin, overwrite=overwrite)
+            with _resumable(checkpoint, job.out):
+                done = run_problem(job, problem, executor, checkpoint, progress or Progress())
+                done.model.save(job.out, done.run, done.rounds, report=report, overwrite=overwrite)
         checkpoint.discard()
-    return outcome
+    return done
+
+
+def finished(job: TrainJob, source: Source) -> Outcome | None:
+    """What is at ``job.out``, when it is a whole answer to this very question; None otherwise.
+
+    A job may be killed after its model is in place and before its checkpoint is gone.
+    """
+    try:
+        recover(Path(os.path.realpath(job.out)))
+        model = Model.load(job.out)
+        run = json.loads((job.out / "run.json").read_text(encoding="utf-8"))
+        rounds = [json.loads(line) for line in (job.out / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]
+    except (DataError, OSError, ValueError):
+        return None
+    same = model.certificate.store_digest == source.digest and model.parameters == job.parameters()
+    return Outcome(model, run, rounds) if same and model.status != "stopped" else None
 
 
 def run_problem(
@@ -95,26 +155,24 @@ def run_problem(
     """The rounds of a job, with limits, checkpoints and meters."""
     clock = time.perf_counter()
     engine = Engine(problem.source, executor, checkpoint, progress, job.block)
-    with _interruptible(checkpoint, job.out):
-        state, meters = _begin(problem, checkpoint, progress, clock)
-        before = meters.seconds
-        for state, cost in rounds(engine, problem, state):  # noqa: B020  the loop's state is the one to go on with
-            _count(meters, state, cost, progress)
-            meters.seconds = before + time.perf_counter() - clock
-            checkpoint.history = vars(meters)
-            if not problem.done(state) and _limit_reached(job, meters):
-                break
+    state, meters = _begin(problem, checkpoint, progress, clock)
+    before = meters.seconds
+    for state, cost in rounds(engine, problem, state):  # noqa: B020  the loop's state is the one to go on with
+        _count(meters, state, cost, progress)
+        meters.seconds = before + time.perf_counter() - clock
+        checkpoint.history = vars(meters)
+        if not problem.done(state) and _limit_reached(job, meters):
+            break
     run = as_run(job, problem, state, meters, executor)
     return Outcome(as_model(job, problem, state), run, meters.rounds)
 
 
 def _begin(problem: HardMargin, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, Meters]:
     """The state to start from: a checkpoint's, or that of the sample."""
-    arrays = checkpoint.load()
-    if arrays is not None:
-        meters = Meters(**checkpoint.history)
-        meters.resumed += 1
-        return problem.restore(arrays), meters
+    resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), Meters(**checkpoint.history)))
+    if resumed is not None:
+        resumed[1].resumed += 1
+        return resumed
     meters = Meters()
     state = problem.start()
     seconds = time.perf_counter() - clock
@@ -139,21 +197,39 @@ def _limit_reached(job: TrainJob, meters: Meters) -> bool:
 
 
 @contextmanager
-def _interruptible(checkpoint: Checkpoint, out: Path) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the job with a checkpoint and a word on how to go on."""
-    in_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, _raise_interrupt) if in_main else None
+def _resumable(checkpoint: Checkpoint, out: Path) -> Iterator[None]:
+    """An end before the model is in place leaves a checkpoint and a word on how to go on."""
+    try:
+        with terminable():
+            yield
+    except KeyboardInterrupt:
+        _keep(checkpoint)
+        kept = "go on with the same command and --resume" if checkpoint.exists() else "nothing was proven yet"
+        raise Interrupted(f"{out}: interrupted; {kept}") from None
+    except CoremarginError as error:
+        _keep(checkpoint)
+        if checkpoint.exists() and "--resume" not in str(error):
+            error.add_note("what was done is kept: when this is repaired, go on with the same command and --resume")
+        raise
+
+
+def _keep(checkpoint: Checkpoint) -> None:
+    """Save what is new; what was saved before stays when that fails, and the error that ended the job matters more."""
+    with suppress(OutputError):
+        checkpoint.save()
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM ends what runs in here as Ctrl-C does. In threads other than the main one nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
         yield
-    except (KeyboardInterrupt, CoremarginError) as error:
-        checkpoint.save()
-        if isinstance(error, KeyboardInterrupt):
-            hint = " go on with the same command and --resume" if checkpoint.exists() else " nothing was proven yet"
-            raise Interrupted(f"{out}: interrupted;{hint}") from None
-        raise
     finally:
-        if in_main:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
 def _raise_interrupt(*_: object) -> None:
