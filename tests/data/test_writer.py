@@ -248,6 +248,15 @@ def test_kinds_of_numbers(tmp_path: Path, kind: str) -> None:
         assert source.dtype == ("float64" if kind == "float64" else "float32")
 
 
+def test_arrays_are_left_alone(rng: np.random.Generator) -> None:
+    """Arrays given to a source are neither copied nor made read-only."""
+    X = rng.normal(size=(5, 2))
+    source = ArraySource(X)
+    assert X.flags.writeable
+    assert np.shares_memory(source.read(0)[0], X)
+    assert not source.read(0)[0].flags.writeable
+
+
 def test_arrays_keep_large_integers_exact() -> None:
     """Arrays of integers beyond float32's exact range become float64."""
     assert ArraySource(np.array([[2**24 + 1]])).dtype == np.float64

@@ -23,7 +23,8 @@ class ArraySource:
         """X: any real numbers; y: labels of one kind, None or NaN where unlabelled; classes: an order of codes to keep.
 
         float32 and float64 keep their precision; smaller kinds become float32; integers become float32 where that is
-        exact and float64 otherwise. Raises BadRow, LabelError, StoreError (no rows, no features).
+        exact and float64 otherwise. Arrays are not copied where they fit as they are: leave them alone while in use.
+        Raises BadRow, LabelError, StoreError (no rows, no features).
         """
         self.name = "arrays"
         dtype = in_memory_dtype(X)
@@ -34,7 +35,7 @@ class ArraySource:
         codes = coder.encode(y, len(rows), "y")
         if classes is not None and len(coder.classes) > len(classes):
             raise LabelError(f"y: expected labels among {classes}, got also {coder.classes[len(classes) :]}")
-        self._X, self._y = np.ascontiguousarray(rows), codes
+        self._X, self._y = np.ascontiguousarray(rows).view(), codes  # a view: the caller's array stays writable
         self._X.flags.writeable = self._y.flags.writeable = False
         self.rows, self.features = self._X.shape
         self.dtype, self.classes = self._X.dtype, tuple(coder.classes)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _SLICE = 256  # chunks whose statistics are held at a time
 _EXACT = ("rows", "counts", "unlabelled", "low", "high", "digest")
-_RELATIVE = 1e-9  # sums may differ in their last bits between machines
+_RELATIVE = 1e-9  # of radius and norm, about a centre that may differ in its last bits between machines
+_ROUNDING = 1e-15  # per row: sums in another order
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,9 @@ def _differing(computed: ChunkStatistics, stored: ChunkStatistics, index: int) -
         elif field.name in ("radius", "max_norm"):  # bounds: never below the truth, about which the centre may wobble
             same = bool(old >= new * (1 - _RELATIVE) - _RELATIVE * size and old <= new + _RELATIVE * size)
         else:
-            scale = {"centre": size, "total": size * len(new), "squares": size * size}[field.name] * computed.rows[0]
-            same = bool((np.abs(new - old) <= _RELATIVE * scale).all() or np.array_equal(new, old))
+            rows = float(computed.rows[0])
+            scale = {"centre": size, "total": size * rows, "squares": size * size * rows}[field.name]
+            same = np.array_equal(new, old) or bool((np.abs(new - old) <= _ROUNDING * rows * scale).all())
         if not same:
             names.append(field.name)
     return names
