@@ -112,7 +112,7 @@ def read_folder(path: Path, read: Callable[[int], T]) -> T:
         try:
             return read(handle)
         except FileNotFoundError as error:
-            if os.fstat(handle).st_nlink:  # still there: not replaced, incomplete
+            if _is_current(handle, path):  # incomplete, not replaced and being removed
                 raise DataError(
                     f"{path}: expected a model, found a folder without {error.filename}; "
                     f"`coremargin train STORE --out {path}` makes a model"
@@ -120,6 +120,14 @@ def read_folder(path: Path, read: Callable[[int], T]) -> T:
         finally:
             os.close(handle)
     raise DataError(f"{path}: the model was replaced again and again while it was read; read it again")
+
+
+def _is_current(handle: int, path: Path) -> bool:
+    """Whether an open folder is the one that a reader of ``path`` gets now."""
+    for place in (path, previous_of(path)):
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(handle), os.stat(place))
+    return False
 
 
 def _open_folder(path: Path) -> int:
