@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
@@ -21,9 +22,11 @@ from coremargin.scan.dask_executor import DaskExecutor
 from coremargin.scan.embedded import start_embedded
 from coremargin.scan.flights import Patience
 from coremargin.scan.plan import plan_blocks
-from coremargin.scan.protocols import Block
 from coremargin.scan.run import run_scan
 from scan_fakes import Deadly, FakeHandle, FakeSource, Slow, Stopped, SumProbe, expected  # tests/scan is on the path
+
+if TYPE_CHECKING:
+    from coremargin.scan.protocols import Block
 
 pytestmark = pytest.mark.faults
 

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_info
 
 from coremargin.errors import DamagedChunk
-from coremargin.scan.protocols import Block
+
+if TYPE_CHECKING:
+    from coremargin.scan.protocols import Block
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def _open(handle: FakeHandle) -> FakeSource:
 
 @dataclass(frozen=True)
 class Sums:
-    """Summary: sums that depend on the order of merging in their last bits, a minimum, and the chunks in the order merged."""
+    """Summary: sums whose last bits depend on the order of merging, a minimum, the chunks in the order merged."""
 
     total: np.ndarray
     low: float

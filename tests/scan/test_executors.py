@@ -1,4 +1,4 @@
-"""One conformance suite for every executor: in process, on threads, on Dask in this process, on Dask worker processes."""
+"""One conformance suite for every executor: a loop, threads, Dask in this process, Dask worker processes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from coremargin.errors import BlockFailed, DamagedChunk, UsageError
+from coremargin.scan import task
+from coremargin.scan.embedded import start_embedded
+from coremargin.scan.executors import InProcess
+from coremargin.scan.plan import plan_blocks
+from coremargin.scan.protocols import Block, Executor
+from coremargin.scan.run import run_scan
 from scan_fakes import (
     BlasThreads,
     Buggy,
@@ -23,14 +31,6 @@ from scan_fakes import (
     SumProbe,
     expected,
 )
-
-from coremargin.errors import BlockFailed, DamagedChunk, UsageError
-from coremargin.scan import task
-from coremargin.scan.embedded import start_embedded
-from coremargin.scan.executors import InProcess
-from coremargin.scan.plan import plan_blocks
-from coremargin.scan.protocols import Block, Executor
-from coremargin.scan.run import run_scan
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scan_fakes import FakeHandle
 
 from coremargin.errors import UsageError
 from coremargin.scan.plan import BLOCK_BYTES, SMALL_BLOCKS, plan_blocks
+from scan_fakes import FakeHandle
 
 
 @given(rows=st.integers(0, 400), chunk_rows=st.integers(1, 50), block_bytes=st.integers(1, 5000), data=st.data())

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scan_fakes import FakeHandle, FakeSource, SumProbe, expected
 
 from coremargin.errors import UsageError
 from coremargin.scan.executors import InProcess
@@ -16,6 +15,7 @@ from coremargin.scan.plan import plan_blocks
 from coremargin.scan.protocols import Block, BlockResult
 from coremargin.scan.run import run_scan
 from coremargin.scan.task import answer
+from scan_fakes import FakeHandle, FakeSource, SumProbe, expected
 
 PROBE = SumProbe(np.array([1.0, 1e-9, 1e9]))
 
@@ -41,7 +41,7 @@ class Shuffled:
 
 @given(order=st.permutations(range(12)), known=st.sets(st.integers(0, 11)))
 def test_any_completion_order_and_any_checkpoint_give_the_same_bits(order: list[int], known: set[int]) -> None:
-    """The answer depends neither on the order of completion nor on which blocks a checkpoint holds; those do not run."""
+    """The answer depends neither on the order of completion nor on what a checkpoint holds; that does not run."""
     source = FakeHandle(rows=120).open_source()
     blocks = plan_blocks(source, 1)
     done = {index: PROBE(source, blocks[index]) for index in known}

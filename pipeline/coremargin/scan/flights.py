@@ -10,7 +10,7 @@ the worker dies                           Dask does the block again elsewhere; a
                                           block flies again *alone*: innocents pass, the guilty one is BlockFailed
 a scattered array died with its holders   scattered again, block sent again
 no answer for long (a stopped worker)     a copy is sent to other workers; the first answer counts
-all workers died at once                  a copy without a hint is sent: Dask keeps hinted tasks for the hinted worker when
+all workers died at once                  a copy without a hint is sent: Dask keeps hinted tasks for their worker when
                                           none is there, even with ``allow_other_workers``
 no answer from anybody for very long      RunError
 the scheduler is lost                     RunError; the run can be resumed
@@ -150,7 +150,9 @@ class Flights:
         return next(iter(self._records))  # dicts keep their order, and blocks come in increasing order
 
     def _send(self, block: Block, *, alone: bool = False, anywhere: bool = False) -> None:
-        record = self._records[block.index]
+        record = self._records.get(block.index)
+        if record is None:
+            return  # while it waited to be sent again, a copy has answered
         key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
         slots = [slot for slot in self._worker_slots() if slot not in self._silent]
         # the same worker for the same block in every scan: its pages are mapped there already
@@ -231,9 +233,9 @@ class Flights:
     def _try_later(self, block: Block, record: _Record, where: str, error: BaseException) -> None:
         record.tries += 1
         if record.tries >= self._patience.tries:
-            raise BlockFailed(f"{where}: failed {record.tries} times, the last time with: {error!r}") from error
+            raise BlockFailed(f"{where}: failed {record.tries} times, the last time with: {_brief(error)}") from error
         pause = self._patience.pause_s * 2 ** (record.tries - 1)
-        log.warning("%s: %r; tried again in %.1f s", where, error, pause)
+        log.warning("%s: %s; tried again in %.1f s", where, _brief(error), pause)
         self._parcels.forget()
         self._later.append((time.monotonic() + pause, block))
 
@@ -266,8 +268,8 @@ class Flights:
 
     def _scheduler_lost(self, error: BaseException) -> RunError:
         return RunError(
-            f"the Dask scheduler was lost ({str(error).partition(chr(10))[0]}); blocks that were done are kept, "
-            f"the run is resumable: start it again with --resume"
+            f"the Dask scheduler was lost ({_brief(error)}); blocks that were done are kept, the run is resumable: "
+            f"start it again with --resume"
         )
 
     def _cancel_twins(self, record: _Record) -> None:
@@ -278,6 +280,11 @@ class Flights:
         if futures and self._client.status == "running":
             with suppress(OSError, CommClosedError, CancelledError):
                 self._client.cancel(list(futures), force=True)
+
+
+def _brief(error: BaseException) -> str:
+    """The kind of an error and the first line of its text."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 async def _land(landed: SimpleQueue[tuple[str, Any]], key: str, future: Future) -> None:
