@@ -1,0 +1,124 @@
+"""(d) Memory and time against the store's size, under the embedded cluster; (e) one worker against two."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from measure import Sample, Task, evict, interleaved, median, paired_ratio, timed
+from pure_pass import one_pass
+from table import Group, Row
+from training import model_of, pass_process, timing, train_process, train_with, trained_row
+
+from coremargin.data.store import Store
+from coremargin.scan.cluster import Embedded, connect
+from coremargin.spec import format_size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stores import Settings
+
+    from coremargin.data.source import Source
+    from coremargin.scan.protocols import Executor
+
+EMBEDDED = ("--cluster", "embedded")
+SHAPES = ((1, 1), (1, 2), (2, 1))  #: worker processes, threads of each
+
+
+def sizes(settings: Settings) -> list[Group]:
+    """A store of each size is made, measured and removed."""
+    group = Group("d", "memory and time against size, whole processes, --cluster embedded, page cache cold")
+    for gigabytes in settings.sizes:
+        if not settings.room_for(gigabytes):
+            group.notes.append(f"{gigabytes:g} GB: skipped, no room in {settings.work}")
+            continue
+        store = settings.sized(gigabytes)
+        try:
+            group.rows += _one_size(gigabytes, settings)
+        finally:
+            if gigabytes != settings.workers_gb:
+                shutil.rmtree(store)
+                shutil.rmtree(model_of(store), ignore_errors=True)
+    group.notes.append(
+        "peak memory: driver and workers as the job counts them (high-water marks, mapped pages included); "
+        "note: seconds of scanning inside train and largest resident memory of all its processes as seen from outside"
+    )
+    return [group]
+
+
+def _one_size(gigabytes: float, settings: Settings) -> list[Row]:
+    store = settings.sized(gigabytes)
+    repetitions = settings.repetitions if gigabytes <= 1 else 3 if gigabytes <= 4 else 1
+    samples = interleaved(
+        {
+            "pass": lambda: pass_process(store, *EMBEDDED, watch=True),
+            "train": lambda: train_process(store, *EMBEDDED, epsilon=settings.epsilon, watch=True),
+        },
+        repetitions,
+        warm_up=False,
+        before=lambda: evict(store),
+    )
+    passes, trains = samples["pass"], samples["train"]
+    name = f"{gigabytes:g} GB"
+    peak = max(sample.answer["peak_rss_bytes"] for sample in passes)
+    return [
+        Row(f"{name}: pure pass", **timing(passes), ratio=1.0, read=1.0, memory=peak, note=_outside(passes)),
+        trained_row(
+            f"{name}: train", trains, ratio=paired_ratio(trains, passes),
+            memory=max(sample.answer["peak_rss_bytes"] for sample in trains), note=_outside(trains),
+        ),
+    ]  # fmt: skip
+
+
+def _outside(samples: list[Sample]) -> str:
+    seconds = samples[-1].answer["seconds"]
+    inside = sum(seconds) if isinstance(seconds, list) else seconds
+    outside = max(sample.tree_bytes for sample in samples)
+    return f"{inside:.1f} s inside, {format_size(outside)} from outside"
+
+
+def workers(settings: Settings) -> list[Group]:
+    """Clusters of each shape at the same time, measured in turn."""
+    store = settings.sized(settings.workers_gb)
+    source = Store.open(store)
+    group = Group("e", f"workers, {format_size(source.nbytes)} x embedded cluster, page cache warm, cluster running")
+    with ExitStack() as stack:
+        clusters = {
+            shape: stack.enter_context(connect(Embedded(workers=shape[0], threads=shape[1]))) for shape in SHAPES
+        }
+        passes = interleaved({_name(s): _pass(source, e) for s, e in clusters.items()}, settings.repetitions)
+        trains = interleaved({_name(s): _train(store, e, settings) for s, e in clusters.items()}, settings.repetitions)
+    first = _name(SHAPES[0])
+    for name, samples in passes.items():
+        rate = source.nbytes / median(samples) / 1e9
+        group.rows.append(
+            Row(
+                f"pure pass, {name}",
+                **timing(samples),
+                ratio=paired_ratio(samples, passes[first]),
+                note=f"{rate:.1f} GB/s",
+            )
+        )
+    for name, samples in trains.items():
+        group.rows.append(trained_row(f"train, {name}", samples, ratio=paired_ratio(samples, trains[first])))
+    equal = len({(s[-1].answer["lower"], s[-1].answer["upper"]) for s in trains.values()}) == 1
+    group.notes.append(
+        f"wall ratios against one worker of one thread; bounds of all shapes "
+        f"{'equal to the bit' if equal else 'DIFFER'}; memory maps are kept from run to run up to 512 MiB a process"
+    )
+    return [group]
+
+
+def _name(shape: tuple[int, int]) -> str:
+    count, threads = shape
+    return f"{count} worker{'s' if count > 1 else ''} x {threads} thread{'s' if threads > 1 else ''}"
+
+
+def _pass(source: Source, executor: Executor) -> Task:
+    return lambda: timed(lambda: vars(one_pass(source, executor)))
+
+
+def _train(store: Path, executor: Executor, settings: Settings) -> Task:
+    return lambda: timed(lambda: train_with(Store.open(store), executor, store, epsilon=settings.epsilon))

@@ -1,0 +1,124 @@
+"""The data of the bench: synthetic stores made on the fly, and real ones where the files are present.
+
+Synthetic: rows N(0, I), float32, pushed 0.5 away from a random plane (``coremargin synth``). Real data is divided by
+one number (pixels: 255) or per feature by its largest absolute value; all methods see the same rows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coremargin.data.store import Store
+from coremargin.data.synth import Recipe, recipe_of, synth
+from coremargin.data.writer import StoreWriter
+
+Rows = tuple[np.ndarray, np.ndarray]
+GB = 10**9
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes and limits of a run."""
+
+    work: Path
+    data: Path
+    rows: int = 1_000_000
+    features: int = 100
+    epsilon: float = 1e-3
+    repetitions: int = 5
+    sizes: tuple[float, ...] = (1, 4, 16)  #: GB
+    workers_gb: float = 4  #: store of the comparison of workers
+    small_rows: int = 20_000  #: of the store on which the paper's strategy is run to its end
+    small_features: int = 10
+    max_scans: int = 1000  #: limits of the reference strategies
+    strategy_s: float = 60
+    peer_s: float = 45  #: limit of one scikit-learn method on one dataset
+    real: tuple[str, ...] = ("mnist", "kdd", "newsgroups")
+
+    def synthetic(self, rows: int, features: int, name: str) -> Path:
+        """A store of synthetic rows; one that is there already with the same recipe is used again."""
+        path, recipe = self.work / f"{name}.zarr", Recipe(rows, features, seed=1)
+        if path.exists() and recipe_of(Store.open(path)) == recipe:
+            return path
+        synth(path, recipe, overwrite=path.exists())
+        return path
+
+    def million(self) -> Path:
+        """The store of the main target."""
+        return self.synthetic(self.rows, self.features, "million")
+
+    def sized(self, gigabytes: float) -> Path:
+        """A store of so many GB (1e9 bytes of rows and labels)."""
+        rows = max(1, round(gigabytes * GB / (4 * self.features + 4)))
+        return self.synthetic(rows, self.features, f"size-{gigabytes:g}")
+
+    def room_for(self, gigabytes: float) -> bool:
+        """Whether the disk holds a store of that size, with a reserve."""
+        kept = self.work / f"size-{gigabytes:g}.zarr"
+        return kept.exists() or shutil.disk_usage(self.work).free > 1.1 * gigabytes * GB + GB
+
+    def real_store(self, name: str) -> Path | None:
+        """A store of real rows, or None where its file is absent."""
+        source, load = REAL[name]
+        if not (self.data / source).is_file():
+            return None
+        path = self.work / f"{name}.zarr"
+        if not path.exists():
+            X, y = load(self.data / source)
+            with StoreWriter.create(path, features=X.shape[1]) as writer:
+                writer.write(X, y, origin=name)
+        return path
+
+
+def _scaled(X: np.ndarray) -> np.ndarray:
+    largest = np.abs(X).max(axis=0)
+    return np.asarray(X / np.where(largest > 0, largest, 1), dtype=np.float32)
+
+
+def mnist(images: Path) -> Rows:
+    """Zeros against ones of the 60,000 training images, pixels 0 to 1."""
+    pixels = np.frombuffer(gzip.decompress(images.read_bytes()), np.uint8, offset=16).reshape(-1, 784)
+    labels = images.with_name("train-labels-idx1-ubyte.gz")
+    y = np.frombuffer(gzip.decompress(labels.read_bytes()), np.uint8, offset=8)
+    mine = y <= 1
+    return (pixels[mine] / np.float32(255)).astype(np.float32), y[mine].astype(np.int32)
+
+
+def kdd(table: Path) -> Rows:
+    """Normal connections (label 11) against neptune (9), each feature divided by its largest value."""
+    with gzip.open(table, "rt", encoding="utf-8") as file:
+        file.readline()
+        X = np.loadtxt(file, delimiter="\t", dtype=np.float64)
+    y = X[:, -1].astype(np.int32)
+    mine = (y == 9) | (y == 11)
+    return _scaled(X[mine, :-1]), y[mine]
+
+
+def newsgroups(counts: Path) -> Rows:
+    """PC against Mac hardware, training messages, term counts made dense, each divided by its largest count."""
+    from scipy import sparse
+
+    X = sparse.load_npz(counts).tocsr()
+    with np.load(counts.with_name("bydate_meta.npz"), allow_pickle=False) as meta:
+        names, label, train = list(meta["label_names"]), meta["label"], meta["is_train"].astype(bool)
+    pair = [names.index("comp.sys.ibm.pc.hardware"), names.index("comp.sys.mac.hardware")]
+    mine = np.flatnonzero(np.isin(label, pair) & train)
+    return _scaled(X[mine].toarray().astype(np.float64)), label[mine].astype(np.int32)
+
+
+REAL: dict[str, tuple[str, Callable[[Path], Rows]]] = {
+    "mnist": ("mnist/train-images-idx3-ubyte.gz", mnist),
+    "kdd": ("uci/kddcup.tsv.gz", kdd),
+    "newsgroups": ("20newsgroups/bydate_tf.npz", newsgroups),
+}
+TITLES = {
+    "mnist": "MNIST, 0 against 1",
+    "kdd": "KDD Cup 99, normal against neptune",
+    "newsgroups": "20 newsgroups, PC against Mac hardware, dense",
+}

@@ -1,0 +1,230 @@
+"""The bench runs on tiny sizes, so that it never breaks unseen; its numbers mean nothing here."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coremargin.data.store import ArraySource, Store
+from coremargin.scan.executors import InProcess
+
+
+@pytest.fixture(autouse=True)
+def bench(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the bench, importable as its scripts import each other."""
+    folder = repository / "jobs" / "bench"
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Any:
+    """Sizes that take seconds."""
+    from stores import Settings
+
+    return Settings(
+        work=tmp_path, data=tmp_path, rows=3000, features=6, repetitions=2, sizes=(0.0002,), workers_gb=0.0002,
+        small_rows=200, small_features=2, max_scans=5, strategy_s=5, peer_s=30,
+    )  # fmt: skip
+
+
+def test_the_pure_pass_looks_at_every_row(separable: tuple[np.ndarray, np.ndarray]) -> None:
+    """The pass finds the smallest y w.x of all rows, whatever the threads."""
+    from pure_pass import PurePass, one_pass
+
+    X, y = separable
+    source = ArraySource(X, y, chunk_rows=50)
+    probe = PurePass.of(source)
+    signs = np.where(y == source.classes[0], -1, 1)
+    for threads in (1, 2):
+        answer = one_pass(source, InProcess(threads))
+        assert answer.rows == len(X)
+        assert answer.smallest == pytest.approx((signs * (X @ probe.w)).min(), rel=1e-6)
+
+
+def test_a_pass_summary_survives_a_checkpoint(separable: tuple[np.ndarray, np.ndarray]) -> None:
+    """The summary of a pass comes back from its arrays."""
+    from pure_pass import PassSummary, PurePass
+
+    summary = PassSummary(-1.5, 7)
+    assert PurePass.of(ArraySource(*separable)).from_arrays(summary.to_arrays()) == summary
+
+
+def test_margins_of_peers_have_the_best_offset() -> None:
+    """The margin of a direction is half the gap between the classes along it, negative when they overlap."""
+    from peers import margin_of
+
+    X = np.array([[0.0, 5.0], [1.0, 0.0], [4.0, 1.0], [6.0, 2.0]])
+    source: Any = ArraySource(X, np.array([0, 0, 1, 1]))
+    assert margin_of(np.array([2.0, 0.0]), source) == 1.5
+    assert margin_of(np.array([-1.0, 0.0]), source) == -3.0
+    assert margin_of(np.zeros(2), source) == -math.inf
+
+
+def test_ratios_are_paired() -> None:
+    """A repetition that is slow for both sides leaves the ratio as it is."""
+    from measure import Sample, interleaved, paired_ratio
+
+    seconds = iter([9.0, 9.0, 1.0, 3.0, 10.0, 30.0, 2.0, 6.0])
+    found = interleaved({"a": lambda: Sample(next(seconds)), "b": lambda: Sample(next(seconds))}, 3)
+    assert [sample.seconds for sample in found["a"]] == [1.0, 10.0, 2.0]
+    assert paired_ratio(found["b"], found["a"]) == 3.0
+
+
+def test_evicted_files_are_gone_from_the_page_cache(tmp_path: Path) -> None:
+    """After eviction no page of a folder's files is resident, where the file system lets them go."""
+    from measure import evict, resident_share
+
+    (tmp_path / "file").write_bytes(bytes(1 << 20))
+    assert resident_share(tmp_path) > 0.9
+    if evict(tmp_path) > 0:
+        pytest.skip("this file system keeps its pages (tmpfs)")
+    assert (tmp_path / "file").read_bytes() == bytes(1 << 20)
+
+
+def test_a_stopwatch_gives_functions_back() -> None:
+    """Watched functions are timed while the context lasts, and are themselves again after it."""
+    from measure import stopwatch
+
+    class Owner:
+        @staticmethod
+        def work() -> int:
+            return 7
+
+    before = Owner.work
+    with stopwatch({"work": (Owner, "work")}) as calls:
+        assert Owner.work() == 7
+    assert len(calls["work"]) == 1
+    assert Owner.work is before
+
+
+def test_the_table_leaves_out_empty_columns() -> None:
+    """Text and markdown show the columns that a group uses, and what was not measured stays empty."""
+    from table import Group, Row, as_markdown, as_text
+
+    group = Group("a", "title", [Row("one", 1.0, 0.5, 2.0, ratio=3.0), Row("two", 20.0)], ["a note"])
+    text = as_text([group], {"cores": 2})
+    assert "1.000 (0.500-2.000)" in text
+    assert "3.00x" in text
+    assert "peak memory" not in text
+    assert "| one | 1.000 (0.500-2.000) | 3.00x |" in as_markdown([group], {"cores": 2})
+
+
+def test_part_a_compares_with_the_pure_pass(settings: Any) -> None:
+    """Part (a) ends with certified runs, ratios above zero, and parts of the time that add up."""
+    from against_pass import against_pass
+
+    warm, cold, breakdown = against_pass(settings)
+    for group in (warm, cold):
+        trained = [row for row in group.rows if row.what.startswith("train")]
+        assert len(trained) == 2
+        assert all(row.margin is not None and row.margin >= 0.999 and row.ratio > 0 and row.scans for row in trained)
+    assert {row.note for row in warm.rows if row.what.startswith("verify")} == {"all claims hold"}
+    total = float(breakdown.title.split(" s ")[0].rpartition(" ")[2])
+    assert sum(row.seconds for row in breakdown.rows[:-1]) == pytest.approx(total, rel=0.5)
+
+
+def test_part_b_runs_the_reference_strategies(settings: Any) -> None:
+    """Part (b) shows all strategies with the margins that they reach, none above the proven bound."""
+    from strategies import strategies
+
+    for group in strategies(settings):
+        assert [row.what.partition(":")[0] for row in group.rows] == ["fast", "paper", "any-violator"]
+        assert group.rows[0].margin >= 0.999
+        assert all(row.margin <= 1 + 1e-9 for row in group.rows)
+
+
+def test_part_c_judges_peers_by_their_margin(settings: Any) -> None:
+    """Part (c) shows scikit-learn's margins, none above the proven bound, and names datasets that are absent."""
+    from against_peers import against_peers
+
+    synthetic, *absent = against_peers(settings)
+    assert synthetic.rows[0].note == "certified, verified"
+    assert [row.what.partition(" ")[0] for row in synthetic.rows[1:]] == ["LinearSVC,", "LinearSVC,"] + [
+        "SGDClassifier.partial_fit"
+    ]
+    assert all(row.margin <= 1 + 1e-9 for row in synthetic.rows)
+    assert len(absent) == 3
+    assert all("skipped" in group.title for group in absent)
+
+
+def test_parts_d_and_e_run_on_clusters(settings: Any) -> None:
+    """Parts (d) and (e) certify on worker processes, all shapes with the same bits, and remove the stores they made."""
+    from scale import sizes, workers
+
+    (by_size,) = sizes(settings)
+    assert [row.what for row in by_size.rows] == ["0.0002 GB: pure pass", "0.0002 GB: train"]
+    assert all(row.memory for row in by_size.rows)
+    (by_shape,) = workers(settings)
+    assert len(by_shape.rows) == 6
+    assert "equal to the bit" in by_shape.notes[0]
+
+
+def test_a_size_without_room_is_skipped(settings: Any) -> None:
+    """Part (d) names a size for which the disk has no room, and makes nothing."""
+    from dataclasses import replace
+
+    from scale import sizes
+
+    (group,) = sizes(replace(settings, sizes=(1e9,)))
+    assert group.rows == []
+    assert "no room" in group.notes[0]
+
+
+def test_the_command_writes_its_table(bench: Path, tmp_path: Path) -> None:
+    """The one command prints the table and writes JSON and markdown with the machine's facts."""
+    words = ["--quick", "--only", "b", "--work", tmp_path / "work"]
+    files = ["--json", tmp_path / "out.json", "--markdown", tmp_path / "out.md"]
+    command = [sys.executable, bench / "run.py", *words, *files]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "paper: Figure 1" in done.stdout
+    found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert {"processor", "cores", "memory", "versions", "date"} <= set(found["machine"])
+    assert len(found["groups"]) == 2
+    assert "| fast |" in (tmp_path / "out.md").read_text(encoding="utf-8")
+
+
+def test_a_failed_part_is_shown_and_told(monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path) -> None:
+    """A part that fails does not take the others with it, and the exit code says that it failed."""
+    import run
+
+    def fails(_: Any) -> list[Any]:
+        raise ValueError("on purpose")
+
+    monkeypatch.setitem(run.PARTS, "a", ("never works", fails))
+    assert run.main(["--quick", "--only", "a", "--work", str(tmp_path)]) == 1
+    assert "FAILED: ValueError: on purpose" in capsys.readouterr().out
+
+
+def test_unknown_parts_are_refused(capsys: Any) -> None:
+    """--only names the parts there are."""
+    import run
+
+    with pytest.raises(SystemExit):
+        run.main(["--only", "z"])
+    assert "expected some of a, b, c, d, e, got z" in capsys.readouterr().err
+
+
+def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
+    """Each real dataset becomes a store of two classes with the rows that its README counts."""
+    from stores import REAL, Settings
+
+    settings = Settings(work=tmp_path, data=real_data)
+    shapes: dict[str, tuple[int, int]] = {}
+    load: Callable[[str], Path | None] = settings.real_store
+    for name in REAL:
+        path = load(name)
+        assert path is not None
+        store = Store.open(path)
+        assert len(store.classes) == 2
+        shapes[name] = (store.rows, store.features)
+    assert shapes == {"mnist": (12665, 784), "kdd": (204478, 41), "newsgroups": (1168, 33843)}
