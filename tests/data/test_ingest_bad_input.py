@@ -192,9 +192,11 @@ def test_missing_labels_are_named(refused: Refused, text: Text, tmp_path: Path) 
 
 
 def test_labels_of_two_kinds_are_named(refused: Refused, text: Text) -> None:
-    """A text among numeric labels is refused by line."""
+    """A text among numeric labels is refused by line, a number that looks like a text label too."""
     message = refused(text("rows.csv", "1,2,0\n3,4,1\n5,6,spam\n"), LabelError)
     assert message.startswith("rows.csv, line 3: found the label 'spam', expected one of the same kind as 0;")
+    for labels in ([1, "1", 1], ["a", 0, 1], [0, True, 0]):
+        assert "expected one of the same kind as" in refused(np.ones((3, 2)), LabelError, labels=labels)
 
 
 def test_a_measurement_is_no_label(refused: Refused, text: Text) -> None:

@@ -236,7 +236,7 @@ def test_only_keeps_the_named_labels(rows: Rows, tmp_path: Path) -> None:
     """`only` keeps the rows of the labels it names, given as text or as they are, and counts the others."""
     X, y = rows
     (tmp_path / "rows.csv").write_text(csv_text(rows))
-    for only in (("3",), (3,), ("3.0",)):
+    for only in (("3",), (3,), ("3.0",), "3", 3, np.array([3])):
         report = ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", only=only, overwrite=True)
         store = Store.open(tmp_path / "rows.zarr")
         assert report.classes == {3: int((y == 3).sum())}
@@ -303,7 +303,7 @@ def test_progress_reaches_the_end(rows: Rows, tmp_path: Path) -> None:
         stage, *last = heard[-1]
         assert (stage, last[0]) == ("writing", report.rows)
         assert last[1] == last[2]
-        for name in ("counting features", "writing"):
+        for name in ("first pass", "writing"):
             done = [entry[2] for entry in heard if entry[0] == name]
             assert done == sorted(done)
 

@@ -162,13 +162,21 @@ def progress(*, quiet: bool) -> Iterator[Advance | None]:
 
 def _bar() -> Iterator[Advance]:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Bytes per second in the binary units of everything else that we print."""
+
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text(f"{format_size(speed)}/s" if speed else "")
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=12),  # so that all of a line fits into 80 columns
         DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+        Rate(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[words]}"),
     )

@@ -59,14 +59,14 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     labels: Any = None,
     label: str | int | None = None,
     unlabelled: bool = False,
-    only: Sequence[Label] | None = None,
+    only: Sequence[Label] | Label | None = None,
     append: bool = False,
     overwrite: bool = False,
     dtype: str | None = None,
     compression: str | None = None,
     chunk_bytes: int | None = None,
     format: str | None = None,  # noqa: A002 - the word for it, here and on the command line
-    drop: Sequence[str | int] = (),
+    drop: Sequence[str | int] | str | int = (),
     delimiter: str | None = None,
     header: bool | None = None,
     features: int | None = None,
@@ -104,7 +104,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     options = SourceOptions(
         format=format,
         label=label,
-        drop=tuple(drop),
+        drop=_several(drop),
         delimiter=delimiter,
         header=header,
         features=features if base is None or features is not None else _svmlight_features(source, format, base),
@@ -114,7 +114,13 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     rows = open_rows(source, options, on_progress)
     stream = None if labels is None else LabelStream(labels)
     _check_fit(rows, stream, base, unlabelled=unlabelled)
-    trip = Trip(rows, stream, Vocabulary(base.classes if base else ()), np.dtype(dtype), only)
+    trip = Trip(
+        rows,
+        stream,
+        Vocabulary(base.classes if base else ()),
+        np.dtype(dtype),
+        None if only is None else _several(only),
+    )
     if dry_run:
         deque(islice(trip.batches(), DRY_BATCHES), maxlen=0)
     else:
@@ -132,6 +138,11 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         )
         _write(trip, made, on_progress)
     return _report(trip, path, base, dtype, time.perf_counter() - started)
+
+
+def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
+    """A tuple of what may be one word: a text is no sequence of letters here."""
+    return (words,) if isinstance(words, str | int | float) else tuple(words)
 
 
 def _write(trip: Trip, writer: StoreWriter, on_progress: OnProgress | None) -> None:
@@ -175,7 +186,7 @@ def _check_options(
         raise UsageError("--unlabelled goes with neither --label nor --only: choose one")
     if append and overwrite:
         raise UsageError("--append goes not with --overwrite: choose one")
-    if only is not None and not len(only):
+    if only is not None and not _several(only):
         raise UsageError("--only names no label: expected at least one")
     if path.exists() and not (append or overwrite):
         raise UsageError(f"{path}: exists already: say --append to add rows, or --overwrite to replace it")

@@ -35,7 +35,7 @@ class Batch:
 class Progress:
     """How far an ingest has come. ``total_bytes`` is None where it cannot be known."""
 
-    stage: str  #: "counting features" or "writing"
+    stage: str  #: "first pass" or "writing"
     rows: int
     done_bytes: int
     total_bytes: int | None

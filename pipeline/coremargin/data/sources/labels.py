@@ -135,7 +135,7 @@ class LabelStream:
             )
             self._parts: Iterator[tuple[Path | None, Any]] = zip(paths, arrays, strict=True)
         else:
-            array = labels if hasattr(labels, "chunks") and hasattr(labels, "dask") else np.asarray(labels)
+            array = _as_array(labels)
             self.name = "labels"
             self.length = _known_length(_as_column(array, self.name).shape[0])
             self._parts = iter([(None, array)])
@@ -201,6 +201,13 @@ def _as_paths(labels: Any) -> list[Path] | None:
 def _load(path: Path) -> np.ndarray | None:
     """The memory map of a .npy file, or None for a text file."""
     return map_npy(path) if is_npy(path) else None
+
+
+def _as_array(labels: Any) -> Any:
+    """Labels as an array; the elements of a list keep their kinds: 1 and "1" are two labels."""
+    if isinstance(labels, list | tuple):
+        return np.array(labels, dtype=object)
+    return labels if hasattr(labels, "dask") and hasattr(labels, "numblocks") else np.asarray(labels)
 
 
 def _as_column(array: Any, name: str) -> Any:

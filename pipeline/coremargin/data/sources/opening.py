@@ -65,7 +65,7 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
 
         def on_survey(rows: int, done: int, total: int) -> None:
             if on_progress is not None:
-                on_progress(Progress("counting features", rows, done, total))
+                on_progress(Progress("first pass", rows, done, total))
 
         return Chain(open_svmlight(paths, options, on_survey))
     opened: dict[str, Callable[[Path, SourceOptions], RowSource]] = {
