@@ -47,8 +47,8 @@ def _compare(store: Path, settings: Settings, repetitions: int) -> Group:
     group.rows = [_row(name, samples[name], samples["fast"], bound) for name in NAMES]
     group.notes.append(
         f"epsilon {settings.epsilon:g}; the references stop after {settings.max_scans:,} scans or "
-        f"{settings.strategy_s:g} s; margin/bound: the margin of its last or best hypothesis over all rows, with the best offset, "
-        f"against the upper bound that fast proved"
+        f"{settings.strategy_s:g} s; margin/bound: margin of the best or last hypothesis over all rows, with the best "
+        f"offset, against the upper bound that fast proved"
     )
     return group
 
