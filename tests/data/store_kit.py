@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +16,20 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from coremargin.data.source import Source
+
+
+@contextmanager
+def quick_folder() -> Iterator[Path]:
+    """A new folder in memory where the system has such a place: for tests of many small writes, each of them fsynced.
+
+    A SIGKILL loses nothing that was handed to the kernel, so that tests of killed writers may live there, too.
+    """
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 def write_store(path: Path, X: np.ndarray, y: Any, *, chunk_rows: int = 64, **options: Any) -> Store:

@@ -16,6 +16,7 @@ import coremargin
 from coremargin.data.check import check_store
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from store_kit import quick_folder
 
 pytestmark = pytest.mark.faults
 
@@ -37,10 +38,11 @@ def _environment() -> dict[str, str]:
         pytest.param("overwrite", 60, 1, marks=pytest.mark.slow),
     ],
 )
-def test_killed_at_every_step(tmp_path: Path, how: str, least: int, stride: int) -> None:
+def test_killed_at_every_step(how: str, least: int, stride: int) -> None:
     """Whatever step on disk a SIGKILL comes before, the old rows or the new ones are there, whole and checked."""
-    command = [sys.executable, str(HERE / "crash_at.py"), str(tmp_path), how, str(stride)]
-    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+    with quick_folder() as folder:
+        command = [sys.executable, str(HERE / "crash_at.py"), str(folder), how, str(stride)]
+        done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= least
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,7 +18,10 @@ from coremargin.data import reader
 from coremargin.data.store import Store, open_source
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, StoreError
-from store_kit import all_rows, edit_attributes, edit_json, rewrite_array, write_store
+from store_kit import all_rows, edit_attributes, edit_json, quick_folder, rewrite_array, write_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @settings(max_examples=30)
@@ -39,8 +41,8 @@ def test_fast_path_equals_general_path(
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, features)).round(1).astype(dtype)
     y = rng.integers(0, 3, rows)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "s.zarr"
+    with quick_folder() as folder:
+        path = folder / "s.zarr"
         chunk_bytes = chunk_rows * features * X.dtype.itemsize
         with StoreWriter.create(
             path, features=features, dtype=dtype, chunk_bytes=chunk_bytes, compression=compression

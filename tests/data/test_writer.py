@@ -18,7 +18,7 @@ from coremargin.data.format import read_facts
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, Busy, LabelError, OutputError, StoreError, UsageError
-from store_kit import all_rows, write_store
+from store_kit import all_rows, quick_folder, write_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,17 +86,19 @@ def test_appending_gives_the_store_of_all_rows(tmp_path: Path, rng: np.random.Ge
         np.testing.assert_array_equal(frozen.statistics().rows.sum(), commit.rows)
 
 
-def test_statistics_of_many_small_commits_are_merged(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_statistics_of_many_small_commits_are_merged(rng: np.random.Generator) -> None:
     """However many commits made a store, few groups of statistics describe it."""
     X, y = _rows(rng, 80)
-    with StoreWriter.create(tmp_path / "s.zarr", features=4, chunk_bytes=2 * 16) as writer:
-        for start in range(0, 80, 2):
-            writer.write(X[start : start + 2], y[start : start + 2])
-            writer.commit()
-    store = Store.open(tmp_path / "s.zarr")
-    assert store.commits == 40
-    assert len(store._manifest._spans) <= 6
-    np.testing.assert_array_equal(all_rows(store)[0], X)
+    with quick_folder() as folder:
+        path = folder / "s.zarr"
+        with StoreWriter.create(path, features=4, chunk_bytes=2 * 16) as writer:
+            for start in range(0, 80, 2):
+                writer.write(X[start : start + 2], y[start : start + 2])
+                writer.commit()
+        store = Store.open(path)
+        assert store.commits == 40
+        assert len(store._manifest._spans) <= 6
+        np.testing.assert_array_equal(all_rows(store)[0], X)
 
 
 def test_small_store_has_a_small_chunk(tmp_path: Path, rng: np.random.Generator) -> None:
