@@ -124,25 +124,27 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     if dry_run:
         deque(islice(trip.batches(), DRY_BATCHES), maxlen=0)
     else:
-        made = (
-            StoreWriter.append(path)
-            if append
-            else StoreWriter.create(
-                path,
-                features=rows.features,
-                dtype=dtype,
-                chunk_bytes=chunk_bytes or CHUNK_BYTES,
-                compression=compression or "none",
-                overwrite=overwrite,
-            )
-        )
-        _write(trip, made, on_progress)
+        shape = (dtype, compression or "none", chunk_bytes or CHUNK_BYTES)
+        writer = StoreWriter.append(path) if append else _new(path, rows.features, shape, overwrite=overwrite)
+        _write(trip, writer, on_progress)
     return _report(trip, path, base, dtype, time.perf_counter() - started)
 
 
 def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
     """A tuple of what may be one word: a text is no sequence of letters here."""
     return (words,) if isinstance(words, str | int | float) else tuple(words)
+
+
+def _new(path: Path, features: int, shape: tuple[str, str, int], *, overwrite: bool) -> StoreWriter:
+    dtype, compression, chunk_bytes = shape
+    return StoreWriter.create(
+        path,
+        features=features,
+        dtype=dtype,
+        chunk_bytes=chunk_bytes,
+        compression=compression,
+        overwrite=overwrite,
+    )
 
 
 def _write(trip: Trip, writer: StoreWriter, on_progress: OnProgress | None) -> None:
