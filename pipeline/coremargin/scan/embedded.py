@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from contextlib import ExitStack, contextmanager
 from multiprocessing import spawn
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,13 +45,18 @@ def settings(worker_ttl_s: float) -> dict[str, Any]:
 
 
 class TidyNanny(Nanny):  # type: ignore[misc]
-    """A nanny that gives the driver its environment back after each start of a worker process."""
+    """A nanny that gives the driver its environment back after each start of a worker process, deaf to Ctrl-C.
+
+    A terminal sends Ctrl-C to all processes at once. The driver decides what it means; workers would only die noisily.
+    """
 
     environment: ClassVar[dict[str, str | None]] = {}
     _starting: ClassVar[int] = 0
 
     async def instantiate(self) -> Any:
         """Start the worker process."""
+        # this is the thread of the event loop: what it has blocked, the process that it starts has blocked
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         # nannies share one event loop: the last one that is starting tidies up
         TidyNanny._starting += 1
         try:

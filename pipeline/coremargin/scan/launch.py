@@ -75,8 +75,9 @@ def security(network: Network) -> Security:
 
 
 def _client(stack: ExitStack, address: Any, network: Network) -> Client:
+    patience_s = min(30.0, network.start_timeout)
     try:
-        client = Client(address, security=security(network), set_as_default=False, timeout="30 s")
+        client = Client(address, security=security(network), set_as_default=False, timeout=patience_s)
     except (OSError, TimeoutError) as error:
         raise RunError(
             f"no Dask scheduler answers at {address} ({error}); see whether it runs and [tls] fits"

@@ -1,0 +1,17 @@
+#!/bin/sh
+#BSUB -J coremargin[1-4]
+#BSUB -n 16
+#BSUB -R "span[hosts=1]"
+#BSUB -M 32768MB
+#BSUB -W 02:00
+#BSUB -r
+#BSUB -q normal
+#BSUB -P research
+#BSUB -sp 50
+
+export MALLOC_TRIM_THRESHOLD_=1073741824
+export MALLOC_MMAP_THRESHOLD_=268435456
+export OMP_NUM_THREADS=1
+export OPENBLAS_NUM_THREADS=1
+export MKL_NUM_THREADS=1
+exec python3 -m distributed.cli.dask_worker SCHEDULER --nworkers 2 --nthreads 8 --memory-limit 0 --no-dashboard --death-timeout 60
