@@ -1,4 +1,4 @@
-"""Cluster files: every one loads, renders to its golden text, and starts what it says, with stand-ins for the batch systems."""
+"""Cluster files: each loads, renders to its golden text, and starts what it says (stand-ins for batch systems)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ import pathlib, re, subprocess, sys
 log = pathlib.Path(__file__ + ".log")
 log.open("a").write(" ".join(sys.argv[1:]) + chr(10))
 """
-#: Stand-ins for submit commands: run the script as the batch system would, answer as it does. The job's id is a process id.
+#: Stand-ins for submit commands: run the script and answer as the batch system would. The job's id is a process id.
 SUBMIT = (
     TEXT
     + """
@@ -60,7 +60,8 @@ log.open("a").write(script)
 if "condor" in __file__:
     quoted = re.search('^arguments = "-c (.*)"$', script, re.M)[1].replace('""', '"')
     script = quoted[1:-1].replace("''", "'")
-job = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+job = subprocess.Popen(["sh", "-c", script], start_new_session=True, **quiet)
 print({answer})
 """
 )
@@ -157,7 +158,7 @@ def test_an_odd_value_stays_one_word() -> None:
 def test_batch_systems_start_workers_and_cancel_them(
     kind: type[Batch], batch_system: Callable[[type[Batch]], tuple[Path, Path]]
 ) -> None:
-    """Workers submitted as a job scan; closing cancels the job by its id; what was submitted is what ``render`` prints."""
+    """Workers submitted as a job scan; closing cancels the job by its id; ``render`` is what was submitted."""
     submit, cancel = batch_system(kind)
     spec = kind(host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
     with connect(spec) as executor:

@@ -103,6 +103,7 @@ class Flights:
         self._patience = patience
         self._pin = pin
         self._parcels = Parcels(client)
+        self._handle: tuple[bytes, dict[int, Future]] | None = None  # packed once, it is the same for all blocks
         self._name = f"{type(probe).__name__.strip('_').lower()}-{uuid.uuid4().hex[:12]}"
         self._waiting = deque(blocks)
         self._records = {block.index: _Record() for block in blocks}
@@ -160,7 +161,8 @@ class Flights:
         hint = slots[block.index % len(slots)] if hinted else None
         where = {"workers": [hint], "allow_other_workers": True} if hinted else {}
         try:
-            handle, large = self._parcels.pack(self._source.handle())
+            handle, large = self._handle or self._parcels.pack(self._source.handle())
+            self._handle = (handle, large)
             question, more = self._parcels.pack(self._probe.narrow(block))
             future = self._client.submit(
                 run_parcel, handle, question, large | more, block, self._pin, key=key, pure=False, retries=0, **where
@@ -237,6 +239,7 @@ class Flights:
         pause = self._patience.pause_s * 2 ** (record.tries - 1)
         log.warning("%s: %s; tried again in %.1f s", where, _brief(error), pause)
         self._parcels.forget()
+        self._handle = None
         self._later.append((time.monotonic() + pause, block))
 
     def _look_after_the_overdue(self) -> None:
