@@ -34,9 +34,11 @@ test-all: $(STAMP) ## all tests, slow ones included
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
 lint: $(STAMP) ## style, format, types
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	@failed=0; \
+	for check in 'ruff check' 'ruff format --check' mypy; do \
+		echo "$$check"; $(BIN)/$$check || failed=1; \
+	done; \
+	exit $$failed
 
 format: $(STAMP) ## put the code into its format
 	$(BIN)/ruff check --fix-only --quiet
