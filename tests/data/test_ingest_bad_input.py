@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ Text = Callable[[str, "str | bytes"], Path]
 
 NUMBER = "expected a number; correct the value, or leave the column out with --drop"
 FIELDS = "expected 3 as in the first line; correct the line (a quoted field must not span lines)"
+FEED = "a line feed after every row; convert the line ends first"
 FINITE = "expected a finite number; remove the row or fill in the value first"
 
 CSV: dict[str, tuple[str | bytes, str]] = {
@@ -66,6 +68,15 @@ CSV: dict[str, tuple[str | bytes, str]] = {
         "1,2,0\n3,4e38,1\n",
         "rows.csv, line 2, column 1: found 4e+38, too large for float32; scale the column or use --dtype float64",
     ),
+    "a quoted field over two lines": (
+        '1,2,"a\nb"\n3,4,c\n',
+        f"rows.csv, line 2: found 1 fields, {FIELDS}",
+    ),
+    "line ends of another age": (
+        "1,2,0\n3,4,1\r5,6,1\n",
+        "rows.csv, line 2: found a carriage return inside of the line, expected " + FEED,
+    ),
+    "a quote that never ends": ('1,2,a\n"3,4,' + "b" * 200_000, f"rows.csv, line 2: found 1 fields, {FIELDS}"),
     "not UTF-8": (
         b"1,2,a\n3,4,b\xe9\n",
         "rows.csv, line 2: found byte 0xe9, expected UTF-8 text; convert the file first",
@@ -284,6 +295,10 @@ def test_sources_that_are_not_there_are_refused(refused: Refused, text: Text, tm
     """Missing files, folders, patterns without match and unknown contents are usage errors."""
     assert refused(tmp_path / "no.csv", UsageError) == "no.csv: expected a readable file: No such file or directory"
     assert "no file matches this pattern" in refused(str(tmp_path / "*.csv"), UsageError)
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "pipe.csv: is no regular file, but rows are read more than once" in refused(
+        tmp_path / "pipe.csv", UsageError
+    )
     (tmp_path / "folder").mkdir()
     assert "folder: is a folder, expected a file" in refused(tmp_path / "folder", UsageError)
     assert "cannot tell the format from name or content" in refused(text("what", "hello\n"), UsageError)
@@ -326,7 +341,6 @@ def test_a_disk_that_takes_no_more_is_an_output_error(
 ) -> None:
     """A full or read-only disk ends with an error that says so, and leaves nothing behind."""
     import errno
-    import os
 
     number = {os.strerror(code): code for code in errno.errorcode}[reason]
 

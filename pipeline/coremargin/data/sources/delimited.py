@@ -151,7 +151,10 @@ class DelimitedFile:
     def _fields(self, line: str) -> list[str]:
         if self._delimiter is None:
             return line.split()
-        return next(csv.reader([line], delimiter=self._delimiter))
+        try:
+            return next(csv.reader([line], delimiter=self._delimiter))
+        except csv.Error:  # a field of absurd length
+            return [line]
 
     def _named(self, column: int) -> str:
         return f"column {column}" if self.names is None else f"column {self.names[column]!r}"

@@ -41,6 +41,8 @@ def file_bytes(path: Path) -> int:
     """Size of a file; raises UsageError when it is not there, not a file or not readable."""
     if path.is_dir():
         raise UsageError(f"{path}: is a folder, expected a file; name its files, for instance '{path}/*.csv'")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: is no regular file, but rows are read more than once; save them to a file first")
     try:
         with path.open("rb"):
             size = path.stat().st_size

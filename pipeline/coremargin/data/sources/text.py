@@ -28,16 +28,24 @@ class Piece:
     done_bytes: int  #: bytes of the file (as it lies on disk) consumed so far
 
     def text(self) -> str:
-        """The piece as text with plain line ends; raises BadRow with the line that is not UTF-8."""
+        """The piece as text with plain line ends; raises BadRow with the line that is not."""
         data = self.data.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else self.data
         try:
-            return data.decode("utf-8").replace("\r\n", "\n")
+            text = data.decode("utf-8").replace("\r\n", "\n")
         except UnicodeDecodeError as error:
             line = self.line + data[: error.start].count(b"\n")
             found = data[error.start]
             raise BadRow(
                 f"{self.path}, line {line}: found byte 0x{found:02x}, expected UTF-8 text; convert the file first"
             ) from error
+        lone = text.find("\r")
+        if lone >= 0:
+            line = self.line + text[:lone].count("\n")
+            raise BadRow(
+                f"{self.path}, line {line}: found a carriage return inside of the line, expected a line feed "
+                "after every row; convert the line ends first"
+            )
+        return text
 
 
 def pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
