@@ -29,16 +29,9 @@ T = TypeVar("T")
 _SIZES = {"b": 1}
 for _power, _letter in enumerate("kmgtp", start=1):
     _SIZES |= {f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}
-_SECONDS = {"ms": Fraction(1, 1000)} | {
-    name: Fraction(seconds)
-    for names, seconds in (
-        ("s sec second seconds", 1),
-        ("min minute minutes", 60),
-        ("h hour hours", 3600),
-        ("d day days", 86400),
-    )
-    for name in names.split()
-}
+_SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "sec": Fraction(1)}
+for _seconds, _names in ((1, "second"), (60, "min minute"), (3600, "h hour"), (86400, "d day")):
+    _SECONDS |= {name + plural: Fraction(_seconds) for name in _names.split() for plural in ("", "s")}
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)"
 
 
