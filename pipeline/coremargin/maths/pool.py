@@ -12,8 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.margin import Array, best_offset, normalised_weights, resolution, upper_bound
-from coremargin.maths.nearest import Status, nearest_point
+from coremargin.maths.margin import (
+    SHORTEST,
+    Array,
+    best_offset,
+    normalised_weights,
+    resolution,
+    safe_projections,
+    upper_bound,
+)
+from coremargin.maths.nearest import Nearest, Status, nearest_point
 
 
 @dataclass(frozen=True)
@@ -87,9 +95,7 @@ def solve_pool(
     status: Status = "stalled"
     for _ in range(max_rounds):
         work = np.unique(work)
-        local = nearest_point(
-            z[work], groups[work], weights[work] if warm else None, tolerance=tolerance / 2, zero=zero
-        )
+        local = _nearest(z[work], groups[work], weights[work] if warm else None, tolerance / 2, zero)
         weights[:] = 0.0
         weights[work] = local.weights
         warm, point, status = True, local.point, local.status
@@ -104,6 +110,20 @@ def solve_pool(
         cut = np.quantile(levels[work], 0.9)
         work = np.concatenate([work[(levels[work] <= cut) | (weights[work] > 0)], entering])
     return _as_hypothesis(rows, signs, weights, point, status, intercept)
+
+
+def _nearest(z: Array, groups: NDArray[np.integer], start: Array | None, tolerance: float, zero: float) -> Nearest:
+    """The nearest point; "zero" only when no direction that the kernel finds is proven to separate the rows."""
+    found = nearest_point(z, groups, start, tolerance=tolerance, zero=zero)
+    if found.status != "zero":
+        return found
+    # Shorter than float64 can tell for rows of this length in general; these very rows may be kinder.
+    closer = nearest_point(z, groups, found.weights, tolerance=tolerance, zero=0.0)
+    length = float(np.linalg.norm(closer.point))
+    if length < SHORTEST:
+        return found
+    proven = safe_projections(z, np.ones(len(z), np.int64), (closer.point / length)[:, None])[:, 0]
+    return closer if sum(proven[groups == g].min() for g in np.unique(groups)) > 0 else found
 
 
 def _as_hypothesis(

@@ -25,6 +25,7 @@ from coremargin.maths.margin import (
 from coremargin.maths.pool import solve_pool
 from coremargin.problems.ledger import Ledger
 from coremargin.problems.margin_probe import MarginProbe
+from coremargin.problems.margin_result import figures, result
 from coremargin.problems.margin_state import HardMarginState, Hypothesis
 from coremargin.problems.pool import Pool
 from coremargin.problems.start import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.problems.margin_summary import MarginSummary
+    from coremargin.problems.result import Result
 
 Strategy = Literal["fast", "paper", "any-violator"]
 
@@ -72,6 +74,14 @@ class HardMargin:
     def eager(self) -> bool:
         """A scan may end at the first violator."""
         return self.strategy == "any-violator"
+
+    def figures(self, state: HardMarginState) -> dict[str, Any]:
+        """What a round is described by."""
+        return figures(state)
+
+    def result(self, state: HardMarginState) -> Result:
+        """The model that a state stands for."""
+        return result(state)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
         """A state from a checkpoint."""
@@ -234,8 +244,8 @@ class HardMargin:
         meet = solution.status == "zero"
         if meet or solution.upper < state.upper:
             state = replace(state, upper=solution.upper, coreset=pool.take(pool.support))
-        if meet:
-            return replace(state, pool=pool, status="not_separable")
+        if meet:  # what a scan has proven to be separable stays so: then float64 has only come to its end
+            return replace(state, pool=pool, status="stalled" if state.lower > 0 else "not_separable")
         return replace(state, pool=pool, newest=Hypothesis(solution.w, solution.b))
 
     def _margins(self, state: HardMarginState, pool: Pool) -> Array:

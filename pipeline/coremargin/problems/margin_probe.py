@@ -128,8 +128,9 @@ class MarginProbe:
     ) -> tuple[Array, NDArray[np.int64]]:
         """Smallest y w.x (k,) of one class in float64, rounded down, and the rows that have it."""
         # The error bound covers the true value; what is proven lies up to as much below it once more.
-        cut = values.min(axis=1) + 3 * error
         # What is not a number after an overflow is a candidate, too: hence "not above".
+        with np.errstate(invalid="ignore"):
+            cut = values.min(axis=1) + 3 * error
         close = np.unique(np.concatenate([np.flatnonzero(~(v > c)) for v, c in zip(values, cut, strict=True)]))
         best, where = np.full(len(error), np.inf), np.zeros(len(error), np.int64)
         for part in np.array_split(mine[close], 1 + len(close) // 4096):
@@ -142,7 +143,8 @@ class MarginProbe:
 
     def _bin(self, margins: NDArray[Any]) -> NDArray[np.int64]:
         place = (margins - np.float64(self.low)) * (self.bins / (self.high - self.low))  # beyond float32 for large rows
-        return np.bincount(np.clip(place, 0, self.bins - 1).astype(np.intp), minlength=self.bins)
+        inside = np.fmax(np.fmin(place, self.bins - 1), 0)  # what overflowed and is not a number lies at an end, too
+        return np.bincount(inside.astype(np.intp), minlength=self.bins)
 
     def _collect(
         self, data: ChunkRows, lowest: LowestRows, mine: NDArray[np.intp], k: int, values: NDArray[Any], error: float,
