@@ -29,6 +29,9 @@ _cluster = click.option(
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
 @click.option("--epsilon", type=float, default=1e-3, show_default=True, help="Share of the margin that may be missed.")
+@click.option("--loss", type=click.Choice(["hinge", "squared_hinge"]), help="For noisy rows; without it: hard margin.")
+@click.option("--C", "C", type=float, help="Price of a row's loss.  [default: 1.0]")
+@click.option("--class-weight", metavar="balanced|NEG,POS", help="Factors of C for the two classes.")
 @click.option("--no-intercept", is_flag=True, help="A hyperplane through the origin.")
 @click.option(
     "--strategy",
@@ -63,11 +66,23 @@ def train(store: Path, out: Path, **options: Any) -> int:
     flags = {name: options.pop(name) for name in ("resume", "restart", "overwrite", "as_json", "quiet")}
     cluster = options.pop("cluster")
     options["intercept"] = not options.pop("no_intercept")
+    options["class_weight"] = _class_weight(options["class_weight"])
     given = {key: value for key, value in options.items() if value is not None}
     job = specs.convert(
         {"job": "train", "store": str(store), "out": str(out), **given}, TrainJob, where="coremargin train"
     )
     return _run(job, cluster, flags)
+
+
+def _class_weight(text: str | None) -> str | list[float] | None:
+    """The word balanced, or two numbers as in 1,5."""
+    if text is None or text == "balanced":
+        return text
+    try:
+        negative, positive = (float(word) for word in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"expected balanced, or two numbers as in 1,5; found {text!r}") from None
+    return [negative, positive]
 
 
 @click.command()

@@ -13,7 +13,10 @@ from coremargin.spec import Seconds, Size, Spec
 class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     """Train a maximum-margin classifier on a store and prove it.
 
-    epsilon: the margin is proven to be at least (1 - epsilon) of the best possible. strategy: "fast"; "paper" (one
+    epsilon: what may be missing of the best possible margin, as a share; with a loss, of its value. loss: None for
+    the hard margin; "hinge" or "squared_hinge" for rows that no hyperplane separates, with C, the price of a row's
+    loss, and class_weight, factors of C for the negative and the positive class, or "balanced": n / (2 n_class).
+    strategy: "fast"; "paper" (one
     example a scan) and "any-violator" are the references. memory: for the rows in the driver's pool. sample: share of
     the store read first. block: bytes that one task reads. max_scans, time_limit: stop there, with what is proven.
     cluster: a file that says where to run; None chooses by the store's size.
@@ -23,6 +26,9 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     out: Path
     epsilon: float = 1e-3
     intercept: bool = True
+    loss: Literal["hinge", "squared_hinge"] | None = None
+    C: float = 1.0
+    class_weight: Literal["balanced"] | tuple[float, float] | None = None
     strategy: Literal["fast", "paper", "any-violator"] = "fast"
     memory: Size = Size(256 * 2**20)
     sample: float = 0.04
@@ -37,15 +43,32 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
             raise ValueError(f"epsilon: expected a number between 0 and 1, both excluded; found {self.epsilon}")
         if not 0 < self.sample <= 1:
             raise ValueError(f"sample: expected a share above 0 and up to 1; found {self.sample}")
+        if not 0 < self.C < float("inf"):
+            raise ValueError(f"C: expected a number above 0; found {self.C}")
+        if isinstance(self.class_weight, tuple) and not all(0 < weight < float("inf") for weight in self.class_weight):
+            raise ValueError(f"class_weight: expected two numbers above 0; found {list(self.class_weight)}")
+        if self.loss is None and (self.C != 1.0 or self.class_weight is not None):
+            raise ValueError("C and class_weight: a hard margin has none; give loss too")
+        if self.loss is not None and self.strategy != "fast":
+            raise ValueError(f"strategy: {self.strategy!r} is for the hard margin; with a loss there is only 'fast'")
         for name in ("memory", "block"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1 byte; found {getattr(self, name)}")
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that decides about the result, nothing about the machine."""
-        return {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": self.strategy}
+        shared = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": self.strategy}
+        if self.loss is None:
+            return shared
+        weight = list(self.class_weight) if isinstance(self.class_weight, tuple) else self.class_weight
+        return {**shared, "loss": self.loss, "C": self.C, "class_weight": weight}
 
     def identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be of use."""
         sizes = {"memory": int(self.memory), "sample": self.sample, "block": int(self.block)}
-        return {**self.parameters(), **sizes}
+        return {"problem": self.problem, **self.parameters(), **sizes}
+
+    @property
+    def problem(self) -> str:
+        """Its name in the record of a model."""
+        return "hard_margin" if self.loss is None else "soft_margin"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.scan.plan import plan_blocks
 from coremargin.scan.run import run_scan
-from coremargin.scan.task import block_bytes, one_blas_thread
+from coremargin.scan.task import block_bytes
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -83,23 +83,22 @@ class Engine:
 
 def rounds(engine: Engine, problem: Problem, state: Any) -> Iterator[tuple[Any, ScanCost]]:
     """Scan and update until the problem is done; the state and the cost after each round."""
-    with one_blas_thread():  # the driver's solves give the same bits on any number of cores
-        while not problem.done(state):
-            started = time.perf_counter()
-            engine.checkpoint.scan_begins(state)
-            probe, skip = problem.probe(state), problem.skip(state)
-            blocks = plan_blocks(engine.source, engine.block_bytes, skip=skip)
-            engine.watch.on_scan(state.round + 1, sum(block_bytes(engine.source, block) for block in blocks))
-            summary, read = engine.scan(problem, probe, blocks)
-            scanned = time.perf_counter()
-            state = problem.update(state, summary)
-            yield (
-                state,
-                ScanCost(
-                    chunks=engine.source.chunks,
-                    chunks_read=sum(len(block.chunks) for block in read),
-                    bytes_read=sum(block_bytes(engine.source, block) for block in read),
-                    seconds=scanned - started,
-                    solve_seconds=time.perf_counter() - scanned,
-                ),
-            )
+    while not problem.done(state):
+        started = time.perf_counter()
+        engine.checkpoint.scan_begins(state)
+        probe, skip = problem.probe(state), problem.skip(state)
+        blocks = plan_blocks(engine.source, engine.block_bytes, skip=skip)
+        engine.watch.on_scan(state.round + 1, sum(block_bytes(engine.source, block) for block in blocks))
+        summary, read = engine.scan(problem, probe, blocks)
+        scanned = time.perf_counter()
+        state = problem.update(state, summary)
+        yield (
+            state,
+            ScanCost(
+                chunks=engine.source.chunks,
+                chunks_read=sum(len(block.chunks) for block in read),
+                bytes_read=sum(block_bytes(engine.source, block) for block in read),
+                seconds=scanned - started,
+                solve_seconds=time.perf_counter() - scanned,
+            ),
+        )

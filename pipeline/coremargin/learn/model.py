@@ -51,7 +51,8 @@ class Model:
         record = plain(dict(self.record))
         check_record(record)
         d, m = record["features"], record["certificate"]["coreset_rows"]
-        shapes = {"w": (d,), "alpha": (m,), "coreset_ids": (m,), "coreset_x": (m, d), "coreset_y": (m,)}
+        width = 0 if self.certificate.kind == "duality_gap" else d
+        shapes = {"w": (d,), "alpha": (m,), "coreset_ids": (m,), "coreset_x": (m, width), "coreset_y": (m,)}
         dtypes = {"coreset_ids": np.int64, "coreset_y": np.int8}
         for name, shape in shapes.items():
             values = _frozen(getattr(self, name), dtypes.get(name, np.float64))

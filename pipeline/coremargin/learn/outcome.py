@@ -17,9 +17,8 @@ from coremargin.maths.margin import ratio
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
     from coremargin.learn.loop import ScanCost
+    from coremargin.learn.protocol import Problem
     from coremargin.learn.train import Meters
-    from coremargin.problems.hard_margin import HardMargin
-    from coremargin.problems.margin_state import HardMarginState
     from coremargin.scan.protocols import Executor
 
 VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
@@ -48,74 +47,57 @@ _RUN_KEYS = (
 )  # fmt: skip
 
 
-def round_record(kind: str, state: HardMarginState, cost: ScanCost) -> dict[str, Any]:
+def round_record(kind: str, problem: Problem, state: Any, cost: ScanCost) -> dict[str, Any]:
     """One line of ``rounds.jsonl``."""
-    best = None if state.lower == -np.inf else state.lower
+    told = problem.figures(state)
+    finite = {name: None if value in (np.inf, -np.inf) else value for name, value in told.items()}
     return {
-        "round": state.round, "kind": kind, "lower": best,
-        "lower_now": None if state.lower_now == -np.inf else state.lower_now,
-        "upper": state.upper if np.isfinite(state.upper) else None, "ratio": ratio(state.lower, state.upper),
-        "pool_rows": len(state.pool), "coreset_rows": len(state.coreset), "new_rows": state.new_rows,
+        "round": state.round, "kind": kind, **finite, "ratio": ratio(told["lower"], told["upper"]),
         "chunks": cost.chunks, "chunks_read": cost.chunks_read, "chunks_skipped": cost.chunks - cost.chunks_read,
         "bytes_read": cost.bytes_read, "seconds": cost.seconds, "solve_seconds": cost.solve_seconds,
-        "rows_below": None if state.rows_below < 0 else state.rows_below, "status": state.status,
+        "status": state.status,
     }  # fmt: skip
 
 
-def as_model(job: TrainJob, problem: HardMargin, state: HardMarginState) -> Model:
+def as_model(job: TrainJob, problem: Problem, state: Any) -> Model:
     """The model that a state stands for; nothing in it depends on the run: no clock, no host."""
-    source, core = problem.source, state.coreset
+    source, found = problem.source, problem.result(state)
     positive, negative = problem.codes
-    status = {"running": "stopped", "stalled": "stopped"}.get(state.status, state.status)
-    hypothesis = state.best or state.newest
-    margin = status != "not_separable"
+    lower = found.lower if found.lower is not None and np.isfinite(found.lower) else None
+    upper = found.upper if found.upper is not None and np.isfinite(found.upper) else None
     record = {
-        "format": "coremargin-model", "version": 1, "problem": "hard_margin", "status": status,
+        "format": "coremargin-model", "version": 1, "problem": job.problem, "status": found.status,
         "parameters": job.parameters(), "classes": [source.classes[negative], source.classes[positive]],
         "features": source.features, "rows": source.rows, "dtype": source.dtype.name,
         "certificate": {
-            "kind": "margin" if margin else "not_separable",
-            "lower": state.lower if margin else None, "upper": state.upper,
-            "ratio": ratio(state.lower, state.upper) if margin else None, "epsilon": job.epsilon,
-            "coreset_rows": len(core), "store_digest": source.digest,
+            "kind": found.kind, "lower": lower, "upper": upper,
+            "ratio": None if found.kind == "not_separable" or lower is None or upper is None else ratio(lower, upper),
+            "epsilon": job.epsilon, "coreset_rows": len(found.ids), "store_digest": source.digest,
             "radius": float(source.scalars().max_norm.max()),
         },
         "software": {"coremargin": version("coremargin")},
     }  # fmt: skip
-    ledger = {
-        "floor": state.ledger.floor, "which": state.ledger.which, "directions": state.ledger.directions,
-        "pool_ids": state.pool.ids,
-    }  # fmt: skip
     return Model(
-        record=record, w=hypothesis.w, b=hypothesis.b, alpha=core.weights, coreset_ids=core.ids, coreset_x=core.rows,
-        coreset_y=core.signs, ledger=ledger,
+        record=record, w=found.w, b=found.b, alpha=found.weights, coreset_ids=found.ids, coreset_x=found.rows,
+        coreset_y=found.signs, ledger={name.removeprefix("ledger_"): values for name, values in found.extra.items()},
     )  # fmt: skip
 
 
-def _scanned_last(state: HardMarginState) -> bool:
-    """True when the last scan was about the hypothesis that the model keeps."""
-    return state.best is not None and np.array_equal(state.best.w, state.newest.w)
-
-
-def as_run(
-    job: TrainJob, problem: HardMargin, state: HardMarginState, meters: Meters, executor: Executor
-) -> dict[str, Any]:
+def as_run(job: TrainJob, problem: Problem, state: Any, meters: Meters, executor: Executor) -> dict[str, Any]:
     """The content of ``run.json``."""
-    source = problem.source
+    source, told, found = problem.source, problem.figures(state), problem.result(state)
     versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
     return {
         "started": meters.started, "seconds": meters.seconds, "scans": meters.scans, "sample_scans": 1,
         "bytes_read": meters.bytes_read, "sample_bytes": meters.rounds[0]["bytes_read"], "store_bytes": source.nbytes,
-        "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": len(state.pool), "executor": executor.description,
+        "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": told["pool_rows"], "executor": executor.description,
         "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
         "resumed": meters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "reason": {"running": "a limit was reached", "stalled": "float64 cannot tell the remaining rows apart"}.get(
-            state.status, state.status
-        ),
+        "reason": found.reason,
         "histogram": {
             "edges": np.linspace(state.low, state.high, state.histogram.shape[1] + 1).tolist(),
             "positive": state.histogram[0].tolist(), "negative": state.histogram[1].tolist(),
-            "hypothesis": "final" if _scanned_last(state) else "last scan",
+            "hypothesis": "final" if found.final else "last scan",
         },
-        "margins": {"rows_below_upper": state.rows_below},
+        "margins": {"rows_below_upper": told["rows_below"]},
     }  # fmt: skip

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
+    from coremargin.data.source import Source
+    from coremargin.problems.result import Result
     from coremargin.scan.protocols import Probe
 
 
@@ -29,6 +31,14 @@ class Problem(Protocol):
     def eager(self) -> bool:
         """True when a scan may end as soon as ``enough`` holds for the blocks so far."""
 
+    @property
+    def source(self) -> Source:
+        """The rows."""
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """Label codes of the positive and the negative class. Raises LabelError, StoreError."""
+
     def start(self) -> Any:
         """The state before the first scan."""
 
@@ -46,6 +56,12 @@ class Problem(Protocol):
 
     def done(self, state: Any) -> bool:
         """True when no further scan can help."""
+
+    def figures(self, state: Any) -> dict[str, Any]:
+        """What a round is described by: lower, lower_now, upper, pool_rows, coreset_rows, new_rows, rows_below."""
+
+    def result(self, state: Any) -> Result:
+        """The model that a state stands for."""
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """A state from a checkpoint."""

@@ -22,11 +22,14 @@ from coremargin.learn.loop import Engine, ScanCost, Watch, nothing, rounds
 from coremargin.learn.model import Model, check_target
 from coremargin.learn.outcome import Outcome, as_model, as_run, round_record
 from coremargin.problems.hard_margin import HardMargin
+from coremargin.problems.soft_margin import SoftMargin
 from coremargin.scan.plan import plan_blocks
+from coremargin.scan.task import one_blas_thread
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.learn.job import TrainJob
+    from coremargin.learn.protocol import Problem
     from coremargin.scan.protocols import Executor
 
 
@@ -52,12 +55,19 @@ class Meters:
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def problem_of(job: TrainJob, source: Source) -> HardMargin:
+def problem_of(job: TrainJob, source: Source) -> Problem:
     """The problem that a job describes. Raises LabelError and StoreError before anything is read."""
-    problem = HardMargin(
-        source, job.epsilon, intercept=job.intercept, strategy=job.strategy, pool_bytes=job.memory,
-        sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
-    )  # fmt: skip
+    problem: Problem
+    if job.loss is None:
+        problem = HardMargin(
+            source, job.epsilon, intercept=job.intercept, strategy=job.strategy, pool_bytes=job.memory,
+            sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
+        )  # fmt: skip
+    else:
+        problem = SoftMargin(
+            source, job.epsilon, job.loss, job.C, class_weight=job.class_weight, intercept=job.intercept,
+            memory_bytes=job.memory, sample_share=job.sample,
+        )  # fmt: skip
     problem.codes  # noqa: B018  refuses what cannot be trained, now
     return problem
 
@@ -115,7 +125,7 @@ def train_job(
     "restart" throws the checkpoint away, "new" refuses it.
     Raises Busy, CheckpointError, UsageError (a checkpoint is there), Interrupted (Ctrl-C, SIGTERM: resumable).
     """
-    identity = {"problem": "hard_margin", "store": source.digest, "rows": source.rows, **job.identity()}
+    identity = {"store": source.digest, "rows": source.rows, **job.identity()}
     problem = problem_of(job, source)
     _check_place(job)
     with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:
@@ -150,24 +160,25 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
 
 
 def run_problem(
-    job: TrainJob, problem: HardMargin, executor: Executor, checkpoint: Checkpoint, progress: Progress
+    job: TrainJob, problem: Problem, executor: Executor, checkpoint: Checkpoint, progress: Progress
 ) -> Outcome:
     """The rounds of a job, with limits, checkpoints and meters."""
     clock = time.perf_counter()
     engine = Engine(problem.source, executor, checkpoint, progress, job.block)
-    state, meters = _begin(problem, checkpoint, progress, clock)
-    before = meters.seconds
-    for state, cost in rounds(engine, problem, state):  # noqa: B020  the loop's state is the one to go on with
-        _count(meters, state, cost, progress)
-        meters.seconds = before + time.perf_counter() - clock
-        checkpoint.history = vars(meters)
-        if not problem.done(state) and _limit_reached(job, meters):
-            break
+    with one_blas_thread():  # the driver's solves give the same bits on any number of cores
+        state, meters = _begin(problem, checkpoint, progress, clock)
+        before = meters.seconds
+        for state, cost in rounds(engine, problem, state):  # noqa: B020  the loop's state is the one to go on with
+            _count(meters, problem, state, cost, progress)
+            meters.seconds = before + time.perf_counter() - clock
+            checkpoint.history = vars(meters)
+            if not problem.done(state) and _limit_reached(job, meters):
+                break
     run = as_run(job, problem, state, meters, executor)
     return Outcome(as_model(job, problem, state), run, meters.rounds)
 
 
-def _begin(problem: HardMargin, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, Meters]:
+def _begin(problem: Problem, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, Meters]:
     """The state to start from: a checkpoint's, or that of the sample."""
     resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), Meters(**checkpoint.history)))
     if resumed is not None:
@@ -178,16 +189,16 @@ def _begin(problem: HardMargin, checkpoint: Checkpoint, progress: Progress, cloc
     seconds = time.perf_counter() - clock
     cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)
     meters.bytes_read += cost.bytes_read
-    meters.rounds.append(round_record("sample", state, cost))
+    meters.rounds.append(round_record("sample", problem, state, cost))
     progress.on_round(meters.rounds[-1])
     checkpoint.history = vars(meters)
     return state, meters
 
 
-def _count(meters: Meters, state: Any, cost: ScanCost, progress: Progress) -> None:
+def _count(meters: Meters, problem: Problem, state: Any, cost: ScanCost, progress: Progress) -> None:
     meters.scans += 1
     meters.bytes_read += cost.bytes_read
-    meters.rounds.append(round_record("scan", state, cost))
+    meters.rounds.append(round_record("scan", problem, state, cost))
     progress.on_round(meters.rounds[-1])
 
 

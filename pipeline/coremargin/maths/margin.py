@@ -124,7 +124,8 @@ def upper_bound(rows: NDArray[np.floating], signs: NDArray[np.integer], weights:
     # Weights sum to 1 up to rounding, too: both errors are of the order of gamma times the mean row length.
     mean_length = float(weights @ np.linalg.norm(exact, axis=1))
     length = length * (1 + gamma(exact.shape[1] + 4)) + 2 * gamma(len(weights) + 4) * mean_length
-    length += float(np.sqrt(exact.shape[1])) * VANISHED
+    if exact.any():
+        length += float(np.sqrt(exact.shape[1])) * VANISHED
     return length / 2 if intercept else length
 
 

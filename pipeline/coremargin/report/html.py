@@ -134,7 +134,8 @@ def _read_coreset(folder: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             y = arrays["coreset_y"].astype(np.int8)
-            margins = y * (arrays["coreset_x"] @ arrays["w"] + arrays["b"][0])
+            rows = arrays["coreset_x"]  # no columns where the proof does not need the rows themselves
+            margins = y * (rows @ arrays["w"] + arrays["b"][0]) if rows.shape[1] else np.full(len(y), np.nan)
             return {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins}
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise DataError(f"{path}: expected the arrays of a model, got: {error}; is this a model's folder?") from error

@@ -1,0 +1,88 @@
+"""THE definitions of the soft margin: primal, dual, certificates, and what C means.
+
+    f(w, b) = 1/2 sum_j R_j w_j^2 + sum_i c_i loss(1 - y_i (w.x_i + b))
+
+with loss(t) = max(0, t) (hinge) or max(0, t)^2 (squared hinge) and an intercept that is not penalised.
+c_i = C times the weight of the row's class. R_j = 1, or scale_j^2 where features are scaled: a hyperplane v in scaled
+features (x - mean) / scale is w_j = v_j / scale_j in x, so that scaling is a metric and no row is rewritten.
+
+This C is that of scikit-learn's ``SVC(kernel="linear", C=C)`` (hinge, intercept not penalised) and LIBLINEAR's ``-c``.
+``LinearSVC`` penalises its intercept and solves the same problem only without one.
+
+Dual: a_i >= 0, with intercept sum_i a_i y_i = 0; v = sum_i a_i y_i x_i:
+
+    hinge          D(a) = sum_i a_i - 1/2 sum_j v_j^2 / R_j                            a_i <= c_i
+    squared hinge  D(a) = sum_i a_i - sum_i a_i^2 / (4 c_i) - 1/2 sum_j v_j^2 / R_j
+
+D(a) <= f* <= f(w, b) for every feasible a and every (w, b). Certified: f - D <= epsilon f.
+(Shalev-Shwartz, Zhang 2013 for the pair; the balancing of the classes for a free intercept is ours.)
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Loss = Literal["hinge", "squared_hinge"]
+
+
+def relative_gap(primal: float, dual: float) -> float:
+    """(primal - dual) / primal: how much better than ``primal`` any hypothesis could be; inf when nothing is known."""
+    if not np.isfinite(primal) or not np.isfinite(dual):
+        return np.inf
+    return max(0.0, primal - dual) / primal if primal > 0 else 0.0
+
+
+def is_certified(primal: float, dual: float, epsilon: float) -> bool:
+    """True when no hypothesis is better than ``primal`` by more than a share ``epsilon``."""
+    return relative_gap(primal, dual) <= epsilon
+
+
+def penalty(w: Array, metric: Array) -> float:
+    """1/2 sum_j R_j w_j^2."""
+    return float(0.5 * (metric * w) @ w)
+
+
+def squared_hinge_dual(
+    slack: Array, squares: Array, pull: Array, metric: Array, intercept: bool, error: float = 0.0
+) -> float:
+    """The best D over the duals that a hypothesis suggests: a_i proportional to c_i xi_i, within each class.
+
+    Over the rows of the positive class (index 0) and the negative one (1), with xi_i = max(0, 1 - y_i (w.x_i + b)):
+    slack (2,) sum c xi, squares (2,) sum c xi^2, pull (2, d) sum c xi x. With an intercept each class gets a total t,
+    a_i = t c_i xi_i / slack, and D(t) = 2 t - A t^2; without one a_i = t c_i xi_i. The best t is in closed form.
+    error: bound on the rounding error of ``pull / slack``; the result is rounded down by it.
+    """
+    if not slack.sum() > 0 or (intercept and not (slack > 0).all()):
+        return 0.0
+    unit = slack[:, None] if intercept else slack.sum()
+    v = pull[0] / unit[0] - pull[1] / unit[1] if intercept else (pull[0] - pull[1]) / unit
+    length = float(np.sqrt(v @ (v / metric))) + error / float(np.sqrt(metric.min()))
+    spread = float((squares / slack**2).sum()) if intercept else float(squares.sum() / slack.sum() ** 2)
+    if intercept:
+        return 1.0 / (0.5 * length**2 + 0.25 * spread * (1 + 1e-9)) * (1 - 1e-12)
+    return 1.0 / (2.0 * length**2 + spread * (1 + 1e-9)) * (1 - 1e-12)
+
+
+def hinge_dual(total: float, pull: Array, metric: Array) -> float:
+    """D for duals with sum ``total`` and v = ``pull`` (d,); feasibility is the caller's."""
+    return float(total - 0.5 * pull @ (pull / metric))
+
+
+def balanced(weights: Array, signs: NDArray[np.integer], limits: Array, excess: float) -> Array | None:
+    """Weights (m,) in [0, limits] moved as little as a common share of their room so that sum a y falls by ``excess``.
+
+    None when there is not room enough: no feasible point is at hand.
+    """
+    if excess == 0:
+        return weights
+    down = signs * excess > 0
+    room = np.where(down, weights, limits - weights)
+    total = float(room.sum())
+    if abs(excess) > total:
+        return None
+    move = room * (abs(excess) / total)
+    return np.asarray(np.where(down, weights - move, weights + move))

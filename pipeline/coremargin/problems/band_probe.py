@@ -1,0 +1,175 @@
+"""What a worker does with a chunk in a soft-margin scan. Plain functions on arrays; no Dask, no files.
+
+Everything that enters a bound is computed in float64, a tile at a time; only the matrix that shapes the next step is
+summed from products in the rows' own precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.band_summary import BandSummary
+from coremargin.problems.margin_probe import TILE_BYTES
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.scan.protocols import Block
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BandProbe:
+    """The question of a soft-margin scan.
+
+    base (d + 1, 1 or 2): (w, b) of the newest hypothesis, and of the best one so far. points (k,): where on the segment
+    from the best (0) to the newest (1) the losses are wanted, 1 first. codes: label codes of the positive and the
+    negative class; prices (2,): c of their rows. keep: rows near the margin to send home, per chunk. intercept: False
+    keeps b out of all sums. low, high, bins: range of the histogram of margins.
+    """
+
+    base: Array
+    points: Array
+    codes: tuple[int, int]
+    prices: Array
+    loss: str
+    keep: int
+    low: float
+    high: float
+    bins: int
+    dtype: str
+
+    @property
+    def squared(self) -> bool:
+        """True for the squared hinge."""
+        return self.loss == "squared_hinge"
+
+    def narrow(self, block: Block) -> BandProbe:
+        """The same question."""
+        return self
+
+    def empty(self) -> BandSummary:
+        """The answer for no rows."""
+        d = len(self.base) - 1
+        return BandSummary.nothing(len(self.points), d, np.dtype(self.dtype), self.bins, self.squared)
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> BandSummary:
+        """A summary from a checkpoint."""
+        return BandSummary.from_arrays(arrays)
+
+    def __call__(self, source: Source, block: Block) -> BandSummary:
+        """Answer for one block, chunk by chunk."""
+        answer = self.empty()
+        longest = source.scalars().max_norm
+        for chunk in block.chunks:
+            rows, codes = source.read(chunk)
+            answer = answer.merge(self._ask(rows, codes, source.span(chunk)[0], float(longest[chunk])))
+        return answer
+
+    def _ask(self, rows: NDArray[Any], codes: NDArray[np.int32], start: int, longest: float) -> BandSummary:
+        signs = np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)
+        if not signs.all():  # unlabelled rows, and rows of other classes
+            mine = np.flatnonzero(signs)
+            return replace(self._ask_labelled(rows[mine], signs[mine], start, longest, mine))
+        return self._ask_labelled(rows, signs, start, longest, None)
+
+    def _ask_labelled(
+        self, rows: NDArray[Any], signs: NDArray[np.int8], start: int, longest: float, places: NDArray[np.intp] | None
+    ) -> BandSummary:
+        margins = _margins(rows, self.base) * signs
+        newest, prices = margins[0], np.where(signs > 0, self.prices[0], self.prices[1])
+        near = self._near(newest)
+        far = np.ones(len(rows), bool)
+        far[near] = False
+        distance = np.abs(newest[far] - 1.0).min(initial=np.inf)
+        sums = self._sums(rows, signs, newest, prices, far)
+        ids = near if places is None else places[near]
+        return BandSummary(
+            losses=self._losses(margins, prices),
+            reach=np.array([distance / np.hypot(longest, 1.0)]),
+            row_id=ids + start, row_x=rows[near], row_sign=signs[near],
+            histogram=np.stack([self._bin(newest[signs > 0]), self._bin(newest[signs < 0])]),
+            seen=np.array([np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)]),
+            below=np.array([np.count_nonzero(newest < 1.0)]), **sums,
+        )  # fmt: skip
+
+    def _near(self, margins: Array) -> NDArray[np.intp]:
+        """Positions (increasing) of the rows with margins nearest to 1, ties by position."""
+        if len(margins) <= self.keep:
+            return np.arange(len(margins))
+        distance = np.abs(margins - 1.0)
+        cut = np.partition(distance, self.keep - 1)[self.keep - 1] if self.keep else -1.0
+        certain = np.flatnonzero(distance < cut)
+        ties = np.flatnonzero(distance == cut)[: self.keep - len(certain)]
+        return np.sort(np.concatenate([certain, ties]))
+
+    def _losses(self, margins: Array, prices: Array) -> Array:
+        losses = np.empty(len(self.points))
+        for k, t in enumerate(self.points):
+            m = margins[0] if len(margins) == 1 or t == 1 else t * margins[0] + (1 - t) * margins[1]
+            slack = np.maximum(1.0 - m, 0.0)
+            losses[k] = prices @ (slack * slack if self.squared else slack)
+        return losses
+
+    def _sums(
+        self, rows: NDArray[Any], signs: NDArray[np.int8], margins: Array, prices: Array, far: NDArray[np.bool_]
+    ) -> dict[str, Array]:
+        slack = np.maximum(1.0 - margins, 0.0)
+        cost = prices * slack
+        losing = far & (margins < 1.0)
+        push, slope = np.where(losing, prices * signs, 0.0), np.where(losing, cost * signs, 0.0)
+        positive = signs > 0
+        columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), push, slope], axis=1)
+        total, curve = _tiled_sums(rows, columns, np.where(losing, prices, 0.0) if self.squared else None)
+        return {
+            "slack": columns[:, :2].sum(axis=0), "squares": slack @ columns[:, :2], "pull": total[:2],
+            "far_price": np.array([prices[losing].sum()]), "far_value": np.array([cost[losing] @ slack[losing]]),
+            "far_push": np.append(total[2], push.sum()), "far_slope": np.append(total[3], slope.sum()),
+            "far_curve": curve,
+        }  # fmt: skip
+
+    def _bin(self, margins: Array) -> NDArray[np.int64]:
+        place = (margins - self.low) * (self.bins / (self.high - self.low))
+        return np.bincount(np.clip(place, 0, self.bins - 1).astype(np.intp), minlength=self.bins)
+
+
+def _tile_rows(rows: NDArray[Any]) -> int:
+    return int(max(1, TILE_BYTES // (rows.shape[1] * 8)))
+
+
+def _margins(rows: NDArray[Any], base: Array) -> Array:
+    """(k, n) float64: rows (n, d) times w plus b of each column of ``base`` (d + 1, k)."""
+    out = np.empty((base.shape[1], len(rows)))
+    step = _tile_rows(rows)
+    columns = np.ascontiguousarray(base[:-1].T)
+    for first in range(0, len(rows), step):
+        tile = rows[first : first + step].astype(np.float64)
+        for k, w in enumerate(columns):
+            np.dot(tile, w, out=out[k, first : first + len(tile)])
+    out += base[-1][:, None]
+    return out
+
+
+def _tiled_sums(rows: NDArray[Any], columns: Array, weights: Array | None) -> tuple[Array, Array]:
+    """columns.T @ rows (k, d) in float64, and with weights (n,) the matrix sum_i weight_i (x_i, 1)(x_i, 1)^T."""
+    d, step = rows.shape[1], _tile_rows(rows)
+    total = np.zeros((columns.shape[1], d))
+    curve = np.zeros((d + 1, d + 1)) if weights is not None else np.zeros((0, 0))
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        total += columns[part].T @ rows[part].astype(np.float64)
+        if weights is not None:
+            root = np.sqrt(weights[part])
+            used = np.flatnonzero(root)
+            scaled = rows[part][used] * root[used, None].astype(rows.dtype)
+            curve[:d, :d] += scaled.T @ scaled
+            edge = (root[used] @ scaled).astype(np.float64)
+            curve[:d, d] += edge
+            curve[d, :d] += edge
+            curve[d, d] += weights[part].sum()
+    return total, curve

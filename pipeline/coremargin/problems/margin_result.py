@@ -1,0 +1,38 @@
+"""A hard-margin state as figures for people and as a result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from coremargin.problems.result import STOPPED, Result
+
+if TYPE_CHECKING:
+    from coremargin.problems.margin_state import HardMarginState
+
+
+def figures(state: HardMarginState) -> dict[str, Any]:
+    """What a round is described by."""
+    return {
+        "lower": state.lower, "lower_now": state.lower_now, "upper": state.upper, "pool_rows": len(state.pool),
+        "coreset_rows": len(state.coreset), "new_rows": state.new_rows,
+        "rows_below": None if state.rows_below < 0 else state.rows_below,
+    }  # fmt: skip
+
+
+def result(state: HardMarginState) -> Result:
+    """The model that a state stands for."""
+    core, hypothesis = state.coreset, state.best or state.newest
+    meet = state.status == "not_separable"
+    status = "stopped" if state.status in STOPPED else state.status
+    return Result(
+        status=cast("Any", status), reason=STOPPED.get(state.status, state.status),
+        kind="not_separable" if meet else "margin", w=hypothesis.w, b=hypothesis.b,
+        lower=None if meet else state.lower, upper=state.upper, ids=core.ids, signs=core.signs, weights=core.weights,
+        rows=core.rows, final=state.best is not None and np.array_equal(state.best.w, state.newest.w),
+        extra={
+            "ledger_floor": state.ledger.floor, "ledger_which": state.ledger.which,
+            "ledger_directions": state.ledger.directions, "ledger_pool_ids": state.pool.ids,
+        },
+    )  # fmt: skip

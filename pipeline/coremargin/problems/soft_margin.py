@@ -1,0 +1,225 @@
+"""The soft-margin problem by the band method: hinge and squared hinge, with the duality gap as its certificate.
+
+A scan at a hypothesis splits the rows: those far from the margin are summed up (they will not change sides on a short
+way), those near it come home. The driver minimises the sum of both exactly and the next scan proves the result, or
+shows what moved. Certified means primal - dual <= epsilon primal, both over all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.interior import HingeModel, minimise_hinge
+from coremargin.maths.margin import gamma
+from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
+from coremargin.problems.band_probe import BandProbe
+from coremargin.problems.pool import Pool
+from coremargin.problems.soft_result import figures, result
+from coremargin.problems.soft_state import SoftState
+from coremargin.problems.soft_steps import hinge_step, squared_step
+from coremargin.problems.start import SAMPLE_BYTES, SAMPLE_SHARE, read_sample, sample_chunks, two_classes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.data.source import Source
+    from coremargin.problems.band_summary import BandSummary
+    from coremargin.problems.result import Result
+
+Array = NDArray[np.float64]
+
+#: Points of the segment from the best hypothesis (0) to the newest (1) whose losses a scan sums up besides the newest.
+SEGMENT = (0.25, 0.5, 0.75, 0.9)
+#: Share of the rows that come home from one scan, and its bounds in bytes of float64.
+BAND_SHARE = {"squared_hinge": 0.02, "hinge": 0.05}
+BAND_BYTES_LEAST = 1 << 20
+#: A band is widened when the gap fell by less than this.
+SLOW = 3.0
+#: Rows of the sample that stand for the far ones in the hinge's step.
+STAND_INS = 20_000
+#: The sample is thinned out to so many rows times (d + 1)^2: solving on it takes seconds at most.
+SOLVE_COST = 4e8
+BINS = 200
+
+
+@dataclass(frozen=True)
+class SoftMargin:
+    """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
+
+    class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for the rows that
+    one scan sends home.
+    """
+
+    source: Source
+    epsilon: float
+    loss: soft.Loss
+    cost: float
+    class_weight: Literal["balanced"] | tuple[float, float] | None = None
+    intercept: bool = True
+    memory_bytes: int = 256 << 20
+    sample_share: float = SAMPLE_SHARE
+    sample_bytes: int = SAMPLE_BYTES
+    eager: bool = False
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """Codes of the positive and the negative class."""
+        return two_classes(self.source)
+
+    @property
+    def prices(self) -> Array:
+        """c of a row of the positive and of the negative class."""
+        if self.class_weight is None:
+            return np.full(2, self.cost)
+        if self.class_weight == "balanced":
+            counts = self.source.scalars().counts.sum(axis=0)[list(self.codes)]
+            return np.asarray(self.cost * counts.sum() / (2.0 * counts))
+        negative, positive = self.class_weight
+        return self.cost * np.array([positive, negative])
+
+    @property
+    def metric(self) -> Array:
+        """R (d + 1,): 1 for the weights, 0 for the intercept."""
+        return np.append(np.ones(self.source.features), 0.0)
+
+    # start
+
+    def start(self) -> SoftState:
+        """Solve on a sample of chunks, its prices scaled up to all rows."""
+        source = self.source
+        chunks = sample_chunks(source, self.codes, self.sample_share, self.sample_bytes)
+        ids, rows, signs = read_sample(source, chunks, self.codes)
+        few = _evenly(len(ids), max(1000, int(SOLVE_COST / (source.features + 1) ** 2)))
+        sample = Pool.nothing(source.features).add(ids[few], rows[few], signs[few])
+        counts = source.scalars().counts.sum(axis=0)[list(self.codes)]
+        share = np.array([(sample.signs > 0).sum(), (sample.signs < 0).sum()]) / counts
+        with np.errstate(divide="ignore"):  # a class that the sample missed has no rows to be priced
+            prices = np.where(sample.signs > 0, self.prices[0] / share[0], self.prices[1] / share[1])
+        nothing = np.zeros(source.features + 1)
+        newest = self._minimise_rows(sample, prices)
+        margins = sample.signs * (sample.rows @ newest[:-1] + newest[-1])
+        low, high = float(min(margins.min(), 0.0)), float(max(margins.max(), 1.0))
+        room = 0.1 * (high - low)
+        return SoftState(
+            round=0, status="running", newest=newest, best=None, primal=np.inf, dual=0.0, reference=nothing,
+            band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
+            sample=sample.take(_evenly(len(sample), STAND_INS)),
+            total_rows=int(counts.sum()), widen=1, band_rows=0, gap_now=np.inf, histogram=np.zeros((2, BINS), np.int64),
+            low=low - room, high=high + room, rows_below=-1,
+            sample_bytes=sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows,
+        )  # fmt: skip
+
+    def _minimise_rows(self, pool: Pool, prices: Array) -> Array:
+        signed = self.signed(pool.rows, pool.signs)
+        p = signed.shape[1]
+        if self.loss == "squared_hinge":
+            rows = Rows(signed, prices, np.zeros(len(pool)))
+            return minimise_squared_hinge(np.zeros(p), self.metric, Quadratic.zero(p), rows)[0]
+        model = HingeModel(self.metric, np.zeros(p), signed, prices, np.zeros(len(pool)))
+        return minimise_hinge(model, tolerance=1e-6)[0]
+
+    def signed(self, rows: NDArray[Any], signs: NDArray[np.int8]) -> Array:
+        """y (x, 1) (m, d + 1); the last column is zero without an intercept."""
+        edge = np.ones(len(rows)) if self.intercept else np.zeros(len(rows))
+        return np.asarray(signs[:, None] * np.column_stack([rows.astype(np.float64), edge]))
+
+    # scan
+
+    def probe(self, state: SoftState) -> BandProbe:
+        """The question of the next scan."""
+        base, points = state.newest[:, None], np.ones(1)
+        if state.best is not None:
+            base, points = np.column_stack([state.newest, state.best]), np.array([1.0, *SEGMENT])
+        return BandProbe(
+            base=base, points=points, codes=self.codes, prices=self.prices, loss=self.loss,
+            keep=self._band_rows(state.widen), low=state.low, high=state.high, bins=BINS, dtype=self.source.dtype.name,
+        )  # fmt: skip
+
+    def _band_rows(self, widen: int) -> int:
+        """Rows that each chunk sends home."""
+        row_bytes = 8 * (self.source.features + 1)
+        wanted = max(BAND_SHARE[self.loss] * widen * self.source.rows * row_bytes, BAND_BYTES_LEAST)
+        size = min(wanted, self.memory_bytes / 4)
+        return max(1, int(size / row_bytes / self.source.chunks))
+
+    def skip(self, state: SoftState) -> NDArray[np.bool_]:
+        """Nothing can be skipped."""
+        return np.zeros(self.source.chunks, bool)
+
+    def enough(self, summary: BandSummary) -> bool:
+        """Never before the end."""
+        return False
+
+    def done(self, state: SoftState) -> bool:
+        """True when there is nothing left to prove or to gain."""
+        return state.status != "running"
+
+    def figures(self, state: SoftState) -> dict[str, Any]:
+        """What a round is described by."""
+        return figures(state)
+
+    def result(self, state: SoftState) -> Result:
+        """The model that a state stands for."""
+        return result(state)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
+        """A state from a checkpoint."""
+        return SoftState.from_arrays(arrays)
+
+    # update
+
+    def update(self, state: SoftState, summary: BandSummary) -> SoftState:
+        """Bounds and the next hypothesis after a scan."""
+        before = soft.relative_gap(state.primal, state.dual)
+        state = replace(
+            state, round=state.round + 1, histogram=summary.histogram, rows_below=int(summary.below[0]),
+            band_rows=len(summary.row_id),
+        )  # fmt: skip
+        rose = summary.losses[0] + soft.penalty(state.newest, self.metric) > state.primal
+        state = self._best_point(state, summary)
+        advance = squared_step if self.loss == "squared_hinge" else hinge_step
+        step, state = advance(self, state, summary)
+        gap = soft.relative_gap(state.primal, state.dual)
+        state = replace(state, gap_now=gap)
+        if soft.is_certified(state.primal, state.dual, self.epsilon):
+            return replace(state, status="certified")
+        if np.array_equal(step, state.newest):
+            return replace(state, status="stalled")
+        widen = state.widen * 2 if rose or gap * SLOW > before else state.widen
+        return replace(state, newest=step, widen=min(widen, 64))
+
+    def _best_point(self, state: SoftState, summary: BandSummary) -> SoftState:
+        """The primal bound from the best of the points that the scan summed up, rounded up."""
+        best, least = state.best, state.primal
+        for k, t in enumerate(self.probe(state).points):
+            at = state.newest if t == 1 or state.best is None else t * state.newest + (1 - t) * state.best
+            value = self._rounded_up(soft.penalty(at, self.metric) + float(summary.losses[k]), at, summary)
+            if value < least:
+                best, least = at, value
+        return replace(state, best=best, primal=least)
+
+    def _rounded_up(self, value: float, at: Array, summary: BandSummary) -> float:
+        """What float64 may have lost: in each margin, and in the sums."""
+        longest = float(self.source.scalars().max_norm.max())
+        margin = gamma(len(at) + 2) * (longest * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
+        prices = float(self.prices @ summary.seen)
+        if self.loss == "squared_hinge":
+            lost = 2.0 * margin * float(np.sqrt(prices * max(value, 0.0))) + margin * margin * prices
+        else:
+            lost = margin * prices
+        return value * (1.0 + 2.0 * self.sum_error) + 2.0 * lost
+
+    @property
+    def sum_error(self) -> float:
+        """Relative error of a sum of non-negative terms over all rows: within chunks, then over chunks."""
+        return gamma(self.source.chunk_rows + self.source.chunks + 64)
+
+
+def _evenly(rows: int, most: int) -> NDArray[np.intp]:
+    """At most ``most`` of the positions below ``rows``, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))

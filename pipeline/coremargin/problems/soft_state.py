@@ -1,0 +1,88 @@
+"""What a soft-margin job knows between two scans, and how it is written to a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.pool import Pool
+
+Array = NDArray[np.float64]
+Status = Literal["running", "certified", "stalled"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "stalled")
+
+
+@dataclass(frozen=True)
+class SoftState:
+    """Between two scans.
+
+    newest (d + 1,): the (w, b) that the next scan is about; best: the one behind ``primal``, None before the first
+    scan. dual: the best lower bound; reference (d + 1,): the hypothesis that its dual point belongs to; band_ids,
+    band_signs, band_duals (m,): with hinge, the duals of the rows near the margin (all others have c if they lose at
+    ``reference``, else 0).
+    sample: rows that stand for those far from the margin; widen: how much wider than at first the band is.
+    """
+
+    round: int
+    status: Status
+    newest: Array
+    best: Array | None
+    primal: float
+    dual: float
+    reference: Array
+    band_ids: NDArray[np.int64]
+    band_signs: NDArray[np.int8]
+    band_duals: Array
+    sample: Pool
+    total_rows: int
+    widen: int
+    band_rows: int
+    gap_now: float
+    histogram: NDArray[np.int64]
+    low: float
+    high: float
+    rows_below: int
+    sample_bytes: int
+
+    @property
+    def lower(self) -> float:
+        """The dual bound, under the name that all problems share."""
+        return self.dual
+
+    @property
+    def upper(self) -> float:
+        """The primal bound, under the name that all problems share."""
+        return self.primal
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Pool):
+                arrays |= {f"sample_{part}": getattr(value, part) for part in ("ids", "rows", "signs", "weights")}
+            elif f.name == "status":
+                arrays["status"] = np.array(STATUSES.index(self.status))
+            elif value is not None:
+                arrays[f.name] = np.asarray(value)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
+        """Inverse of ``to_arrays``."""
+        values: dict[str, Any] = {}
+        for f in fields(cls):
+            if f.name == "sample":
+                values["sample"] = Pool(*(arrays[f"sample_{part}"] for part in ("ids", "rows", "signs", "weights")))
+            elif f.name == "status":
+                values["status"] = STATUSES[int(arrays["status"])]
+            elif f.name in arrays:
+                value = arrays[f.name]
+                values[f.name] = value.item() if value.ndim == 0 else value
+            else:
+                values[f.name] = None
+        return cls(**values)

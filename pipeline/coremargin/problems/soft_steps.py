@@ -1,0 +1,102 @@
+"""What a soft-margin scan leads to: the dual bound that it proves, and the next hypothesis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.interior import HingeModel, minimise_hinge
+from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
+
+if TYPE_CHECKING:
+    from coremargin.problems.band_summary import BandSummary
+    from coremargin.problems.soft_margin import SoftMargin
+    from coremargin.problems.soft_state import SoftState
+
+Array = NDArray[np.float64]
+
+
+def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
+    """The dual bound of the scan's hypothesis, and the exact minimiser of its band model (Newton)."""
+    dual = soft.squared_hinge_dual(
+        summary.slack, summary.squares, summary.pull, problem.metric[:-1], problem.intercept, error=_pull_error(problem)
+    )
+    if dual > state.dual:
+        state = replace(state, dual=dual, reference=state.newest)
+    curve, slope = summary.far_curve.copy(), -2.0 * summary.far_slope
+    if not problem.intercept:
+        curve[-1], curve[:, -1], slope[-1] = 0.0, 0.0, 0.0
+    rows = problem.signed(summary.row_x, summary.row_sign)
+    model = Rows(rows, np.where(summary.row_sign > 0, problem.prices[0], problem.prices[1]), rows @ state.newest)
+    far = Quadratic(float(summary.far_value[0]), slope, curve)
+    step, _ = minimise_squared_hinge(state.newest, problem.metric, far, model)
+    return step, state
+
+
+def _pull_error(problem: SoftMargin) -> float:
+    """Bound on the rounding error of ``pull / slack``: a mean of rows."""
+    return 4.0 * problem.sum_error * float(problem.source.scalars().max_norm.max())
+
+
+def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
+    """The dual bound of the band model, which underestimates the value everywhere, and its minimiser."""
+    rows = problem.signed(summary.row_x, summary.row_sign)
+    prices = np.where(summary.row_sign > 0, problem.prices[0], problem.prices[1])
+    push = summary.far_push.copy()
+    if not problem.intercept:
+        push[-1] = 0.0
+    free = HingeModel(problem.metric, push, rows, prices, np.zeros(len(rows)))
+    step, duals = minimise_hinge(free)
+    state = _hinge_dual(problem, state, summary, rows, push, duals, prices)
+    guarded = _guarded(problem, state, summary, free, step)
+    return guarded if guarded is not None else step, state
+
+
+def _hinge_dual(
+    problem: SoftMargin, state: SoftState, summary: BandSummary, rows: Array, push: Array, duals: Array, prices: Array
+) -> SoftState:
+    """The dual bound of the scan's model: it holds for all rows, however far the step."""
+    if problem.intercept:
+        moved = soft.balanced(duals, summary.row_sign, prices, float(push[-1] + duals @ summary.row_sign))
+        if moved is None:
+            return state
+        duals = moved
+    v = push[:-1] + rows[:, :-1].T @ duals
+    total = float(summary.far_price[0] + duals.sum())
+    value = soft.hinge_dual(total, v, problem.metric[:-1])
+    longest = float(problem.source.scalars().max_norm.max())
+    lost = 4.0 * problem.sum_error * total * (1.0 + longest * float(np.linalg.norm(v)))
+    if value - lost > state.dual:
+        state = replace(
+            state,
+            dual=value - lost,
+            reference=state.newest,
+            band_ids=summary.row_id,
+            band_signs=summary.row_sign,
+            band_duals=duals,
+        )
+    return state
+
+
+def _guarded(
+    problem: SoftMargin, state: SoftState, summary: BandSummary, free: HingeModel, step: Array
+) -> Array | None:
+    """The step again, with a price on far rows that change sides, where rows of the sample show that some would."""
+    away = np.isin(state.sample.ids, summary.row_id, invert=True)
+    signed = problem.signed(state.sample.rows[away], state.sample.signs[away])
+    was, would = signed @ state.newest < 1.0, signed @ step < 1.0
+    if not (was != would).any():
+        return None
+    prices = np.where(state.sample.signs[away] > 0, problem.prices[0], problem.prices[1])
+    prices = prices * (state.total_rows - len(summary.row_id)) / max(1, int(away.sum()))
+    nothing = np.zeros(len(prices))
+    guard = HingeModel(
+        free.metric, free.push, np.vstack([free.rows, signed]),
+        np.concatenate([free.right, np.where(was, nothing, prices)]),
+        np.concatenate([free.left, np.where(was, prices, nothing)]),
+    )  # fmt: skip
+    return minimise_hinge(guard, tolerance=1e-7)[0]
