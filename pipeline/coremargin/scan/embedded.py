@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 from contextlib import ExitStack, contextmanager
-from multiprocessing import spawn
+from multiprocessing import resource_tracker, spawn
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
@@ -56,6 +57,7 @@ class TidyNanny(Nanny):  # type: ignore[misc]
     async def instantiate(self) -> Any:
         """Start the worker process."""
         # this is the thread of the event loop: what it has blocked, the process that it starts has blocked
+        resource_tracker.ensure_running()  # first: starting it would unblock the signal
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         # nannies share one event loop: the last one that is starting tidies up
         TidyNanny._starting += 1
@@ -80,7 +82,7 @@ def start_embedded(
     with ExitStack() as stack:
         stack.enter_context(_tidy_environment())
         stack.enter_context(_workers_without_main())
-        with dask.config.set(settings(worker_ttl_s)):
+        with dask.config.set(settings(worker_ttl_s)), _uninterrupted():
             cluster = LocalCluster(
                 n_workers=workers,
                 threads_per_worker=threads,
@@ -93,9 +95,9 @@ def start_embedded(
                 worker_dashboard_address=None if processes else "127.0.0.1:0",  # a worker in this process: the same
                 silence_logs=logging.CRITICAL,  # what matters reaches the driver as an error or as a log line of ours
             )
-        stack.callback(cluster.close)
-        client = Client(cluster, set_as_default=False)
-        stack.callback(client.close)
+            stack.callback(cluster.close)
+            client = Client(cluster, set_as_default=False)
+            stack.callback(client.close)
         shape = f"{workers} worker{'s' if workers > 1 else ''} x {threads} thread{'s' if threads > 1 else ''}"
         link = f", dashboard http://127.0.0.1:{cluster.scheduler.http_server.port}/status" if dashboard else ""
         return DaskExecutor(
@@ -105,6 +107,29 @@ def start_embedded(
             in_driver=not processes,
             on_close=stack.pop_all().close,
         )
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM waits until this is over: a half-built cluster cannot be taken down quietly."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if waiting:
+            raise KeyboardInterrupt
+        waiting.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    if waiting:
+        signal.raise_signal(waiting[0])
 
 
 @contextmanager
