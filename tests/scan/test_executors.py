@@ -12,8 +12,10 @@ import pytest
 
 from coremargin.errors import BlockFailed, DamagedChunk, UsageError
 from coremargin.scan import task
+from coremargin.scan.dask_executor import DaskExecutor
 from coremargin.scan.embedded import start_embedded
 from coremargin.scan.executors import InProcess
+from coremargin.scan.flights import Patience
 from coremargin.scan.plan import plan_blocks
 from coremargin.scan.protocols import Block, Executor
 from coremargin.scan.run import run_scan
@@ -218,6 +220,15 @@ class TestDaskProcesses(ExecutorContract):
         results = list(executor.run(source, Slow(), blocks))
         workers = {result.worker: result.rss_bytes for result in results}
         assert executor.peak_rss_bytes() >= sum(workers.values()) + task.resident_bytes() // 2
+
+    def test_a_driver_that_takes_its_time_is_not_a_worker_that_hangs(
+        self, executor: Executor, source: FakeSource, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Results that wait for the driver do not count as overdue: no block is sent twice."""
+        patient = DaskExecutor(executor.client, patience=Patience(overdue_s=2.5))
+        for result in patient.run(source, SumProbe(), plan_blocks(source, 1)):
+            time.sleep(3 if result.block.index == 0 else 0)
+        assert not [record for record in caplog.records if "sent to another worker" in record.message]
 
     def test_questions_of_a_script_travel_by_value(self, executor: Executor, source: FakeSource) -> None:
         """A probe whose class no worker can import is sent with its code."""

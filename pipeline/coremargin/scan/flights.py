@@ -123,11 +123,11 @@ class Flights:
             while self._records:
                 self._send_more()
                 with suppress(Empty):
-                    key, outcome = self._landed.get(timeout=self._nap())
-                    result = self._settle(key, outcome)
+                    result = self._settle(*self._landed.get(timeout=self._nap()))
                     if result is not None:
                         yield result
-                self._look_after_the_overdue()
+                if self._landed.empty():  # else nobody is late but the one who takes our results
+                    self._look_after_the_overdue()
         finally:
             self._cancel([flight.future for flight in self._flights.values()])
 
