@@ -92,7 +92,7 @@ def margin_by_daqp(X: np.ndarray, y: np.ndarray, *, intercept: bool) -> float:
         H[-1, -1] = 0.0
     w, _, flag, _ = daqp.solve(
         H, np.zeros(d), A, np.full(len(A), 1e30), np.ones(len(A)), np.zeros(len(A), np.int32),
-        primal_tol=1e-10, dual_tol=1e-12, iter_limit=100_000, eps_prox=1e-5 if intercept else 0.0,
+        primal_tol=1e-9, dual_tol=1e-12, iter_limit=100_000, eps_prox=1e-3 if intercept else 0.0,
     )  # fmt: skip
     assert flag == 1, f"daqp ended with {flag}"
     return scale / float(np.linalg.norm(w[: X.shape[1]]))

@@ -200,6 +200,13 @@ def test_upper_bound_of_one_class() -> None:
     assert upper_bound(rows, signs, weights, intercept=False) == pytest.approx(5)
 
 
+def test_upper_bound_of_zeros_is_zero() -> None:
+    """Rows of zeros prove exactly zero, with nothing added for rounding."""
+    for intercept in (True, False):
+        a = normalised_weights(np.ones(4), np.array([1, 1, -1, -1]), intercept)
+        assert upper_bound(np.zeros((4, 3)), np.array([1, 1, -1, -1]), a, intercept) == 0
+
+
 def test_weights_are_normalised_by_class_or_by_all(rng: np.random.Generator) -> None:
     """Weights are clipped at zero and sum to 1 in each class with an intercept, in all without."""
     weights, signs = rng.standard_normal(40), np.where(rng.random(40) < 0.3, 1, -1)

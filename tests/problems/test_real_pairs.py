@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from margin_judges import hulls_meet, margin_by_daqp
 from plain_loop import assert_certificate, solve
 from real_pairs import of_matlab, of_mnist, of_table, of_usps

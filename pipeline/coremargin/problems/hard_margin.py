@@ -255,7 +255,8 @@ class HardMargin:
         """Where the margins of a sample lie, with some room: the range of the histogram."""
         margins = self._margins(state, state.sketch)
         low, high = float(margins.min()), float(margins.max())
-        room = 0.25 * (high - low) or 1.0
+        size = max(high - low, 1e-6 * abs(low), 1e-6 * abs(high))
+        room = 0.25 * size if size > 1e-150 else 1.0  # equal margins, however large, still have a range around them
         return low - room, high + room
 
     @property

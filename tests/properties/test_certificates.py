@@ -1,0 +1,103 @@
+"""Whole jobs on hostile little data sets, judged in rational arithmetic: no claim may be false, whatever the end."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from margin_judges import is_above_exact, is_below_exact
+from plain_loop import Run, assert_truthful_ledger, sides, solve
+
+
+@st.composite
+def hostile(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (n, d) of mixed sizes, far from the origin, on grids, repeated, nearly touching; labels of two classes."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(2, 40)), draw(st.integers(1, 5))
+    w = rng.standard_normal(d)
+    X = rng.standard_normal((n, d))
+    y = np.where(X @ w > 0, 1, -1)
+    X += draw(st.sampled_from([0.0, 1e-9, 1e-3, 1.0, 30.0])) * y[:, None] * w / (w @ w)
+    X *= 10.0 ** (rng.integers(-6, 7, d) if draw(st.booleans()) else draw(st.sampled_from([-30, -3, 0, 3, 30])))
+    X += draw(st.sampled_from([0.0, 0.0, 1.0, 1e7])) * np.abs(X).max()
+    if draw(st.booleans()):
+        step = 0.2 * np.abs(X).max()
+        X = np.round(X / step) * step
+    copies = rng.integers(0, n, n // 2)
+    if draw(st.booleans()):
+        X[: len(copies)], y[: len(copies)] = X[copies], y[copies]
+    if draw(st.integers(0, 3)) == 0:
+        y[rng.integers(0, n)] *= -1
+    with np.errstate(over="ignore"):
+        X = X.astype(draw(st.sampled_from(["float32", "float64"])))
+    assume((y > 0).any() and (y < 0).any() and np.isfinite(X).all())
+    return X, y
+
+
+options = st.fixed_dictionaries(
+    {
+        "epsilon": st.sampled_from([0.5, 0.1, 1e-3, 1e-8]),
+        "intercept": st.booleans(),
+        "strategy": st.sampled_from(["fast", "fast", "fast", "paper", "any-violator"]),
+        "chunk_rows": st.sampled_from([1, 3, 7, 100]),
+        "block_chunks": st.sampled_from([1, 2, 100]),
+        "pool_bytes": st.sampled_from([1, 1 << 20]),
+        "sample_bytes": st.sampled_from([1, 200, 1 << 20]),
+    }
+)
+
+
+def assert_no_claim_is_false(run: Run) -> None:
+    """Every bound that any round claimed holds in rational arithmetic, and so does the verdict."""
+    _, rows, signs = sides(run.problem.source, run.problem.codes)
+    intercept = run.problem.intercept
+    for state in run.states:
+        if state.best is not None:
+            assert is_below_exact(state.lower, rows, signs, state.best.w, state.best.b)
+            assert intercept or state.best.b == 0
+        core = state.coreset
+        if np.isfinite(state.upper):
+            assert is_above_exact(state.upper, core.rows, core.signs, core.weights, intercept=intercept)
+            assert len(core) <= rows.shape[1] + 1 + intercept
+        assert max(state.lower, 0.0) <= state.upper
+    last = run.last
+    if last.status == "certified":
+        assert last.lower > 0
+        assert Fraction(last.lower) >= (1 - Fraction(run.problem.epsilon)) * Fraction(last.upper) * (
+            1 - Fraction(1, 2**50)
+        )
+    if last.status == "not_separable":
+        assert last.lower <= 0
+        assert last.upper <= 1e-11 * np.linalg.norm(rows, axis=1).max()
+
+
+@settings(max_examples=250)
+@given(hostile(), options)
+def test_no_claim_of_a_job_is_false(case: tuple[np.ndarray, np.ndarray], chosen: dict[str, Any]) -> None:
+    """Whatever the rows, bounds of all rounds are outward, verdicts follow from them, and every job ends."""
+    run = solve(*case, **chosen)
+    assert run.last.status in ("certified", "not_separable", "stalled")
+    assert_no_claim_is_false(run)
+
+
+@settings(max_examples=80)
+@given(hostile(), options)
+def test_no_ledger_of_a_job_is_false(case: tuple[np.ndarray, np.ndarray], chosen: dict[str, Any]) -> None:
+    """Whatever the rows, floors of all rounds hold for every row outside the pool, at any direction."""
+    assert_truthful_ledger(solve(*case, **chosen), np.random.default_rng(7))
+
+
+@settings(max_examples=80)
+@given(hostile(), options)
+def test_skipped_chunks_hold_no_violator(case: tuple[np.ndarray, np.ndarray], chosen: dict[str, Any]) -> None:
+    """A chunk that a scan skips has no row outside the pool that breaks the bound asked for."""
+    run = solve(*case, **(chosen | {"strategy": "fast"}))
+    ids, rows, signs = sides(run.problem.source, run.problem.codes)
+    for state, read in zip(run.states, run.chunks, strict=False):
+        margins = signs * (rows @ state.newest.w + state.newest.b)
+        away = ~np.isin(ids // run.problem.source.chunk_rows, read) & ~np.isin(ids, state.pool.ids)
+        assert (margins[away] >= (1 - run.problem.epsilon) * state.upper).all()
