@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import training
@@ -44,7 +44,7 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def against_pass(settings: Settings) -> list[Group]:
+def against_pass(settings: Settings) -> Iterator[Group]:
     """The groups of part (a)."""
     store = settings.million()
     size = f"{settings.rows:,} x {settings.features} float32, {format_size(Store.open(store).nbytes)}"
@@ -71,7 +71,9 @@ def against_pass(settings: Settings) -> list[Group]:
         f"in process: {threads()} threads for both, store opened anew in each run (maps made, checksums verified); "
         f"median of {settings.repetitions} interleaved repetitions (least-most), one more before them as warm-up"
     )
-    return [warm, _cold(store, size, settings), _breakdown(spent[1:], samples["train process"])]
+    yield warm
+    yield _cold(store, size, settings)
+    yield _breakdown(spent[1:], samples["train process"])
 
 
 def _rows(samples: Mapping[str, list[Sample]]) -> list[Row]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from against_pass import threads
-from measure import Sample, child_environment, interleaved, median, script_command
+from measure import Sample, child_environment, interleaved_within, median, script_command
 from stores import TITLES
 from table import Group, Row
 from training import model_of, train_here, train_process, trained_row
@@ -28,28 +29,29 @@ PEERS = {
 }
 
 
-def against_peers(settings: Settings) -> list[Group]:
+def against_peers(settings: Settings) -> Iterator[Group]:
     """A group for each dataset; those whose files are absent are named."""
-    groups = [_compare("synthetic", settings.million(), settings)]
+    yield _compare("synthetic", settings.million(), settings)
     for name in settings.real:
         store = settings.real_store(name)
         if store is None:
-            groups.append(Group("c", f"{TITLES[name]}: skipped, its file is not in the data folder"))
+            yield Group("c", f"{TITLES[name]}: skipped, its file is not in the data folder")
         else:
-            groups.append(_compare(TITLES[name], store, settings))
-    return groups
+            yield _compare(TITLES[name], store, settings)
 
 
 def _compare(title: str, store: Path, settings: Settings) -> Group:
     source = Store.open(store)
     size = f"{source.rows:,} x {source.features:,} float32, {format_size(source.nbytes)}"
     group = Group("c", f"scikit-learn, {title}, {size}")
-    samples = interleaved(
+    limit = f"{settings.train_s:g} s"
+    samples = interleaved_within(
         {
-            "here": lambda: train_here(store, threads(), epsilon=settings.epsilon),
-            "process": lambda: train_process(store, epsilon=settings.epsilon),
+            "here": lambda: train_here(store, threads(), epsilon=settings.epsilon, time_limit=limit),
+            "process": lambda: train_process(store, "--time-limit", limit, epsilon=settings.epsilon),
         },
         min(3, settings.repetitions),
+        settings.train_s / 4,
     )
     group.rows.append(_own_row(store, samples))
     bound = samples["here"][-1].answer["upper"]
@@ -57,7 +59,8 @@ def _compare(title: str, store: Path, settings: Settings) -> Group:
         answers = settings_reached(kind, store, settings.peer_s)
         group.rows.append(_peer_row(what, answers, median(samples["here"]), bound, settings))
     group.notes.append(
-        f"coremargin: median of {min(3, settings.repetitions)} runs in process, `with load` is the whole command. "
+        f"coremargin: median of {len(samples['here'])} runs in process, `with load` is the whole command; it would be "
+        f"stopped after {settings.train_s:g} s, with what it proved until then. "
         f"scikit-learn: a process of its own per method, settings from cheap to dear for {settings.peer_s:g} s in all; "
         f"shown is the fastest setting within {settings.epsilon:g} of the bound, else the one with the largest margin; "
         f"fitting alone is counted, and the best offset is given for nothing; none of them proves anything"

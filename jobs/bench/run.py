@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from stores import Settings
 from strategies import strategies
 from table import Group, as_json, as_markdown, as_text
 
-PARTS: dict[str, tuple[str, Callable[[Settings], list[Group]]]] = {
+PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "a": ("train against one pure pass", against_pass),
     "b": ("against the paper's strategy", strategies),
     "c": ("against scikit-learn", against_peers),
@@ -85,7 +85,8 @@ def settings_of(args: argparse.Namespace, work: Path) -> Settings:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the parts and print the table; 1 when a part failed (the others are still shown)."""
     args = arguments(argv)
-    facts, groups, failed = machine.facts(), [], False
+    facts, failed = machine.facts(), False
+    groups: list[Group] = []
     with ExitStack() as stack:
         if args.work is None:
             args.work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="coremargin-bench-")))
@@ -96,7 +97,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             started = time.perf_counter()
             print(f"({part}) {what} ...", file=sys.stderr, flush=True)
             try:
-                groups += measure(settings)
+                for group in measure(settings):
+                    groups.append(group)
+                    print(as_text([group], {}), file=sys.stderr, flush=True)
             except Exception as error:  # noqa: BLE001  an hour of other parts is worth keeping
                 failed = True
                 groups.append(Group(part, f"{what}: FAILED: {type(error).__name__}: {error}"))

@@ -39,6 +39,7 @@ class Settings:
     max_scans: int = 1000  #: limits of the reference strategies
     strategy_s: float = 60
     peer_s: float = 45  #: limit of one scikit-learn method on one dataset
+    train_s: float = 120  #: limit of training on one dataset, where others are compared with it
     real: tuple[str, ...] = ("mnist", "kdd", "newsgroups")
 
     def synthetic(self, rows: int, features: int, name: str) -> Path:

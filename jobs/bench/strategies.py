@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 NAMES = {"fast": "fast", "paper": "paper: Figure 1, one example a scan", "any-violator": "any-violator: Corollary 3.2"}
 
 
-def strategies(settings: Settings) -> list[Group]:
+def strategies(settings: Settings) -> Iterator[Group]:
     """A small store where all end, and the large one, where the references meet their limits."""
     small = settings.synthetic(settings.small_rows, settings.small_features, "small")
-    return [_compare(small, settings, 3), _compare(settings.million(), settings, 1)]
+    yield _compare(small, settings, 3)
+    yield _compare(settings.million(), settings, 1)
 
 
 def _compare(store: Path, settings: Settings, repetitions: int) -> Group:

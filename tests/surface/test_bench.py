@@ -31,7 +31,7 @@ def settings(tmp_path: Path) -> Any:
     from stores import Settings
 
     return Settings(
-        work=tmp_path, data=tmp_path, rows=3000, features=6, repetitions=2, sizes=(0.0002,), workers_gb=0.0002,
+        work=tmp_path, data=tmp_path, rows=3000, features=6, repetitions=1, sizes=(0.0002,), workers_gb=0.0002,
         small_rows=200, small_features=2, max_scans=5, strategy_s=5, peer_s=30,
     )  # fmt: skip
 
