@@ -1,0 +1,7 @@
+"""scikit-learn classes, thin: the same training as ``coremargin.train`` behind ``fit`` and ``predict``."""
+
+from __future__ import annotations
+
+from coremargin.estimators.classifier import MarginCoresetClassifier
+
+__all__ = ["MarginCoresetClassifier"]

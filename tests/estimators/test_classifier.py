@@ -1,0 +1,108 @@
+"""The estimator keeps scikit-learn's contract and finds what scikit-learn's exact machine finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from coremargin.errors import NotCertified
+from coremargin.estimators import MarginCoresetClassifier
+
+
+@parametrize_with_checks([MarginCoresetClassifier(), MarginCoresetClassifier(loss="hinge")])
+def test_scikit_learn_finds_nothing_to_object_to(estimator: Any, check: Any) -> None:
+    """Every check of scikit-learn passes, with none excused."""
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def cancer() -> tuple[np.ndarray, np.ndarray]:
+    """The breast cancer rows in standard deviations, and their labels."""
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+def hinge_value(X: np.ndarray, y: np.ndarray, w: np.ndarray, b: float, C: float) -> float:
+    """1/2 ||w||^2 + C sum max(0, 1 - y (w.x + b))."""
+    return float(0.5 * w @ w + C * np.maximum(0.0, 1.0 - np.where(y == 1, 1, -1) * (X @ w + b)).sum())
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_hinge_agrees_with_svc(cancer: tuple[np.ndarray, np.ndarray], C: float) -> None:
+    """The objective's value is that of SVC with a linear kernel, to the gap that is claimed."""
+    X, y = cancer
+    ours = MarginCoresetClassifier(loss="hinge", C=C, epsilon=1e-6).fit(X, y)
+    theirs = SVC(kernel="linear", C=C, tol=1e-8).fit(X, y)
+    value = hinge_value(X, y, ours.coef_[0], float(ours.intercept_[0]), C)
+    best = hinge_value(X, y, theirs.coef_[0], float(theirs.intercept_[0]), C)
+    assert ours.certificate_.upper >= value * (1 - 1e-12)
+    assert ours.certificate_.lower <= best
+    assert value <= best * (1 + 1e-6)
+
+
+def test_squared_hinge_without_intercept_agrees_with_linear_svc(cancer: tuple[np.ndarray, np.ndarray]) -> None:
+    """Without an intercept LinearSVC solves the same problem: the coefficients agree."""
+    X, y = cancer
+    ours = MarginCoresetClassifier(C=0.1, epsilon=1e-9, fit_intercept=False).fit(X, y)
+    theirs = LinearSVC(C=0.1, fit_intercept=False, dual=False, tol=1e-10, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+
+
+def test_hard_margin_agrees_with_svc() -> None:
+    """With loss=None the margin is that of SVC at a large C, and the coreset carries it."""
+    X, y = load_digits(return_X_y=True)
+    pair = (y == 3) | (y == 5)
+    ours = MarginCoresetClassifier(loss=None).fit(X[pair], y[pair])
+    theirs = SVC(kernel="linear", C=1e10, tol=1e-8).fit(X[pair], y[pair])
+    margin = 1.0 / np.linalg.norm(theirs.coef_)
+    assert ours.certificate_.lower <= margin * (1 + 1e-6)
+    assert ours.certificate_.lower >= margin * (1 - 1e-3)
+    assert len(ours.coreset_) == len(ours.support_) <= X.shape[1] + 2
+
+
+def test_overlapping_classes_refuse_a_hard_margin() -> None:
+    """A hard margin on rows that no hyperplane separates says so, and what to choose instead."""
+    X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    with pytest.raises(NotCertified, match="choose loss='hinge'"):
+        MarginCoresetClassifier(loss=None).fit(X, [0, 1, 0, 1])
+
+
+def test_it_works_inside_scikit_learns_tools(cancer: tuple[np.ndarray, np.ndarray]) -> None:
+    """Pipelines, grid search, calibration and clone keep working; the same rows give the same bits."""
+    X, y = cancer
+    grid = GridSearchCV(make_pipeline(StandardScaler(), MarginCoresetClassifier()),
+                        {"margincoresetclassifier__C": [0.01, 1.0]}, cv=3)  # fmt: skip
+    assert grid.fit(X, y).best_score_ > 0.95
+    calibrated = CalibratedClassifierCV(MarginCoresetClassifier(C=0.1), cv=3).fit(X, y)
+    assert calibrated.predict_proba(X).shape == (len(X), 2)
+    again = clone(MarginCoresetClassifier(C=0.1)).fit(X, y)
+    np.testing.assert_array_equal(again.coef_, MarginCoresetClassifier(C=0.1).fit(X, y).coef_)
+
+
+def test_words_as_labels_and_weights_by_label(cancer: tuple[np.ndarray, np.ndarray]) -> None:
+    """Labels may be words; a class weight by label is the price of that class's rows."""
+    X, y = cancer
+    words = np.where(y == 1, "benign", "malignant")
+    ours = MarginCoresetClassifier(loss="hinge", class_weight={"malignant": 10.0}, epsilon=1e-6).fit(X, words)
+    theirs = SVC(kernel="linear", class_weight={"malignant": 10.0}, tol=1e-8).fit(X, words)
+    assert set(ours.predict(X)) == {"benign", "malignant"}
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=5e-3)
+
+
+def test_a_store_is_trained_by_its_path(make_store: Any, cancer: tuple[np.ndarray, np.ndarray]) -> None:
+    """``fit`` takes the path of a store, and finds what it finds in memory."""
+    X, y = cancer
+    path = make_store(X.astype(np.float32), y)
+    stored = MarginCoresetClassifier(C=0.1).fit(path)
+    in_memory = MarginCoresetClassifier(C=0.1).fit(X.astype(np.float32), y)
+    np.testing.assert_allclose(stored.coef_, in_memory.coef_, rtol=1e-3, atol=1e-4)
