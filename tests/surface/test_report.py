@@ -12,12 +12,12 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from report_examples import HOSTILE, Example, example
 
 from coremargin.errors import DataError, OutputError
 from coremargin.report import charts, numbers, svg
 from coremargin.report.histogram import signed_bins
 from coremargin.report.html import render_report, write_report
+from report_examples import HOSTILE, Example, example
 
 EXAMPLES = {
     "certified": example,

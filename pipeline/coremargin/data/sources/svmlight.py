@@ -193,7 +193,8 @@ def _layout(data: bytes) -> _Layout | None:
         left = left[colons[left] >= place]
         at = colons[left] - place
         digit = text[at] - _ZERO  # below zero wraps around to something large
-        left, at, digit = (values[digit <= 9] for values in (left, at, digit))
+        more = digit <= 9
+        left, at, digit = left[more], at[more], digit[more]
         indices[left] += digit * np.int64(10 ** (place - 1))
         digits[left] = place
         rest[at] = _SPACE
