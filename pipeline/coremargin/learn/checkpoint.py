@@ -174,7 +174,8 @@ class Checkpoint:
             self.folder.mkdir(exist_ok=True)
             if self._state.round != self._stored_round:
                 self._write(f"state-{self._state.round}.npz", self._state.to_arrays())
-                self._point_at(self._state.round)
+                self._parts = 0
+            self._point_at(self._state.round)
             if self._fresh:
                 arrays = {f"{i}.{k}": v for i, s in sorted(self._fresh.items()) for k, v in s.to_arrays().items()}
                 self._write(f"blocks-{self._stored_round}-{self._parts:06d}.npz", arrays)
@@ -183,11 +184,11 @@ class Checkpoint:
         self._saved = time.monotonic()
 
     def _point_at(self, number: int) -> None:
-        """Make the state of this round the one to go on with; older files go."""
+        """Make the state of this round, and what the job has cost so far, what to go on with; older files go."""
         record = {"identity": self._identity, "round": number, "history": self.history}
         write_whole(self.folder / RECORD, [json.dumps(record).encode()])
         sync_folder(self.folder)
-        self._stored_round, self._parts = number, 0
+        self._stored_round = number
         for path in self.folder.glob("*.npz"):
             if path.name.split("-")[1].split(".")[0] != str(number):
                 path.unlink()

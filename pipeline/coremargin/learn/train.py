@@ -183,6 +183,7 @@ def _begin(problem: Problem, checkpoint: Checkpoint, progress: Progress, clock: 
     resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), Meters(**checkpoint.history)))
     if resumed is not None:
         resumed[1].resumed += 1
+        checkpoint.history = vars(resumed[1])
         return resumed
     meters = Meters()
     state = problem.start()
