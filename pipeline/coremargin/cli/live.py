@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -52,7 +53,7 @@ class _Meter:
     def __init__(self, show: Callable[[str], None], every: float) -> None:
         self._show, self._every = show, every
         self._round, self._total, self._done, self._began, self._said = 0, 0, 0, 0.0, time.monotonic()
-        self._bounds = ""
+        self._known = ""
 
     def progress(self) -> Progress:
         return Progress(on_scan=self.scan, on_block=self.block, on_round=self.round)
@@ -63,30 +64,36 @@ class _Meter:
     def block(self, result: BlockResult) -> None:
         self._done += result.bytes_read
         now = time.monotonic()
-        if now - self._said < self._every or self._done >= self._total:
+        if self._done >= self._total:
+            if self._every < 1:  # a line that is written over; elsewhere the round's own line follows soon
+                self._show(f"scan {self._round}: all read, solving{self._known}")
+            return
+        if now - self._said < self._every:
             return
         self._said = now
         spent = max(now - self._began, 1e-9)
         left = format_seconds(spent * (self._total - self._done) / self._done)
         self._show(
             f"scan {self._round}: {self._done / self._total:4.0%} of {format_size(self._total)}, "
-            f"{format_size(self._done / spent)}/s, {left} left{self._bounds}"
+            f"{format_size(self._done / spent)}/s, {left} left{self._known}"
         )
 
     def round(self, record: dict[str, Any]) -> None:
-        lower = "-" if record["lower"] is None else f"{record['lower']:.6g}"
-        upper = "-" if record["upper"] is None else f"{record['upper']:.6g}"
         name = "sample" if record["kind"] == "sample" else f"scan {record['round']}"
-        self._bounds = f"; bounds {lower} to {upper}"
-        skipped = (
-            f", {record['chunks_skipped']:,} chunks skipped"
-            if record["kind"] == "scan" and record["chunks_skipped"]
-            else ""
-        )
+        bounds, pool = _bounds(record), f"pool {record['pool_rows']:,} rows"
+        self._known = f"; {bounds}; {pool}"
+        skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""
+        spent = f" in {format_seconds(record['seconds'])}" if record["kind"] == "scan" else ""
         click.echo(
-            f"{name}: margin proven {lower}, at most {upper}, ratio {record['ratio']:.6f}; "
-            f"pool {record['pool_rows']:,} rows (+{record['new_rows']:,}), "
-            f"read {format_size(record['bytes_read'])}{skipped}, scan {format_seconds(record['seconds'])}, "
-            f"solve {format_seconds(record['solve_seconds'])}",
+            f"{name}: {bounds}; {pool} (+{record['new_rows']:,}); read {format_size(record['bytes_read'])}{spent}"
+            f"{skipped if record['chunks_skipped'] else ''}, solved in {format_seconds(record['solve_seconds'])}",
             err=True,
-        )  # fmt: skip
+        )
+
+
+def _bounds(record: dict[str, Any]) -> str:
+    """What is proven so far; the ratio is never rounded up."""
+    lower, upper = ("?" if record[name] is None else f"{record[name]:.6g}" for name in ("lower", "upper"))
+    proven = None not in (record["lower"], record["upper"], record["ratio"])
+    ratio = f" (ratio {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
+    return f"bounds {lower} to {upper}{ratio}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.cli.common import facts
+from coremargin.cli.common import count, facts
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> str:
     cost = [
         (
             "read",
-            f"{format_size(done['bytes_read'])}, {reads:.2f} times the store, in {done['scans']} scans and a sample",
+            f"{format_size(done['bytes_read'])}, {reads:.2f} times the store, in {count(done['scans'], 'scan')} and a sample",
         ),
         ("time", format_seconds(done["seconds"])),
         ("memory", f"{format_size(done['peak_rss_bytes'])} at most, driver and workers together"),
