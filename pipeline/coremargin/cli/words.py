@@ -16,11 +16,9 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> str:
     """The result, what it cost, and what to do next."""
     done: dict[str, Any] = outcome.summary()
     reads = done["bytes_read"] / done["store_bytes"]
+    scans = count(done["scans"], "scan")
     cost = [
-        (
-            "read",
-            f"{format_size(done['bytes_read'])}, {reads:.2f} times the store, in {count(done['scans'], 'scan')} and a sample",
-        ),
+        ("read", f"{format_size(done['bytes_read'])}, {reads:.2f} times the store, in {scans} and a sample"),
         ("time", format_seconds(done["seconds"])),
         ("memory", f"{format_size(done['peak_rss_bytes'])} at most, driver and workers together"),
         ("pool", f"{done['pool_rows']:,} rows, {done['coreset_rows']:,} of them carry the proof"),
