@@ -14,6 +14,7 @@ from coremargin.errors import DataError
 
 FORMAT = "coremargin-model"
 VERSION = 1
+LOSSES = ("hinge", "squared_hinge")
 STATUSES = ("certified", "not_separable", "stopped")
 _KEYS = {
     "format": str,
@@ -32,11 +33,15 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is claimed about the store; ``lower`` and ``upper`` bound the largest margin, None: nothing is claimed."""
+    """What is claimed about the store; ``lower`` and ``upper`` bound what is best possible, None: nothing is claimed.
 
-    kind: str  #: "margin" or "not_separable"
-    lower: float | None  #: margin of the hypothesis over all rows, rounded down
-    upper: float | None  #: from the dual weights of the coreset, rounded up
+    A margin is to be large, and the hypothesis has ``lower``; the value of a soft margin is to be small, and the
+    hypothesis has ``upper``.
+    """
+
+    kind: str  #: "margin", "not_separable" or "duality_gap"
+    lower: float | None  #: margin of the hypothesis over all rows, or bound of the dual point, rounded down
+    upper: float | None  #: from the dual weights of the coreset, or value of the hypothesis over all rows, rounded up
     ratio: float | None  #: lower / upper
     epsilon: float  #: what was asked for: lower >= (1 - epsilon) upper
     coreset_rows: int
@@ -102,7 +107,36 @@ def check_record(record: Any) -> None:
         raise DataError(
             f"expected rows and features, found {record['rows']} x {record['features']}; get an unaltered copy"
         )
-    Certificate.from_record(record["certificate"])
+    if record["problem"] == "soft_margin":
+        _check_soft(record["parameters"])
+    certificate = Certificate.from_record(record["certificate"])
+    if (record["problem"] == "soft_margin") != (certificate.kind == "duality_gap"):
+        raise DataError(
+            f"certificate.kind: {certificate.kind!r} does not go with problem {record['problem']!r}; "
+            f"get an unaltered copy"
+        )
+
+
+def _check_soft(parameters: Mapping[str, Any]) -> None:
+    """Raises DataError unless these are the parameters of a soft margin."""
+    missing = {"epsilon", "intercept", "loss", "C", "class_weight"} - set(parameters)
+    if missing:
+        raise DataError(f"parameters: {', '.join(sorted(missing))} missing; get an unaltered copy")
+    loss, cost, weight = parameters["loss"], parameters["C"], parameters["class_weight"]
+    if loss not in LOSSES:
+        raise DataError(f"parameters.loss: expected one of {', '.join(LOSSES)}, found {loss!r}; get an unaltered copy")
+    if not _is_price(cost):
+        raise DataError(f"parameters.C: expected a number above 0, found {cost!r}; get an unaltered copy")
+    pair = isinstance(weight, list) and len(weight) == 2 and all(map(_is_price, weight))
+    if weight is not None and weight != "balanced" and not pair:
+        raise DataError(
+            f"parameters.class_weight: expected null, 'balanced' or two numbers above 0, found {weight!r}; "
+            f"get an unaltered copy"
+        )
+
+
+def _is_price(value: Any) -> bool:
+    return _is_number(value) and value > 0
 
 
 def _is_number(value: Any) -> bool:

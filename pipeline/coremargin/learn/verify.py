@@ -10,7 +10,10 @@ numpy (verify_claim.py), the store with plain zarr-python (verify_rows.py) and d
   By duality no hypothesis has a larger margin on any data that holds these rows; that they are rows of the store is
   checked bit for bit. No tolerance is added.
 
-Trainers round their claims outward by more than the few units in the last place that remain here.
+- Soft margins: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan
+  (verify_soft.py, verify_gap.py). Their rounding is bounded, and a claim holds only if it holds with it.
+
+Trainers round their claims outward by more than the rounding that remains here.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from typing import Any
 from coremargin.errors import ClaimRefuted, UsageError
 from coremargin.learn.verify_checks import Check, consistency, dual, same_classes, same_shape
 from coremargin.learn.verify_claim import read_claim
+from coremargin.learn.verify_gap import GapScan
+from coremargin.learn.verify_gap import consistency as gap_consistency
 from coremargin.learn.verify_rows import Rows
 from coremargin.learn.verify_scan import Scan
 
@@ -35,6 +40,7 @@ UNCHECKED = (
     "run.json, rounds.jsonl and report.html (how this run went)",
     "who made store and model: the checksums find damage, not a forger who rewrites both",
 )
+UNCHECKED_GAP = (UNCHECKED[0], *UNCHECKED[2:])  # the ledger is part of the proof
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Verification:
     features: int
     checks: tuple[Check, ...]
     unchecked: tuple[str, ...] = field(default=UNCHECKED)
+    problem: str = "hard_margin"
 
     @property
     def ok(self) -> bool:
@@ -110,21 +117,19 @@ def examine(
         raise UsageError(f"threads: expected at least 1, got {threads}")
     claim = read_claim(model_path)
     rows = Rows(store_path)
-    checks = [same_shape(claim, rows), same_classes(claim, rows), *consistency(claim)]
-    upper, dual_checks = dual(claim)
+    soft = claim.problem == "soft_margin"
+    checks = [same_shape(claim, rows), same_classes(claim, rows)]
+    checks += gap_consistency(claim) if soft else consistency(claim)
+    upper, dual_checks = (None, []) if soft else dual(claim)
     checks += dual_checks
     lower, unlabelled = None, 0
     if claim.features == rows.features and checks[1].ok:
-        scan = Scan(claim, rows)
-        with closing(rows.scan(scan.ask, threads=threads)) as answers:
-            for chunk, answer in answers:
-                scan.add(answer)
-                if on_progress is not None:
-                    on_progress(chunk.start + len(chunk.codes), rows.rows)
+        scan: GapScan | Scan = GapScan(claim, rows) if soft else Scan(claim, rows)
+        _read_all(scan, rows, threads, on_progress)
         unlabelled = scan.unlabelled
-        if claim.lower is not None and scan.lowest[1] >= 0:
-            lower = scan.lowest[0]
-        checks += [scan.content(), scan.coreset(), scan.bound(), scan.norms()]
+        lower, value = scan.bounds()
+        upper = value if soft else upper
+        checks += scan.checks()
     return Verification(
         model=str(claim.path),
         store=str(rows.path),
@@ -138,4 +143,14 @@ def examine(
         unlabelled=unlabelled,
         features=rows.features,
         checks=tuple(checks),
+        unchecked=UNCHECKED_GAP if soft else UNCHECKED,
+        problem=claim.problem,
     )
+
+
+def _read_all(scan: Any, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:
+    with closing(rows.scan(scan.ask, threads=threads)) as answers:
+        for chunk, answer in answers:
+            scan.add(answer)
+            if on_progress is not None:
+                on_progress(chunk.start + len(chunk.codes), rows.rows)

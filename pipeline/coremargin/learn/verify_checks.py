@@ -60,21 +60,32 @@ def consistency(claim: Claim) -> list[Check]:
     if not unit:
         text += ": expected ||w|| = 1" + ("" if claim.intercept else " and b = 0 (no intercept)")
     checks = [Check("hypothesis", unit, text)] if claim.lower is not None else []
-    if claim.epsilon != claim.proven_epsilon or not 0 < claim.epsilon < 1:
-        text = f"expected one number in (0, 1), parameters say {claim.epsilon}, certificate says {claim.proven_epsilon}"
-        checks.append(Check("epsilon", ok=False, text=text))
+    checks += same_epsilon(claim)
     ratio = 0.0
     if claim.lower is not None and claim.upper is not None and claim.lower > 0 and claim.upper > 0:
         ratio = min(1.0, claim.lower / claim.upper)
-    if claim.ratio is not None and abs(claim.ratio - ratio) > _CLOSE:
+    if claim.ratio is not None and not close(claim.ratio, ratio):
         text = f"model claims {claim.ratio:.9g}, its own bounds give {ratio:.9g}"
         checks.append(Check("ratio", ok=False, text=text))
     return [*checks, _status(claim, ratio)]
 
 
+def same_epsilon(claim: Claim) -> list[Check]:
+    """A failed check unless parameters and certificate name one epsilon."""
+    if claim.epsilon == claim.proven_epsilon and 0 < claim.epsilon < 1:
+        return []
+    text = f"expected one number in (0, 1), parameters say {claim.epsilon}, certificate says {claim.proven_epsilon}"
+    return [Check("epsilon", ok=False, text=text)]
+
+
+def close(claimed: float, found: float) -> bool:
+    """Whether a ratio is what it is said to be."""
+    return abs(claimed - found) <= _CLOSE
+
+
 def _status(claim: Claim, ratio: float) -> Check:
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
-    bounds = f"lower {_number(lower)}, upper {_number(upper)}, epsilon {epsilon:g}"
+    bounds = f"lower {shown(lower)}, upper {shown(upper)}, epsilon {epsilon:g}"
     if claim.status == "certified":
         both = lower is not None and upper is not None
         ok = claim.kind == "margin" and both and lower > 0 and lower >= (1 - epsilon) * upper  # type: ignore[operator]
@@ -84,7 +95,7 @@ def _status(claim: Claim, ratio: float) -> Check:
     elif claim.status == "not_separable":
         limit = 64 * (claim.features + len(claim.alpha) + 16) * UNIT * claim.radius
         ok = claim.kind == "not_separable" and upper is not None and upper <= limit
-        text = f"not separable: no margin above {_number(upper)}, which is zero for rows as long as {claim.radius:.6g}"
+        text = f"not separable: no margin above {shown(upper)}, which is zero for rows as long as {claim.radius:.6g}"
         if not ok:
             text = f"model claims overlapping classes, but its upper bound is not zero (limit {limit:.3g}): {bounds}"
     else:
@@ -132,5 +143,6 @@ def apart(claimed: float, found: float) -> tuple[str, str]:
     return short if short[0] != short[1] or claimed == found else (repr(claimed), repr(found))
 
 
-def _number(value: float | None) -> str:
+def shown(value: float | None) -> str:
+    """A number that may not be there."""
     return "none" if value is None else f"{value:.12g}"

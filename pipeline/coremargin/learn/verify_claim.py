@@ -14,15 +14,22 @@ import numpy as np
 
 from coremargin.errors import DataError
 
+PROBLEMS = ("hard_margin", "soft_margin")
+LOSSES = ("hinge", "squared_hinge")
+_ARRAYS = ("w", "b", "alpha", "coreset_ids", "coreset_x", "coreset_y")
 _LARGEST_JSON = 16 << 20
 _LARGEST_ARRAYS = 16 << 30
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The claims of a model folder; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``."""
+    """The claims of a model folder; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``.
+
+    loss "", cost 0, class_weight None and reference () are those of a hard margin, which has none.
+    """
 
     path: Path
+    problem: str  #: "hard_margin" or "soft_margin"
     status: str
     negative: Any  #: label
     positive: Any
@@ -42,15 +49,20 @@ class Claim:
     b: float
     alpha: np.ndarray  #: (m,)
     ids: np.ndarray  #: (m,) int64
-    x: np.ndarray  #: (m, d)
+    x: np.ndarray  #: (m, d); (m, 0) for a soft margin
     y: np.ndarray  #: (m,) in {-1, +1}
+    loss: str  #: "hinge" or "squared_hinge"
+    cost: float  #: C
+    class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
+    reference: np.ndarray  #: (d + 1,) the hypothesis that the dual point belongs to
 
 
 def read_claim(path: str | os.PathLike[str]) -> Claim:
     """Read a model folder. Raises DataError: nothing there, another format or version, unreadable."""
     folder = Path(os.path.abspath(path))
     record = _read_record(folder / "model.json")
-    arrays = _read_arrays(folder / "arrays.npz")
+    soft = record["problem"] == "soft_margin"
+    arrays = _read_arrays(folder / "arrays.npz", (*_ARRAYS, *(["ledger_reference"] if soft else [])))
     try:
         claim = _claim(folder, record, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -65,8 +77,10 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
     negative, positive = record["classes"]
     if not isinstance(parameters["intercept"], bool):
         raise ValueError(f"parameters.intercept: expected true or false, got {parameters['intercept']!r}")
+    soft = record["problem"] == "soft_margin"
     return Claim(
         path=folder,
+        problem=str(record["problem"]),
         status=str(record["status"]),
         negative=negative,
         positive=positive,
@@ -88,11 +102,26 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
         ids=np.asarray(arrays["coreset_ids"], dtype=np.int64),
         x=np.asarray(arrays["coreset_x"], dtype=np.float64),
         y=np.asarray(arrays["coreset_y"], dtype=np.int64),
+        loss=_one_of(parameters["loss"], LOSSES) if soft else "",
+        cost=_positive(parameters["C"]) if soft else 0.0,
+        class_weight=_class_weight(parameters["class_weight"]) if soft else None,
+        reference=np.asarray(arrays["ledger_reference"] if soft else np.zeros(0), dtype=np.float64),
     )
 
 
+def _class_weight(value: Any) -> str | tuple[float, float] | None:
+    if value is None or value == "balanced":
+        return None if value is None else "balanced"
+    negative, positive = value
+    return _positive(negative), _positive(positive)
+
+
 def _check_shapes(claim: Claim, m: int, d: int) -> None:
-    expected = {"w": (d,), "alpha": (m,), "ids": (m,), "x": (m, d), "y": (m,)}
+    soft = claim.problem == "soft_margin"
+    width, reference = (0, d + 1) if soft else (d, 0)
+    expected = {
+        "w": (d,), "alpha": (m,), "ids": (m,), "x": (m, width), "y": (m,), "reference": (reference,),
+    }  # fmt: skip
     for name, shape in expected.items():
         values = getattr(claim, name)
         if values.shape != shape:
@@ -110,6 +139,18 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"expected a finite number, got {value!r}")
     return float(value)
+
+
+def _positive(value: Any) -> float:
+    if _number(value) <= 0:
+        raise ValueError(f"expected a number above 0, got {value!r}")
+    return float(value)
+
+
+def _one_of(value: Any, words: tuple[str, ...]) -> str:
+    if value not in words:
+        raise ValueError(f"expected one of {', '.join(words)}, got {value!r}")
+    return str(value)
 
 
 def _number_or_none(value: Any) -> float | None:
@@ -135,15 +176,13 @@ def _read_record(path: Path) -> dict[str, Any]:
         raise DataError(
             f"{path}: expected version 1, found {record.get('version')!r}; made by a newer coremargin: verify with that"
         )
-    if record.get("problem") != "hard_margin":
-        raise DataError(
-            f"{path}: expected problem 'hard_margin', found {record.get('problem')!r}; it cannot be verified"
-        )
+    if record.get("problem") not in PROBLEMS:
+        known = " or ".join(map(repr, PROBLEMS))
+        raise DataError(f"{path}: expected problem {known}, found {record.get('problem')!r}; it cannot be verified")
     return record
 
 
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    names = ("w", "b", "alpha", "coreset_ids", "coreset_x", "coreset_y")
+def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     try:
         size = path.stat().st_size
         with zipfile.ZipFile(path) as archive:

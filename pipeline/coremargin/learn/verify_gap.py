@@ -1,0 +1,210 @@
+"""What ``verify`` says about a soft margin: the value of the hypothesis, the bound that its dual point proves.
+
+    f(w, b) = 1/2 ||w||^2 + sum_i c_i loss(1 - y_i (w.x_i + b)),    c_i = C times the weight of the row's class
+
+For a >= 0 (hinge: a_i <= c_i too), with a free intercept sum_i a_i y_i = 0, and v = sum_i a_i y_i x_i, no hypothesis
+has a value below
+
+    hinge          sum_i a_i - 1/2 ||v||^2
+    squared hinge  sum_i a_i - sum_i a_i^2 / (4 c_i) - 1/2 ||v||^2
+
+(Lagrange). Given duals are floats: they sum to zero, and keep to their box, up to rounding only. Moving them into place
+takes a total of M (``_hinge_dual``), and there is always room: it costs M in the sum and R M in ||v||, R being the
+longest row. So what is claimed is compared with a bound that holds whatever was given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.learn.verify_checks import Check, apart, close, same_epsilon, shown
+from coremargin.learn.verify_soft import SoftScan
+from coremargin.learn.verify_store import listed
+from coremargin.learn.verify_sums import SLAB_ROWS, UNIT, exact_products, gamma, length
+
+if TYPE_CHECKING:
+    from coremargin.learn.verify_claim import Claim
+    from coremargin.learn.verify_rows import Rows
+
+_SUM = gamma(SLAB_ROWS + 16)  # of every sum over rows, relative to the sizes of its terms
+_FEW = 16 * UNIT  # of a handful of operations
+
+
+def consistency(claim: Claim) -> list[Check]:
+    """What the claims say about each other."""
+    size = length(claim.w)
+    text = f"||w|| = {size:.12g}, b = {claim.b:.6g}"
+    ok = claim.intercept or claim.b == 0
+    checks = [Check("hypothesis", ok, text if ok else f"{text}: expected b = 0 (no intercept)")]
+    checks += same_epsilon(claim)
+    lower, upper = claim.lower, claim.upper
+    ratio = min(1.0, lower / upper) if lower is not None and upper is not None and lower > 0 and upper > 0 else 0.0
+    if claim.ratio is not None and not close(claim.ratio, ratio):
+        checks.append(Check("ratio", ok=False, text=f"model claims {claim.ratio:.9g}, its own bounds give {ratio:.9g}"))
+    return [*checks, _status(claim)]
+
+
+def _status(claim: Claim) -> Check:
+    lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
+    bounds = f"value {shown(upper)}, dual bound {shown(lower)}, epsilon {epsilon:g}"
+    if claim.kind != "duality_gap" or claim.status not in ("certified", "stopped"):
+        text = f"model claims status {claim.status!r} of a {claim.kind!r}, expected a duality gap; {bounds}"
+        return Check("status", ok=False, text=text)
+    if claim.status == "stopped":
+        return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
+    proven = lower is not None and upper is not None and upper > 0
+    gap = (Fraction(upper) - Fraction(lower)) / Fraction(upper) if proven else Fraction(1)  # type: ignore[arg-type]
+    if proven and gap <= Fraction(epsilon):
+        text = f"certified: the gap is {float(gap):.6g} of the value, at most {epsilon:g}"
+        return Check("status", ok=True, text=text)
+    text = f"model claims to be certified, its own numbers do not say so: {bounds}"
+    return Check("status", ok=False, text=text)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """c of a row of the positive class (0) and of the negative one (1), as the float64 nearest to its definition."""
+
+    positive: float
+    negative: float
+
+    @classmethod
+    def of(cls, claim: Claim, counts: np.ndarray) -> Prices:
+        """C times the weights of the classes; "balanced": n / (2 n_class) over the labelled rows. No rows, no price."""
+        if claim.class_weight == "balanced":
+            rows = [int(count) for count in counts]
+            return cls(*(float(Fraction(claim.cost) * sum(rows) / (2 * k)) if k else 0.0 for k in rows))
+        negative, positive = claim.class_weight if isinstance(claim.class_weight, tuple) else (1.0, 1.0)
+        return cls(claim.cost * positive, claim.cost * negative)
+
+    @property
+    def pair(self) -> np.ndarray:
+        """(2,)."""
+        return np.array([self.positive, self.negative])
+
+
+class GapScan(SoftScan):
+    """One scan, and what it says about the claims of a soft margin."""
+
+    def __init__(self, claim: Claim, rows: Rows) -> None:
+        super().__init__(claim, rows)
+        self._bounds: tuple[float, float] | None = None
+
+    def prices(self) -> Prices:
+        """Known after the scan: they depend on how many rows each class has."""
+        return Prices.of(self.claim, self.sums["count"])
+
+    def bounds(self) -> tuple[float, float]:
+        """(dual bound rounded down, value of the hypothesis rounded up), as found here."""
+        if self._bounds is None:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                dual = self._squared_dual() if self.squared else self._hinge_dual()
+                self._bounds = (dual if dual > 0 else 0.0), self._value()  # no weights at all prove 0
+        return self._bounds
+
+    def _value(self) -> float:
+        losses = float(self.prices().pair @ self.sums["loss"])
+        value = (0.5 * length(self.claim.w) ** 2 + losses) * (1 + _SUM)
+        return value if math.isfinite(value) else math.inf
+
+    def _hinge_dual(self) -> float:
+        """sum a - 1/2 ||v||^2 of the duals as given, less what moving them into place may cost."""
+        c, sums, given = self.prices().pair, self.sums, np.where(self.found != 0, self.duals, 0.0)
+        total = (float(c @ sums["slack"]) + math.fsum(given)) * (1 - _FEW) - _FEW * math.fsum(np.abs(given))
+        outside = math.fsum(np.maximum(given - self._limits(), 0.0)) + math.fsum(np.maximum(-given, 0.0))
+        move = (2 * outside + (abs(self.imbalance()) if self.claim.intercept else 0.0)) * (1 + _FEW)
+        v = c[0] * sums["pull"][0] - c[1] * sums["pull"][1] + sums["band_pull"]
+        spread = _SUM * (float(c @ sums["reach"]) + float(sums["band_reach"]))
+        longest = length(v) * (1 + _FEW) + spread + self.radius * (1 + _SUM + gamma(self.claim.features + 4)) * move
+        return total - move - 0.5 * longest**2 * (1 + _FEW)
+
+    def _limits(self) -> np.ndarray:
+        """c (m,) of the band's rows."""
+        return np.where(self.found > 0, self.prices().positive, self.prices().negative)
+
+    def imbalance(self) -> float:
+        """sum a y over all rows, rounded once."""
+        products, errors = exact_products(self.prices().pair * np.array([1.0, -1.0]), self.sums["slack"])
+        return math.fsum([*products.tolist(), *errors.tolist(), *(self.duals * self.found).tolist()])
+
+    def _squared_dual(self) -> float:
+        """The best multiple of c xi (of each class, with an intercept) in closed form, rounded down."""
+        c, sums = self.prices().pair, self.sums
+        slack = c * sums["slack"]
+        if not (slack > 0).all() if self.claim.intercept else not slack.sum() > 0:
+            return 0.0
+        unit = slack if self.claim.intercept else np.full(2, slack.sum())
+        pull = c[:, None] * sums["pull"] / unit[:, None]
+        error = 2 * _SUM * float((c * sums["reach"] / unit).sum())
+        longest = length(pull[0] - pull[1]) * (1 + _FEW) + error
+        spread = float((c * sums["squares"] / unit**2).sum()) * (1 + 4 * _SUM)
+        curve = 0.5 * longest**2 + 0.25 * spread if self.claim.intercept else 2.0 * longest**2 + spread
+        return (1 - _FEW) / curve if math.isfinite(curve) else 0.0
+
+    def checks(self) -> list[Check]:
+        """What the scan says about the claims."""
+        ours = [self._priced(), self._band(), self._weighed(), self._above(), self._below()]
+        return [self.content(), *ours, self.norms()]
+
+    def _priced(self) -> Check:
+        c, claim = self.prices(), self.claim
+        positive, negative = (int(count) for count in self.sums["count"])
+        text = (
+            f"{claim.loss}, C = {claim.cost:g}: a row costs {c.negative:.6g} "
+            f"({negative:,} of class {claim.negative!r}) or {c.positive:.6g} ({positive:,} of class {claim.positive!r})"
+        )
+        if positive and negative:
+            return Check("prices", ok=True, text=text)
+        return Check("prices", ok=False, text=f"{text}: expected rows of both classes")
+
+    def _band(self) -> Check:
+        problems = self.membership()
+        if self.repeated:
+            problems.append(f"{listed(self.repeated)} named more than once")
+        if self.squared and len(self.ids):
+            problems.append(f"squared hinge has no rows with weights of their own, found {len(self.ids):,}")
+        text = f"all {self.matched:,} rows near the margin are the store's, with its labels"
+        return Check("coreset", not problems, "; ".join(problems) or ("none is needed" if self.squared else text))
+
+    def _weighed(self) -> Check:
+        if self.squared:
+            return Check("dual weights", ok=True, text="in proportion to c xi at the reference: >= 0 and in balance")
+        alpha, limits, problems = self.claim.alpha, self._limits() * (1 + _FEW), []
+        bad = np.flatnonzero(~np.isfinite(alpha) | (alpha < 0) | ((self.found != 0) & (alpha > limits)))
+        if len(bad):
+            k = int(bad[0])
+            known = f" and at most {self._limits()[k]:.12g}" if self.found[k] else ""
+            problems.append(f"the weight of row {self.claim.ids[k]} is {alpha[k]:.12g}, expected at least 0{known}")
+        total = float(self.prices().pair @ self.sums["slack"]) + math.fsum(self.duals)
+        if self.claim.intercept and not abs(self.imbalance()) <= 1e-9 * total:
+            problems.append(f"the classes' weights differ by {self.imbalance():.6g} of {total:.6g}, expected 0")
+        others = int(self.sums["slack"].sum())
+        text = f"{len(alpha):,} weights from 0 to c, {others:,} other rows at c, {'in balance' * self.claim.intercept}"
+        return Check("dual weights", not problems, "; ".join(problems) or text.removesuffix(", "))
+
+    def _above(self) -> Check:
+        """Whether the hypothesis is as good as claimed."""
+        value, rows = self.bounds()[1], self.rows.rows - self.unlabelled
+        if self.claim.upper is None:
+            return Check("value", ok=True, text="nothing is claimed")
+        claimed, found = apart(self.claim.upper, value)
+        aside = f", {self.unlabelled:,} without label apart" if self.unlabelled else ""
+        text = f"of the hypothesis over all {rows:,} rows{aside}: {found}"
+        if value <= self.claim.upper:
+            return Check("value", ok=True, text=f"{text} (claimed: at most {claimed})")
+        return Check("value", ok=False, text=f"model claims at most {claimed}, {text}")
+
+    def _below(self) -> Check:
+        """Whether nothing can be as good as the claimed bound says nothing is."""
+        dual = self.bounds()[0]
+        if self.claim.lower is None:
+            return Check("dual bound", ok=True, text="nothing is claimed")
+        claimed, found = apart(self.claim.lower, dual)
+        if self.claim.lower <= dual:
+            return Check("dual bound", ok=True, text=f"no hypothesis has a value below {found} (claimed: {claimed})")
+        return Check("dual bound", ok=False, text=f"model claims {claimed}, the dual weights prove {found}")

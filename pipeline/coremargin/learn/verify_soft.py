@@ -1,0 +1,143 @@
+"""What ``verify`` asks of every row of the store about a soft margin: its loss, and its share of the dual point.
+
+Value. A row's margin in float64 is off by at most e = gamma_(d+3) (||x|| ||w|| + |b| + 1), so that its loss is at most
+loss(1 - margin + e): these are summed.
+
+Dual. A row outside of the band has, at the reference, with hinge c where its margin is below 1, else 0; with squared
+hinge c xi in proportion, xi = max(0, 1 - margin). For hinge the side matters: where the error above leaves it open, the
+margin is evaluated again, rounded once. For squared hinge any xi >= 0 gives a dual point, so those of float64 do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.learn.verify_store import SLAB, Members, StoreScan
+from coremargin.learn.verify_sums import SLAB_ROWS, Total, dot_products, gamma, length
+
+if TYPE_CHECKING:
+    from coremargin.learn.verify_claim import Claim
+    from coremargin.learn.verify_rows import Chunk, Rows
+
+_TINY = 1e-307  # what a product may lose by underflow
+
+
+class Sums:
+    """Sums over rows; of pairs, index 0 is the positive class, 1 the negative.
+
+    count: rows; loss: of an upper bound of the loss; h, the dual weights of rows outside the band in units of the price
+    of a row: slack sum h, squares sum h^2, pull (2, d) sum h x, reach sum h ||x||. For the band, with a the dual
+    weights as given: band_pull (d,) sum a y x, band_reach sum |a| ||x||.
+    """
+
+    NAMES = ("count", "loss", "slack", "squares", "pull", "reach", "band_pull", "band_reach")
+
+    def __init__(self, features: int) -> None:
+        shapes: dict[str, tuple[int, ...]] = {"pull": (2, features), "band_pull": (features,), "band_reach": ()}
+        self._totals = {name: Total(shapes.get(name, (2,))) for name in self.NAMES}
+
+    def add(self, parts: dict[str, np.ndarray]) -> None:
+        """Add to some of the sums."""
+        for name, values in parts.items():
+            self._totals[name].add(values)
+
+    def parts(self) -> dict[str, np.ndarray]:
+        """All sums by name."""
+        return {name: total.value for name, total in self._totals.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._totals[name].value
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one chunk says."""
+
+    sums: dict[str, np.ndarray]
+    unlabelled: int
+    radius: float
+    members: Members
+
+
+class SoftScan(StoreScan):
+    """One scan for the value of a hypothesis and of a dual point."""
+
+    def __init__(self, claim: Claim, rows: Rows) -> None:
+        super().__init__(claim, rows)
+        self.sums = Sums(claim.features)
+        self.squared = claim.loss == "squared_hinge"
+        self.duals = np.where(np.isfinite(claim.alpha), claim.alpha, 0.0)
+        # Signs in the store; 0: no such row, no label, or named before.
+        self.found = np.zeros(len(claim.ids), dtype=np.int64)
+        self.repeated = [int(row) for row in np.unique(self.ids[1:][self.ids[1:] == self.ids[:-1]])]
+
+    def ask(self, chunk: Chunk) -> Answer:
+        """One chunk, in slabs of float64."""
+        signs = self.signs[chunk.codes]
+        members = self.members(chunk, signs)
+        local, first = np.unique(self.claim.ids[members.places] - chunk.start, return_index=True)
+        band = np.zeros(len(signs))
+        band[local] = self.duals[members.places[first]]
+        inside = np.zeros(len(signs), dtype=bool)
+        inside[local] = True
+        sums, radius = Sums(self.claim.features), 0.0
+        step = max(1, min(SLAB_ROWS, SLAB // self.claim.features))
+        for start in range(0, len(signs), step):
+            part = slice(start, start + step)
+            x = chunk.x[part].astype(np.float64)
+            lengths = self.lengths(x, chunk.start + start)
+            with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing, see ``checks``
+                sums.add(self._losses(x, signs[part], lengths))
+                sums.add(self._weights(x, signs[part], lengths, ~inside[part]))
+                if inside[part].any():
+                    sums.add(_band(x, signs[part], lengths, band[part]))
+            radius = max(radius, float(lengths.max()))
+        return Answer(sums.parts(), int((signs == 0).sum()), radius, members)
+
+    def _losses(self, x: np.ndarray, signs: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+        margins, error = _margins(x, signs, lengths, self.claim.w, self.claim.b)
+        slack = np.maximum(1.0 - margins + error, 0.0)
+        loss = slack * slack if self.squared else slack
+        positive, negative = signs > 0, signs < 0
+        return {
+            "count": np.array([positive.sum(), negative.sum()], dtype=np.float64),
+            "loss": np.array([loss[positive].sum(), loss[negative].sum()]),
+        }
+
+    def _weights(self, x: np.ndarray, signs: np.ndarray, lengths: np.ndarray, far: np.ndarray) -> dict[str, np.ndarray]:
+        w, b = self.claim.reference[:-1], float(self.claim.reference[-1])
+        margins, error = _margins(x, signs, lengths, w, b)
+        if self.squared:
+            h = np.maximum(1.0 - margins, 0.0)
+        else:
+            unclear = np.flatnonzero(far & (signs != 0) & (np.abs(margins - 1.0) <= error))
+            margins[unclear] = signs[unclear] * dot_products(x[unclear], w, b)
+            h = (margins < 1.0).astype(np.float64)
+        h[~far] = 0.0
+        h = np.stack([np.where(signs > 0, h, 0.0), np.where(signs < 0, h, 0.0)])
+        return {"slack": h.sum(axis=1), "squares": (h * h).sum(axis=1), "pull": h @ x, "reach": h @ lengths}
+
+    def add(self, answer: Answer) -> None:
+        """Take one chunk's answer; chunks come in order."""
+        self.count(answer.unlabelled, answer.radius, answer.members)
+        self.sums.add(answer.sums)
+        places, first = answer.members.places, np.unique(self.claim.ids[answer.members.places], return_index=True)[1]
+        self.found[places[first]] = answer.members.signs[first]
+
+
+def _band(x: np.ndarray, signs: np.ndarray, lengths: np.ndarray, band: np.ndarray) -> dict[str, np.ndarray]:
+    """The band's part of the dual vector; rows without label have none."""
+    weights = np.where(signs != 0, band, 0.0)
+    return {"band_pull": (weights * signs) @ x, "band_reach": np.asarray(np.abs(weights) @ lengths)}
+
+
+def _margins(
+    x: np.ndarray, signs: np.ndarray, lengths: np.ndarray, w: np.ndarray, b: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """y (w.x + b) (n,) and a bound on the error of 1 - y (w.x + b)."""
+    d = len(w)
+    error = gamma(d + 3) * (lengths * length(w) + abs(b) + 1.0) + (d + 4) * _TINY
+    return signs * (x @ w + b), error

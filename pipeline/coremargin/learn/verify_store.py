@@ -1,0 +1,117 @@
+"""What every scan of ``verify`` asks of a store: is it the one, and are the coreset rows what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.errors import DamagedChunk
+from coremargin.learn.verify_checks import Check, typed
+from coremargin.learn.verify_sums import UNIT, row_lengths
+
+if TYPE_CHECKING:
+    from coremargin.learn.verify_claim import Claim
+    from coremargin.learn.verify_rows import Chunk, Rows
+
+SLAB = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache
+_LISTED = 5  # examples in a message
+_LONGEST = 1e290  # beyond this the arithmetic here overflows
+
+
+@dataclass(frozen=True)
+class Members:
+    """The coreset rows of one chunk: ``places`` in the model's arrays, ``signs`` that the store has for them."""
+
+    places: np.ndarray
+    signs: np.ndarray
+    strangers: tuple[int, ...]  #: rows that are not what the store holds
+    turned: tuple[int, ...]  #: rows of another class in the store
+    blank: tuple[int, ...]  #: rows without label
+
+
+class StoreScan:
+    """What is known of the store's rows so far; chunks come in order."""
+
+    def __init__(self, claim: Claim, rows: Rows) -> None:
+        self.claim, self.rows = claim, rows
+        side = {typed(claim.negative): -1, typed(claim.positive): 1}
+        self.signs = np.array([side[typed(label)] for label in rows.classes] + [0])  # code -1 is the last: unlabelled
+        self.order = np.argsort(claim.ids, kind="stable")
+        self.ids = claim.ids[self.order]
+        self.unlabelled = self.matched = 0
+        self.radius = 0.0
+        self.strangers: list[int] = []
+        self.turned: list[int] = []
+        self.blank: list[int] = []
+
+    def lengths(self, x: np.ndarray, first: int) -> np.ndarray:
+        """||x|| (n,) of rows (n, d) float64. Raises DamagedChunk for rows beyond what this arithmetic can check."""
+        lengths = row_lengths(x)
+        if not float(lengths.max()) < _LONGEST:
+            row = first + int(np.argmin(lengths < _LONGEST))
+            raise DamagedChunk(
+                f"{self.rows.path}: row {row} is not finite or too long to check; ingest refuses such rows"
+            )
+        return lengths
+
+    def members(self, chunk: Chunk, signs: np.ndarray) -> Members:
+        """The coreset rows of a chunk whose rows have these signs; compared bit for bit where the model has them."""
+        a, b = np.searchsorted(self.ids, (chunk.start, chunk.start + len(chunk.codes)))
+        ids, places = self.ids[a:b], self.order[a:b]
+        local = ids - chunk.start
+        same = np.ones(len(ids), dtype=bool)
+        if self.claim.x.shape[1]:
+            stored = chunk.x[local].astype(np.float64)
+            same = (stored.view(np.int64) == np.ascontiguousarray(self.claim.x[places]).view(np.int64)).all(axis=1)
+        found = signs[local]
+        turned, blank = (found != self.claim.y[places]) & (found != 0), found == 0
+        return Members(
+            places, found, tuple(ids[~same].tolist()), tuple(ids[turned].tolist()), tuple(ids[blank].tolist())
+        )
+
+    def count(self, unlabelled: int, radius: float, members: Members) -> None:
+        """Take what one chunk says."""
+        self.unlabelled += unlabelled
+        self.radius = max(self.radius, radius)
+        self.strangers += members.strangers
+        self.turned += members.turned
+        self.blank += members.blank
+        self.matched += len(members.places)
+
+    def content(self) -> Check:
+        """Whether the certificate is about these rows and labels."""
+        rows, claimed = self.rows, self.claim.store_digest
+        if rows.digest == claimed:
+            text = f"{rows.digest}: all {rows.chunks:,} chunks are there and their checksums hold"
+            return Check("content", ok=True, text=text)
+        text = f"model claims {claimed}, the store's rows and labels have {rows.digest}: it is not what was trained on"
+        return Check("content", ok=False, text=text)
+
+    def membership(self) -> list[str]:
+        """What is wrong with the coreset rows."""
+        problems = []
+        outside = [int(row) for row in self.ids if not 0 <= row < self.rows.rows]
+        if outside:
+            problems.append(f"{listed(outside)} not in the store, which ends at row {self.rows.rows - 1:,}")
+        if self.strangers:
+            problems.append(f"{listed(self.strangers)} not what the store holds under that id")
+        if self.turned:
+            problems.append(f"{listed(self.turned)} of another class in the store")
+        if self.blank:
+            problems.append(f"{listed(self.blank)} without label in the store")
+        return problems
+
+    def norms(self) -> Check:
+        """Whether no row is longer than the claimed radius."""
+        ok = self.radius * (1 - (self.claim.features + 4) * UNIT) <= self.claim.radius
+        text = f"the longest row has norm {self.radius:.12g}"
+        return Check("radius", ok, text if ok else f"model claims {self.claim.radius:.12g}, {text}")
+
+
+def listed(ids: list[int]) -> str:
+    """Rows by number, with the verb."""
+    shown = ", ".join(map(str, ids[:_LISTED]))
+    more = f" and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else ""
+    return f"row {shown} is" if len(ids) == 1 else f"rows {shown}{more} are"
