@@ -1,0 +1,237 @@
+"""The commands train, run and plan as people and machines meet them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import coremargin
+from coremargin.learn.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from coremargin.data.store import Store
+
+Cli = Callable[..., "Result"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(coremargin.__path__[0]).parent)}
+COMMAND = [sys.executable, "-m", "coremargin"]
+#: What the last line of ``train --json`` has at least.
+KEYS = {
+    "status", "epsilon", "lower", "upper", "ratio", "scans", "bytes_read", "store_bytes", "pool_rows", "coreset_rows",
+    "rows", "features", "seconds", "peak_rss_bytes",
+}  # fmt: skip
+
+
+@pytest.fixture
+def store(make_separable: Callable[..., Any], make_store: Callable[..., Store]) -> Store:
+    """600 separable rows of 4 features."""
+    return make_store(*make_separable(600, 4))
+
+
+def job_file(store: Store, **keys: Any) -> Path:
+    """A job file beside the store."""
+    path = store.path.with_name("job.toml")
+    lines = {"job": "train", "store": store.path.name, "out": "m"} | keys
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items()))
+    return path
+
+
+def test_train_says_what_is_proven_and_what_to_do_next(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """Without a terminal there is a line per round on stderr and the verdict on stdout, within 100 columns."""
+    result = run_cli("train", store.path, "--out", tmp_path / "m")
+    lines = result.stdout.splitlines()
+    assert re.fullmatch(r"certified: the margin 0\.\d+ is proven on all 600 rows;", lines[0])
+    assert re.search(r"at least 99\.\d+ % of the best possible", lines[1])
+    assert f"check   coremargin verify {tmp_path / 'm'} {store.path}" in lines
+    assert "in 1 scan and a sample" in result.stdout
+    progress = result.stderr.splitlines()
+    assert progress[0].endswith("600 rows x 4 features, 11.7 KiB")
+    assert progress[1].startswith("running in this process")
+    assert re.match(r"sample: bounds \? to 0\.\d+; pool 600 rows \(\+600\); read 11.7 KiB, solved in ", progress[2])
+    assert re.match(r"scan 1: bounds 0\.\d+ to 0\.\d+ \(ratio 0\.\d{6}\); pool 600 rows \(\+0\); read", progress[3])
+    assert "\x1b" not in result.stderr + result.stdout
+    run_cli("verify", tmp_path / "m", store.path)
+
+
+def test_json(tmp_path: Path, store: Store) -> None:
+    """With --json stdout is one object with all that was promised, stderr is silent, and exit codes are the same."""
+    done = subprocess.run(
+        [*COMMAND, "train", str(store.path), "--out", str(tmp_path / "m"), "--json"],
+        env=ENVIRONMENT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    record = json.loads(done.stdout.splitlines()[-1])
+    assert set(record) >= KEYS
+    assert (record["status"], record["rows"], record["features"], record["scans"]) == ("certified", 600, 4, 1)
+    assert record["store_bytes"] == store.nbytes
+    assert record["bytes_read"] == 2 * store.nbytes
+    assert 0.999 * record["upper"] <= record["lower"] <= record["upper"]
+    assert record["peak_rss_bytes"] > 10 << 20
+
+
+def test_json_on_an_embedded_cluster_is_silent_on_stderr(tmp_path: Path, store: Store) -> None:
+    """Nothing of Dask's own chatter reaches stderr; the memory of the workers is counted."""
+    words = ["train", str(store.path), "--out", str(tmp_path / "m"), "--json", "--cluster", "embedded"]
+    done = subprocess.run([*COMMAND, *words], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["peak_rss_bytes"] > 100 << 20
+    run = json.loads((tmp_path / "m" / "run.json").read_text())
+    assert run["executor"].startswith("embedded Dask, ")
+
+
+def test_quiet(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """With --quiet there is the result and nothing else."""
+    result = run_cli("train", store.path, "--out", tmp_path / "m", "-q")
+    assert result.stderr == ""
+    assert result.stdout.startswith("certified: ")
+
+
+def test_a_terminal_gets_a_live_line(
+    tmp_path: Path, make_separable: Callable[..., Any], make_store: Callable[..., Store]
+) -> None:
+    """On a terminal the state of the scan is written over in place, and what stays is what a pipe would get."""
+    store = make_store(*make_separable(10_000, 10))
+    driver, terminal = pty.openpty()
+    words = ["train", str(store.path), "--out", str(tmp_path / "m"), "--strategy", "paper"]
+    with subprocess.Popen(
+        [*COMMAND, *words], stdin=terminal, stdout=terminal, stderr=terminal,
+        env=ENVIRONMENT | {"TERM": "xterm-256color", "COLUMNS": "80"},
+    ) as process:  # fmt: skip
+        os.close(terminal)
+        shown = b""
+        while True:
+            try:
+                part = os.read(driver, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not part:
+                break
+            shown += part
+    os.close(driver)
+    assert process.returncode == 0
+    text = shown.decode()
+    assert re.search("[\u2800-\u28ff]", text), "no spinner"
+    assert "\x1b[2K" in text
+    assert re.search(r"scan \d+: bounds", text)
+    assert "\x1b[?25h" in text.rsplit("certified", 1)[0]  # the cursor is back
+    assert "Traceback" not in text
+
+
+def test_run_equals_train(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """A job file gives the model of the same options, to the bit, wherever the command is given."""
+    run_cli(
+        "train", store.path, "--out", tmp_path / "a", "--epsilon", "0.01", "--no-intercept", "--memory", "1 MiB", "-q"
+    )
+    path = job_file(store, epsilon=0.01, intercept=False, memory="1 MiB")
+    result = run_cli("run", path, "--json")
+    assert json.loads(result.stdout)["out"] == str(store.path.with_name("m"))
+    for name in ("model.json", "arrays.npz"):
+        assert (tmp_path / "a" / name).read_bytes() == store.path.with_name("m").joinpath(name).read_bytes()
+
+
+def test_not_certified(
+    tmp_path: Path, make_store: Callable[..., Store], run_cli: Cli, rng: np.random.Generator
+) -> None:
+    """What is not separable, and what was stopped, end with exit code 4, their proof so far and a hint."""
+    X = rng.standard_normal((300, 3)).astype(np.float32)
+    noisy = make_store(X, rng.integers(0, 2, 300), name="noisy.zarr")
+    result = run_cli("train", noisy.path, "--out", tmp_path / "m", exit_code=4)
+    assert re.search(r"not separable: the hulls of \d rows meet \(rows [\d, ]+\)", result.stdout)
+    assert "try " in result.stdout
+    record = json.loads(run_cli("train", noisy.path, "--out", tmp_path / "n", "--json", exit_code=4).stdout)
+    assert (record["status"], record["lower"], record["ratio"]) == ("not_separable", None, None)
+    words = ["--out", tmp_path / "s", "--strategy", "paper", "--max-scans", "1"]
+    stopped = run_cli("train", noisy.path, *words, exit_code=4)
+    assert "stopped before the proof was complete: a limit was reached" in stopped.stdout
+
+
+@pytest.mark.parametrize("epsilon", ["0", "1", "nan", "2", "-1"])
+def test_epsilon_out_of_range(tmp_path: Path, store: Store, run_cli: Cli, epsilon: str) -> None:
+    """An epsilon that no certificate can have is wrong usage, with the range."""
+    result = run_cli("train", store.path, "--out", tmp_path / "m", f"--epsilon={epsilon}", exit_code=2)
+    assert "epsilon: expected a number between 0 and 1, both excluded; found" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sample", "0"], "sample: expected a share above 0 and up to 1"),
+        (["--memory", "lots"], "memory"),
+        (["--max-scans", "0"], "max_scans"),
+        (["--time-limit", "soon"], "time_limit"),
+        (["--strategy", "clever"], "'clever' is not one of"),
+        (["--resume", "--restart"], "--resume and --restart exclude each other"),
+        (["--cluster", "none.toml"], "none.toml: cannot be read"),
+        (["--cluster", "tcp://10.0.0.1:8786"], "without TLS"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, store: Store, run_cli: Cli, options: list[str], message: str) -> None:
+    """Options that cannot be are refused with exit code 2 and their name; nothing is written."""
+    result = run_cli("train", store.path, "--out", tmp_path / "new" / "m", *options, exit_code=2)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "new" / "m").exists()
+
+
+def test_wrong_job_files(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """A key that is unknown, of the wrong type, or a file that is missing: exit code 2 with file and nearest key."""
+    result = run_cli("run", job_file(store, epsilom=0.1), exit_code=2)
+    assert "job.toml: unknown key 'epsilom'" in result.stderr
+    assert "did you mean 'epsilon'?" in result.stderr
+    assert "epsilon: expected" in run_cli("run", job_file(store, epsilon="small"), exit_code=2).stderr
+    assert "none.toml: cannot be read" in run_cli("run", tmp_path / "none.toml", exit_code=2).stderr
+    assert "none.toml" in run_cli("plan", tmp_path / "none.toml", exit_code=2).stderr
+
+
+def test_busy(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """While another job holds the output, train ends with exit code 5 before it starts a cluster."""
+    with Checkpoint(tmp_path / "m", {}):
+        result = run_cli("train", store.path, "--out", tmp_path / "m", "--cluster", "embedded", exit_code=5)
+    assert result.stderr == (
+        f"error: {tmp_path / 'm'}: another job is writing this model; wait for it, or choose another output\n"
+    )
+
+
+def test_plan(store: Store, run_cli: Cli) -> None:
+    """plan tells blocks, bytes, memory and time, shows job and cluster as files, and writes nothing."""
+    path = job_file(store)
+    before = sorted(store.path.parent.rglob("*"))
+    text = run_cli("plan", path).stdout
+    for words in (
+        "600 rows x 4 features",
+        "10 tasks of up to 1 chunks",
+        "256.0 MiB for the pool",
+        'kind = "threads"',
+        "epsilon",
+    ):
+        assert words in text
+    record = json.loads(run_cli("plan", path, "--json", "--cluster", "embedded").stdout)
+    assert (record["rows"], record["blocks"], record["bytes_per_scan"]) == (600, 10, store.nbytes)
+    assert record["bytes_expected"] == 3 * store.nbytes
+    assert 'kind = "embedded"' in record["cluster"]
+    assert sorted(store.path.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["train", "run", "plan"])
+def test_help_fits_80_columns(run_cli: Cli, command: str) -> None:
+    """Help says what the command does, shows an example, explains every option, and fits a narrow terminal."""
+    text = run_cli(command, "--help", env={"COLUMNS": "80"}).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"  coremargin {command} " in text
+    options = re.findall(r"^  (-\S.*?)(?:\s{2,}(\S.*))?$", text, flags=re.MULTILINE)
+    lines = [*text.splitlines(), ""]
+    for option, words in options:
+        following = lines[next(k for k, line in enumerate(lines) if line.strip().startswith(option)) + 1]
+        assert words or following.startswith("     "), option
