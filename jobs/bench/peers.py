@@ -11,7 +11,7 @@ is given to every method for nothing. Fitting alone is timed; loading is told ap
 from __future__ import annotations
 
 import json
-import resource
+import os
 import sys
 import time
 import warnings
@@ -24,6 +24,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.svm import LinearSVC
 
 from coremargin.data.store import Store
+from coremargin.scan.task import high_water_bytes
 
 #: From cheap to dear. The margin is hard where C is large; liblinear then needs many iterations.
 SVC_SETTINGS = ((1.0, 100), (100.0, 1000), (1e4, 10_000), (1e6, 100_000))
@@ -93,7 +94,7 @@ def sgd(store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _answer(model: Any, store: Store, setting: str, seconds: float, load_seconds: float) -> dict[str, Any]:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = high_water_bytes(os.getpid())  # ru_maxrss would begin with what the bench had when it started this process
     margin = margin_of(np.asarray(model.coef_[0], np.float64), store)
     return {
         "setting": setting, "seconds": seconds, "load_seconds": load_seconds, "margin": margin, "peak_rss_bytes": peak

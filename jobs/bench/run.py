@@ -2,8 +2,8 @@
 
 ::
 
-    python jobs/bench/run.py                        everything, about a quarter of an hour
-    python jobs/bench/run.py --quick                tiny sizes, under a minute: tells whether it runs, not how fast
+    python jobs/bench/run.py                        everything, about half an hour
+    python jobs/bench/run.py --quick                tiny sizes, a minute or two: tells whether it runs, not how fast
     python jobs/bench/run.py --only a,c             some parts
     python jobs/bench/run.py --only d --sizes 30    one large store
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -42,8 +43,8 @@ def sizes(settings: Settings) -> list[Group]:
                 shutil.rmtree(store)
                 shutil.rmtree(model_of(store), ignore_errors=True)
     group.notes.append(
-        "peak memory: driver and workers as the job counts them (high-water marks, mapped pages included); "
-        "note: seconds of scanning inside train and largest resident memory of all its processes as seen from outside"
+        "peak memory: driver and workers as the job counts them (high-water marks, mapped pages included); note: "
+        "seconds of the last run without start-up and where they went, largest resident memory of all processes from outside"
     )
     return [group]
 
@@ -61,22 +62,31 @@ def _one_size(gigabytes: float, settings: Settings) -> list[Row]:
         before=lambda: evict(store),
     )
     passes, trains = samples["pass"], samples["train"]
+    peaks = {key: max(sample.answer["peak_rss_bytes"] for sample in found) for key, found in samples.items()}
+    read = f"{sum(passes[-1].answer['seconds']):.1f} s"
+    went = _within(store, trains[-1].answer["seconds"])
+    ratio = paired_ratio(trains, passes)
     name = f"{gigabytes:g} GB"
-    peak = max(sample.answer["peak_rss_bytes"] for sample in passes)
     return [
-        Row(f"{name}: pure pass", **timing(passes), ratio=1.0, read=1.0, memory=peak, note=_outside(passes)),
-        trained_row(
-            f"{name}: train", trains, ratio=paired_ratio(trains, passes),
-            memory=max(sample.answer["peak_rss_bytes"] for sample in trains), note=_outside(trains),
+        Row(
+            f"{name}: pure pass", **timing(passes), ratio=1.0, read=1.0, memory=peaks["pass"],
+            note=_outside(passes, read),
         ),
+        trained_row(f"{name}: train", trains, ratio=ratio, memory=peaks["train"], note=_outside(trains, went)),
     ]  # fmt: skip
 
 
-def _outside(samples: list[Sample]) -> str:
-    seconds = samples[-1].answer["seconds"]
-    inside = sum(seconds) if isinstance(seconds, list) else seconds
+def _outside(samples: list[Sample], within: str) -> str:
     outside = max(sample.tree_bytes for sample in samples)
-    return f"{inside:.1f} s inside, {format_size(outside)} from outside"
+    return f"{within}; {format_size(outside)} from outside"
+
+
+def _within(store: Path, seconds: float) -> str:
+    """Where the seconds of the last training of a store went, by its rounds."""
+    lines = (model_of(store) / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    first, *rounds = map(json.loads, lines)
+    scans, solves = (sum(entry[key] for entry in rounds) for key in ("seconds", "solve_seconds"))
+    return f"{seconds:.1f} s: sample {first['solve_seconds']:.1f}, scans {scans:.1f}, solves {solves:.1f}"
 
 
 def workers(settings: Settings) -> list[Group]:
