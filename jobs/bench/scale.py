@@ -43,8 +43,8 @@ def sizes(settings: Settings) -> list[Group]:
                 shutil.rmtree(store)
                 shutil.rmtree(model_of(store), ignore_errors=True)
     group.notes.append(
-        "peak memory: driver and workers as the job counts them (high-water marks, mapped pages included); note: "
-        "seconds of the last run without start-up and where they went, largest resident memory of all processes from outside"
+        "peak memory: driver and workers as the job counts them (high-water marks, mapped pages included); "
+        "note: seconds of the last run without start-up and where they went; memory of all processes from outside"
     )
     return [group]
 
