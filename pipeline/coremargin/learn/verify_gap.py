@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from coremargin.learn.verify_claim import Claim
     from coremargin.learn.verify_rows import Rows
 
-_SUM = gamma(SLAB_ROWS + 16)  # of every sum over rows, relative to the sizes of its terms
 _FEW = 16 * UNIT  # of a handful of operations
 
 
@@ -94,6 +93,8 @@ class GapScan(SoftScan):
     def __init__(self, claim: Claim, rows: Rows) -> None:
         super().__init__(claim, rows)
         self._bounds: tuple[float, float] | None = None
+        #: Error of every sum over rows, relative to the sizes of its terms.
+        self.error = gamma(min(SLAB_ROWS, rows.chunk_rows) + 16)
 
     def prices(self) -> Prices:
         """Known after the scan: they depend on how many rows each class has."""
@@ -109,7 +110,7 @@ class GapScan(SoftScan):
 
     def _value(self) -> float:
         losses = float(self.prices().pair @ self.sums["loss"])
-        value = (0.5 * length(self.claim.w) ** 2 + losses) * (1 + _SUM)
+        value = (0.5 * length(self.claim.w) ** 2 + losses) * (1 + self.error)
         return value if math.isfinite(value) else math.inf
 
     def _hinge_dual(self) -> float:
@@ -119,8 +120,9 @@ class GapScan(SoftScan):
         outside = math.fsum(np.maximum(given - self._limits(), 0.0)) + math.fsum(np.maximum(-given, 0.0))
         move = (2 * outside + (abs(self.imbalance()) if self.claim.intercept else 0.0)) * (1 + _FEW)
         v = c[0] * sums["pull"][0] - c[1] * sums["pull"][1] + sums["band_pull"]
-        spread = _SUM * (float(c @ sums["reach"]) + float(sums["band_reach"]))
-        longest = length(v) * (1 + _FEW) + spread + self.radius * (1 + _SUM + gamma(self.claim.features + 4)) * move
+        spread = self.error * (float(c @ sums["reach"]) + float(sums["band_reach"]))
+        radius = self.radius * (1 + gamma(self.claim.features + 4))
+        longest = length(v) * (1 + _FEW) + spread + radius * move
         return total - move - 0.5 * longest**2 * (1 + _FEW)
 
     def _limits(self) -> np.ndarray:
@@ -140,9 +142,9 @@ class GapScan(SoftScan):
             return 0.0
         unit = slack if self.claim.intercept else np.full(2, slack.sum())
         pull = c[:, None] * sums["pull"] / unit[:, None]
-        error = 2 * _SUM * float((c * sums["reach"] / unit).sum())
+        error = 2 * self.error * float((c * sums["reach"] / unit).sum())
         longest = length(pull[0] - pull[1]) * (1 + _FEW) + error
-        spread = float((c * sums["squares"] / unit**2).sum()) * (1 + 4 * _SUM)
+        spread = float((c * sums["squares"] / unit**2).sum()) * (1 + 4 * self.error)
         curve = 0.5 * longest**2 + 0.25 * spread if self.claim.intercept else 2.0 * longest**2 + spread
         return (1 - _FEW) / curve if math.isfinite(curve) else 0.0
 
@@ -174,6 +176,8 @@ class GapScan(SoftScan):
     def _weighed(self) -> Check:
         if self.squared:
             return Check("dual weights", ok=True, text="in proportion to c xi at the reference: >= 0 and in balance")
+        if self.claim.lower is None or self.claim.lower <= 0:
+            return Check("dual weights", ok=True, text="none are needed: no value is below 0")
         alpha, limits, problems = self.claim.alpha, self._limits() * (1 + _FEW), []
         bad = np.flatnonzero(~np.isfinite(alpha) | (alpha < 0) | ((self.found != 0) & (alpha > limits)))
         if len(bad):
