@@ -4,7 +4,9 @@
 
 with duals a_i in [-left_i, right_i]. Band rows have left = 0, right = c_i. Far rows are in u; a sample of them may be
 given with the price of crossing to the other side (left or right), which keeps the step where the model is true.
-Every iteration solves one p x p system, however many rows there are.
+Every iteration solves one p x p system, however many rows there are. Before that, prices and columns are brought to one
+scale, and columns are centred against a last column that is not penalised (an intercept): neither changes the
+problem, and rows far from the origin or in odd units are solved as well as others.
 """
 
 from __future__ import annotations
@@ -41,6 +43,27 @@ class _Iterate:
 
 def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int = 200) -> tuple[Array, Array]:
     """The minimiser p (p,) and duals a (m,) within their box; complementarity at most ``tolerance`` of the value."""
+    unit = float(max(model.right.max(), model.left.max()))
+    edge = model.rows[:, -1]
+    free = model.metric[-1] == 0 and edge.any()
+    centre = edge @ model.rows[:, :-1] / (edge @ edge) if free else np.zeros(model.rows.shape[1] - 1)
+    rows = np.column_stack([model.rows[:, :-1] - np.outer(edge, centre), edge]) if free else model.rows
+    push = np.append(model.push[:-1] - centre * model.push[-1], model.push[-1]) / unit
+    metric = model.metric / unit
+    size = np.hypot(np.sqrt(metric), np.sqrt(np.einsum("ij,ij->j", rows, rows)))
+    idle = size == 0  # a column that is all zero, and free: it stays where it is
+    size[idle] = 1.0
+    metric = np.where(idle, 1.0, metric / size / size)
+    x, a = _minimise(
+        HingeModel(metric, push / size, rows / size, model.right / unit, model.left / unit), tolerance, max_steps
+    )
+    x = x / size
+    x[-1] -= centre @ x[:-1]
+    return x, np.clip(a * unit, -model.left, model.right)
+
+
+def _minimise(model: HingeModel, tolerance: float, max_steps: int) -> tuple[Array, Array]:
+    """The same for a model of moderate numbers."""
     now = _begin(model)
     best, least, idle = (now.x, now.a), np.inf, 0
     for _ in range(max_steps):
@@ -51,15 +74,19 @@ def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int
         value += model.right @ np.maximum(1.0 - s, 0.0) + model.left @ np.maximum(s - 1.0, 0.0)
         gap = float(now.low @ now.z_low + now.high @ now.z_high)
         size = np.abs(model.push).max(initial=1.0) + np.abs(model.right).max() + np.abs(model.left).max()
-        error = max(gap / max(abs(float(value)), 1e-300), float(np.abs(dual_residual).max()) / float(size))
-        idle = 0 if error < least else idle + 1
-        if error < least:
-            best, least = (now.x, now.a), error
+        residual = float(np.abs(dual_residual).max()) / float(size)
+        left = gap + residual  # not relative to a value that may be small only because the iterate is far from done
+        idle = 0 if left < least else idle + 1
+        if left < least:
+            best, least = (now.x, now.a), left
+        error = max(gap / max(abs(float(value)), 1e-300), residual)
         if error <= tolerance or idle > 8 or not np.isfinite(error):  # rounding has the last word
             break
-        _advance(model, now, dual_residual, primal_residual, gap / (2 * len(s)))
-    x, a = best
-    return x, np.clip(a, -model.left, model.right)
+        try:
+            _advance(model, now, dual_residual, primal_residual, gap / (2 * len(s)))
+        except sla.LinAlgError:  # so near to the end that float64 sees no curvature
+            break
+    return best
 
 
 def _begin(model: HingeModel) -> _Iterate:

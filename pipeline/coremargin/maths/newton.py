@@ -103,15 +103,17 @@ class _Model:
 
 
 def _solve(hessian: Array, gradient: Array) -> Array:
-    """Cholesky; where the curvature vanishes (an intercept that no row holds) a little of its trace is added."""
-    ridge = 1e-14 * float(np.trace(hessian)) / len(hessian) or 1.0
-    for _ in range(8):
+    """Cholesky at unit diagonal; a little is added where the curvature vanishes (an intercept that no row holds)."""
+    diagonal = np.sqrt(np.maximum(np.diag(hessian), 0.0))
+    scale = np.where(diagonal > 0, 1.0 / np.where(diagonal > 0, diagonal, 1.0), 1.0)
+    scaled, right, ridge = hessian * scale * scale[:, None], gradient * scale, 1e-15
+    for _ in range(7):
         try:
-            factor = sla.cho_factor(hessian + ridge * np.eye(len(hessian)), check_finite=False)
-            return np.asarray(sla.cho_solve(factor, gradient, check_finite=False))
+            factor = sla.cho_factor(scaled + ridge * np.eye(len(scaled)), check_finite=False)
+            return np.asarray(sla.cho_solve(factor, right, check_finite=False) * scale)
         except sla.LinAlgError:
             ridge *= 100.0
-    return np.asarray(np.linalg.lstsq(hessian, gradient, rcond=None)[0])
+    return np.asarray(np.linalg.lstsq(scaled, right, rcond=None)[0] * scale)
 
 
 def _root(slope: Callable[[float], float]) -> float:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.exact import exact_decisions
+from coremargin.maths.margin import gamma
 from coremargin.problems.band_summary import BandSummary
 from coremargin.problems.margin_probe import TILE_BYTES
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from coremargin.scan.protocols import Block
 
 Array = NDArray[np.float64]
+
+#: Sizes of terms between which float32 squares and adds them up without over- or underflow.
+SAFE = (1e-12, 1e12)
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,8 @@ class BandProbe:
         near = self._near(newest)
         far = np.ones(len(rows), bool)
         far[near] = False
+        if not self.squared:
+            self._settle(rows, signs, newest, far, longest)
         distance = np.abs(newest[far] - 1.0).min(initial=np.inf)
         sums = self._sums(rows, signs, newest, prices, far)
         ids = near if places is None else places[near]
@@ -97,6 +104,18 @@ class BandProbe:
             seen=np.array([np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)]),
             below=np.array([np.count_nonzero(newest < 1.0)]), **sums,
         )  # fmt: skip
+
+    def _settle(
+        self, rows: NDArray[Any], signs: NDArray[np.int8], margins: Array, far: NDArray[np.bool_], longest: float
+    ) -> None:
+        """Round margins of far rows once where the last bits decide about their side, and so about their dual.
+
+        With many rows at the margin, as equal rows may be, whoever checks the dual has to find the same sides.
+        """
+        w, b = self.base[:-1, 0], float(self.base[-1, 0])
+        error = gamma(len(self.base) + 2) * (longest * float(np.linalg.norm(w)) + abs(b) + 1.0)
+        open_ones = np.flatnonzero(far & (np.abs(margins - 1.0) <= 2.0 * error))
+        margins[open_ones] = signs[open_ones] * exact_decisions(rows[open_ones], w, b)
 
     def _near(self, margins: Array) -> NDArray[np.intp]:
         """Positions (increasing) of the rows with margins nearest to 1, ties by position."""
@@ -125,7 +144,8 @@ class BandProbe:
         push, slope = np.where(losing, prices * signs, 0.0), np.where(losing, cost * signs, 0.0)
         positive = signs > 0
         columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), push, slope], axis=1)
-        total, curve = _tiled_sums(rows, columns, np.where(losing, prices, 0.0) if self.squared else None)
+        total = _tiled_sums(rows, columns)
+        curve = _tiled_curve(rows[losing], prices[losing]) if self.squared else np.zeros((0, 0))
         return {
             "slack": columns[:, :2].sum(axis=0), "squares": slack @ columns[:, :2], "pull": total[:2],
             "far_price": np.array([prices[losing].sum()]), "far_value": np.array([cost[losing] @ slack[losing]]),
@@ -155,21 +175,37 @@ def _margins(rows: NDArray[Any], base: Array) -> Array:
     return out
 
 
-def _tiled_sums(rows: NDArray[Any], columns: Array, weights: Array | None) -> tuple[Array, Array]:
-    """columns.T @ rows (k, d) in float64, and with weights (n,) the matrix sum_i weight_i (x_i, 1)(x_i, 1)^T."""
-    d, step = rows.shape[1], _tile_rows(rows)
-    total = np.zeros((columns.shape[1], d))
-    curve = np.zeros((d + 1, d + 1)) if weights is not None else np.zeros((0, 0))
+def _tiled_sums(rows: NDArray[Any], columns: Array) -> Array:
+    """columns.T @ rows (k, d) in float64."""
+    step = _tile_rows(rows)
+    total = np.zeros((columns.shape[1], rows.shape[1]))
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
         total += columns[part].T @ rows[part].astype(np.float64)
-        if weights is not None:
-            root = np.sqrt(weights[part])
-            used = np.flatnonzero(root)
-            scaled = rows[part][used] * root[used, None].astype(rows.dtype)
-            curve[:d, :d] += scaled.T @ scaled
-            edge = (root[used] @ scaled).astype(np.float64)
-            curve[:d, d] += edge
-            curve[d, :d] += edge
-            curve[d, d] += weights[part].sum()
-    return total, curve
+    return total
+
+
+def _tiled_curve(rows: NDArray[Any], weights: Array) -> Array:
+    """sum_i weight_i (x_i, 1)(x_i, 1)^T (d + 1, d + 1).
+
+    The products are made in the rows' own precision, around a row of them: far from the origin little else would be
+    left of float32.
+    """
+    d, step = rows.shape[1], _tile_rows(rows)
+    curve = np.zeros((d + 1, d + 1))
+    if not len(rows):
+        return curve
+    centre, root = rows[len(rows) // 2], np.sqrt(weights)
+    size = float(root.max()) * max(float(rows.max()) - float(rows.min()), 0.0)
+    precise = rows.dtype if SAFE[0] < size < SAFE[1] else np.dtype(np.float64)
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        scaled = rows[part].astype(precise) - centre.astype(precise)
+        scaled *= root[part, None].astype(precise)
+        curve[:d, :d] += scaled.T @ scaled
+        curve[d, :d] += root[part] @ scaled.astype(np.float64)
+    edge, total, middle = curve[d, :d].copy(), float(weights.sum()), centre.astype(np.float64)
+    curve[:d, :d] += np.outer(middle, edge) + np.outer(edge, middle) + total * np.outer(middle, middle)
+    curve[d, :d] += total * middle
+    curve[:d, d], curve[d, d] = curve[d, :d], total
+    return curve

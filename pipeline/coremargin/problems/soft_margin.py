@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.errors import UsageError
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.margin import gamma
@@ -22,7 +23,8 @@ from coremargin.problems.pool import Pool
 from coremargin.problems.soft_result import figures, result
 from coremargin.problems.soft_state import SoftState
 from coremargin.problems.soft_steps import hinge_step, squared_step
-from coremargin.problems.start import SAMPLE_BYTES, SAMPLE_SHARE, read_sample, sample_chunks, two_classes
+from coremargin.problems.start import SAMPLE_BYTES, SAMPLE_SHARE, check_scale, read_sample, sample_chunks, two_classes
+from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,10 +42,15 @@ BAND_SHARE = {"squared_hinge": 0.02, "hinge": 0.05}
 BAND_BYTES_LEAST = 1 << 20
 #: A band is widened when the gap fell by less than this.
 SLOW = 3.0
+MOST_WIDE = 64
+#: So many scans in a row that each leave more than this share of the gap are the last ones.
+IDLE_SCANS, IDLE_SHARE = 8, 0.9
 #: Rows of the sample that stand for the far ones in the hinge's step.
 STAND_INS = 20_000
 #: The sample is thinned out to so many rows times (d + 1)^2: solving on it takes seconds at most.
-SOLVE_COST = 4e8
+SOLVE_COST = {"squared_hinge": 5e9, "hinge": 1.5e9}
+#: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
+CURVES = 8
 BINS = 200
 
 
@@ -68,7 +75,18 @@ class SoftMargin:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """Codes of the positive and the negative class."""
+        """Codes of the positive and the negative class. Raises UsageError where d x d sums do not fit."""
+        p = self.source.features + 1
+        copies = CURVES if self.loss == "squared_hinge" else 2
+        if 8 * p * p * copies > max(self.memory_bytes, 32 << 20):
+            hint = (
+                "more memory, or loss = 'hinge', which keeps fewer" if copies > 2 else "more memory, or fewer features"
+            )
+            raise UsageError(
+                f"{self.source.name}: {self.loss} on {p - 1:,} features keeps {copies} matrices of "
+                f"{format_size(8 * p * p)}, "
+                f"memory = {format_size(self.memory_bytes)} is too small; give {hint}"
+            )
         return two_classes(self.source)
 
     @property
@@ -92,14 +110,15 @@ class SoftMargin:
     def start(self) -> SoftState:
         """Solve on a sample of chunks, its prices scaled up to all rows."""
         source = self.source
+        check_scale(source)
         chunks = sample_chunks(source, self.codes, self.sample_share, self.sample_bytes)
         ids, rows, signs = read_sample(source, chunks, self.codes)
-        few = _evenly(len(ids), max(1000, int(SOLVE_COST / (source.features + 1) ** 2)))
+        p = source.features + 1
+        few = _thinned(signs, max(1000, 5 * p, int(SOLVE_COST[self.loss] / p**2)))
         sample = Pool.nothing(source.features).add(ids[few], rows[few], signs[few])
         counts = source.scalars().counts.sum(axis=0)[list(self.codes)]
         share = np.array([(sample.signs > 0).sum(), (sample.signs < 0).sum()]) / counts
-        with np.errstate(divide="ignore"):  # a class that the sample missed has no rows to be priced
-            prices = np.where(sample.signs > 0, self.prices[0] / share[0], self.prices[1] / share[1])
+        prices = np.where(sample.signs > 0, self.prices[0] / share[0], self.prices[1] / share[1])
         nothing = np.zeros(source.features + 1)
         newest = self._minimise_rows(sample, prices)
         margins = sample.signs * (sample.rows @ newest[:-1] + newest[-1])
@@ -109,8 +128,8 @@ class SoftMargin:
             round=0, status="running", newest=newest, best=None, primal=np.inf, dual=0.0, reference=nothing,
             band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
             sample=sample.take(_evenly(len(sample), STAND_INS)),
-            total_rows=int(counts.sum()), widen=1, band_rows=0, gap_now=np.inf, histogram=np.zeros((2, BINS), np.int64),
-            low=low - room, high=high + room, rows_below=-1,
+            total_rows=int(counts.sum()), widen=1, idle=0, band_rows=0, gap_now=np.inf,
+            histogram=np.zeros((2, BINS), np.int64), low=low - room, high=high + room, rows_below=-1,
             sample_bytes=sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows,
         )  # fmt: skip
 
@@ -145,7 +164,7 @@ class SoftMargin:
         row_bytes = 8 * (self.source.features + 1)
         wanted = max(BAND_SHARE[self.loss] * widen * self.source.rows * row_bytes, BAND_BYTES_LEAST)
         size = min(wanted, self.memory_bytes / 4)
-        return max(1, int(size / row_bytes / self.source.chunks))
+        return min(self.source.chunk_rows, max(1, int(size / row_bytes / self.source.chunks)))
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """Nothing can be skipped."""
@@ -188,36 +207,51 @@ class SoftMargin:
         state = replace(state, gap_now=gap)
         if soft.is_certified(state.primal, state.dual, self.epsilon):
             return replace(state, status="certified")
-        if np.array_equal(step, state.newest):
+        idle = state.idle + 1 if gap > IDLE_SHARE * before else 0
+        same = np.array_equal(step, state.newest)
+        if idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen)):
             return replace(state, status="stalled")
-        widen = state.widen * 2 if rose or gap * SLOW > before else state.widen
-        return replace(state, newest=step, widen=min(widen, 64))
+        widen = state.widen * (8 if same else 2) if same or rose or gap * SLOW > before else state.widen
+        return replace(state, newest=step, idle=idle, widen=min(widen, MOST_WIDE))
 
     def _best_point(self, state: SoftState, summary: BandSummary) -> SoftState:
         """The primal bound from the best of the points that the scan summed up, rounded up."""
         best, least = state.best, state.primal
         for k, t in enumerate(self.probe(state).points):
-            at = state.newest if t == 1 or state.best is None else t * state.newest + (1 - t) * state.best
-            value = self._rounded_up(soft.penalty(at, self.metric) + float(summary.losses[k]), at, summary)
+            at, size = state.newest, np.abs(state.newest)
+            if t != 1 and state.best is not None:  # margins there are those of both ends: so are their errors
+                at, size = t * at + (1 - t) * state.best, t * size + (1 - t) * np.abs(state.best)
+            value = self._rounded_up(soft.penalty(at, self.metric) + float(summary.losses[k]), size, summary)
             if value < least:
                 best, least = at, value
         return replace(state, best=best, primal=least)
 
-    def _rounded_up(self, value: float, at: Array, summary: BandSummary) -> float:
-        """What float64 may have lost: in each margin, and in the sums."""
+    def _rounded_up(self, value: float, size: Array, summary: BandSummary) -> float:
+        """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|.
+
+        Given away is what whoever checks it may lose once more.
+        """
         longest = float(self.source.scalars().max_norm.max())
-        margin = gamma(len(at) + 2) * (longest * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
+        margin = gamma(len(size) + 8) * (longest * float(np.linalg.norm(size[:-1])) + float(size[-1]) + 1.0)
         prices = float(self.prices @ summary.seen)
         if self.loss == "squared_hinge":
             lost = 2.0 * margin * float(np.sqrt(prices * max(value, 0.0))) + margin * margin * prices
         else:
             lost = margin * prices
-        return value * (1.0 + 2.0 * self.sum_error) + 2.0 * lost
+        return value * (1.0 + 4.0 * self.sum_error) + 4.0 * lost
 
     @property
     def sum_error(self) -> float:
-        """Relative error of a sum of non-negative terms over all rows: within chunks, then over chunks."""
-        return gamma(self.source.chunk_rows + self.source.chunks + 64)
+        """Relative error of a sum of non-negative terms over all rows or features: within chunks, then over chunks."""
+        return gamma(self.source.chunk_rows + self.source.chunks + self.source.features + 64)
+
+
+def _thinned(signs: NDArray[np.int8], most: int) -> NDArray[np.intp]:
+    """At most ``most`` positions, evenly spread within each class; a rare class keeps up to half of them."""
+    positive, negative = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
+    rare, common = (positive, negative) if len(positive) < len(negative) else (negative, positive)
+    kept = rare[_evenly(len(rare), max(1, most // 2))]
+    return np.sort(np.concatenate([kept, common[_evenly(len(common), max(1, most - len(kept)))]]))
 
 
 def _evenly(rows: int, most: int) -> NDArray[np.intp]:

@@ -11,6 +11,8 @@ from coremargin.problems.result import STOPPED, Result
 if TYPE_CHECKING:
     from coremargin.problems.soft_state import SoftState
 
+REASONS = STOPPED | {"stalled": "more scans would not narrow the gap, more memory may"}
+
 
 def figures(state: SoftState) -> dict[str, Any]:
     """What a round is described by: the dual below, the primal above."""
@@ -27,7 +29,7 @@ def result(state: SoftState) -> Result:
     certified = state.status == "certified"
     return Result(
         status="certified" if certified else "stopped",
-        reason=STOPPED.get(state.status, state.status), kind="duality_gap", w=best[:-1], b=float(best[-1]),
+        reason=REASONS.get(state.status, state.status), kind="duality_gap", w=best[:-1], b=float(best[-1]),
         lower=state.dual if state.round else None, upper=state.primal, ids=state.band_ids, signs=state.band_signs,
         weights=state.band_duals, rows=np.zeros((len(state.band_ids), 0)),
         final=np.array_equal(best, state.newest), extra={"ledger_reference": state.reference},

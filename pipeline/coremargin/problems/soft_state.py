@@ -24,7 +24,8 @@ class SoftState:
     scan. dual: the best lower bound; reference (d + 1,): the hypothesis that its dual point belongs to; band_ids,
     band_signs, band_duals (m,): with hinge, the duals of the rows near the margin (all others have c if they lose at
     ``reference``, else 0).
-    sample: rows that stand for those far from the margin; widen: how much wider than at first the band is.
+    sample: rows that stand for those far from the margin; widen: how much wider than at first the band is; idle: scans
+    in a row that hardly narrowed the gap.
     """
 
     round: int
@@ -40,6 +41,7 @@ class SoftState:
     sample: Pool
     total_rows: int
     widen: int
+    idle: int
     band_rows: int
     gap_now: float
     histogram: NDArray[np.int64]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.interior import HingeModel, minimise_hinge
+from coremargin.maths.margin import gamma
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ Array = NDArray[np.float64]
 def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
     """The dual bound of the scan's hypothesis, and the exact minimiser of its band model (Newton)."""
     dual = soft.squared_hinge_dual(
-        summary.slack, summary.squares, summary.pull, problem.metric[:-1], problem.intercept, error=_pull_error(problem)
-    )
+        summary.slack, summary.squares, summary.pull, problem.metric[:-1], problem.intercept,
+        error=_pull_error(problem), share=16.0 * problem.sum_error,
+    )  # fmt: skip
+    dual *= max(0.0, 1.0 - _slack_error(problem, state.newest, summary))
     if dual > state.dual:
         state = replace(state, dual=dual, reference=state.newest)
     curve, slope = summary.far_curve.copy(), -2.0 * summary.far_slope
@@ -39,7 +42,18 @@ def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) ->
 
 def _pull_error(problem: SoftMargin) -> float:
     """Bound on the rounding error of ``pull / slack``: a mean of rows."""
-    return 4.0 * problem.sum_error * float(problem.source.scalars().max_norm.max())
+    return 16.0 * problem.sum_error * float(problem.source.scalars().max_norm.max())
+
+
+def _slack_error(problem: SoftMargin, at: Array, summary: BandSummary) -> float:
+    """How far another's duals may be off, relatively, because they are made of slacks that were rounded otherwise.
+
+    Theirs are as good a dual point, near a maximum: what they lose is less than this share of the value.
+    """
+    size = float(problem.source.scalars().max_norm.max()) * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0
+    slack = float(summary.slack.min() if problem.intercept else summary.slack.sum())
+    losing = float(problem.prices.max()) * float(summary.below[0])
+    return 2.0**-48 * size * losing / slack if slack > 0 else 0.0
 
 
 def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
@@ -69,7 +83,8 @@ def _hinge_dual(
     total = float(summary.far_price[0] + duals.sum())
     value = soft.hinge_dual(total, v, problem.metric[:-1])
     longest = float(problem.source.scalars().max_norm.max())
-    lost = 4.0 * problem.sum_error * total * (1.0 + longest * float(np.linalg.norm(v)))
+    error = problem.sum_error + gamma(len(duals))
+    lost = 8.0 * error * total * (1.0 + longest * float(np.linalg.norm(v)))
     if value - lost > state.dual:
         state = replace(
             state,
