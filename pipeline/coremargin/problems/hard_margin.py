@@ -51,6 +51,8 @@ Strategy = Literal["fast", "paper", "any-violator"]
 SEGMENT = (0.25, 0.5, 0.75, 0.9)
 #: Share of the store that one scan may send home, and its bounds.
 KEEP_SHARE, KEEP_BYTES_LEAST, KEEP_BYTES_MOST = 0.01, 4 << 20, 64 << 20
+#: However long its rows are, a scan may send home so many (within the most bytes). rcv1: 5 scans instead of 30.
+KEEP_ROWS_LEAST = 1000
 SKETCH_ROWS, BINS = 1000, 200
 
 
@@ -95,7 +97,7 @@ class HardMargin:
     @property
     def pool_rows(self) -> int:
         """How many rows the pool may hold."""
-        return max(4 * (self.source.features + 2), self.pool_bytes // (8 * self.source.features))
+        return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // (8 * self.source.features))
 
     # start
 
@@ -268,8 +270,10 @@ class HardMargin:
         """
         if self.strategy != "fast":
             return 1
-        size = min(max(KEEP_SHARE * self.source.nbytes, KEEP_BYTES_LEAST), KEEP_BYTES_MOST)
-        return max(1, min(int(size) // (self.source.features * self.source.dtype.itemsize), self.pool_rows // 4))
+        row_bytes = self.source.features * self.source.dtype.itemsize
+        least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * row_bytes)  # w of many features is carried by many rows
+        size = min(max(KEEP_SHARE * self.source.nbytes, least), KEEP_BYTES_MOST)
+        return max(1, min(int(size) // row_bytes, self.pool_rows // 4))
 
     @property
     def _keep_per_block(self) -> int:
