@@ -31,9 +31,10 @@ def _environment() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("how", "least", "stride"),
     [
-        ("create", 60, 1),
-        ("append", 90, 5),
-        ("overwrite", 60, 5),
+        ("create", 60, 7),
+        ("append", 90, 11),
+        ("overwrite", 60, 7),
+        pytest.param("create", 60, 1, marks=pytest.mark.slow),
         pytest.param("append", 90, 1, marks=pytest.mark.slow),
         pytest.param("overwrite", 60, 1, marks=pytest.mark.slow),
     ],

@@ -52,9 +52,10 @@ def parquet(path: Path, rows: int) -> None:
 @pytest.mark.parametrize(
     ("name", "make", "rows", "limit"),
     [
-        ("x.csv.gz", csv_gz, 400_000, 100 * MIB),
         ("x.svm", svmlight, 400_000, 100 * MIB),
-        ("x.parquet", parquet, 600_000, 200 * MIB),  # pyarrow holds buffers for each of the hundred columns
+        pytest.param("x.csv.gz", csv_gz, 400_000, 100 * MIB, marks=pytest.mark.slow),
+        # pyarrow holds buffers for each of the hundred columns
+        pytest.param("x.parquet", parquet, 600_000, 200 * MIB, marks=pytest.mark.slow),
     ],
 )
 def test_memory_does_not_grow_with_the_source(

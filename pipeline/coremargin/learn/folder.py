@@ -9,7 +9,9 @@ to NAME. Python's ``os`` has no exchange of two names, so an existing model is r
 4. ``.NAME.aside`` is removed
 
 At every moment NAME or, failing that, ``.NAME.previous`` is one whole model. A reader holds the folder it opened, so a
-replacement in the middle of a load cannot mix the files of two models. One writer at a time: the caller holds the lock.
+replacement in the middle of a load cannot mix the files of two models. It may meet the folder in step 4, still linked
+but with some files gone: a missing file means an incomplete model only in the folder that has the name now, else the
+reader starts again. One writer at a time: the caller holds the lock.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ T = TypeVar("T")
 
 LARGEST_ARRAYS = 16 << 30  #: bytes of arrays.npz beyond which a file is not believed to be a model
 _MOST_MEMBERS = 64
-_TRIES = 5
+_TRIES = 20  # three readings in a hundred meet a swap where a writer does nothing but replace a model in memory
 _KINDS = "fiub"  # floats, integers, unsigned, booleans: nothing that needs code to be read
 
 
