@@ -35,8 +35,9 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
     """Check the certificate of MODEL against every row of STORE.
 
     One scan, with code that shares nothing with the trainer: the coreset rows are fetched from the store, the upper
-    bound is computed again from them, and every row must have the margin that is claimed. Exit code 0 only if every
-    claim holds, 4 if one is false, 3 if the store is damaged.
+    bound is computed again from them, and every row must have the margin that is claimed. For a soft margin, the value
+    of the hypothesis and of the dual point are summed up again over every row. Exit code 0 only if every claim holds, 4
+    if one is false, 3 if the store is damaged.
 
     \b
     Examples:
@@ -66,8 +67,11 @@ def _checklist(result: Verification) -> str:
         *(f"  {text}" for text in result.unchecked),
         "",
     ]
+    proven = f"the margin is at least (1 - {result.epsilon:g}) of the best possible"
+    if result.problem == "soft_margin":
+        proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
     verdict = {
-        "certified": f"verified: the margin is at least (1 - {result.epsilon:g}) of the best possible",
+        "certified": f"verified: {proven}",
         "not_separable": "verified: no hyperplane separates the classes",
         "stopped": f"verified: the bounds hold; they do not prove epsilon {result.epsilon:g}",
     }
@@ -192,18 +196,15 @@ def _run_of(model: Path) -> dict[str, Any]:
 
 
 def _described(path: Path, model: Model, run: dict[str, Any]) -> str:
-    claims, (negative, positive) = model.certificate, model.classes
+    negative, positive = model.classes
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
     pairs = [
         ("model", f"{path}, {model.problem}{intercept}"),
         ("status", model.status),
         ("classes", f"{negative!r} (negative), {positive!r} (positive)"),
         ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
-        ("margin", f"{_bound(claims.lower)} proven for all rows"),
-        ("best possible", f"at most {_bound(claims.upper)}"),
-        ("ratio", f"{_bound(claims.ratio)}, epsilon {claims.epsilon:g}"),
-        ("coreset", f"{claims.coreset_rows:,} rows carry the proof"),
-        ("store", claims.store_digest),
+        *_claims(model),
+        ("store", model.certificate.store_digest),
         ("software", ", ".join(f"{name} {version}" for name, version in model.record["software"].items())),
     ]
     numbers = {key: value for key, value in run.items() if isinstance(value, int | float)}
@@ -213,6 +214,26 @@ def _described(path: Path, model: Model, run: dict[str, Any]) -> str:
         took = f"{numbers['scans']} scans, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
         pairs.append(("took", took))
     return facts(pairs)
+
+
+def _claims(model: Model) -> list[tuple[str, str]]:
+    claims, asked = model.certificate, model.parameters
+    ratio = ("ratio", f"{_bound(claims.ratio)}, epsilon {claims.epsilon:g}")
+    if claims.kind == "duality_gap":
+        weight = asked["class_weight"]
+        shown = "" if weight is None else f", class weight {weight if weight == 'balanced' else tuple(weight)}"
+        return [
+            ("loss", f"{asked['loss']}, C {asked['C']:g}{shown}"),
+            ("value", f"at most {_bound(claims.upper)} over all rows"),
+            ("best possible", f"at least {_bound(claims.lower)}"),
+            ratio,
+        ]
+    return [
+        ("margin", f"{_bound(claims.lower)} proven for all rows"),
+        ("best possible", f"at most {_bound(claims.upper)}"),
+        ratio,
+        ("coreset", f"{claims.coreset_rows:,} rows carry the proof"),
+    ]
 
 
 def _bound(value: float | None) -> str:

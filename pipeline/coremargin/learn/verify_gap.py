@@ -110,7 +110,8 @@ class GapScan(SoftScan):
 
     def _value(self) -> float:
         losses = float(self.prices().pair @ self.sums["loss"])
-        value = (0.5 * length(self.claim.w) ** 2 + losses) * (1 + self.error)
+        size = length(self.claim.w)
+        value = (0.5 * size * size + losses) * (1 + self.error)
         return value if math.isfinite(value) else math.inf
 
     def _hinge_dual(self) -> float:
@@ -123,7 +124,7 @@ class GapScan(SoftScan):
         spread = self.error * (float(c @ sums["reach"]) + float(sums["band_reach"]))
         radius = self.radius * (1 + gamma(self.claim.features + 4))
         longest = length(v) * (1 + _FEW) + spread + radius * move
-        return total - move - 0.5 * longest**2 * (1 + _FEW)
+        return total - move - 0.5 * longest * longest * (1 + _FEW)
 
     def _limits(self) -> np.ndarray:
         """c (m,) of the band's rows."""
@@ -145,7 +146,8 @@ class GapScan(SoftScan):
         error = 2 * self.error * float((c * sums["reach"] / unit).sum())
         longest = length(pull[0] - pull[1]) * (1 + _FEW) + error
         spread = float((c * sums["squares"] / unit**2).sum()) * (1 + 4 * self.error)
-        curve = 0.5 * longest**2 + 0.25 * spread if self.claim.intercept else 2.0 * longest**2 + spread
+        square = longest * longest  # overflows to infinity
+        curve = 0.5 * square + 0.25 * spread if self.claim.intercept else 2.0 * square + spread
         return (1 - _FEW) / curve if math.isfinite(curve) else 0.0
 
     def checks(self) -> list[Check]:
