@@ -17,6 +17,7 @@ from sklearn import datasets, svm
 
 import coremargin
 from coremargin.cli import main
+from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, DataError
 from coremargin.learn.model import Model
@@ -381,6 +382,56 @@ def test_the_command_says_it_in_terms_of_the_value(trained: Any, tmp_path: Path)
     assert run(main, ["verify", str(model), str(damaged), "--quiet"]).exit_code == 3
 
 
+def hand_made(path: Path, store: Path, cost: float, intercept: bool, **arrays: np.ndarray) -> Path:
+    """A hinge model w = 0, b = 1 that claims no bounds, with the duals given."""
+    opened = Store.open(store)
+    d, m = opened.features, len(arrays["alpha"])
+    record = {
+        "format": "coremargin-model", "version": 1, "problem": "soft_margin", "status": "stopped",
+        "parameters": {
+            "epsilon": 0.1, "intercept": intercept, "strategy": "fast", "loss": "hinge", "C": cost,
+            "class_weight": None,
+        },
+        "classes": ["a", "b"], "features": d, "rows": opened.rows, "dtype": opened.dtype.name,
+        "certificate": {
+            "kind": "duality_gap", "lower": 1e-9, "upper": None, "ratio": None, "epsilon": 0.1, "coreset_rows": m,
+            "store_digest": opened.digest, "radius": float(opened.scalars().max_norm.max()),
+        },
+        "software": {},
+    }  # fmt: skip
+    reference = arrays.pop("reference")
+    model = Model(
+        record=record, w=np.zeros(d), b=float(intercept), coreset_x=np.zeros((m, 0)), ledger={"reference": reference},
+        **arrays,
+    )  # fmt: skip
+    model.save(path, {}, [])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "wrong"),
+    [(1.0, 1.0, "differ by 47"), (5.0, 15 / 97, "is 2.5, expected at least 0 and at most 0.5"), (-1.0, 1.0, "is -0.5")],
+    ids=["out of balance", "above c", "below 0"],
+)
+def test_no_duals_prove_more_than_is_true(tmp_path: Path, few: float, many: float, wrong: str) -> None:
+    """All rows at the origin, 3 of one class and 97 of the other: no value is below 6 c, whatever the duals say.
+
+    few and many are the duals of the two classes in units of c. A sum of duals of 100 c, or of 30 c in balance, is
+    brought down to what feasible ones may prove.
+    """
+    store = make_store(tmp_path / "s.zarr", np.zeros((100, 2), np.float32), ["a"] * 3 + ["b"] * 97)
+    signs = np.repeat([-1, 1], [3, 97])
+    alpha = 0.5 * np.where(signs < 0, few, many)
+    path = hand_made(
+        tmp_path / "m", store, 0.5, True, alpha=alpha, coreset_ids=np.arange(100), coreset_y=signs,
+        reference=np.array([0.0, 0.0, 1.0]),
+    )  # fmt: skip
+    result = examine(path, store)
+    assert result.upper == pytest.approx(3.0)
+    assert result.lower <= 3.0
+    assert wrong in {check.name: check.text for check in result.failures}["dual weights"]
+
+
 def near_ties(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Rows whose margin at (w, b) is 1 up to the last bits, on both sides, and others that are not."""
     rng = np.random.default_rng(seed)
@@ -413,6 +464,20 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
         longest = float(np.linalg.norm(part, axis=1).max())
         answer = probe._ask(part, np.zeros(len(part), np.int32), 0, longest)
         assert answer.far_price[0] == np.count_nonzero(exact[shift:] < 1)
+
+
+def test_the_verifier_puts_rows_at_the_margin_on_the_same_side(tmp_path: Path) -> None:
+    """With no row in the band, the dual bound is that of the rows below the margin, rounded once, and of no other."""
+    X, w, b = near_ties(400, 3)
+    X[0] = -100.0
+    store = make_store(tmp_path / "s.zarr", X, ["a"] + ["b"] * 399, chunk_rows=7)
+    losing = np.flatnonzero(exact_decisions(X[1:], w, b) < 1) + 1
+    cost = 1e-4
+    nothing = {"alpha": np.zeros(0), "coreset_ids": np.zeros(0, np.int64), "coreset_y": np.zeros(0, np.int8)}
+    path = hand_made(tmp_path / "m", store, cost, False, reference=np.append(w, b), **nothing)
+    v = cost * X[losing].sum(axis=0)
+    assert 100 < len(losing) < 300
+    assert verify(path, store).lower == pytest.approx(cost * len(losing) - 0.5 * v @ v, rel=1e-11)
 
 
 def test_a_dual_with_many_rows_at_the_margin_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
