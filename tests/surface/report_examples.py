@@ -166,3 +166,53 @@ def _run(
         else None,
         "margins": {"minimum": lower, "mean": 1.3 * scale},
     }
+
+
+def soft_example(
+    kind: str = "certified",
+    *,
+    loss: str = "hinge",
+    scans: int = 3,
+    scale: float = 1.0,
+    classes: tuple[Any, Any] = ("normal.", "neptune."),
+    class_weight: Any = None,
+    intercept: bool = True,
+    seed: int = 0,
+) -> Example:
+    """A soft margin: value and dual close in from both sides; ``scale`` multiplies C and with it all bounds."""
+    generator = np.random.default_rng(seed)
+    model, run, _, _ = example(kind, scans=scans, classes=classes, intercept=intercept, seed=seed)
+    rows, cost, value = model["rows"], 0.1 * scale, 1149.5 * scale
+    rounds = [_round(0, "sample", None, None, 0.0, 2_000_000, 0) | {"upper": None, "ratio": None, "pool_rows": 0}]
+    for number in range(1, scans + 1):
+        gap = 10.0 ** (-1.7 * number)
+        bounds = {"lower": value * (1 - gap), "lower_now": value * (1 - gap), "upper": value * (1 + gap / 3)}
+        rounds.append(_round(number, "scan", bounds["lower"], None, bounds["upper"], rows * 404, 0, 50) | bounds)
+        rounds[-1] |= {"pool_rows": 40_000, "coreset_rows": 40_000, "rows_below": 360_000}
+    last = rounds[-1]
+    band = 300 if loss == "hinge" and scans else 0
+    width = 0.05
+    edges = (np.arange(201) - 80) * width
+    middle = 0.5 * (edges[:-1] + edges[1:])
+    shape = np.exp(-0.5 * (middle - 1.2) ** 2)
+    counts = [(shape * part / shape.sum()).astype(int) for part in (0.4 * rows, 0.6 * rows)]
+    counts[1][100] += rows - int(sum(part.sum() for part in counts))
+    run |= {
+        "scans": scans,
+        "reason": "a limit was reached",
+        "histogram": {
+            "edges": edges.tolist(), "negative": counts[0].tolist(), "positive": counts[1].tolist(),
+            "hypothesis": "final",
+        } if scans else None,
+        "margins": {"rows_below_upper": 360_000 if scans else None},
+    }  # fmt: skip
+    model |= {"problem": "soft_margin"}
+    model["parameters"] |= {"loss": loss, "C": cost, "class_weight": class_weight}
+    model["certificate"] |= {
+        "kind": "duality_gap", "lower": last["lower"], "upper": last["upper"], "coreset_rows": band,
+        "ratio": None if last["lower"] is None else last["lower"] / last["upper"],
+    }  # fmt: skip
+    y = np.where(generator.random(band) < 0.5, -1, 1).astype(np.int8)
+    alpha = np.select([np.arange(band) < 80, np.arange(band) < 200], [cost * (1 - 1e-9), cost * 1e-10], 0.3 * cost)
+    ids = np.sort(generator.choice(rows, band, replace=False)).astype(np.int64)
+    return model, run, rounds, {"ids": ids, "y": y, "alpha": alpha, "margins": np.full(band, np.nan), "norm": 2.0}

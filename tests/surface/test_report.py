@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from coremargin.errors import DataError, OutputError
-from coremargin.report import charts, numbers, svg
+from coremargin.report import charts, numbers, soft, svg
 from coremargin.report.histogram import signed_bins
 from coremargin.report.html import render_report, write_report
-from report_examples import HOSTILE, Example, example
+from report_examples import HOSTILE, Example, example, soft_example
 
 EXAMPLES = {
     "certified": example,
@@ -31,6 +31,14 @@ EXAMPLES = {
     "hostile": lambda: example(classes=HOSTILE),
     "small_margin": lambda: example(scale=1e-9, scans=3),
     "huge": lambda: example(scale=3e12, scans=3, rows=4_000_000_000),
+    "hinge": soft_example,
+    "squared_hinge": lambda: soft_example(loss="squared_hinge", class_weight="balanced", scans=1),
+    "hinge_origin": lambda: soft_example(class_weight=[1.0, 2.5], intercept=False, scans=12),
+    "soft_stopped": lambda: soft_example("stopped", scans=2),
+    "soft_stopped_at_sample": lambda: soft_example("stopped", scans=0),
+    "soft_hostile": lambda: soft_example(classes=HOSTILE),
+    "soft_small": lambda: soft_example(scale=1e-9),
+    "soft_huge": lambda: soft_example(scale=1e12, loss="squared_hinge"),
 }
 VOID = {"meta", "link", "br", "img", "hr", "input", "col"}
 LOADING = {"src", "srcset", "href", "xlink:href", "action", "data", "poster", "background", "formaction"}
@@ -409,5 +417,71 @@ def test_skipped_chunks_count_for_scans_only() -> None:
 )
 def test_the_gap_is_relative_to_the_upper_bound(lower: Any, upper: Any, gap: float | None) -> None:
     """(upper - lower) / upper, and unknown without both bounds or at an upper bound of zero."""
-    found = charts.relative_gap({"lower": lower, "upper": upper})
+    found = numbers.relative_gap({"lower": lower, "upper": upper})
     assert found is None if gap is None else found == pytest.approx(gap)
+
+
+def test_a_soft_margin_is_told_by_its_objective() -> None:
+    """A duality gap speaks of the objective's value and what none is below, never of a margin that is reached."""
+    text = render(soft_example()).text
+    assert "The objective of this hyperplane, summed over all 1,000,000 rows, is 1,149.50" in text
+    assert "No hyperplane has less than 1,149.49" in text
+    assert "within 0.0011 % of the best possible" in text
+    assert "½ ‖w‖² + C Σ max(0, 1 − m), m = y (w·x + b)" in text
+    assert "hinge loss with C = 0.1" in text
+    assert "soft margin, with intercept, hinge, C = 0.1" in text
+    assert "Margin 1 is 0.5 away from the hyperplane" in text
+    for word in ("with a margin above", "This one reaches", "coreset", "hulls", "strategy"):
+        assert word not in text.replace('strategy = "fast"', "")
+
+
+def test_rows_are_counted_by_zone() -> None:
+    """Rows on the wrong side, within the margin and beyond it are numbers that add up to all rows."""
+    parts = soft_example()
+    histogram, rows = parts[1]["histogram"], parts[0]["rows"]
+    wrong = sum(histogram["negative"][:80]) + sum(histogram["positive"][:80])
+    told = soft.zones(parts[1], soft.margin_bins(histogram))
+    assert [zone["rows"] for zone in told] == [wrong, 360_000 - wrong, rows - 360_000]
+    text = render(parts).text
+    assert f"{wrong:,} rows, errors on the training rows" in text
+    assert "640,000 rows, without a loss" in text
+    moved = {**histogram, "edges": [edge + 0.02 for edge in histogram["edges"]]}
+    assert soft.zones(parts[1], soft.margin_bins(moved)) == []
+
+
+def test_rows_between_their_bounds_lead_the_band() -> None:
+    """A hinge lists the rows whose weight is neither 0 nor the full price; weights a hair off count as bounds."""
+    parts = soft_example()
+    text = render(parts).text
+    assert "300 rows came home from the scan, 80 of them with the full price and 100 in between" in text
+    assert f'<th scope="row">{parts[3]["ids"][200]}</th>' in render_report(*parts)
+    assert f'<th scope="row">{parts[3]["ids"][10]}</th>' not in render_report(*parts)
+    squared = render(soft_example(loss="squared_hinge"))
+    assert "no list of rows is kept" in squared.text
+    assert "Dual weight" not in squared.text
+
+
+def test_class_weights_and_the_origin_are_part_of_the_objective() -> None:
+    """The formula has the class weights and leaves out an intercept that is not there."""
+    text = render(soft_example(class_weight=[1.0, 2.5], intercept=False)).text
+    assert "½ ‖w‖² + C Σ s max(0, 1 − m), m = y (w·x)" in text
+    assert "class weights s of 1 for normal. and 2.5 for neptune., without an intercept" in text
+    assert "make up for unequal numbers" in render(soft_example(class_weight="balanced")).text
+
+
+def test_a_stopped_soft_margin_claims_what_is_known() -> None:
+    """Without a scan nothing is claimed; after some the value and the bound so far are."""
+    early = render(soft_example("stopped", scans=0)).text
+    assert "Nothing is proven about this hyperplane yet." in early
+    assert "1,149" not in early
+    later = render(soft_example("stopped", scans=2)).text
+    assert "Known so far: the objective of this hyperplane" in later
+    assert "It ended because a limit was reached." in later
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"), [(1.6e-5, "0.0016 %"), (0.0, "0 %"), (0.25, "25 %"), (2.31e-10, "2.4 × 10⁻⁸ %"), (None, "–")]
+)
+def test_a_gap_is_rounded_up(share: float | None, shown: str) -> None:
+    """What may be missing is never written smaller than it is."""
+    assert numbers.percent_up(share).replace(numbers.NO_BREAK, " ") == shown

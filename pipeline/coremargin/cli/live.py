@@ -81,18 +81,21 @@ class _Meter:
     def round(self, record: dict[str, Any]) -> None:
         name = "sample" if record["kind"] == "sample" else f"scan {record['round']}"
         bounds, pool = _bounds(record), f"pool {record['pool_rows']:,} rows"
-        self._known = f"; {bounds}; {pool}"
+        self._known = f"; {bounds}; {pool}" if bounds else ""
+        found = f"{bounds}; {pool} (+{record['new_rows']:,}); " if bounds else ""
         skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""
         spent = f" in {format_seconds(record['seconds'])}" if record["kind"] == "scan" else ""
         click.echo(
-            f"{name}: {bounds}; {pool} (+{record['new_rows']:,}); read {format_size(record['bytes_read'])}{spent}"
+            f"{name}: {found}read {format_size(record['bytes_read'])}{spent}"
             f"{skipped if record['chunks_skipped'] else ''}, solved in {format_seconds(record['solve_seconds'])}",
             err=True,
         )
 
 
 def _bounds(record: dict[str, Any]) -> str:
-    """What is proven so far; the ratio is never rounded up."""
+    """What is proven so far, the ratio never rounded up; nothing before a soft margin's first scan."""
+    if record["lower"] is None and record["upper"] is None:
+        return ""
     lower, upper = ("?" if record[name] is None else f"{record[name]:.6g}" for name in ("lower", "upper"))
     proven = None not in (record["lower"], record["upper"], record["ratio"])
     ratio = f" (ratio {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coremargin.cli.common import count, facts
+from coremargin.report.numbers import NO_BREAK, percent_up, precision_for, relative_gap
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -21,12 +22,21 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> str:
         ("read", f"{format_size(done['bytes_read'])}, {reads:.2f} times the store, in {scans} and a sample"),
         ("time", format_seconds(done["seconds"])),
         ("memory", f"{format_size(done['peak_rss_bytes'])} at most, driver and workers together"),
-        ("pool", f"{done['pool_rows']:,} rows, {done['coreset_rows']:,} of them carry the proof"),
+        _held(outcome),
     ]
     return "\n".join([*_verdict(outcome, job), "", facts(cost), "", *_next(outcome, job)])
 
 
+def _held(outcome: Outcome) -> tuple[str, str]:
+    done = outcome.summary()
+    if outcome.model.certificate.kind == "duality_gap":
+        return "band", f"{done['pool_rows']:,} rows near the margin came home one by one, the others as sums"
+    return "pool", f"{done['pool_rows']:,} rows, {done['coreset_rows']:,} of them carry the proof"
+
+
 def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
+    if outcome.model.certificate.kind == "duality_gap":
+        return _verdict_on_value(outcome, job)
     done = outcome.summary()
     if done["status"] == "certified":
         share = _percent(done["ratio"])
@@ -46,6 +56,27 @@ def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
     return [
         f"stopped before the proof was complete: {outcome.run['reason']};",
         f"margin proven so far {lower}, best possible at most {upper}, epsilon asked for {job.epsilon:g}.",
+    ]
+
+
+def _verdict_on_value(outcome: Outcome, job: TrainJob) -> list[str]:
+    """The value of a soft margin, rounded up, and what none is below, rounded down."""
+    done = outcome.summary()
+    digits = precision_for(done["lower"], done["upper"])
+    upper = digits.up(done["upper"]).replace(NO_BREAK, " ")
+    lower = digits.down(done["lower"]).replace(NO_BREAK, " ")
+    if done["status"] == "certified":
+        gap = percent_up(relative_gap(done)).replace(NO_BREAK, " ")
+        return [
+            f"certified: the value {upper} of the objective, over all {done['rows']:,} rows, is proven to be",
+            f"within {gap} of the best possible: no hyperplane has less than {lower}.",
+        ]
+    known = "no scan over all rows was finished"
+    if done["lower"] is not None and done["upper"] is not None:
+        known = f"value over all rows {upper}, best possible at least {lower}"
+    return [
+        f"stopped before the proof was complete: {outcome.run['reason']};",
+        f"{known}, epsilon asked for {job.epsilon:g}.",
     ]
 
 

@@ -122,14 +122,13 @@ class SoftMargin:
         nothing = np.zeros(source.features + 1)
         newest = self._minimise_rows(sample, prices)
         margins = sample.signs * (sample.rows @ newest[:-1] + newest[-1])
-        low, high = float(min(margins.min(), 0.0)), float(max(margins.max(), 1.0))
-        room = 0.1 * (high - low)
+        low, high = _histogram_range(margins)
         return SoftState(
             round=0, status="running", newest=newest, best=None, primal=np.inf, dual=0.0, reference=nothing,
             band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
             sample=sample.take(_evenly(len(sample), STAND_INS)),
             total_rows=int(counts.sum()), widen=1, idle=0, band_rows=0, gap_now=np.inf,
-            histogram=np.zeros((2, BINS), np.int64), low=low - room, high=high + room, rows_below=-1,
+            histogram=np.zeros((2, BINS), np.int64), low=low, high=high, rows_below=-1,
             sample_bytes=sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows,
         )  # fmt: skip
 
@@ -244,6 +243,19 @@ class SoftMargin:
     def sum_error(self) -> float:
         """Relative error of a sum of non-negative terms over all rows or features: within chunks, then over chunks."""
         return gamma(self.source.chunk_rows + self.source.chunks + self.source.features + 64)
+
+
+def _histogram_range(margins: Array) -> tuple[float, float]:
+    """A range of BINS bins around nearly all margins with an edge at 0 and, unless bins are wider, at 1.
+
+    So rows on the wrong side can be counted from it; what lies beyond the range is in the outermost bins.
+    """
+    least, most = np.quantile(margins, [0.002, 0.998])
+    least, most = min(float(least), 0.0), max(float(most), 1.0)
+    span = 1.2 * (most - least)
+    width = 1.0 / max(1, int(BINS / span)) if span <= BINS else span / BINS
+    low = width * np.floor((least - 0.1 * (most - least)) / width)
+    return float(low), float(low + BINS * width)
 
 
 def _thinned(signs: NDArray[np.int8], most: int) -> NDArray[np.intp]:

@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from coremargin.report import svg
-from coremargin.report.numbers import DASH, Precision, count, finite, power_of_ten, significant
+from coremargin.report.numbers import DASH, Precision, count, finite, power_of_ten, relative_gap, significant
 from coremargin.report.svg import Frame, Scale
 from coremargin.spec import format_size
 
@@ -103,11 +103,12 @@ def ruler(lower: float, upper: float, asked: float, precision: Precision, width:
     return svg.drawing("ruler", frame, "The certificate on a ruler", told, parts)
 
 
-def bounds(rounds: Sequence[Round], precision: Precision, width: int) -> Markup:
-    """Lower and upper bound per round with the gap between them shaded."""
+def bounds(rounds: Sequence[Round], precision: Precision, width: int, *, of: str = "margin") -> Markup:
+    """Lower and upper bound per round with the gap between them shaded; ``of``: what they bound."""
     lows = [(i, v) for i, r in enumerate(rounds) if (v := finite(r.get("lower"))) is not None]
     ups = [(i, v) for i, r in enumerate(rounds) if (v := finite(r.get("upper"))) is not None]
     tried = [(i, v) for i, r in enumerate(rounds) if (v := finite(r.get("lower_now"))) is not None]
+    tried = tried if of == "margin" else []
     low, high = svg.padded([v for _, v in lows + ups + tried] or [0.0, 1.0])
     ticks = svg.nice_ticks(low, high, 5)
     labels, unit = svg.tick_labels(ticks)
@@ -119,7 +120,7 @@ def bounds(rounds: Sequence[Round], precision: Precision, width: int) -> Markup:
         return [(axis.centre(i), scale(v)) for i, v in series]
 
     both = {i for i, _ in lows} & {i for i, _ in ups}
-    parts = [svg.text(2, 12, "margin" + (f" \u00d7 {unit}" if unit else ""), "axis-name", "start")]
+    parts = [svg.text(2, 12, of + (f" \u00d7 {unit}" if unit else ""), "axis-name", "start")]
     parts.append(svg.value_axis(frame, scale, ticks, labels))
     if both:
         over, under = points([p for p in ups if p[0] in both]), points([p for p in lows if p[0] in both])
@@ -142,7 +143,7 @@ def bounds(rounds: Sequence[Round], precision: Precision, width: int) -> Markup:
         last = rounds[-1]
         told = f"After {len(rounds)} rounds: lower bound {precision.down(last.get('lower'))}, upper bound "
         told += f"{precision.up(last.get('upper'))}. The table of rounds has all numbers."
-    return svg.drawing("bounds", frame, "Lower and upper bound of the margin, by round", told, parts)
+    return svg.drawing("bounds", frame, f"Lower and upper bound of the {of}, by round", told, parts)
 
 
 def _series(points: Sequence[tuple[float, float]], name: str, *, dots: bool) -> list[Markup]:
@@ -150,14 +151,6 @@ def _series(points: Sequence[tuple[float, float]], name: str, *, dots: bool) -> 
     parts = [svg.path(points, f"line-{name}")] if len(points) > 1 else []
     marked = points if dots else points[-1:]
     return parts + [svg.tag("circle", cx=x, cy=y, r=3.5, class_=f"dot-{name}") for x, y in marked]
-
-
-def relative_gap(row: Round) -> float | None:
-    """(upper - lower) / upper; None before both are known or once the upper bound is zero."""
-    lower, upper = finite(row.get("lower")), finite(row.get("upper"))
-    if lower is None or upper is None or upper <= 0.0:
-        return None
-    return finite(max(upper - lower, 0.0) / upper)
 
 
 def gaps(rounds: Sequence[Round], epsilon: float, width: int) -> Markup:

@@ -21,7 +21,7 @@ import jinja2
 import numpy as np
 
 from coremargin.errors import DataError, OutputError
-from coremargin.report import charts, numbers
+from coremargin.report import charts, numbers, soft
 from coremargin.report.histogram import histogram, signed_bins
 from coremargin.spec import format_seconds, format_size
 
@@ -43,6 +43,8 @@ def render_report(
     certificate = model.get("certificate") or {}
     lower, upper = numbers.finite(certificate.get("lower")), numbers.finite(certificate.get("upper"))
     precision = numbers.precision_for(lower, upper)
+    if certificate.get("kind") == "duality_gap":
+        coreset = soft.heaviest(coreset, model)
     view = {
         "model": model,
         "run": run,
@@ -62,6 +64,7 @@ def render_report(
         "started": _moment(run.get("started")),
         "commands": _commands(run, name),
         **_charts(model, run, rounds, precision),
+        "soft": soft.view(model, run, rounds, coreset) if certificate.get("kind") == "duality_gap" else None,
     }
     return _template().render(view)
 
@@ -136,7 +139,8 @@ def _read_coreset(folder: Path) -> dict[str, np.ndarray]:
             y = arrays["coreset_y"].astype(np.int8)
             rows = arrays["coreset_x"]  # no columns where the proof does not need the rows themselves
             margins = y * (rows @ arrays["w"] + arrays["b"][0]) if rows.shape[1] else np.full(len(y), np.nan)
-            return {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins}
+            norm = float(np.linalg.norm(arrays["w"]))
+            return {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins, "norm": norm}
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise DataError(f"{path}: expected the arrays of a model, got: {error}; is this a model's folder?") from error
 
@@ -180,7 +184,7 @@ def _round_rows(rounds: Sequence[Json]) -> list[Json | int]:
 def _coreset_rows(coreset: Mapping[str, Any], total: int) -> dict[str, Any]:
     """The heaviest rows, ties by id, and how many there are of each class."""
     ids, y, alpha, margins = (np.asarray(coreset[key]) for key in ("ids", "y", "alpha", "margins"))
-    order = np.lexsort((ids, -alpha))[:CORESET_SHOWN]
+    order = np.lexsort((ids, -np.asarray(coreset.get("rank", alpha))))[:CORESET_SHOWN]
     heaviest = float(alpha.max()) if len(alpha) else 0.0
     shown = [
         {
@@ -226,16 +230,21 @@ def _charts(model: Json, run: Json, rounds: Sequence[Json], precision: numbers.P
     certificate = model.get("certificate") or {}
     lower, upper = numbers.finite(certificate.get("lower")), numbers.finite(certificate.get("upper"))
     store, epsilon = numbers.finite(run.get("store_bytes")), _epsilon(model)
-    bins = signed_bins(run.get("histogram"), lower)
+    gap = certificate.get("kind") == "duality_gap"
+    bins = [] if gap else signed_bins(run.get("histogram"), lower)
     found: dict[str, Any] = dict.fromkeys(("ruler", "margins", "bounds", "gaps", "bytes"))
-    if lower is not None and upper is not None and lower > 0.0 and upper > 0.0:
+    if gap:
+        found |= soft.drawings(run, lower, upper, epsilon, precision)
+    elif lower is not None and upper is not None and lower > 0.0 and upper > 0.0:
         asked = (1.0 - epsilon) * upper
         found["ruler"] = charts.drawings(charts.RULER, partial(charts.ruler, lower, upper, asked, precision))
     if bins:
         found["margins"] = charts.drawings(charts.FULL, partial(histogram, bins, lower, precision))
     if rounds:
-        found["bounds"] = charts.drawings(charts.HALF, partial(charts.bounds, rounds, precision))
-    if model.get("status") != "not_separable" and any(charts.relative_gap(row) is not None for row in rounds):
+        found["bounds"] = charts.drawings(
+            charts.HALF, partial(charts.bounds, rounds, precision, of="value" if gap else "margin")
+        )
+    if model.get("status") != "not_separable" and any(numbers.relative_gap(row) is not None for row in rounds):
         found["gaps"] = charts.drawings(charts.HALF, partial(charts.gaps, rounds, epsilon))
     if rounds and store:
         found["bytes"] = charts.drawings(charts.HALF, partial(charts.bytes_per_round, rounds, store))
@@ -263,17 +272,19 @@ def _template() -> jinja2.Template:
     """The template, found beside this module also inside a zip or wheel."""
     folder = resources.files("coremargin.report")
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8")),
+    )  # fmt: skip
     environment.filters.update(
         count=numbers.count,
         significant=numbers.significant,
         percent=numbers.percent_down,
+        percent_up=numbers.percent_up,
         label=numbers.label_text,
         size=_size,
         seconds=_seconds,
-        gap=charts.relative_gap,
+        gap=numbers.relative_gap,
         bare=numbers.without_unit,
     )
-    environment.globals["dash"] = numbers.DASH
-    return environment.from_string(folder.joinpath("template.html.j2").read_text(encoding="utf-8"))
+    environment.globals.update(dash=numbers.DASH, nbsp=numbers.NO_BREAK)
+    return environment.get_template("template.html.j2")

@@ -7,6 +7,7 @@ with rounded numbers is as true as the certificate. What is missing, NaN or infi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from typing import Any
@@ -17,6 +18,7 @@ NO_BREAK = "\u00a0"  # a number keeps its unit
 _SUPERSCRIPTS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 _PLAIN = range(-3, 7)  # powers of ten that are written without an exponent
 _LABEL_LIMIT = 80
+_SMALLEST_PERCENT = 6  # digits after the point that a small percentage may take
 
 
 def finite(value: Any) -> float | None:
@@ -130,6 +132,26 @@ def percent_down(ratio: Any) -> str:
         return f"100{NO_BREAK}%"
     decimals = min(max(-magnitude(missing), 2), 12)
     return f"{Precision(decimals).down(100.0 * number)}{NO_BREAK}%"
+
+
+def percent_up(share: Any) -> str:
+    """A share that may be missing, rounded up to two digits."""
+    number = finite(share)
+    if number is None:
+        return DASH
+    if number <= 0.0:
+        return f"0{NO_BREAK}%"
+    leading = magnitude(100.0 * number)
+    exponent = 0 if leading >= -_SMALLEST_PERCENT else leading
+    return f"{Precision(max(1 - leading + exponent, 0), exponent).up(100.0 * number)}{NO_BREAK}%"
+
+
+def relative_gap(bounds: Mapping[str, Any]) -> float | None:
+    """(upper - lower) / upper of two bounds; None before both are known or once the upper bound is zero."""
+    lower, upper = finite(bounds.get("lower")), finite(bounds.get("upper"))
+    if lower is None or upper is None or upper <= 0.0:
+        return None
+    return finite(max(upper - lower, 0.0) / upper)
 
 
 def label_text(value: Any) -> str:

@@ -1,0 +1,104 @@
+"""What a report says about a soft margin: its objective, its rows by zone, and the bounds of its value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from coremargin.report import charts
+from coremargin.report.numbers import Precision, finite, precision_for, relative_gap
+from coremargin.report.zones import ZONES, MarginBin, margins, value_ruler
+
+Json = Mapping[str, Any]
+LOSSES = {"hinge": "max(0, 1 \u2212 m)", "squared_hinge": "max(0, 1 \u2212 m)\u00b2"}
+
+
+def view(model: Json, run: Json, rounds: Sequence[Json], coreset: Mapping[str, Any]) -> dict[str, Any]:
+    """What the templates need beyond what every report has."""
+    parameters, certificate = model.get("parameters") or {}, model.get("certificate") or {}
+    bins, alpha = margin_bins(run.get("histogram")), np.asarray(coreset["alpha"])
+    norm = finite(coreset.get("norm"))
+    at_cap = np.asarray(coreset["at_cap"])
+    return {
+        "loss": str(parameters.get("loss") or "hinge"),
+        "formula": LOSSES.get(str(parameters.get("loss")), LOSSES["hinge"]),
+        "cost": parameters.get("C"),
+        "class_weight": parameters.get("class_weight"),
+        "gap": relative_gap(certificate),
+        "zones": zones(run, bins),
+        "bins": bins,
+        "distance": None if not norm else 1.0 / norm,
+        "between": int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum()),
+        "full": int(at_cap.sum()),
+        "scanned": any(row.get("kind") != "sample" for row in rounds),
+        "digits": precision_for(None, float(np.max(alpha, initial=0.0))),
+    }
+
+
+def heaviest(coreset: Mapping[str, Any], model: Json) -> dict[str, Any]:
+    """The band's rows ranked by how far their weights are from both ends of what they may be; weights that are an
+    interior point's leftover rank zero.
+    """
+    alpha, y = np.asarray(coreset["alpha"], float), np.asarray(coreset["y"])
+    cap = np.zeros(len(alpha))
+    for sign in (-1, 1):
+        mine = y == sign
+        cap[mine] = _price(model, sign) or float(alpha[mine].max(initial=0.0))
+    rank = np.minimum(alpha, cap - alpha)
+    rank = np.where(rank > 1e-6 * cap, rank, 0.0)
+    return {**coreset, "rank": rank, "at_cap": (rank == 0) & (alpha > 0.5 * cap)}
+
+
+def _price(model: Json, sign: int) -> float | None:
+    """c of a class's rows; None where it follows from their number."""
+    parameters = model.get("parameters") or {}
+    cost, weight = finite(parameters.get("C")), parameters.get("class_weight")
+    if cost is None or isinstance(weight, str):
+        return None
+    return cost if weight is None else cost * float(weight[sign > 0])
+
+
+def margin_bins(histogram: Json | None) -> list[MarginBin]:
+    """Bins of margins with the rows of both classes; empty when there is no (whole) histogram."""
+    if not histogram:
+        return []
+    edges = [finite(e) for e in histogram.get("edges") or ()]
+    both = zip(pairwise(edges), histogram.get("negative") or (), histogram.get("positive") or (), strict=False)
+    return [
+        MarginBin(low, high, finite(negative) or 0.0, finite(positive) or 0.0)
+        for (low, high), negative, positive in both
+        if low is not None and high is not None and high > low
+    ]
+
+
+def zones(run: Json, bins: Sequence[MarginBin]) -> list[dict[str, Any]]:
+    """Rows on the wrong side (margin below 0), within the margin (0 to 1) and beyond it, with their share of all rows.
+
+    Empty unless the histogram has an edge at 0 and the last scan counted the rows below 1.
+    """
+    below = finite((run.get("margins") or {}).get("rows_below_upper"))
+    total = sum(part.rows for part in bins)
+    if below is None or not total or not any(abs(part.low) <= 1e-9 * (part.high - part.low) for part in bins):
+        return []
+    wrong = [part for part in bins if part.low < 0 and part.high < 0.5 * (part.high - part.low)]
+    counts = (sum(part.rows for part in wrong), 0.0, total - below)
+    counts = (counts[0], max(below - counts[0], 0.0), counts[2])
+    return [{"name": name, "rows": number, "share": number / total} for name, number in zip(ZONES, counts, strict=True)]
+
+
+def drawings(
+    run: Json, lower: float | None, upper: float | None, epsilon: float, precision: Precision
+) -> dict[str, Any]:
+    """The drawings that only this kind of certificate has."""
+    found: dict[str, Any] = {}
+    bins = margin_bins(run.get("histogram"))
+    if lower is not None and upper is not None and lower > 0.0:
+        asked = lower / (1.0 - epsilon)
+        found["ruler"] = charts.drawings(charts.RULER, partial(value_ruler, lower, upper, asked, precision))
+    if any(part.rows for part in bins):
+        found["margins"] = charts.drawings(charts.FULL, partial(margins, bins))
+    return found
