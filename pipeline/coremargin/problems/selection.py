@@ -27,9 +27,9 @@ class ChunkRows:
     longest: float
 
 
-@dataclass
-class _Kept:
-    """Rows of one class, sorted by value, then by id."""
+@dataclass(frozen=True)
+class _Offered:
+    """Rows of one class: value (m,), ids, chunk, error of the value, rows (m, d)."""
 
     value: Array
     ids: NDArray[np.int64]
@@ -37,8 +37,14 @@ class _Kept:
     error: Array
     rows: NDArray[Any]
 
+    def take(self, order: NDArray[np.intp]) -> _Offered:
+        return _Offered(self.value[order], self.ids[order], self.chunk[order], self.error[order], self.rows[order])
+
 
 _Lost = tuple[NDArray[np.int64], NDArray[np.float64]]  # chunks, and floors of rows in them
+
+#: Offers are sorted out when there are so many times more than can be kept: rows are copied twice, not per chunk.
+COMPACT = 4
 
 
 class LowestRows:
@@ -47,8 +53,10 @@ class LowestRows:
     def __init__(self, keep: int, features: int, dtype: np.dtype[Any]) -> None:
         self.keep = keep
         none = np.zeros(0, np.int64)
-        self._kept = [_Kept(np.zeros(0), none, none, np.zeros(0), np.zeros((0, features), dtype)) for _ in range(2)]
-        self._lost: tuple[list[_Lost], list[_Lost]] = ([], [])  # of rows that were kept for a while, per class
+        nothing = _Offered(np.zeros(0), none, none, np.zeros(0), np.zeros((0, features), dtype))
+        self._offers = ([nothing], [nothing])
+        self._lowest = [np.zeros(0), np.zeros(0)]  # the lowest different values so far, at most ``keep``
+        self._lost: tuple[list[_Lost], list[_Lost]] = ([], [])  # of rows that were kept for a while
 
     def offer(self, data: ChunkRows, k: int, mine: NDArray[np.intp], values: NDArray[Any], error: float) -> float:
         """Take what is low enough of the rows ``mine`` (positions, increasing) of class k with these values of y w.x.
@@ -57,46 +65,52 @@ class LowestRows:
         """
         if not len(mine):
             return np.inf
-        taken = _lowest_distinct(values, self.keep)
-        kept = self._kept[k]
-        if len(kept.value) >= self.keep:
-            taken = taken[values[taken] < kept.value[-1]] if self.keep else taken[:0]
+        taken = self._low_enough(k, values)
         left = np.ones(len(mine), bool)
         left[taken] = False
         floor = float(values[left].min()) - error if left.any() else np.inf
-        self._merge(data, k, mine[taken], values[taken], error)
+        if len(taken):
+            value, rows = values[taken].astype(np.float64), mine[taken]
+            self._lowest[k] = np.unique(np.concatenate([self._lowest[k], value]))[: self.keep]
+            chunk, errors = np.full(len(rows), data.chunk), np.full(len(rows), error)
+            self._offers[k].append(_Offered(value, rows + data.start, chunk, errors, data.rows[rows]))
+            if sum(len(offer.ids) for offer in self._offers[k]) > COMPACT * self.keep:
+                self._sort_out(k)
         return floor
 
-    def _merge(self, data: ChunkRows, k: int, rows: NDArray[np.intp], values: NDArray[Any], error: float) -> None:
-        if not len(rows):
-            return
-        kept = self._kept[k]
-        value = np.concatenate([kept.value, values.astype(np.float64)])
-        ids = np.concatenate([kept.ids, rows + data.start])
-        chunk = np.concatenate([kept.chunk, np.full(len(rows), data.chunk)])
-        errors = np.concatenate([kept.error, np.full(len(rows), error)])
-        order = np.lexsort([ids, value])
-        first = np.ones(len(order), bool)  # of the copies of a row in several chunks, too, one is enough
-        first[1:] = value[order[1:]] != value[order[:-1]]
+    def _low_enough(self, k: int, values: NDArray[Any]) -> NDArray[np.intp]:
+        """Positions of the rows that can still be among the lowest."""
+        if len(self._lowest[k]) < self.keep:
+            return _lowest_distinct(values, self.keep)
+        near = np.flatnonzero(values < self._lowest[k][-1]) if self.keep else np.zeros(0, np.intp)
+        return near[_lowest_distinct(values[near], self.keep)]
+
+    def _sort_out(self, k: int) -> _Offered:
+        """Keep the lowest of the offers, each value once: of the copies of a row one is enough."""
+        names = ("value", "ids", "chunk", "error", "rows")
+        every = _Offered(*(np.concatenate([getattr(offer, name) for offer in self._offers[k]]) for name in names))
+        order = np.lexsort([every.ids, every.value])
+        first = np.ones(len(order), bool)
+        first[1:] = every.value[order[1:]] != every.value[order[:-1]]
         gone = np.concatenate([order[~first], order[first][self.keep :]])
         if len(gone):
-            self._lost[k].append((chunk[gone], value[gone] - errors[gone]))
-        order = order[first][: self.keep]
-        x = np.concatenate([kept.rows, data.rows[rows]])
-        self._kept[k] = _Kept(value[order], ids[order], chunk[order], errors[order], x[order])
+            self._lost[k].append((every.chunk[gone], every.value[gone] - every.error[gone]))
+        kept = every.take(order[first][: self.keep])
+        self._offers[k][:] = [kept]
+        return kept
 
     def finish(
         self, chunks: NDArray[np.int64], floors: Array
     ) -> tuple[Array, tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int8]]]:
         """Floors (c, 2) that count the rows given up later, and the rows kept: ids, rows, signs, in row order."""
-        floors = floors.copy()
+        floors, kept = floors.copy(), [self._sort_out(k) for k in range(2)]
         for k, lost in enumerate(self._lost):
             for chunk, floor in lost:
                 np.minimum.at(floors[:, k], np.searchsorted(chunks, chunk), floor)
-        ids = np.concatenate([kept.ids for kept in self._kept])
-        signs = np.repeat(np.array([1, -1], np.int8), [len(kept.ids) for kept in self._kept])
+        ids = np.concatenate([part.ids for part in kept])
+        signs = np.repeat(np.array([1, -1], np.int8), [len(part.ids) for part in kept])
         order = np.argsort(ids, kind="stable")
-        rows = np.concatenate([kept.rows for kept in self._kept])
+        rows = np.concatenate([part.rows for part in kept])
         return floors, (ids[order], rows[order], signs[order])
 
 
