@@ -65,7 +65,7 @@ job = subprocess.Popen(["sh", "-c", script], start_new_session=True, **quiet)
 print({answer})
 """
 )
-CANCEL = TEXT + "import os, signal; os.killpg(int(sys.argv[1].split('.')[0]), signal.SIGKILL)"
+CANCEL = TEXT + "import os, signal; os.killpg(int(sys.argv[1].split('.')[0]), signal.SIGTERM)"  # as they do first
 BATCH = {
     Slurm: ("sbatch", "f'{job.pid};cluster'", "scancel"),
     Pbs: ("qsub", "f'{job.pid}.server'", "qdel"),
