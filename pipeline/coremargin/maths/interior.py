@@ -54,9 +54,9 @@ def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int
     idle = size == 0  # a column that is all zero, and free: it stays where it is
     size[idle] = 1.0
     metric = np.where(idle, 1.0, metric / size / size)
-    x, a = _minimise(
-        HingeModel(metric, push / size, rows / size, model.right / unit, model.left / unit), tolerance, max_steps
-    )
+    scaled = HingeModel(metric, push / size, rows / size, model.right / unit, model.left / unit)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a step that is not finite is the last one
+        x, a = _minimise(scaled, tolerance, max_steps)
     x = x / size
     x[-1] -= centre @ x[:-1]
     return x, np.clip(a * unit, -model.left, model.right)
