@@ -169,6 +169,15 @@ def test_every_third_party_import_is_declared(package: Package, repository: Path
     assert offenders == []
 
 
+def test_every_dependency_is_imported(package: Package, repository: Path) -> None:
+    """What is installed with the package is used by it."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {re.split(r"[^\w-]", text)[0].lower() for text in project["dependencies"]}
+    tops = {found.target.split(".")[0] for module in package.modules.values() for found in package.imports(module)}
+    providers = importlib.metadata.packages_distributions()
+    assert declared - {provider.lower() for top in tops for provider in providers.get(top, [])} == set()
+
+
 @pytest.mark.parametrize("name", ["coremargin", "coremargin.cli"])
 def test_importing_is_light(name: str) -> None:
     """Importing the package or its command line loads neither Dask nor scikit-learn nor pyarrow: `--help` is quick."""
