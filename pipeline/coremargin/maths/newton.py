@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 
 #: A step that promises less than this share of the value is the last one.
 SMALL = 1e-16
+POLISH = 5
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,22 @@ def minimise_squared_hinge(
         if new >= value:
             break
         move, margins, value = move + t * step, margins + t * change, new
-    return point + move, value
+    move = _polished(model, move, margins)
+    return point + move, model.value(move, rows.margins + rows.signed @ move)
+
+
+def _polished(model: _Model, move: Array, margins: Array) -> Array:
+    """Newton steps while they shorten the gradient: the dual bound needs it small when the value shows no more."""
+    gradient, hessian = model.derivatives(move, margins)
+    for _ in range(POLISH):
+        step = -_solve(hessian, gradient)
+        ahead = move + step
+        margins = model.rows.margins + model.rows.signed @ ahead
+        after, hessian = model.derivatives(ahead, margins)
+        if not np.linalg.norm(after) < 0.5 * np.linalg.norm(gradient):
+            break
+        move, gradient = ahead, after
+    return move
 
 
 @dataclass(frozen=True)

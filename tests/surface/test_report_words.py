@@ -1,0 +1,45 @@
+"""What the command line says while and after a soft margin is trained."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def store(make_store: Callable[..., Any], rng: np.random.Generator) -> Any:
+    """A store of rows that no hyperplane separates."""
+    X = rng.standard_normal((800, 4)).astype(np.float32)
+    y = np.where(X[:, 0] + 0.8 * rng.standard_normal(800) > 0, 1, -1)
+    return make_store(X, y)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_proof_is_about_the_objective(run_cli: Callable[..., Any], store: Any, tmp_path: Any, loss: str) -> None:
+    """The verdict has the value, rounded up, and what none is below, rounded down; no word of a margin reached."""
+    told = run_cli("train", store.path, "--out", tmp_path / "m", "--loss", loss)
+    found = re.search(r"certified: the value ([\d.,]+) of the objective, over all 800 rows", told.stdout)
+    bound = re.search(r"within \S+ .*of the best possible: no hyperplane has less than ([\d.,]+)\.", told.stdout)
+    assert found is not None
+    assert bound is not None
+    value, dual = (float(match[1].replace(",", "")) for match in (found, bound))
+    assert dual <= value <= dual * 1.0011
+    assert "rows near the margin came home one by one" in told.stdout
+    assert "in 1 scan and a sample" in told.stdout
+    for wrong in ("margin is proven", "reaches more", "carry the proof"):
+        assert wrong not in told.stdout
+    assert re.search(r"^sample: read .* solved in", told.stderr, re.MULTILINE)
+    assert "? to ?" not in told.stderr
+
+
+def test_an_end_without_a_proof_names_what_is_known(run_cli: Callable[..., Any], store: Any, tmp_path: Any) -> None:
+    """What is out of reach ends with exit code 4, the reason, the value and the bound so far."""
+    told = run_cli("train", store.path, "--out", tmp_path / "m", "--loss", "hinge", "--epsilon", "1e-15", exit_code=4)
+    assert "stopped before the proof was complete: more scans would not narrow the gap" in told.stdout
+    assert re.search(
+        r"value over all rows [\d.,]+, best possible at least [\d.,]+, epsilon asked for 1e-15", told.stdout
+    )
