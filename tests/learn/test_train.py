@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -112,20 +113,34 @@ def test_what_is_recorded(tmp_path: Path, store: Store) -> None:
 
 @pytest.mark.usefixtures("_small_sample")
 def test_max_scans(tmp_path: Path, store: Store) -> None:
-    """A job that may not scan on ends as stopped, with what is proven, which verifies; nothing is left to resume."""
+    """A job that may not scan on ends as stopped, with what is proven; with a larger limit, resuming ends it."""
     job = TrainJob(store=store.path, out=tmp_path / "m", epsilon=1e-6, max_scans=1, memory=20_000)
     outcome = train_job(job, store, InProcess(1))
     assert (outcome.model.status, outcome.run["scans"], outcome.run["reason"]) == ("stopped", 1, "a limit was reached")
     assert outcome.summary()["lower"] < outcome.summary()["upper"]
     assert verify(tmp_path / "m", store.path).ok
+    again = train_job(job, store, InProcess(1), begin="resume")
+    assert (again.model.status, again.run["scans"]) == ("stopped", 1)
+    more = msgspec.structs.replace(job, max_scans=None)
+    ended = train_job(more, store, InProcess(1), begin="resume")
+    whole = train_job(msgspec.structs.replace(more, out=tmp_path / "whole"), store, InProcess(1))
+    assert ended.model.status == whole.model.status == "certified"
+    assert exact(tmp_path / "m") == exact(tmp_path / "whole")
     assert not (tmp_path / ".m.checkpoint").exists()
 
 
 @pytest.mark.usefixtures("_small_sample")
 def test_time_limit(tmp_path: Path, store: Store) -> None:
-    """A job with no time left stops after its first scan."""
+    """A job whose time is over stops within its scan, keeps the blocks that are done, and can be resumed."""
     job = TrainJob(store=store.path, out=tmp_path / "m", epsilon=1e-6, time_limit=1e-6, memory=20_000)  # type: ignore[arg-type]
-    assert train_job(job, store, InProcess(1)).run["scans"] == 1
+    stopped = train_job(job, store, InProcess(1))
+    assert (stopped.model.status, stopped.run["scans"], stopped.summary()["lower"]) == ("stopped", 0, None)
+    assert verify(tmp_path / "m", store.path).ok
+    more = msgspec.structs.replace(job, time_limit=None)
+    ended = train_job(more, store, InProcess(1), begin="resume")
+    train_job(msgspec.structs.replace(more, out=tmp_path / "whole"), store, InProcess(1))
+    assert ended.model.status == "certified"
+    assert exact(tmp_path / "m") == exact(tmp_path / "whole")
 
 
 def test_not_separable(tmp_path: Path, make_store: Callable[..., Store], rng: np.random.Generator) -> None:

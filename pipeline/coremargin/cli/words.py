@@ -83,7 +83,12 @@ def _verdict_on_value(outcome: Outcome, job: TrainJob) -> list[str]:
 def _next(outcome: Outcome, job: TrainJob) -> list[str]:
     lines = [f"model   {job.out}", f"report  {job.out / 'report.html'}"]
     if outcome.model.status == "not_separable":
-        return [*lines, "try     without the rows above, or with more features; rows may be mislabelled"]
+        return [
+            *lines,
+            "try     --loss hinge, if rows are noisy; a look at the rows above: labels may be wrong",
+        ]
+    if outcome.resumable:
+        lines.append("go on   the same command with --resume and a larger limit")
     return [*lines, f"check   coremargin verify {job.out} {job.store}"]
 
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,10 @@ class Watch:
     on_block: Callable[[BlockResult], None] = nothing
 
 
+class OutOfTime(Exception):
+    """The job's time limit is reached."""
+
+
 @dataclass(frozen=True)
 class Engine:
     """Where scans run and what they remember."""
@@ -59,6 +64,7 @@ class Engine:
     checkpoint: Checkpoint
     watch: Watch
     block_bytes: int
+    deadline: float = math.inf  #: on the clock of ``time.perf_counter``
 
     def scan(self, problem: Problem, probe: Probe, blocks: Sequence[Block]) -> tuple[Summary, list[Block]]:
         """The merged answer, and the blocks it is about: all of them, or as many as were enough."""
@@ -79,6 +85,12 @@ class Engine:
     def _block_done(self, result: BlockResult) -> None:
         self.checkpoint.block_done(result)
         self.watch.on_block(result)
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Raise OutOfTime when the job's time is over."""
+        if time.perf_counter() >= self.deadline:
+            raise OutOfTime
 
 
 def rounds(engine: Engine, problem: Problem, state: Any) -> Iterator[tuple[Any, ScanCost]]:

@@ -31,6 +31,7 @@ class Outcome:
     model: Model
     run: dict[str, Any]
     rounds: list[dict[str, Any]]
+    resumable: bool = False  #: stopped at a limit: more scans would help
 
     def summary(self) -> dict[str, Any]:
         """One flat record for machines."""

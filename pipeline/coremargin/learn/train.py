@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +20,7 @@ from coremargin.data.store import Store
 from coremargin.errors import CoremarginError, DataError, Interrupted, OutputError, StoreError, UsageError
 from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
 from coremargin.learn.folder import recover
-from coremargin.learn.loop import Engine, ScanCost, Watch, nothing, rounds
+from coremargin.learn.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
 from coremargin.learn.model import Model, check_target
 from coremargin.learn.outcome import Outcome, as_model, as_run, round_record
 from coremargin.problems.hard_margin import HardMargin
@@ -122,7 +124,7 @@ def train_job(
     """Run the job and save the model at ``job.out``.
 
     begin: "resume" goes on from a checkpoint if there is one, and takes a model that is already proven as it is;
-    "restart" throws the checkpoint away, "new" refuses it.
+    "restart" throws the checkpoint away, "new" refuses it. A run that stops at a limit leaves a model and a checkpoint.
     Raises Busy, CheckpointError, UsageError (a checkpoint is there), Interrupted (Ctrl-C, SIGTERM: resumable).
     """
     identity = {"store": source.digest, "rows": source.rows, **job.identity()}
@@ -135,12 +137,23 @@ def train_job(
         if done is None:
             if begin == "restart":
                 checkpoint.discard()
+            overwrite = overwrite or (begin == "resume" and _stopped(job.out))
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
                 done = run_problem(job, problem, executor, checkpoint, progress or Progress())
                 done.model.save(job.out, done.run, done.rounds, report=report, overwrite=overwrite)
+                if done.resumable:  # stopped at a limit: with a larger one, --resume goes on from here
+                    checkpoint.save()
+                    return done
         checkpoint.discard()
     return done
+
+
+def _stopped(out: Path) -> bool:
+    """True when the model at ``out`` is that of a run that stopped at a limit: resuming may replace it."""
+    with suppress(DataError):
+        return Model.load(out).status == "stopped"
+    return False
 
 
 def finished(job: TrainJob, source: Source) -> Outcome | None:
@@ -164,18 +177,26 @@ def run_problem(
 ) -> Outcome:
     """The rounds of a job, with limits, checkpoints and meters."""
     clock = time.perf_counter()
-    engine = Engine(problem.source, executor, checkpoint, progress, job.block)
+    deadline = math.inf if job.time_limit is None else clock + job.time_limit
+    engine = Engine(problem.source, executor, checkpoint, progress, job.block, deadline)
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
         state, meters = _begin(problem, checkpoint, progress, clock)
         before = meters.seconds
-        for state, cost in rounds(engine, problem, state):  # noqa: B020  the loop's state is the one to go on with
-            _count(meters, problem, state, cost, progress)
-            meters.seconds = before + time.perf_counter() - clock
-            checkpoint.history = vars(meters)
-            if not problem.done(state) and _limit_reached(job, meters):
-                break
+        scans_left = (
+            None if job.max_scans is None else max(0, job.max_scans - meters.scans)
+        )  # those before a kill count
+        with suppress(OutOfTime):
+            # the loop's state is the one to go on with
+            for state, cost in islice(rounds(engine, problem, state), scans_left):  # noqa: B020
+                _count(meters, problem, state, cost, progress)
+                meters.seconds = before + time.perf_counter() - clock
+                checkpoint.history = vars(meters)
+                checkpoint.scan_begins(state)  # a run that ends here can be resumed from here
+                if not problem.done(state):
+                    engine.check_time()
+        meters.seconds = before + time.perf_counter() - clock
     run = as_run(job, problem, state, meters, executor)
-    return Outcome(as_model(job, problem, state), run, meters.rounds)
+    return Outcome(as_model(job, problem, state), run, meters.rounds, resumable=not problem.done(state))
 
 
 def _begin(problem: Problem, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, Meters]:
@@ -201,11 +222,6 @@ def _count(meters: Meters, problem: Problem, state: Any, cost: ScanCost, progres
     meters.bytes_read += cost.bytes_read
     meters.rounds.append(round_record("scan", problem, state, cost))
     progress.on_round(meters.rounds[-1])
-
-
-def _limit_reached(job: TrainJob, meters: Meters) -> bool:
-    over_scans = job.max_scans is not None and meters.scans >= job.max_scans
-    return over_scans or (job.time_limit is not None and meters.seconds >= job.time_limit)
 
 
 @contextmanager
