@@ -203,6 +203,18 @@ def test_little_memory_never_proves_too_much(kind: str, memory: int, loss: str) 
     assert_true(problem, state)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_narrow_band_is_led_back_to_the_best_point(seed: int) -> None:
+    """Where memory holds one row in sixty the hinge still is certified: a step too far is not gone on from."""
+    X, y = noisy(seed, 30_000, 20)
+    options = {"memory_bytes": 4 * 500 * 8 * 21, "sample_bytes": 400_000}
+    problem, state = solve(X, y, chunk_rows=1000, **options)
+    assert state.band_rows <= 500
+    assert state.status == "certified"
+    assert state.round <= 15
+    assert_true(problem, state)
+
+
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("scale", [1e6, 1e20])
 def test_what_float64_cannot_prove_is_not_claimed(scale: float, loss: str) -> None:

@@ -193,7 +193,7 @@ class SoftMargin:
 
     def update(self, state: SoftState, summary: BandSummary) -> SoftState:
         """Bounds and the next hypothesis after a scan."""
-        before = soft.relative_gap(state.primal, state.dual)
+        before, value = soft.relative_gap(state.primal, state.dual), state.primal
         state = replace(
             state, round=state.round + 1, histogram=summary.histogram, rows_below=int(summary.below[0]),
             band_rows=len(summary.row_id),
@@ -206,12 +206,21 @@ class SoftMargin:
         state = replace(state, gap_now=gap)
         if soft.is_certified(state.primal, state.dual, self.epsilon):
             return replace(state, status="certified")
-        idle = state.idle + 1 if gap > IDLE_SHARE * before else 0
+        gained = gap <= IDLE_SHARE * before or state.primal <= (1.0 - 0.1 * self.epsilon) * value
+        idle = 0 if gained else state.idle + 1
         same = np.array_equal(step, state.newest)
         if idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen)):
             return replace(state, status="stalled")
+        if self._overshot(state):
+            step = np.array(state.best)
         widen = state.widen * (8 if same else 2) if same or rose or gap * SLOW > before else state.widen
         return replace(state, newest=step, idle=idle, widen=min(widen, MOST_WIDE))
+
+    def _overshot(self, state: SoftState) -> bool:
+        """A hinge's band that memory keeps small led too far: the next one is about the best point of the way there."""
+        capped = state.band_rows < state.total_rows and self._band_rows(2 * state.widen) == self._band_rows(state.widen)
+        moved = state.best is not None and not np.array_equal(state.best, state.newest)
+        return self.loss == "hinge" and capped and moved
 
     def _best_point(self, state: SoftState, summary: BandSummary) -> SoftState:
         """The primal bound from the best of the points that the scan summed up, rounded up."""
