@@ -7,7 +7,7 @@ summed from products in the rows' own precision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,7 +80,7 @@ class BandProbe:
         signs = np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)
         if not signs.all():  # unlabelled rows, and rows of other classes
             mine = np.flatnonzero(signs)
-            return replace(self._ask_labelled(rows[mine], signs[mine], start, longest, mine))
+            return self._ask_labelled(rows[mine], signs[mine], start, longest, mine)
         return self._ask_labelled(rows, signs, start, longest, None)
 
     def _ask_labelled(
@@ -93,12 +93,10 @@ class BandProbe:
         far[near] = False
         if not self.squared:
             self._settle(rows, signs, newest, far, longest)
-        distance = np.abs(newest[far] - 1.0).min(initial=np.inf)
         sums = self._sums(rows, signs, newest, prices, far)
         ids = near if places is None else places[near]
         return BandSummary(
             losses=self._losses(margins, prices),
-            reach=np.array([distance / np.hypot(longest, 1.0)]),
             row_id=ids + start, row_x=rows[near], row_sign=signs[near],
             histogram=np.stack([self._bin(newest[signs > 0]), self._bin(newest[signs < 0])]),
             seen=np.array([np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)]),

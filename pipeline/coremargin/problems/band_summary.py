@@ -21,7 +21,6 @@ class BandSummary:
     slack, squares (2,), pull (2, d): sums of c xi, c xi^2, c xi x at the newest.
     Far rows on the losing side: far_price (1,) sum c, far_value (1,) sum c xi^2, far_push (d + 1,) sum c y (x, 1),
     far_slope (d + 1,) sum c xi y (x, 1), far_curve (d + 1, d + 1) sum c (x, 1)(x, 1)^T (0 x 0 for hinge).
-    reach (1,): no far row changes sides while ||move of (w, b)|| is below it.
     row_id (m,), row_x (m, d), row_sign (m,) int8: the rows near the margin.
     histogram (2, bins) of margins; seen (2,) rows of each class; below (1,): rows with margin below 1.
     """
@@ -35,7 +34,6 @@ class BandSummary:
     far_push: Array
     far_slope: Array
     far_curve: Array
-    reach: Array
     row_id: NDArray[np.int64]
     row_x: NDArray[np.floating[Any]]
     row_sign: NDArray[np.int8]
@@ -50,7 +48,7 @@ class BandSummary:
         return cls(
             losses=np.zeros(points), slack=np.zeros(2), squares=np.zeros(2), pull=np.zeros((2, features)),
             far_price=np.zeros(1), far_value=np.zeros(1), far_push=np.zeros(p), far_slope=np.zeros(p),
-            far_curve=np.zeros((p, p) if curve else (0, 0)), reach=np.full(1, np.inf),
+            far_curve=np.zeros((p, p) if curve else (0, 0)),
             row_id=np.zeros(0, np.int64), row_x=np.zeros((0, features), dtype), row_sign=np.zeros(0, np.int8),
             histogram=np.zeros((2, bins), np.int64), seen=np.zeros(2, np.int64), below=np.zeros(1, np.int64),
         )  # fmt: skip
@@ -59,7 +57,7 @@ class BandSummary:
         """This answer and that of later blocks."""
         joined = {name: np.concatenate([getattr(self, name), getattr(later, name)]) for name in _LISTS}
         sums = {name: getattr(self, name) + getattr(later, name) for name in _SUMS}
-        return BandSummary(reach=np.minimum(self.reach, later.reach), **joined, **sums)
+        return BandSummary(**joined, **sums)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
@@ -72,4 +70,4 @@ class BandSummary:
 
 
 _LISTS = ("row_id", "row_x", "row_sign")
-_SUMS = tuple(f.name for f in fields(BandSummary) if f.name not in (*_LISTS, "reach"))
+_SUMS = tuple(f.name for f in fields(BandSummary) if f.name not in _LISTS)
