@@ -226,6 +226,17 @@ def test_what_float64_cannot_prove_is_not_claimed(scale: float, loss: str) -> No
     assert_true(problem, state)
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_price_whose_sums_overflow_ends_the_job() -> None:
+    """An objective beyond float64 is infinite scan after scan: the job ends, without a certificate."""
+    X, y = noisy(3, 400, 3)
+    problem, state = start(X, y, loss="squared_hinge", cost=1e160)
+    for _ in range(40):
+        if not problem.done(state):
+            state = step(problem, state)
+    assert state.status == "stalled"
+
+
 def test_an_epsilon_that_is_out_of_reach_ends_the_job() -> None:
     """Where rounding is larger than what is asked for the job stops and says so."""
     for loss in ("hinge", "squared_hinge"):

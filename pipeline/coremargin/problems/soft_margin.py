@@ -207,6 +207,7 @@ class SoftMargin:
         if soft.is_certified(state.primal, state.dual, self.epsilon):
             return replace(state, status="certified")
         gained = gap <= IDLE_SHARE * before or state.primal <= (1.0 - 0.1 * self.epsilon) * value
+        gained &= bool(np.isfinite(gap))  # sums that overflow stay infinite: no gain, and the job ends
         idle = 0 if gained else state.idle + 1
         same = np.array_equal(step, state.newest)
         if idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen)):
