@@ -16,7 +16,7 @@ from click.exceptions import NoArgsIsHelpError
 from coremargin.errors import CoremarginError, SpecError
 from coremargin.spec import format_seconds, format_size, parse_size
 
-SECTIONS = ("Data", "Train", "Models", "Bench")  #: order of the headings in ``coremargin --help``; others follow
+SECTIONS = ("Data", "Train", "Models")  #: order of the headings in ``coremargin --help``; others follow
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coremargin.cli.common import PLAIN_SECONDS
 from coremargin.learn.train import Progress
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.scan.protocols import BlockResult, Executor
-
-PLAIN_SECONDS = 5.0  #: without a terminal a running scan says something this often
 
 
 @contextmanager

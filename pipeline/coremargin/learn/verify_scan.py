@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from coremargin.learn.verify_claim import Claim
     from coremargin.learn.verify_rows import Chunk, Rows
 
-_SLAB = SLAB
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -43,7 +41,7 @@ class Scan(StoreScan):
         claim, signs = self.claim, self.signs[chunk.codes]
         lowest: tuple[float, int, int] = (np.inf, -1, 0)
         below, radius = 0, 0.0
-        step = max(1, _SLAB // claim.features)
+        step = max(1, SLAB // claim.features)
         for start in range(0, len(chunk.x), step):
             x = chunk.x[start : start + step].astype(np.float64)
             found, count, longest = self._slab(x, signs[start : start + step], chunk.start + start)

@@ -150,7 +150,6 @@ class Kubernetes(Network, tag_field="kind", tag="kubernetes", frozen=True, kw_on
     tls_secret: Word | None = None
 
 
-BatchSpec = Slurm | Pbs | Lsf | Sge | HtCondor
 ClusterSpec = Auto | Threads | Embedded | Address | Slurm | Pbs | Lsf | Sge | HtCondor | Ssh | Kubernetes
 _ANY = cast("type[ClusterSpec]", ClusterSpec)
 

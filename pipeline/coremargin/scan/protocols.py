@@ -6,7 +6,7 @@ result of a scan is the same to the bit for any executor, any number of workers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -94,4 +94,3 @@ class Executor(Protocol):
 
 
 OnBlock = Callable[[BlockResult], None]
-Blocks = Iterable[Block]
