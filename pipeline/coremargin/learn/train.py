@@ -137,7 +137,7 @@ def train_job(
         if done is None:
             if begin == "restart":
                 checkpoint.discard()
-            overwrite = overwrite or (begin == "resume" and _stopped(job.out))
+            overwrite = overwrite or (begin == "resume" and checkpoint.exists() and _stopped(job.out))
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
                 done = run_problem(job, problem, executor, checkpoint, progress or Progress())
