@@ -212,7 +212,7 @@ def test_plan(store: Store, run_cli: Cli) -> None:
     for words in (
         "600 rows x 4 features",
         "10 tasks of up to 1 chunks",
-        "256.0 MiB for the pool",
+        "256.0 MiB for rows in the driver",
         'kind = "threads"',
         "epsilon",
     ):

@@ -9,7 +9,8 @@ from coremargin import spec as specs
 from coremargin.cli.common import facts
 from coremargin.data.store import Store
 from coremargin.learn.job import TrainJob
-from coremargin.problems.start import SAMPLE_BYTES, sample_chunks, two_classes
+from coremargin.learn.train import problem_of
+from coremargin.problems.start import SAMPLE_BYTES, sample_chunks
 from coremargin.scan.cluster import load_cluster, render, resolve
 from coremargin.scan.plan import plan_blocks
 from coremargin.spec import format_seconds, format_size
@@ -33,7 +34,7 @@ def cluster_of(job: TrainJob, given: str | None) -> ClusterSpec:
 def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     """What a job would do, as plain values."""
     source = Store.open(job.store)
-    codes = two_classes(source)
+    codes = problem_of(job, source).codes  # refuses what training would refuse
     cluster = resolve(cluster_of(job, given), source.nbytes)
     blocks = plan_blocks(source, job.block)
     sample = sample_chunks(source, codes, job.sample, SAMPLE_BYTES)
@@ -62,8 +63,8 @@ def plan_text(plan: dict[str, Any]) -> str:
         ("shape", f"{plan['rows']:,} rows x {plan['features']:,} features, {format_size(plan['store_bytes'])}"),
         ("sample", format_size(plan["sample_bytes"])),
         ("a scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
-        ("in all", f"about {format_size(plan['bytes_expected'])} with two scans, as most separable data need"),
+        ("in all", f"about {format_size(plan['bytes_expected'])} with two scans, as most data need"),
         ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
-        ("memory", f"{format_size(plan['pool_bytes'])} for the pool, as much again while it is solved"),
+        ("memory", f"{format_size(plan['pool_bytes'])} for rows in the driver, as much again while they are solved"),
     ]  # fmt: skip
     return f"{facts(pairs)}\n\n# the job\n{plan['job']}\n# where it runs\n{plan['cluster']}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SECTION = "Train"
 
-_resume = click.option("--resume", is_flag=True, help="Go on where an interrupted run stopped, if there is one.")
+_resume = click.option("--resume", is_flag=True, help="Go on where a run was interrupted or stopped at a limit, if so.")
 _restart = click.option("--restart", is_flag=True, help="Throw the checkpoint of an interrupted run away.")
 _overwrite = click.option("--overwrite", is_flag=True, help="Replace a model that is there, in one step.")
 _cluster = click.option(
@@ -28,10 +28,10 @@ _cluster = click.option(
 @click.command()
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
-@click.option("--epsilon", type=float, default=1e-3, show_default=True, help="Share of the margin that may be missed.")
+@click.option("--epsilon", type=float, default=1e-3, show_default=True, help="Share of the best that may be missed.")
 @click.option("--loss", type=click.Choice(["hinge", "squared_hinge"]), help="For noisy rows; without it: hard margin.")
 @click.option("--C", "C", type=float, help="Price of a row's loss.  [default: 1.0]")
-@click.option("--class-weight", metavar="balanced|NEG,POS", help="Factors of C for the two classes.")
+@click.option("--class-weight", metavar="balanced|NEG,POS", help="Factors of C: smaller label, larger label.")
 @click.option("--no-intercept", is_flag=True, help="A hyperplane through the origin.")
 @click.option(
     "--strategy",
@@ -55,10 +55,12 @@ def train(store: Path, out: Path, **options: Any) -> int:
     """Train on STORE and prove the result.
 
     Reads the rows two or three times, however many there are, and ends with a model whose margin is proven to be at
-    least (1 - epsilon) of the best possible.
+    least (1 - epsilon) of the best possible. With --loss, for rows that no hyperplane separates, it is the value of the
+    soft margin's objective that is proven to be within epsilon of the best possible.
 
     \b
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
+      coremargin train noisy.zarr --out noisy.model --loss hinge --C 0.1
     """
     from coremargin import spec as specs
     from coremargin.learn.job import TrainJob

@@ -16,10 +16,10 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     epsilon: what may be missing of the best possible margin, as a share; with a loss, of its value. loss: None for
     the hard margin; "hinge" or "squared_hinge" for rows that no hyperplane separates, with C, the price of a row's
     loss, and class_weight, factors of C for the negative and the positive class, or "balanced": n / (2 n_class).
-    strategy: "fast"; "paper" (one
-    example a scan) and "any-violator" are the references. memory: for the rows in the driver's pool. sample: share of
-    the store read first. block: bytes that one task reads. max_scans, time_limit: stop there, with what is proven.
-    cluster: a file that says where to run; None chooses by the store's size.
+    strategy (hard margin only): "fast"; "paper" (one example a scan) and "any-violator" are the references. memory: for
+    the rows in the driver. sample: share of the store read first. block: bytes that one task reads. max_scans,
+    time_limit: stop there, with what is proven. cluster: a file that says where to run; None chooses by the store's
+    size.
     """
 
     store: Path

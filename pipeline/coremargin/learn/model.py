@@ -31,10 +31,12 @@ _LEDGER = "ledger_"
 class Model:
     """A hypothesis with its certificate. ``record`` is the content of ``model.json``; arrays are read-only.
 
-    w (d,) float64, ||w|| = 1; b; decision value of a row x: w.x + b, positive towards ``classes[1]``.
-    alpha (m,) float64 dual weights: each class sums to 1 with an intercept, all sum to 1 without; coreset_ids (m,)
-    int64; coreset_x (m, d) float64, exact copies of the store's rows; coreset_y (m,) int8 in {-1, +1}.
-    ledger: name -> array, what the scans proved about each chunk.
+    w (d,) float64, b; decision value of a row x: w.x + b, positive towards ``classes[1]``. alpha (m,) float64 dual
+    weights of the rows coreset_ids (m,) int64 with signs coreset_y (m,) int8 in {-1, +1}.
+    Hard margin: ||w|| = 1; each class's weights sum to 1 with an intercept, all sum to 1 without; coreset_x (m, d)
+    float64, exact copies of the store's rows; ledger: name -> array, what the scans proved about each chunk.
+    Soft margin: alpha in [0, c], of the hinge's rows near the margin (none for squared hinge); coreset_x is (m, 0);
+    ledger: "reference" (d + 1,), the hypothesis that gives all other rows their dual weights.
     Raises DataError when the record is incomplete or does not fit the arrays.
     """
 
@@ -87,7 +89,7 @@ class Model:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What was asked for: epsilon, intercept, strategy."""
+        """What was asked for: epsilon, intercept, strategy; with a loss also loss, C, class_weight."""
         return dict(self.record["parameters"])
 
     @property

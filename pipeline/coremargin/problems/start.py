@@ -1,4 +1,4 @@
-"""Where a hard-margin job begins: which classes, which chunks make the sample."""
+"""Where a job begins: which classes, which chunks make the sample."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def two_classes(source: Source) -> tuple[int, int]:
     if len(labels) == 1:
         raise LabelError(f"{source.name}: expected two classes, found only {shown}; a margin needs rows of both")
     raise LabelError(
-        f"{source.name}: expected two classes, found {len(labels)} ({shown}); a hard margin separates two classes: "
+        f"{source.name}: expected two classes, found {len(labels)} ({shown}); a model separates two classes: "
         f"ingest the pair you mean with --only {labels[0]},{labels[1]}"
     )
 
