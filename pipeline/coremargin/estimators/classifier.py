@@ -33,17 +33,18 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     Parameters
     ----------
-    loss: "squared_hinge", "hinge", or None for the hard margin. C: price of a row's loss (with a loss only).
+    loss: "squared_hinge", "hinge", or None for the hard margin (``coremargin.train``: None unless given).
+    C: price of a row's loss; class_weight: factors of C, {label: factor} or "balanced". A hard margin reads neither.
     epsilon: the value (hard margin: the margin) is proven to be within this share of the best possible.
-    fit_intercept: False for a hyperplane through the origin. class_weight: factors of C, {label: factor} or "balanced".
+    fit_intercept: False for a hyperplane through the origin.
     cluster: where to scan a store: a file of ``cluster/``, a scheduler's address, "embedded", "threads", None chooses.
     memory: for the rows kept in this process, such as "256 MiB".
 
     Attributes
     ----------
     coef_ (1, d), intercept_ (1,), classes_ (2,), n_features_in_, n_iter_: scans of all rows.
-    certificate_: both bounds and what they prove; coreset_ (m, d): the rows that carry a hard margin, support_ (m,)
-    their positions; model_: the ``Model`` that ``save`` writes and ``coremargin verify`` checks.
+    certificate_: both bounds and what they prove; model_: the ``Model`` that ``save`` writes and ``coremargin verify``
+    checks. Hard margin only: coreset_ (m, d), the rows that carry it, and support_ (m,), their positions.
 
     Examples
     --------
@@ -79,7 +80,7 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """Train on rows X (n, d) with labels y (n,), or on a store: its path or a ``Store``, without y.
 
         Raises ValueError for rows, labels or parameters that cannot be used, NotCertified when a hard margin is asked
-        for and no hyperplane separates the rows. Warns (ConvergenceWarning) when float64 ends before the proof.
+        for and no hyperplane separates the rows. Warns (ConvergenceWarning) when more scans would not reach epsilon.
         """
         source = self._source(X, y)
         price: dict[str, Any] = {} if self.loss is None else {"C": self.C, "class_weight": self._weights(source)}
@@ -95,12 +96,18 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 f"choose loss='hinge' or loss='squared_hinge'"
             )
         if model.status == "stopped":
-            message = f"not certified: float64 cannot close the gap, ratio {model.certificate.ratio} reached"
+            message = (
+                f"not certified to epsilon = {self.epsilon}: the ratio of the bounds is {model.certificate.ratio}, and "
+                f"more scans would not raise it; choose a larger epsilon or more memory"
+            )
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         self.model_, self.certificate_ = model, model.certificate
         self.classes_ = np.array(sorted(model.classes))
         self.coef_, self.intercept_ = model.w[None, :].copy(), np.array([model.b])
-        self.support_, self.coreset_ = model.coreset_ids.copy(), model.coreset_x.copy()
+        for name in ("support_", "coreset_"):  # of an earlier fit
+            vars(self).pop(name, None)
+        if self.loss is None:
+            self.support_, self.coreset_ = model.coreset_ids.copy(), model.coreset_x.copy()
         self.n_iter_ = max(1, sum(record["kind"] == "scan" for record in rounds))
         self.n_features_in_ = model.features
         return self
@@ -123,7 +130,11 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """class_weight as factors for the negative and the positive class."""
         if self.class_weight is None or isinstance(self.class_weight, str):
             return self.class_weight
-        return [float(self.class_weight.get(label, 1.0)) for label in sorted(source.classes)]
+        labels = sorted(source.classes)
+        strangers = [label for label in self.class_weight if label not in labels]
+        if strangers:
+            raise UsageError(f"class_weight: expected factors for the labels {labels}, found one for {strangers[0]!r}")
+        return [float(self.class_weight.get(label, 1.0)) for label in labels]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """w.x + b of each row (n,), positive towards ``classes_[1]``."""
