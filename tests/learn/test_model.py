@@ -90,6 +90,12 @@ def test_a_saved_model_loads_equal(tmp_path: Path) -> None:
     assert after.parameters["intercept"] is True
 
 
+def test_a_model_from_memory_is_saved_by_its_path_alone(tmp_path: Path) -> None:
+    """Where nothing is known of the run, a path is enough."""
+    model().save(tmp_path / "m")
+    assert Model.load(tmp_path / "m").record == model().record
+
+
 def test_two_saves_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """model.json and arrays.npz depend on the model only, not on the clock or the arrays' order and layout."""
     first = save(tmp_path / "a", model())

@@ -177,14 +177,15 @@ class Model:
     def save(
         self,
         path: str | os.PathLike[str],
-        run: Mapping[str, Any],
-        rounds: Sequence[Mapping[str, Any]],
+        run: Mapping[str, Any] | None = None,
+        rounds: Sequence[Mapping[str, Any]] = (),
         report: Callable[[Path], object] | None = None,
         *,
         overwrite: bool = False,
     ) -> None:
-        """Write the folder, whole or not at all; ``report`` is called with the folder to add ``report.html`` to it.
+        """Write the folder, whole or not at all.
 
+        run, rounds: how the run went, where that is known. report: called with the folder, adds ``report.html`` to it.
         An existing model is replaced only with ``overwrite``; a folder that is not a model never is.
         Raises OutputError: something is there, no room, no permission. The caller holds the lock on ``path``.
         """
@@ -194,7 +195,7 @@ class Model:
         with replacing(place) as folder:
             write_arrays(folder / "arrays.npz", self.arrays())
             (folder / "model.json").write_text(json_text(self.record), encoding="utf-8")
-            (folder / "run.json").write_text(json_text(run), encoding="utf-8")
+            (folder / "run.json").write_text(json_text(run or {}), encoding="utf-8")
             lines = [json.dumps(plain(line), allow_nan=False) + "\n" for line in rounds]
             (folder / "rounds.jsonl").write_text("".join(lines), encoding="utf-8")
             if report is not None:
