@@ -36,7 +36,7 @@ OnProgress = Callable[[int, int], object]
 
 UNCHECKED = (
     "that the labels are right, and how the model does on rows that are not in the store",
-    "the ledger (it saves reading when the model is retrained; no claim rests on it)",
+    "the ledger (what the scans proved about each chunk; no claim rests on it)",
     "run.json, rounds.jsonl and report.html (how this run went)",
     "who made store and model: the checksums find damage, not a forger who rewrites both",
 )
