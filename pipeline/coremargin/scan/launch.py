@@ -93,6 +93,8 @@ def _existing(cluster: Address, stack: ExitStack) -> Client:
 def _own_scheduler(cluster: Remote, stack: ExitStack) -> tuple[Client, str]:
     """A scheduler in this process, and its address."""
     host = cluster.host or socket.gethostbyname(socket.gethostname())
+    if cluster.host is None and host.startswith("127."):
+        log.warning("this host's name means %s, which other hosts cannot reach; give host = ADDRESS", host)
     with dask.config.set(settings(60.0)):
         scheduler = LocalCluster(
             n_workers=0,
