@@ -105,7 +105,8 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.classes_ = np.array(sorted(model.classes))
         self.coef_, self.intercept_ = model.w[None, :].copy(), np.array([model.b])
         for name in ("support_", "coreset_"):  # of an earlier fit
-            vars(self).pop(name, None)
+            if hasattr(self, name):
+                delattr(self, name)
         if self.loss is None:
             self.support_, self.coreset_ = model.coreset_ids.copy(), model.coreset_x.copy()
         self.n_iter_ = max(1, sum(record["kind"] == "scan" for record in rounds))
