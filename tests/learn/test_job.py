@@ -68,6 +68,9 @@ def test_epsilon_out_of_range(epsilon: str) -> None:
         ("intercept = 1", "intercept: expected bool"),
         ("store = 3", "store"),
         ("[cluster]", "cluster"),
+        ('loss = "hinge"\nC = 0.0', "C: expected a number above 0"),
+        ('loss = "hinge"\nC = 1e160', "C: expected a number above 0, from 1e-100 to 1e"),
+        ('loss = "hinge"\nC = nan', "C: expected a number above 0"),
     ],
 )
 def test_mistakes(tmp_path: Path, line: str, message: str) -> None:

@@ -9,6 +9,9 @@ from msgspec import Meta
 
 from coremargin.spec import Seconds, Size, Spec
 
+#: Values of C whose products with squares of margins neither over- nor underflow.
+COSTS = (1e-100, 1e100)
+
 
 class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     """Train a maximum-margin classifier on a store and prove it.
@@ -43,8 +46,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
             raise ValueError(f"epsilon: expected a number between 0 and 1, both excluded; found {self.epsilon}")
         if not 0 < self.sample <= 1:
             raise ValueError(f"sample: expected a share above 0 and up to 1; found {self.sample}")
-        if not 0 < self.C < float("inf"):
-            raise ValueError(f"C: expected a number above 0; found {self.C}")
+        if not COSTS[0] <= self.C <= COSTS[1]:
+            raise ValueError(f"C: expected a number above 0, from {COSTS[0]:g} to {COSTS[1]:g}; found {self.C}")
         if isinstance(self.class_weight, tuple) and not all(0 < weight < float("inf") for weight in self.class_weight):
             raise ValueError(f"class_weight: expected two numbers above 0; found {list(self.class_weight)}")
         if self.loss is None and (self.C != 1.0 or self.class_weight is not None):
