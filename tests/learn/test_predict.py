@@ -144,6 +144,14 @@ def test_a_broken_run_leaves_nothing(tmp_path: Path, rows: np.ndarray, name: str
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_place_in_the_store_is_refused(tmp_path: Path, make_store: MakeStore, rows: np.ndarray) -> None:
+    """Predictions are not written into the store that they are about."""
+    store = make_store(rows, None)
+    with pytest.raises(UsageError, match="lies in the store"):
+        predict(make_model(), store, Path(store.name) / "labels.zarr")
+    assert not (Path(store.name) / "labels.zarr").exists()
+
+
 def test_other_features_are_refused(tmp_path: Path, rows: np.ndarray) -> None:
     """Rows of another width are named with both numbers, for predictions and for metrics."""
     for call in (lambda m, s: predict(m, s, tmp_path / "p.zarr"), evaluate):

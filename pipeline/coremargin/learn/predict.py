@@ -82,6 +82,7 @@ def predict(
     model, source = opened_model(model), opened_rows(source)
     same_features(model, source)
     path = Path(os.path.abspath(out))
+    _check_place(path, source)
     open_sink = _parquet if path.suffix.lower() == ".parquet" else _zarr
     counts: Counter[int] = Counter()
     least = np.inf
@@ -93,6 +94,13 @@ def predict(
             counts.update({1: positive, 0: len(codes) - positive})
             least = min(least, float(np.abs(decisions).min()))
     return Prediction(path, source.rows, {label: counts[code] for code, label in enumerate(model.classes)}, least)
+
+
+def _check_place(path: Path, source: Source) -> None:
+    """Raises UsageError for a place in the store that is read."""
+    store, real = getattr(source, "path", None), Path(os.path.realpath(path))
+    if store is not None and Path(os.path.realpath(store)) in real.parents:
+        raise UsageError(f"{path}: lies in the store {store}; choose another place for the predictions")
 
 
 def _decisions(model: Model, source: Source, on_progress: OnProgress | None) -> Iterator[np.ndarray]:
