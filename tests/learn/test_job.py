@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,15 @@ def test_a_short_job_file() -> None:
     """A store and an output are enough."""
     job = specs.parse('job = "train"\nstore = "a"\nout = "b"', TrainJob)
     assert (job.epsilon, job.intercept, job.strategy, job.cluster) == (1e-3, True, "fast", None)
+
+
+def test_the_example_names_every_key_with_its_default(repository: Path) -> None:
+    """jobs/train.toml has all keys of a job, those that have no default as comments, and changes none of the others."""
+    path = repository / "jobs" / "train.toml"
+    keys = set(re.findall(r"^(?:# )?(\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE))
+    assert keys == {"job", *TrainJob.__struct_fields__}
+    job = specs.load(path, TrainJob)
+    assert job == TrainJob(store=job.store, out=job.out)
 
 
 @pytest.mark.parametrize("epsilon", ["0", "0.0", "1", "1.5", "-0.1", "nan", "inf"])
