@@ -312,3 +312,12 @@ def test_rows_that_cannot_be_trained_on_are_refused() -> None:
         start(X, np.ones(100, int))
     with pytest.raises(BadRow):
         start(X.astype(np.float64) * 1e200, y)
+
+
+def test_wide_summaries_come_in_fewer_blocks(rng: np.random.Generator) -> None:
+    """The d x d sums of one scan's blocks fit into the job's memory, however large the store is."""
+    source = ArraySource(rng.standard_normal((400, 60)).astype(np.float32), np.arange(400) % 2, chunk_rows=2)
+    problem = SoftMargin(source, 1e-3, "squared_hinge", 1.0, memory_bytes=1 << 20)
+    blocks = plan_blocks(source, problem.least_block_bytes)
+    assert len(blocks) * 8 * 61**2 <= (1 << 20) * 1.1
+    assert SoftMargin(source, 1e-3, "hinge", 1.0).least_block_bytes == 1

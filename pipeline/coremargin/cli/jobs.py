@@ -34,22 +34,21 @@ def cluster_of(job: TrainJob, given: str | None) -> ClusterSpec:
 def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     """What a job would do, as plain values."""
     source = Store.open(job.store)
-    codes = problem_of(job, source).codes  # refuses what training would refuse
+    problem = problem_of(job, source)  # refuses what training would refuse
     cluster = resolve(cluster_of(job, given), source.nbytes)
-    blocks = plan_blocks(source, job.block)
-    sample = sample_chunks(source, codes, job.sample, SAMPLE_BYTES)
+    blocks = plan_blocks(source, max(job.block, problem.least_block_bytes))
+    sample = sample_chunks(source, problem.codes, job.sample, SAMPLE_BYTES)
     started = time.perf_counter()
     rows, _ = source.read(sample[0])
-    touched = float(rows.sum(dtype="float64"))  # a map is read when it is touched
-    seconds = time.perf_counter() - started
-    rate = rows.nbytes / seconds if touched == touched else 0.0
+    rows.sum(dtype="float64")  # a map is read when it is touched
+    rate = rows.nbytes / (time.perf_counter() - started)
     sample_bytes = len(sample) * source.nbytes // source.chunks
     expected = sample_bytes + 2 * source.nbytes
     return {
         "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
         "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
         "sample_bytes": sample_bytes, "bytes_per_scan": source.nbytes, "bytes_expected": expected,
-        "bytes_per_second_one_core": rate, "seconds_expected": expected / rate if rate else None,
+        "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": int(job.memory), "cluster": render(cluster), "job": specs.dump(job),
     }  # fmt: skip
 

@@ -39,6 +39,10 @@ class Problem(Protocol):
     def codes(self) -> tuple[int, int]:
         """Label codes of the positive and the negative class. Raises LabelError, StoreError."""
 
+    @property
+    def least_block_bytes(self) -> int:
+        """Blocks must be this large for the summaries of one scan to fit into the job's memory."""
+
     def start(self) -> Any:
         """The state before the first scan."""
 

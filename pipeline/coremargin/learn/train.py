@@ -98,7 +98,7 @@ def check_output(job: TrainJob, begin: Begin, *, overwrite: bool = False) -> Non
 
 def _check_place(job: TrainJob) -> None:
     store, out = Path(os.path.realpath(job.store)), Path(os.path.realpath(job.out))
-    if store.is_dir() and store in (out, *out.parents):
+    if (store / "zarr.json").is_file() and store in (out, *out.parents):
         raise UsageError(f"{job.out}: lies in the store {job.store}; choose another place for the model")
 
 
@@ -178,7 +178,7 @@ def run_problem(
     """The rounds of a job, with limits, checkpoints and meters."""
     clock = time.perf_counter()
     deadline = math.inf if job.time_limit is None else clock + job.time_limit
-    engine = Engine(problem.source, executor, checkpoint, progress, job.block, deadline)
+    engine = Engine(problem.source, executor, checkpoint, progress, max(job.block, problem.least_block_bytes), deadline)
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
         state, meters = _begin(problem, checkpoint, progress, clock)
         before = meters.seconds

@@ -85,6 +85,11 @@ class HardMargin:
         """The model that a state stands for."""
         return result(state)
 
+    @property
+    def least_block_bytes(self) -> int:
+        """Any size will do: a scan sends home a bounded number of rows, shared among its blocks."""
+        return 1
+
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
         """A state from a checkpoint."""
         return HardMarginState.from_arrays(arrays)

@@ -185,6 +185,12 @@ class SoftMargin:
         """The model that a state stands for."""
         return result(state)
 
+    @property
+    def least_block_bytes(self) -> int:
+        """Squared hinge sends home a d x d matrix per block: no more of them than fit into the memory."""
+        matrix = 8 * (self.source.features + 1) ** 2 if self.loss == "squared_hinge" else 1
+        return self.source.nbytes * matrix // self.memory_bytes + 1
+
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
         """A state from a checkpoint."""
         return SoftState.from_arrays(arrays)
