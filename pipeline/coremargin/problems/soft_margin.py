@@ -188,8 +188,10 @@ class SoftMargin:
     @property
     def least_block_bytes(self) -> int:
         """Squared hinge sends home a d x d matrix per block: no more of them than fit into the memory."""
-        matrix = 8 * (self.source.features + 1) ** 2 if self.loss == "squared_hinge" else 1
-        return self.source.nbytes * matrix // self.memory_bytes + 1
+        if self.loss == "hinge":
+            return 1
+        source, matrix = self.source, 8 * (self.source.features + 1) ** 2
+        return source.nbytes * matrix // self.memory_bytes + source.nbytes // source.chunks + 1
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
         """A state from a checkpoint."""
