@@ -111,7 +111,10 @@ class HardMargin:
         source, codes = self.source, self.codes
         check_scale(source)
         if self.strategy == "fast":
-            chunks = sample_chunks(source, codes, self.sample_share, self.sample_bytes)
+            # Of fewer rows than features nearly all carry the margin: a sample of them tells little.
+            wide = source.rows < source.features
+            limit = max(self.sample_bytes, self.pool_bytes) if wide else self.sample_bytes
+            chunks = sample_chunks(source, codes, self.sample_share, limit)
             ids, rows, signs = read_sample(source, chunks, codes)
         else:
             ids, rows, signs, chunk = first_row(source, codes)
