@@ -193,3 +193,9 @@ def test_an_error_in_a_listener_ends_the_job_and_keeps_the_model(tmp_path: Path,
         train_job(job, store, InProcess(1), overwrite=True, progress=Progress(on_block=fail))
     assert exact(job.out) == bits
     assert train_job(job, store, InProcess(1), overwrite=True, begin="resume").model.status == "certified"
+
+
+def test_the_histogram_is_that_of_the_model(tmp_path: Path, store: Store) -> None:
+    """When the last scan proved the model, its histogram of margins is the model's own, and says so."""
+    outcome = train_job(TrainJob(store=store.path, out=tmp_path / "m"), store, InProcess(1))
+    assert outcome.run["histogram"]["hypothesis"] == "final"

@@ -9,7 +9,7 @@ import numpy as np
 from coremargin.problems.result import STOPPED, Result
 
 if TYPE_CHECKING:
-    from coremargin.problems.margin_state import HardMarginState
+    from coremargin.problems.margin_state import HardMarginState, Hypothesis
 
 
 def figures(state: HardMarginState) -> dict[str, Any]:
@@ -30,9 +30,14 @@ def result(state: HardMarginState) -> Result:
         status=cast("Any", status), reason=STOPPED.get(state.status, state.status),
         kind="not_separable" if meet else "margin", w=hypothesis.w, b=hypothesis.b,
         lower=None if meet else state.lower, upper=state.upper, ids=core.ids, signs=core.signs, weights=core.weights,
-        rows=core.rows, final=state.best is not None and np.array_equal(state.best.w, state.newest.w),
+        rows=core.rows, final=_same(state.best, state.newest),
         extra={
             "ledger_floor": state.ledger.floor, "ledger_which": state.ledger.which,
             "ledger_directions": state.ledger.directions, "ledger_pool_ids": state.pool.ids,
         },
     )  # fmt: skip
+
+
+def _same(best: Hypothesis | None, newest: Hypothesis) -> bool:
+    """True but for rounding: the direction that proves the bound was brought to length 1 once more."""
+    return best is not None and np.allclose(best.w, newest.w, rtol=0.0, atol=1e-12)
