@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -164,6 +165,18 @@ def test_a_lost_scheduler_is_a_run_error(source: FakeSource, blocks: tuple[Block
         for process in started:
             process.kill()
             process.wait()
+
+
+def test_an_interrupt_before_the_first_step_is_quiet(executor: DaskExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    """Ctrl-C while the event loop is late with a request interrupts the driver, and nothing complains beside it."""
+    executor.client.loop.add_callback(time.sleep, 1.0)
+    interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        executor.client.nthreads()
+    interrupt.join()
+    assert executor.workers == 2  # after the late request
+    assert "Traceback" not in caplog.text
 
 
 DRIVER = """

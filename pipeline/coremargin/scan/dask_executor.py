@@ -5,6 +5,7 @@ Tasks are stateless and carry their question, so a worker that dies costs nothin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Self
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.scan.protocols import Block, BlockResult, Probe
+
+
+class _NoUnboundFuture(logging.Filter):
+    """Drops one complaint: interrupted before its first step, ``distributed.utils.sync`` cancels what is not there yet.
+
+    The interrupt itself arrives as ever; without this a traceback of the event loop would be shown beside it.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is shown."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not (isinstance(error, NameError) and error.name == "future")
+
+
+_QUIET = _NoUnboundFuture()
 
 
 class DaskExecutor:
@@ -41,6 +57,7 @@ class DaskExecutor:
         self._in_driver = in_driver
         self._on_close = on_close
         self._meter = MemoryMeter()
+        logging.getLogger("tornado.application").addFilter(_QUIET)  # once, however often
 
     @property
     def workers(self) -> int:
