@@ -211,7 +211,7 @@ def test_plan(store: Store, run_cli: Cli) -> None:
     text = run_cli("plan", path).stdout
     for words in (
         "600 rows x 4 features",
-        "10 tasks of up to 1 chunks",
+        "10 tasks of up to 1 chunk",
         "256.0 MiB for rows in the driver",
         'kind = "threads"',
         "epsilon",

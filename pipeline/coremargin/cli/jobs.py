@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from coremargin import spec as specs
-from coremargin.cli.common import facts
+from coremargin.cli.common import count, facts
 from coremargin.data.store import Store
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import problem_of
@@ -56,7 +56,7 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
 def plan_text(plan: dict[str, Any]) -> str:
     """The plan for people."""
     rate = f"{format_size(plan['bytes_per_second_one_core'])}/s, measured on one chunk by one core just now"
-    tasks = f"{plan['blocks']:,} tasks of up to {plan['chunks_per_block']} chunks"
+    tasks = f"{count(plan['blocks'], 'task')} of up to {count(plan['chunks_per_block'], 'chunk')}"
     pairs = [
         ("store", plan["store"]),
         ("shape", f"{plan['rows']:,} rows x {plan['features']:,} features, {format_size(plan['store_bytes'])}"),

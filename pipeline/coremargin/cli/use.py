@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import facts, json_option, progress, quiet_option, table
+from coremargin.cli.common import count, facts, json_option, progress, quiet_option, table
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -211,7 +211,8 @@ def _described(path: Path, model: Model, run: dict[str, Any]) -> str:
     if "started" in run:
         pairs.append(("made", str(run["started"])))
     if {"scans", "bytes_read", "seconds"} <= set(numbers):
-        took = f"{numbers['scans']} scans, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
+        scans = count(int(numbers["scans"]), "scan")
+        took = f"{scans}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
         pairs.append(("took", took))
     return facts(pairs)
 
