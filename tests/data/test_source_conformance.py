@@ -1,4 +1,4 @@
-"""One suite for every source: stores by map, buffer, codec and general reader, and arrays in memory."""
+"""One suite for every source: stores by map, buffer, codec and general reader, arrays in memory, and views of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from coremargin.data.source import Source
 from coremargin.data.store import ArraySource, Store, open_source
+from coremargin.data.view import View
 from coremargin.errors import UsageError
 from store_kit import all_rows, rewrite_array, write_store
 
@@ -72,10 +73,23 @@ def _appended(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
     return Store.open(path)
 
 
+def _view_of_arrays(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
+    return View(_arrays(path, X, labels))
+
+
+def _view_of_a_view(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
+    return View(View(_buffered(path, X, labels), 1, np.arange(3)), "second")
+
+
 MAKERS = [_arrays, _mapped, _buffered, _lz4, _zstd, _sharded, _appended]
+VIEWS = [_view_of_arrays, _view_of_a_view]
 
 
-@pytest.fixture(params=MAKERS, ids=lambda maker: maker.__name__.strip("_"))
+def _name(maker: Callable[..., Source]) -> str:
+    return maker.__name__.strip("_")
+
+
+@pytest.fixture(params=[*MAKERS, *VIEWS], ids=_name)
 def source(
     request: pytest.FixtureRequest, tmp_path: Path, data: tuple[np.ndarray, np.ndarray, list[str | None]]
 ) -> Source:
@@ -163,12 +177,15 @@ class TestSource:
             assert twin.digest == source.digest
             np.testing.assert_array_equal(all_rows(twin)[0], all_rows(source)[0])
 
-    def test_digest_is_that_of_the_arrays(
-        self, source: Source, data: tuple[np.ndarray, np.ndarray, list[str | None]]
-    ) -> None:
-        """The digest depends on rows, codes and classes only: not on codecs, chunks, commits or medium."""
-        assert source.digest == ArraySource(data[0], data[2], chunk_rows=50).digest
-        changed = data[0].copy()
-        changed[300, 2] = np.nextafter(changed[300, 2], np.float32(9))
-        assert source.digest != ArraySource(changed, data[2]).digest
-        assert source.digest != ArraySource(data[0], [{"a": "A"}.get(str(label), label) for label in data[2]]).digest
+
+@pytest.mark.parametrize("maker", MAKERS, ids=_name)
+def test_digest_is_that_of_the_arrays(
+    maker: Callable[..., Source], tmp_path: Path, data: tuple[np.ndarray, np.ndarray, list[str | None]]
+) -> None:
+    """The digest depends on rows, codes and classes only: not on codecs, chunks, commits or medium."""
+    source = maker(tmp_path / "s.zarr", data[0], data[2])
+    assert source.digest == ArraySource(data[0], data[2], chunk_rows=50).digest
+    changed = data[0].copy()
+    changed[300, 2] = np.nextafter(changed[300, 2], np.float32(9))
+    assert source.digest != ArraySource(changed, data[2]).digest
+    assert source.digest != ArraySource(data[0], [{"a": "A"}.get(str(label), label) for label in data[2]]).digest

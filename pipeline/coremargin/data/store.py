@@ -17,6 +17,7 @@ from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.reader import MAP_BYTES, ArrayReader
 from coremargin.data.source import Source
+from coremargin.data.view import View, ViewHandle, root
 from coremargin.errors import StoreError
 
 if TYPE_CHECKING:
@@ -177,17 +178,24 @@ def _bytes_under(folder: Path) -> int:
     return total
 
 
+#: Views that a process keeps; more are made again when they are asked for.
+_MOST_VIEWS = 1024
 _opened: dict[tuple[str, str, int], Store] = {}
-_opening = threading.Lock()
+_views: dict[tuple[Any, ...], View] = {}
+_opening = threading.RLock()
 
 
 def open_source(handle: Any) -> Source:
-    """The source that a handle stands for; a store is opened once per process. Also takes a path (latest commit).
+    """The source that a handle stands for; stores and views of them are made once per process.
+
+    Also takes a path (latest commit).
 
     Raises StoreError when the store no longer holds the rows that the handle speaks of.
     """
     if isinstance(handle, str | os.PathLike):
         handle = Store.open(handle).handle()
+    if isinstance(handle, ViewHandle):
+        return _open_view(handle)
     if not isinstance(handle, StoreHandle):
         if isinstance(handle, Source):
             return handle
@@ -206,3 +214,18 @@ def open_source(handle: Any) -> Source:
                 del _opened[old]  # an older commit; whoever still reads it holds it
             _opened[key] = store
         return store
+
+
+def _open_view(handle: ViewHandle) -> Source:
+    """The view over the source that is open here; one over arrays is made again, for these have no name to find it."""
+    with _opening:
+        base = open_source(handle.base)
+        if isinstance(root(base), ArraySource):
+            return handle.over(base)
+        view = _views.pop(handle.key, None)
+        if view is None or view.base is not base:
+            view = handle.over(base)
+            while len(_views) >= _MOST_VIEWS:
+                del _views[next(iter(_views))]
+        _views[handle.key] = view  # the one used last comes last
+        return view
