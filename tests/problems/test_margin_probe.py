@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coremargin.data.arrays import ArraySource
+from coremargin.maths import rows as maths_rows
 from coremargin.problems import margin_probe
 from coremargin.problems.margin_probe import MarginProbe
 from coremargin.problems.margin_summary import NO_ROW, MarginSummary
@@ -291,7 +292,7 @@ def test_any_rows_are_proven(seed: int, dtype: str, tile: int) -> None:
     base = np.column_stack([unit(rng, d), unit(rng, d)])
     probe = ask(source, base[:, 0], base=base, mix=np.stack([t, 1 - t]), keep=int(rng.integers(0, 9)), known=known)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(margin_probe, "TILE_BYTES", tile * d * 4)
+        patch.setattr(maths_rows, "TILE_BYTES", tile * d * 4)
         patch.setattr(margin_probe, "MANY_CANDIDATES", int(rng.integers(1, 50)))
         found = answer(source, probe, int(rng.integers(1, 5)))
     assert_proven(X, y, source, probe, found)

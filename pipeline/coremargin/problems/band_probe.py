@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from coremargin.maths.exact import exact_decisions
 from coremargin.maths.margin import gamma
+from coremargin.maths.rows import TILE_BYTES, products, weighted_sums
 from coremargin.problems.band_summary import BandSummary
-from coremargin.problems.margin_probe import TILE_BYTES
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -142,7 +142,7 @@ class BandProbe:
         push, slope = np.where(losing, prices * signs, 0.0), np.where(losing, cost * signs, 0.0)
         positive = signs > 0
         columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), push, slope], axis=1)
-        total = _tiled_sums(rows, columns)
+        total = weighted_sums(rows, columns)
         curve = _tiled_curve(rows[losing], prices[losing]) if self.squared else np.zeros((0, 0))
         return {
             "slack": columns[:, :2].sum(axis=0), "squares": slack @ columns[:, :2], "pull": total[:2],
@@ -156,31 +156,9 @@ class BandProbe:
         return np.bincount(np.clip(place, 0, self.bins - 1).astype(np.intp), minlength=self.bins)
 
 
-def _tile_rows(rows: NDArray[Any]) -> int:
-    return int(max(1, TILE_BYTES // (rows.shape[1] * 8)))
-
-
 def _margins(rows: NDArray[Any], base: Array) -> Array:
     """(k, n) float64: rows (n, d) times w plus b of each column of ``base`` (d + 1, k)."""
-    out = np.empty((base.shape[1], len(rows)))
-    step = _tile_rows(rows)
-    columns = np.ascontiguousarray(base[:-1].T)
-    for first in range(0, len(rows), step):
-        tile = rows[first : first + step].astype(np.float64)
-        for k, w in enumerate(columns):
-            np.dot(tile, w, out=out[k, first : first + len(tile)])
-    out += base[-1][:, None]
-    return out
-
-
-def _tiled_sums(rows: NDArray[Any], columns: Array) -> Array:
-    """columns.T @ rows (k, d) in float64."""
-    step = _tile_rows(rows)
-    total = np.zeros((columns.shape[1], rows.shape[1]))
-    for first in range(0, len(rows), step):
-        part = slice(first, first + step)
-        total += columns[part].T @ rows[part].astype(np.float64)
-    return total
+    return np.asarray(products(rows, base[:-1]) + base[-1][:, None])
 
 
 def _tiled_curve(rows: NDArray[Any], weights: Array) -> Array:
@@ -189,7 +167,8 @@ def _tiled_curve(rows: NDArray[Any], weights: Array) -> Array:
     The products are made in the rows' own precision, around a row of them: far from the origin little else would be
     left of float32.
     """
-    d, step = rows.shape[1], _tile_rows(rows)
+    d = rows.shape[1]
+    step = max(1, TILE_BYTES // (8 * d))
     curve = np.zeros((d + 1, d + 1))
     if not len(rows):
         return curve

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import Array, gamma, safe_projections
+from coremargin.maths.rows import products
 from coremargin.problems.margin_summary import MarginSummary
 from coremargin.problems.selection import ChunkRows, LowestRows
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.scan.protocols import Block
 
-#: Rows are multiplied in tiles of this size: the second hypothesis then finds them in the cache.
-TILE_BYTES = 1 << 20
 #: More candidates than this for an exact evaluation: float64 for the whole chunk is cheaper.
 MANY_CANDIDATES = 512
 
@@ -120,7 +119,7 @@ class MarginProbe:
         # Products of tiny values underflow: each loses less than the smallest normal number.
         underflow = len(self.base) * float(np.finfo(dtype).tiny) * (1 + lengths)
         error = gamma(len(self.base) + 8, dtype.type) * data.longest * lengths + underflow
-        values = _tiled(data.rows, self.base.astype(dtype), dtype)
+        values = products(data.rows, self.base, dtype)
         return (values if self.mix.shape[1] == 1 else self.mix.T.astype(dtype) @ values), error
 
     def _prove(
@@ -174,17 +173,3 @@ def _tells_apart(values: NDArray[Any], members: list[NDArray[np.intp]], error: f
         if len(mine) and np.count_nonzero(newest <= newest.min() + 2 * error) > MANY_CANDIDATES:
             return False
     return True
-
-
-def _tiled(rows: NDArray[Any], base: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """(rows @ base).T (k, n), a tile at a time, so that every column finds the tile in the cache."""
-    out = np.empty((base.shape[1], len(rows)), dtype)
-    columns = [np.ascontiguousarray(c) for c in base.T]
-    step = max(1, TILE_BYTES // (rows.shape[1] * dtype.itemsize))
-    with np.errstate(over="ignore", invalid="ignore"):  # overflow is seen afterwards and answered with float64
-        for first in range(0, len(rows), step):
-            tile = rows[first : first + step]
-            tile = tile if tile.dtype == dtype else tile.astype(dtype)
-            for k, column in enumerate(columns):
-                np.dot(tile, column, out=out[k, first : first + len(tile)])
-    return out

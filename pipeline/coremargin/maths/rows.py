@@ -1,0 +1,138 @@
+"""Rows of either kind: a dense array (n, d), or a sparse ``csr_array`` (n, d). What the code does with them, once.
+
+Sparse rows have sorted column indices without duplicates, as a source hands them out; only their stored values take
+part in anything, so that no operation here makes them dense. Sums and products are in float64 unless ``dtype`` says
+otherwise; the error of a dot product is at most gamma(terms(rows)) times the sum of the terms' sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse, vstack
+
+Array = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.floating[Any]] | csr_array
+
+#: Dense rows are multiplied in tiles of this size: the second column then finds them in the cache.
+TILE_BYTES = 1 << 20
+
+_PARTS = ("data", "indices", "indptr", "shape")
+
+
+def is_sparse(rows: Any) -> TypeGuard[csr_array]:
+    """True for a csr_array."""
+    return bool(issparse(rows))
+
+
+def nothing(features: int, dtype: Any = np.float64, *, sparse: bool = False) -> Rows:
+    """No rows (0, d)."""
+    return csr_array((0, features), dtype=dtype) if sparse else np.zeros((0, features), dtype)
+
+
+def products(rows: Rows, columns: NDArray[np.floating[Any]], dtype: Any = np.float64) -> NDArray[np.floating[Any]]:
+    """(rows @ columns).T (k, n) in ``dtype`` for rows (n, d) and columns (d, k), a tile at a time; overflow is inf."""
+    dtype = np.dtype(dtype)
+    out = np.empty((columns.shape[1], rows.shape[0]), dtype)
+    each = [np.ascontiguousarray(column, dtype=dtype) for column in columns.T]
+    if is_sparse(rows):
+        exact = rows.astype(dtype, copy=False)
+        for k, column in enumerate(each):
+            out[k] = exact @ column
+        return out
+    step = _tile_rows(rows, dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first in range(0, len(rows), step):
+            tile = rows[first : first + step]
+            tile = tile if tile.dtype == dtype else tile.astype(dtype)
+            for k, column in enumerate(each):
+                np.dot(tile, column, out=out[k, first : first + len(tile)])
+    return out
+
+
+def weighted_sums(rows: Rows, columns: Array) -> Array:
+    """columns.T @ rows (k, d) for rows (n, d) and columns (n, k), a tile at a time."""
+    if is_sparse(rows):
+        exact = rows.astype(np.float64, copy=False).T
+        return np.stack([exact @ np.ascontiguousarray(column) for column in columns.T])
+    step = _tile_rows(rows, np.dtype(np.float64))
+    total = np.zeros((columns.shape[1], rows.shape[1]))
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        total += columns[part].T @ rows[part].astype(np.float64)
+    return total
+
+
+def weighted_sum(rows: Rows, weights: Array) -> Array:
+    """weights @ rows (d,) for rows (n, d) and weights (n,)."""
+    if is_sparse(rows):
+        return np.asarray(rows.T.astype(np.float64, copy=False) @ weights)
+    return np.asarray(weights @ np.asarray(rows, dtype=np.float64))
+
+
+def lengths(rows: Rows) -> Array:
+    """||x|| (n,) of rows (n, d)."""
+    if not is_sparse(rows):
+        return np.asarray(np.linalg.norm(np.asarray(rows, dtype=np.float64), axis=1))
+    squares, found = np.square(rows.data, dtype=np.float64), np.zeros(rows.shape[0])
+    filled = np.flatnonzero(np.diff(rows.indptr))
+    if len(filled):
+        found[filled] = np.sqrt(np.add.reduceat(squares, rows.indptr[filled]))
+    return found
+
+
+def terms(rows: Rows) -> int:
+    """How many products a dot product with one of these rows adds up at most; those with a zero are exact."""
+    return int(np.diff(rows.indptr).max(initial=0)) if is_sparse(rows) else int(rows.shape[1])
+
+
+def take(rows: Rows, positions: Any) -> Rows:
+    """The rows at positions (m,), or where a mask (n,) is true; a copy."""
+    return rows[np.asarray(positions)]
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """All rows of the parts, which are of one kind, one part after the other."""
+    return vstack(parts, format="csr") if is_sparse(parts[0]) else np.concatenate(parts)
+
+
+def as_float64(rows: Rows) -> Rows:
+    """The same rows in float64, where it needs no copy the very same."""
+    return rows.astype(np.float64, copy=False)
+
+
+def signed(rows: Rows, signs: NDArray[Any]) -> Rows:
+    """y_i x_i (n, d) in float64 for rows (n, d) and signs (n,); a copy."""
+    if not is_sparse(rows):
+        return np.asarray(rows, dtype=np.float64) * np.asarray(signs, dtype=np.float64)[:, None]
+    values = rows.data * np.repeat(np.asarray(signs, dtype=np.float64), np.diff(rows.indptr))
+    return csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def to_arrays(name: str, rows: Rows) -> dict[str, NDArray[Any]]:
+    """Plain arrays by name; of sparse rows ``NAME_data``, ``NAME_indices``, ``NAME_indptr`` and ``NAME_shape``."""
+    if not is_sparse(rows):
+        return {name: np.asarray(rows)}
+    parts = (rows.data, rows.indices, rows.indptr, np.array(rows.shape, np.int64))
+    return {f"{name}_{part}": values for part, values in zip(_PARTS, parts, strict=True)}
+
+
+def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]]) -> Rows:
+    """Inverse of ``to_arrays``, to the bit. Raises KeyError or ValueError when the parts do not make rows."""
+    if name in arrays:
+        return arrays[name]
+    data, indices, indptr, shape = (arrays[f"{name}_{part}"] for part in _PARTS)
+    if shape.shape != (2,) or shape.dtype.kind != "i" or indices.dtype.kind != "i" or indptr.dtype.kind != "i":
+        raise ValueError(f"{name}: expected indices, indptr and a shape of two whole numbers, found others")
+    rows = csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
+    rows.check_format(full_check=True)
+    if not rows.has_canonical_format:
+        raise ValueError(f"{name}: expected sorted column indices without duplicates, found others")
+    return rows
+
+
+def _tile_rows(rows: NDArray[Any], dtype: np.dtype[Any]) -> int:
+    return int(max(1, TILE_BYTES // (rows.shape[1] * dtype.itemsize)))

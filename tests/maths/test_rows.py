@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from coremargin.maths import rows as maths_rows
+from coremargin.maths.rows import (
+    as_float64,
+    concatenate,
+    from_arrays,
+    is_sparse,
+    lengths,
+    nothing,
+    products,
+    signed,
+    take,
+    terms,
+    to_arrays,
+    weighted_sum,
+    weighted_sums,
+)
+
+
+def pair(rng: np.random.Generator, n: int, d: int, dtype: str = "float64") -> tuple[np.ndarray, csr_array]:
+    """The same rows dense and sparse; whole rows and columns are zero."""
+    dense = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.3)
+    dense[::5] = 0.0
+    dense[:, ::7] = 0.0
+    dense = dense.astype(dtype)
+    return dense, csr_array(dense)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("tile", [1, 300, 1 << 20])
+def test_both_kinds_agree(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, dtype: str, tile: int) -> None:
+    """Products, sums, lengths and signs of sparse rows are those of the same rows dense, in tiles of any size."""
+    monkeypatch.setattr(maths_rows, "TILE_BYTES", tile)
+    dense, sparse = pair(rng, 43, 31, dtype)
+    columns, weights = rng.standard_normal((31, 3)), rng.standard_normal((43, 2))
+    signs = np.where(np.arange(43) % 2, 1, -1)
+    exact = dense.astype(np.float64)
+    for rows in (dense, sparse):
+        assert products(rows, columns) == pytest.approx((exact @ columns).T, abs=1e-13)
+        assert products(rows, columns).dtype == np.float64
+        assert products(rows, columns, "float32") == pytest.approx((exact @ columns).T, abs=1e-4)
+        assert products(rows, columns, "float32").dtype == np.float32
+        assert weighted_sums(rows, weights) == pytest.approx(weights.T @ exact, abs=1e-13)
+        assert weighted_sum(rows, weights[:, 0]) == pytest.approx(weights[:, 0] @ exact, abs=1e-13)
+        assert lengths(rows) == pytest.approx(np.sqrt((exact**2).sum(axis=1)), rel=1e-14)
+    assert (signed(sparse, signs).toarray() == signed(dense, signs)).all()
+    assert (as_float64(sparse).toarray() == as_float64(dense)).all()
+
+
+def test_dense_products_are_those_of_one_tile_after_the_other(rng: np.random.Generator) -> None:
+    """The bits are those of one matrix-vector product per tile of 1 MiB and column."""
+    dense = rng.standard_normal((5000, 100)).astype(np.float32)
+    columns, step = rng.standard_normal((100, 2)), (1 << 20) // 800
+    parts = [slice(first, first + step) for first in range(0, 5000, step)]
+    found = products(dense, columns)
+    for k in range(2):
+        tiles = [
+            dense[i : i + step].astype(np.float64) @ np.ascontiguousarray(columns[:, k]) for i in range(0, 5000, step)
+        ]
+        assert (found[k] == np.concatenate(tiles)).all()
+
+
+def test_a_sparse_product_depends_on_its_row_only(rng: np.random.Generator) -> None:
+    """A row has the same product, to the bit, whatever rows are around it."""
+    _, sparse = pair(rng, 60, 40)
+    column = rng.standard_normal((40, 1))
+    whole = products(sparse, column)[0]
+    for k in range(60):
+        assert products(take(sparse, [k]), column)[0, 0] == whole[k]
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_rows_are_taken_and_joined(rng: np.random.Generator, kind: str) -> None:
+    """Rows by position, by mask, and joined again are the same rows; no rows are rows, too."""
+    dense, sparse = pair(rng, 30, 12, "float32")
+    rows = dense if kind == "dense" else sparse
+    order = rng.permutation(30)
+    mask = rng.random(30) < 0.5
+    none = nothing(12, "float32", sparse=kind == "sparse")
+    plain = [part if kind == "dense" else part.toarray() for part in (take(rows, order), take(rows, mask))]
+    assert (plain[0] == dense[order]).all()
+    assert (plain[1] == dense[mask]).all()
+    joined = concatenate([none, take(rows, order[:10]), none, take(rows, order[10:])])
+    assert joined.dtype == np.float32
+    assert joined.shape == (30, 12)
+    assert is_sparse(joined) == (kind == "sparse")
+    assert ((joined.toarray() if is_sparse(joined) else joined) == dense[order]).all()
+    assert take(rows, np.zeros(0, np.int64)).shape == (0, 12)
+
+
+def test_terms_are_counted(rng: np.random.Generator) -> None:
+    """A dense row has d products; of sparse ones the fullest counts, and no rows have none."""
+    dense, sparse = pair(rng, 40, 20)
+    assert terms(dense) == 20
+    assert terms(sparse) == (dense != 0).sum(axis=1).max()
+    assert terms(nothing(20, sparse=True)) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arrays_give_the_same_rows_back(rng: np.random.Generator, dtype: str) -> None:
+    """Written as plain arrays and read back, rows of either kind have the same bits and precision."""
+    for rows in pair(rng, 17, 9, dtype):
+        arrays = to_arrays("pool_rows", rows)
+        assert all(type(values) is np.ndarray for values in arrays.values())
+        again = from_arrays("pool_rows", arrays)
+        assert is_sparse(again) == is_sparse(rows)
+        assert again.dtype == rows.dtype
+        assert to_arrays("pool_rows", again).keys() == arrays.keys()
+        for name, values in to_arrays("pool_rows", again).items():
+            assert values.tobytes() == arrays[name].tobytes()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"x_indices": np.array([0, 9], np.int32)},  # beyond the columns
+        {"x_indices": np.array([1, 0], np.int32)},  # not sorted
+        {"x_indices": np.array([1, 1], np.int32)},  # twice
+        {"x_indices": np.array([0.0, 1.0])},
+        {"x_indptr": np.array([0, 3, 2], np.int32)},
+        {"x_indptr": np.array([0, 2], np.int32)},
+        {"x_data": np.array([1.0])},
+        {"x_shape": np.array([2, 3, 4])},
+    ],
+)
+def test_parts_that_make_no_rows_are_refused(damage: dict[str, np.ndarray]) -> None:
+    """Indices out of range, unsorted or repeated, and parts that do not fit together raise ValueError."""
+    arrays = to_arrays("x", csr_array(np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]])))
+    assert from_arrays("x", arrays).shape == (2, 3)
+    with pytest.raises(ValueError, match=r"\w+"):
+        from_arrays("x", arrays | damage)
