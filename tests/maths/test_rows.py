@@ -59,9 +59,7 @@ def test_dense_products_are_those_of_one_tile_after_the_other(rng: np.random.Gen
     parts = [slice(first, first + step) for first in range(0, 5000, step)]
     found = products(dense, columns)
     for k in range(2):
-        tiles = [
-            dense[i : i + step].astype(np.float64) @ np.ascontiguousarray(columns[:, k]) for i in range(0, 5000, step)
-        ]
+        tiles = [dense[part].astype(np.float64) @ np.ascontiguousarray(columns[:, k]) for part in parts]
         assert (found[k] == np.concatenate(tiles)).all()
 
 
