@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -133,6 +133,18 @@ class Model:
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row: ``classes[1]`` where the decision value is positive, else ``classes[0]``; (n,)."""
         return label_array(self.classes)[(self.decision_function(X) > 0).astype(np.intp)]
+
+    def to_sklearn(self) -> Any:
+        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it."""
+        from coremargin.learn.export import as_sklearn, linear_of
+
+        return as_sklearn(linear_of(self))
+
+    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
+        """An ``onnx.ModelProto`` that predicts the same; see ``learn.export.as_onnx``. Needs the extra "onnx"."""
+        from coremargin.learn.export import as_onnx, linear_of
+
+        return as_onnx(linear_of(self), precision)
 
     def __repr__(self) -> str:
         c = self.certificate

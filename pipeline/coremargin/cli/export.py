@@ -1,0 +1,51 @@
+"""The command that hands models to others: export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coremargin.cli.common import json_option
+from coremargin.spec import format_size
+
+SECTION = "Models"
+
+
+@click.command(no_args_is_help=True)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "kind", type=click.Choice(["onnx", "sklearn-skops"]), default="onnx", show_default=True,
+    help="onnx: a graph for any runtime; sklearn-skops: a fitted LinearSVC, saved by skops.",
+)  # fmt: skip
+@click.option(
+    "--precision", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
+    help="Of rows, coefficients and decision values in ONNX.",
+)  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@json_option
+def export(model: Path, out: Path, *, kind: Any, precision: Any, overwrite: bool, as_json: bool) -> None:
+    """Write the hypothesis of MODEL to the file OUT, for use without coremargin.
+
+    ONNX (pip install 'coremargin[onnx]'): input X (rows, features), outputs label and decision. In float64 both agree
+    with `coremargin predict`; float32 rounds rows and coefficients first. skops (pip install 'coremargin[skops]'):
+    skops.io.load gives a scikit-learn LinearSVC that predicts the same.
+
+    \b
+    Examples:
+      coremargin export rows.model rows.onnx
+      coremargin export rows.model rows.skops --format sklearn-skops
+    """
+    from coremargin.learn.export import export as run
+
+    size = run(model, out, format=kind, precision=precision, overwrite=overwrite)
+    if as_json:
+        click.echo(json.dumps({"out": str(out), "format": kind, "bytes": size}))
+    else:
+        click.echo(f"{out}: {kind}, {format_size(size)}")
+
+
+COMMANDS = (export,)

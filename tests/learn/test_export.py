@@ -1,0 +1,148 @@
+"""What leaves the house predicts what we predict, in other people's runtimes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+
+import coremargin
+from coremargin.errors import OutputError, UsageError
+from coremargin.learn.export import Linear, as_onnx, as_sklearn, export
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from coremargin.learn.model import Model
+
+LABELS = {
+    "text": ("ham", "spam"), "numbers": (-1, 1), "floats": (1.0, 2.0), "answers": (False, True),
+}  # fmt: skip
+
+
+@pytest.fixture(params=LABELS.values(), ids=LABELS)
+def trained(request: pytest.FixtureRequest, rng: np.random.Generator) -> tuple[Model, np.ndarray]:
+    """A soft-margin model of two overlapping clouds with labels of each kind, and 400 rows to ask it about."""
+    X = rng.normal(size=(300, 7)) * 10.0 ** rng.integers(-2, 3, 7)
+    side = (X @ rng.normal(size=7) + rng.normal(size=300) > 0).astype(int)
+    model = coremargin.train(X, [request.param[k] for k in side], loss="hinge", C=0.1)
+    return model, rng.normal(size=(400, 7)) * np.abs(X).max(axis=0)
+
+
+def run_onnx(graph: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and decision values as onnxruntime computes them."""
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+    label, decision = session.run(["label", "decision"], {"X": X})
+    return label, decision
+
+
+def test_onnx_agrees_in_float64(trained: tuple[Model, np.ndarray]) -> None:
+    """onnxruntime gives the same labels, in their own kind, and decision values within 1e-12 of their size."""
+    pytest.importorskip("onnx")
+    model, X = trained
+    label, decision = run_onnx(model.to_onnx(), X)
+    expected = model.decision_function(X)
+    np.testing.assert_allclose(decision, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+    assert label.tolist() == model.predict(X).tolist()
+
+
+def test_onnx_in_float32_agrees_to_its_precision(trained: tuple[Model, np.ndarray]) -> None:
+    """With 24 bits the decision values agree to 1e-6 of the terms they are sums of."""
+    pytest.importorskip("onnx")
+    model, X = trained
+    label, decision = run_onnx(model.to_onnx("float32"), X.astype(np.float32))
+    assert decision.dtype == np.float32
+    expected = model.decision_function(X)
+    size = np.abs(X) @ np.abs(model.w) + abs(model.b)
+    assert (np.abs(decision - expected) <= 1e-6 * size).all()
+    sure = np.abs(expected) > 1e-6 * size
+    assert label[sure].tolist() == model.predict(X)[sure].tolist()
+
+
+def test_onnx_says_where_it_comes_from(trained: tuple[Model, np.ndarray]) -> None:
+    """The graph's metadata carry status and certificate, and one row is as good as many."""
+    pytest.importorskip("onnx")
+    model, X = trained
+    graph = model.to_onnx()
+    about = {entry.key: entry.value for entry in graph.metadata_props}
+    assert json.loads(about["certificate"]) == model.record["certificate"]
+    assert (graph.producer_name, about["status"]) == ("coremargin", "certified")
+    assert run_onnx(graph, X[:1])[1].shape == (1,)
+
+
+@pytest.mark.parametrize("classes", [["a", "b", "c"], [10, 20, 30]])
+def test_onnx_of_several_classes_takes_the_largest_value(classes: list[Any], rng: np.random.Generator) -> None:
+    """With one row of coefficients per class the label is that of the largest decision value, the first of equals."""
+    pytest.importorskip("onnx")
+    coef, X = rng.normal(size=(3, 4)), rng.normal(size=(50, 4))
+    X[0] = 0.0  # all values are equal there
+    linear = Linear(coef, np.zeros(3), np.array(classes), {})
+    label, decision = run_onnx(as_onnx(linear), X)
+    expected = X @ coef.T
+    np.testing.assert_allclose(decision, expected, rtol=1e-12, atol=1e-14)
+    assert label.tolist() == linear.classes[expected.argmax(axis=1)].tolist()
+    np.testing.assert_array_equal(as_sklearn(linear).predict(X), label)
+
+
+def test_scikit_learn_object_agrees_and_is_one_of_theirs(trained: tuple[Model, np.ndarray]) -> None:
+    """LinearSVC gives the same values and labels, and a calibration on top of it trusts that it is fitted."""
+    model, X = trained
+    machine = model.to_sklearn()
+    assert type(machine).__module__.startswith("sklearn.")
+    np.testing.assert_allclose(machine.decision_function(X), model.decision_function(X), rtol=1e-9)
+    np.testing.assert_array_equal(machine.predict(X), model.predict(X))
+    calibrated = CalibratedClassifierCV(FrozenEstimator(machine)).fit(X, model.predict(X))
+    assert (calibrated.predict(X) == model.predict(X)).mean() > 0.9
+
+
+def test_skops_reads_what_was_written_without_trust(trained: tuple[Model, np.ndarray], tmp_path: Path) -> None:
+    """The file holds types of scikit-learn and NumPy only, so that skops loads it with nothing to be trusted."""
+    skops = pytest.importorskip("skops.io")
+    model, X = trained
+    size = export(model, tmp_path / "rows.skops", format="sklearn-skops")
+    assert size == (tmp_path / "rows.skops").stat().st_size
+    assert skops.get_untrusted_types(file=tmp_path / "rows.skops") == []
+    np.testing.assert_array_equal(skops.load(tmp_path / "rows.skops").predict(X), model.predict(X))
+
+
+def test_a_file_that_is_there_is_kept(trained: tuple[Model, np.ndarray], tmp_path: Path) -> None:
+    """Nothing is replaced without leave, a folder never; a refused export leaves nothing behind."""
+    pytest.importorskip("onnx")
+    model, _ = trained
+    (tmp_path / "a").write_text("mine")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(OutputError, match="something is there already"):
+        export(model, tmp_path / "a")
+    assert (tmp_path / "a").read_text() == "mine"
+    with pytest.raises(OutputError, match="something is there already"):
+        export(model, tmp_path / "b", overwrite=True)
+    export(model, tmp_path / "a", overwrite=True)
+    assert (tmp_path / "a").stat().st_size > 100
+    with pytest.raises(UsageError, match="expected onnx or sklearn-skops, got 'pmml'"):
+        export(model, tmp_path / "c", format="pmml")  # type: ignore[arg-type]
+    assert {entry.name for entry in tmp_path.iterdir()} == {"a", "b"}
+
+
+def test_the_command_exports_a_folder(
+    run_cli: Callable[..., Result], trained: tuple[Model, np.ndarray], tmp_path: Path
+) -> None:
+    """`coremargin export` writes a graph that onnxruntime opens from the file."""
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    model, X = trained
+    model.save(tmp_path / "rows.model")
+    told = json.loads(run_cli("export", tmp_path / "rows.model", tmp_path / "rows.onnx", "--json").stdout)
+    assert told["bytes"] == (tmp_path / "rows.onnx").stat().st_size
+    session = runtime.InferenceSession(tmp_path / "rows.onnx", providers=["CPUExecutionProvider"])
+    assert session.run(["label"], {"X": X})[0].tolist() == model.predict(X).tolist()
+    assert (
+        "something is there already"
+        in run_cli("export", tmp_path / "rows.model", tmp_path / "rows.onnx", exit_code=5).stderr
+    )
