@@ -141,7 +141,7 @@ def test_whole_store(damaged: Path) -> None:
     assert check_store(damaged).damaged == ()
 
 
-STATISTICS = ["rows", "counts", "unlabelled", "centre", "radius", "max_norm", "low", "high", "total", "squares"]
+STATISTICS = ["rows", "counts", "unlabelled", "centre", "radius", "max_norm", "low", "high", "total", "spread"]
 
 
 @pytest.mark.parametrize("damaged", ["raw"], indirect=True)

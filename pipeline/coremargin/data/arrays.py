@@ -77,9 +77,10 @@ class ArraySource:
         ids = checked_ids(ids, self.rows, self.name)
         return self._X[ids].astype(np.float64), self._y[ids]
 
-    def statistics(self) -> ChunkStatistics:
-        """What was counted, per chunk."""
-        return self._statistics
+    def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
+        """What was counted, per chunk of [start, stop)."""
+        known = self._statistics
+        return ChunkStatistics(**{field.name: getattr(known, field.name)[start:stop] for field in fields(known)})
 
     def scalars(self) -> ChunkScalars:
         """The entries of ``statistics`` that are a number per chunk or per class and chunk."""

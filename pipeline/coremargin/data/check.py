@@ -84,7 +84,7 @@ def check_store(
 def _stored(store: Store, chunks: range) -> tuple[ChunkStatistics | None, list[Damage]]:
     """Statistics of some chunks as the store has them, or why they cannot be read."""
     try:
-        return store.statistics_of(chunks.start, chunks.stop), []
+        return store.statistics(chunks.start, chunks.stop), []
     except StoreError as error:
         return None, [Damage(None, store.span(chunks.start)[0], store.span(chunks.stop - 1)[1], str(error))]
 
@@ -135,7 +135,7 @@ def _differing(computed: ChunkStatistics, stored: ChunkStatistics, index: int) -
             same = bool(old >= new * (1 - _RELATIVE) - _RELATIVE * size and old <= new + _RELATIVE * size)
         else:
             rows = float(computed.rows[0])
-            scale = {"centre": size, "total": size * rows, "squares": size * size * rows}[field.name]
+            scale = {"centre": size, "total": size * rows, "spread": size * size * rows}[field.name]
             same = np.array_equal(new, old) or bool((np.abs(new - old) <= _ROUNDING * rows * scale).all())
         if not same:
             names.append(field.name)

@@ -27,7 +27,7 @@ _SCALARS = {
     "max_norm": "float64",
     "digest": "uint64",
 }
-_VECTORS = ("centre", "low", "high", "total", "squares")
+_VECTORS = ("centre", "low", "high", "total", "spread")
 
 
 def write_group(store: Path, group: str, statistics: ChunkStatistics) -> None:
@@ -81,13 +81,8 @@ class Manifest:
         return scalars
 
     def vectors(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Rows [start, stop) of centre, low, high, total or squares: (stop - start, d) float64."""
+        """Rows [start, stop) of centre, low, high, total or spread: (stop - start, d) float64."""
         return self._column(name, "float64", (self._facts.features,), start, stop)
-
-    def statistics(self) -> ChunkStatistics:
-        """Everything, all chunks."""
-        scalars, stop = self.scalars(), self._last.last
-        return ChunkStatistics(**vars(scalars), **{name: self.vectors(name, 0, stop) for name in _VECTORS})
 
     def part(self, start: int, stop: int, known: ChunkScalars) -> ChunkStatistics:
         """Everything, of the chunks [start, stop); ``known`` are the scalars of all chunks."""
@@ -104,7 +99,16 @@ class Manifest:
 
     def _slice(self, commit: Commit, name: str, dtype: str, tail: tuple[int, ...], a: int, b: int) -> np.ndarray:
         folder = self._store / BLOCKS / commit.group / name
+        if name == "spread" and not folder.exists() and folder.with_name("squares").exists():
+            return self._spread_of_old(commit, tail, a, b)
         return read_array(folder, a - commit.first, b - commit.first, dtype, tail)
+
+    def _spread_of_old(self, commit: Commit, tail: tuple[int, ...], a: int, b: int) -> np.ndarray:
+        """Stores written before 2026-11-21 have sums of squares instead: less exact far from the origin."""
+        total, squares = (self._slice(commit, name, "float64", tail, a, b) for name in ("total", "squares"))
+        rows = self._slice(commit, "rows", "int64", (), a, b)[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(np.maximum(squares - total * total / rows, 0.0))
 
     def _check(self, scalars: ChunkScalars) -> None:
         facts, last = self._facts, self._last

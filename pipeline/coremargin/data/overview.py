@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.data.moments import moments
+
 if TYPE_CHECKING:
     from coremargin.data.store import Store
-
-_SLICE = 256  # chunks whose statistics are held at a time
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,12 @@ class Overview:
 
 def overview(store: Store) -> Overview:
     """Range, spread and norms of the rows of a store."""
-    low, high = np.full(store.features, np.inf), np.full(store.features, -np.inf)
-    total, squares = np.zeros(store.features), np.zeros(store.features)
-    for start in range(0, store.chunks, _SLICE):
-        part = store.statistics_of(start, min(store.chunks, start + _SLICE))
-        low, high = np.minimum(low, part.low.min(axis=0)), np.maximum(high, part.high.max(axis=0))
-        total, squares = total + part.total.sum(axis=0), squares + part.squares.sum(axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = total / store.rows
-        deviation = np.sqrt(np.maximum(squares / store.rows - mean * mean, 0.0))
-    varying = deviation[high > low]
+    found = moments(store)
+    varying = np.sqrt(found.variance[~found.constant])
     return Overview(
-        low=float(low.min()),
-        high=float(high.max()),
-        constant=int(np.count_nonzero(high == low)),
+        low=float(found.low.min()),
+        high=float(found.high.max()),
+        constant=int(np.count_nonzero(found.constant)),
         deviation_low=float(varying.min()) if varying.size else 0.0,
         deviation_high=float(varying.max()) if varying.size else 0.0,
         largest_norm=float(store.scalars().max_norm.max()),

@@ -46,8 +46,8 @@ class Source(Protocol):
     def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given."""
 
-    def statistics(self) -> ChunkStatistics:
-        """What ingest counted, per chunk."""
+    def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
+        """What ingest counted, per chunk of [start, stop): 5 d numbers each."""
 
     def scalars(self) -> ChunkScalars:
         """The entries of ``statistics`` that are a number per chunk or per class and chunk; cheap at any size."""

@@ -26,7 +26,8 @@ class ChunkStatistics:
 
     rows (c,) int64; counts (c, classes) int64 rows of each class code; unlabelled (c,) int64;
     centre (c, d): the mean row; radius (c,): max ||x - centre||, rounded up; max_norm (c,): max ||x||, rounded up;
-    low, high (c, d): smallest and largest value of each feature; total, squares (c, d): sums of x and of x * x;
+    low, high (c, d): smallest and largest value of each feature; total (c, d): sums of x; spread (c, d): sums of
+    (x - centre)^2, from which variances of any union of chunks follow without cancellation (Chan, Golub, LeVeque 1979);
     digest (c,) uint64: crc32c of the rows' bytes in the high half, of the labels' bytes in the low half
     (little-endian, committed rows only, so that a chunk that grows keeps the proof of its older rows).
     """
@@ -40,7 +41,7 @@ class ChunkStatistics:
     low: np.ndarray
     high: np.ndarray
     total: np.ndarray
-    squares: np.ndarray
+    spread: np.ndarray
     digest: np.ndarray
 
 
@@ -78,22 +79,22 @@ def measure(X: np.ndarray, codes: np.ndarray, classes: int) -> ChunkStatistics:
     centre = total / n
     if not np.isfinite(centre).all():  # the sum overflowed, the mean need not
         centre = _extremes_and_sums(X.astype(np.float64) / n)[2]
-    squares, norm = _sums_of_squares(X, np.zeros(d), scale)
-    _, spread = _sums_of_squares(X, centre, scale)
+    _, norm = _sums_of_squares(X, np.zeros(d), scale)
+    spread, farthest = _sums_of_squares(X, centre, scale)
     varies = bool((low != high).any() or (centre != low).any())  # a mean of equal rows may round away from them
-    with np.errstate(over="ignore"):  # sums of squares of values beyond 1e154 are infinite, and said to be
-        squares = squares / scale / scale
+    with np.errstate(over="ignore"):  # squares of distances beyond 1e154 are infinite, and said to be
+        spread = np.where(low == high, 0.0, spread / scale / scale)
     return ChunkStatistics(
         rows=np.array([n], dtype=np.int64),
         counts=np.bincount(codes[codes >= 0], minlength=classes).astype(np.int64)[None, :],
         unlabelled=np.array([np.count_nonzero(codes < 0)], dtype=np.int64),
         centre=centre[None, :],
-        radius=np.array([_rounded_up(spread, scale, d) if varies else 0.0]),
+        radius=np.array([_rounded_up(farthest, scale, d) if varies else 0.0]),
         max_norm=np.array([_rounded_up(norm, scale, d) if largest > 0 else 0.0]),
         low=low[None, :],
         high=high[None, :],
         total=total[None, :],
-        squares=squares[None, :],
+        spread=spread[None, :],
         digest=np.array([chunk_digest(X, codes)], dtype=np.uint64),
     )
 

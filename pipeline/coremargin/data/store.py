@@ -128,13 +128,9 @@ class Store:
             codes[where] = y.take(int(chunk), offsets)
         return rows, codes
 
-    def statistics(self) -> ChunkStatistics:
-        """Everything that ingest counted, per chunk: 5 d numbers each; see ``scalars`` and ``centres`` for less."""
-        return self._manifest.statistics()
-
-    def statistics_of(self, start: int, stop: int) -> ChunkStatistics:
-        """Everything, of the chunks [start, stop)."""
-        return self._manifest.part(start, stop, self.scalars())
+    def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
+        """Everything that ingest counted, per chunk of [start, stop): 5 d numbers each; ``scalars`` are less."""
+        return self._manifest.part(start, self.chunks if stop is None else stop, self.scalars())
 
     def scalars(self) -> ChunkScalars:
         """Rows, class counts, radius, norm and digest per chunk; loaded once."""

@@ -59,9 +59,9 @@ class View:
         """Rows (m, d) float64 and codes (m,) of the given row ids, in the order given."""
         return self.base.rows_at(ids)
 
-    def statistics(self) -> ChunkStatistics:
-        """What is known of each chunk."""
-        return self.base.statistics()
+    def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
+        """What is known of each chunk of [start, stop)."""
+        return self.base.statistics(start, stop)
 
     def scalars(self) -> ChunkScalars:
         """The entries of ``statistics`` that are a number per chunk or per class and chunk."""
