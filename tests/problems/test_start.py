@@ -53,7 +53,7 @@ def test_the_sample_of_sorted_labels_has_both_classes() -> None:
         y = np.array([0] * (1000 - few) + [1] * few)
         source = source_of(y if last else y[::-1])
         chunks = sample_chunks(source, (1, 0), 0.02, 500)
-        _, _, signs = read_sample(source, chunks, (1, 0))
+        signs = read_sample(source, chunks, (1, 0)).signs
         assert set(signs.tolist()) == {-1, 1}
         assert len(chunks) <= 4
         assert chunks == sorted(set(chunks))
@@ -73,7 +73,8 @@ def test_the_sample_is_spread_and_bounded() -> None:
 def test_sampled_rows_are_labelled_rows_of_their_chunks() -> None:
     """Ids, rows and signs of a sample belong together; unlabelled rows are left out."""
     source = source_of(np.array([0, None, 1] * 10, object))
-    ids, rows, signs = read_sample(source, [0, 2], (1, 0))
+    found = read_sample(source, [0, 2], (1, 0))
+    ids, rows, signs = found.ids, found.rows, found.signs
     assert ids.tolist() == [k for k in range(30) if k // 10 in (0, 2) and k % 3 != 1]
     assert (rows[:, 0] == ids).all()
     assert (signs == np.where(ids % 3 == 2, 1, -1)).all()
@@ -82,7 +83,8 @@ def test_sampled_rows_are_labelled_rows_of_their_chunks() -> None:
 def test_the_first_row_is_the_first_labelled_one() -> None:
     """The paper's start is one example: the first row that has a label."""
     source = source_of(np.array([None] * 25 + [1, 0], object))
-    ids, rows, signs, chunk = first_row(source, (0, 1))
+    found = first_row(source, (0, 1))
+    ids, rows, signs, chunk = found.ids, found.rows, found.signs, found.chunks[0]
     assert (ids.tolist(), rows[0, 0], signs.tolist(), chunk) == ([25], 25, [1], 2)
 
 

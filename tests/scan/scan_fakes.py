@@ -58,6 +58,10 @@ class FakeSource:
         start, stop = self.span(chunk)
         return self.X[start:stop], self.y[start:stop]
 
+    def labels(self, chunk: int) -> np.ndarray:
+        """Codes alone."""
+        return self.read(chunk)[1]
+
     def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self.X[ids].astype(np.float64), self.y[ids]
 

@@ -10,7 +10,6 @@ from coremargin.cli.common import count, facts
 from coremargin.data.store import Store
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import problem_of
-from coremargin.problems.start import SAMPLE_BYTES, sample_chunks
 from coremargin.scan.cluster import load_cluster, render, resolve
 from coremargin.scan.plan import plan_blocks
 from coremargin.spec import format_seconds, format_size
@@ -37,7 +36,7 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     problem = problem_of(job, source)  # refuses what training would refuse
     cluster = resolve(cluster_of(job, given), source.nbytes)
     blocks = plan_blocks(source, max(job.block, problem.least_block_bytes))
-    sample = sample_chunks(source, problem.codes, job.sample, SAMPLE_BYTES)
+    sample = problem.sample_chunks
     started = time.perf_counter()
     rows, _ = source.read(sample[0])
     rows.sum(dtype="float64")  # a map is read when it is touched

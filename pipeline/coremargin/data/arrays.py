@@ -72,6 +72,10 @@ class ArraySource:
         start, stop = self.span(chunk)
         return self._X[start:stop], self._y[start:stop]
 
+    def labels(self, chunk: int) -> np.ndarray:
+        """Codes (n,) int32 of a chunk, read-only, without its rows."""
+        return self._y[slice(*self.span(chunk))]
+
     def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given."""
         ids = checked_ids(ids, self.rows, self.name)

@@ -43,6 +43,9 @@ class Source(Protocol):
         Raises DamagedChunk with the place when the chunk is missing, truncated or altered.
         """
 
+    def labels(self, chunk: int) -> np.ndarray:
+        """Label codes (n,) int32 of a chunk as ``read`` gives them, without reading its rows."""
+
     def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given."""
 

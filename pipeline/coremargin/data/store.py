@@ -113,6 +113,11 @@ class Store:
         X, y = self.readers()
         return X.read(chunk), y.read(chunk)
 
+    def labels(self, chunk: int) -> np.ndarray:
+        """Codes (n,) int32 of a chunk, read-only, without its rows."""
+        self.span(chunk)
+        return self.readers()[1].read(chunk)
+
     def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given; each chunk read once."""
         ids = checked_ids(ids, self.rows, self.name)

@@ -55,6 +55,10 @@ class View:
         """Rows and codes of a chunk, read-only, valid until this thread reads again."""
         return self.base.read(chunk)
 
+    def labels(self, chunk: int) -> np.ndarray:
+        """Codes of a chunk, without its rows."""
+        return self.base.labels(chunk)
+
     def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m, d) float64 and codes (m,) of the given row ids, in the order given."""
         return self.base.rows_at(ids)

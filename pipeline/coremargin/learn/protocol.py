@@ -43,6 +43,10 @@ class Problem(Protocol):
     def least_block_bytes(self) -> int:
         """Blocks must be this large for the summaries of one scan to fit into the job's memory."""
 
+    @property
+    def sample_chunks(self) -> list[int]:
+        """The chunks that ``start`` reads."""
+
     def start(self) -> Any:
         """The state before the first scan."""
 

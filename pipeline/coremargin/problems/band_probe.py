@@ -29,6 +29,24 @@ SAFE = (1e-12, 1e12)
 
 
 @dataclass(frozen=True)
+class Divided:
+    """Labelled rows at the newest hypothesis.
+
+    signs, prices (n,); margins (k, n); near: positions of the rows that come home; slack max(0, 1 - margin); losing:
+    those far from the margin with slack. columns (n, 4): the weights of the rows in the summary's sums, c xi of the
+    positive and of the negative class, c y and c xi y of losing rows.
+    """
+
+    signs: NDArray[np.int8]
+    margins: Array
+    near: NDArray[np.intp]
+    prices: Array
+    slack: Array
+    losing: NDArray[np.bool_]
+    columns: Array
+
+
+@dataclass(frozen=True)
 class BandProbe:
     """The question of a soft-margin scan.
 
@@ -77,30 +95,61 @@ class BandProbe:
         return answer
 
     def _ask(self, rows: NDArray[Any], codes: NDArray[np.int32], start: int, longest: float) -> BandSummary:
-        signs = np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)
+        signs = self.signs(codes)
+        places = np.arange(len(signs))
         if not signs.all():  # unlabelled rows, and rows of other classes
-            mine = np.flatnonzero(signs)
-            return self._ask_labelled(rows[mine], signs[mine], start, longest, mine)
-        return self._ask_labelled(rows, signs, start, longest, None)
+            places = np.flatnonzero(signs)
+            rows, signs = rows[places], signs[places]
+        margins = decisions(rows, self.base) * signs
+        near = self.near(margins[0], self.keep)
+        parts = self.divided(rows, signs, margins, near, longest)
+        ids = places[near] + start
+        losing = rows[parts.losing] if self.squared else rows[:0]
+        return self.summary(parts, weighted_sums(rows, parts.columns), ids, rows[near], losing)
 
-    def _ask_labelled(
-        self, rows: NDArray[Any], signs: NDArray[np.int8], start: int, longest: float, places: NDArray[np.intp] | None
-    ) -> BandSummary:
-        margins = _margins(rows, self.base) * signs
-        newest, prices = margins[0], np.where(signs > 0, self.prices[0], self.prices[1])
-        near = self._near(newest)
-        far = np.ones(len(rows), bool)
+    def signs(self, codes: NDArray[np.int32]) -> NDArray[np.int8]:
+        """1 and -1 (n,) for rows of the positive and the negative class, 0 for others."""
+        return np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)
+
+    def divided(
+        self, rows: NDArray[Any], signs: NDArray[np.int8], margins: Array, near: NDArray[np.intp], longest: float
+    ) -> Divided:
+        """Labelled rows (n, d) with their margins (k, n), of which those at ``near`` come home.
+
+        Margins of the newest hypothesis are settled in place.
+        """
+        far = np.ones(len(signs), bool)
         far[near] = False
         if not self.squared:
-            self._settle(rows, signs, newest, far, longest)
-        sums = self._sums(rows, signs, newest, prices, far)
-        ids = near if places is None else places[near]
+            self._settle(rows, signs, margins[0], far, longest)
+        prices = np.where(signs > 0, self.prices[0], self.prices[1])
+        slack = np.maximum(1.0 - margins[0], 0.0)
+        cost = prices * slack
+        losing = far & (margins[0] < 1.0)
+        push, slope = np.where(losing, prices * signs, 0.0), np.where(losing, cost * signs, 0.0)
+        positive = signs > 0
+        columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), push, slope], axis=1)
+        return Divided(signs, margins, near, prices, slack, losing, columns)
+
+    def summary(
+        self, parts: Divided, total: Array, ids: NDArray[np.int64], near: NDArray[Any], losing: NDArray[Any]
+    ) -> BandSummary:
+        """The answer. total (4, d): ``parts.columns.T @ rows``; ids (m,), near (m, d): of the rows that come home.
+
+        losing: the far rows on the losing side, for the squared hinge.
+        """
+        signs, newest, prices, slack, columns = parts.signs, parts.margins[0], parts.prices, parts.slack, parts.columns
+        far = parts.losing
         return BandSummary(
-            losses=self._losses(margins, prices),
-            row_id=ids + start, row_x=rows[near], row_sign=signs[near],
+            losses=self._losses(parts.margins, prices),
+            slack=columns[:, :2].sum(axis=0), squares=slack @ columns[:, :2], pull=total[:2],
+            far_price=np.array([prices[far].sum()]), far_value=np.array([(prices[far] * slack[far]) @ slack[far]]),
+            far_push=np.append(total[2], columns[:, 2].sum()), far_slope=np.append(total[3], columns[:, 3].sum()),
+            far_curve=_tiled_curve(losing, prices[far]) if self.squared else np.zeros((0, 0)),
+            row_id=ids, row_x=near, row_sign=signs[parts.near],
             histogram=np.stack([self._bin(newest[signs > 0]), self._bin(newest[signs < 0])]),
             seen=np.array([np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)]),
-            below=np.array([np.count_nonzero(newest < 1.0)]), **sums,
+            below=np.array([np.count_nonzero(newest < 1.0)]),
         )  # fmt: skip
 
     def _settle(
@@ -115,14 +164,15 @@ class BandProbe:
         open_ones = np.flatnonzero(far & (np.abs(margins - 1.0) <= 2.0 * error))
         margins[open_ones] = signs[open_ones] * exact_decisions(rows[open_ones], w, b)
 
-    def _near(self, margins: Array) -> NDArray[np.intp]:
-        """Positions (increasing) of the rows with margins nearest to 1, ties by position."""
-        if len(margins) <= self.keep:
+    @staticmethod
+    def near(margins: Array, keep: int) -> NDArray[np.intp]:
+        """Positions (increasing) of the ``keep`` rows with margins nearest to 1, ties by position."""
+        if len(margins) <= keep:
             return np.arange(len(margins))
         distance = np.abs(margins - 1.0)
-        cut = np.partition(distance, self.keep - 1)[self.keep - 1] if self.keep else -1.0
+        cut = np.partition(distance, keep - 1)[keep - 1] if keep else -1.0
         certain = np.flatnonzero(distance < cut)
-        ties = np.flatnonzero(distance == cut)[: self.keep - len(certain)]
+        ties = np.flatnonzero(distance == cut)[: keep - len(certain)]
         return np.sort(np.concatenate([certain, ties]))
 
     def _losses(self, margins: Array, prices: Array) -> Array:
@@ -133,30 +183,12 @@ class BandProbe:
             losses[k] = prices @ (slack * slack if self.squared else slack)
         return losses
 
-    def _sums(
-        self, rows: NDArray[Any], signs: NDArray[np.int8], margins: Array, prices: Array, far: NDArray[np.bool_]
-    ) -> dict[str, Array]:
-        slack = np.maximum(1.0 - margins, 0.0)
-        cost = prices * slack
-        losing = far & (margins < 1.0)
-        push, slope = np.where(losing, prices * signs, 0.0), np.where(losing, cost * signs, 0.0)
-        positive = signs > 0
-        columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), push, slope], axis=1)
-        total = weighted_sums(rows, columns)
-        curve = _tiled_curve(rows[losing], prices[losing]) if self.squared else np.zeros((0, 0))
-        return {
-            "slack": columns[:, :2].sum(axis=0), "squares": slack @ columns[:, :2], "pull": total[:2],
-            "far_price": np.array([prices[losing].sum()]), "far_value": np.array([cost[losing] @ slack[losing]]),
-            "far_push": np.append(total[2], push.sum()), "far_slope": np.append(total[3], slope.sum()),
-            "far_curve": curve,
-        }  # fmt: skip
-
     def _bin(self, margins: Array) -> NDArray[np.int64]:
         place = (margins - self.low) * (self.bins / (self.high - self.low))
         return np.bincount(np.clip(place, 0, self.bins - 1).astype(np.intp), minlength=self.bins)
 
 
-def _margins(rows: NDArray[Any], base: Array) -> Array:
+def decisions(rows: NDArray[Any], base: Array) -> Array:
     """(k, n) float64: rows (n, d) times w plus b of each column of ``base`` (d + 1, k)."""
     return np.asarray(products(rows, base[:-1]) + base[-1][:, None])
 

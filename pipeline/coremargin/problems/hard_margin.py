@@ -31,6 +31,7 @@ from coremargin.problems.pool import Pool
 from coremargin.problems.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
+    Sample,
     check_scale,
     first_row,
     read_sample,
@@ -108,18 +109,24 @@ class HardMargin:
 
     def start(self) -> HardMarginState:
         """Solve on a sample of chunks; the paper's strategies start from one row."""
-        source, codes = self.source, self.codes
+        if self.strategy != "fast":
+            return self.begin(first_row(self.source, self.codes))
+        return self.begin(read_sample(self.source, self.sample_chunks, self.codes))
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """The chunks that are read before the first scan."""
+        source = self.source
+        # Of fewer rows than features nearly all carry the margin: a sample of them tells little.
+        wide = source.rows < source.features
+        limit = max(self.sample_bytes, self.pool_bytes) if wide else self.sample_bytes
+        return sample_chunks(source, self.codes, self.sample_share, limit)
+
+    def begin(self, sample: Sample) -> HardMarginState:
+        """The state before the first scan, from some rows of both classes or, with the paper's strategies, one row."""
+        source = self.source
         check_scale(source)
-        if self.strategy == "fast":
-            # Of fewer rows than features nearly all carry the margin: a sample of them tells little.
-            wide = source.rows < source.features
-            limit = max(self.sample_bytes, self.pool_bytes) if wide else self.sample_bytes
-            chunks = sample_chunks(source, codes, self.sample_share, limit)
-            ids, rows, signs = read_sample(source, chunks, codes)
-        else:
-            ids, rows, signs, chunk = first_row(source, codes)
-            chunks = [chunk]
-        pool = Pool.nothing(source.features).add(ids, rows, signs)
+        pool = Pool.nothing(source.features).add(sample.ids, sample.rows, sample.signs)
         sketch = np.linspace(0, len(pool) - 1, min(SKETCH_ROWS, len(pool))).astype(int)
         empty = Pool.nothing(source.features)
         state = HardMarginState(
@@ -127,7 +134,7 @@ class HardMargin:
             upper=np.inf, coreset=empty, ledger=Ledger.blank(source.chunks, source.features),
             sketch=pool.take(sketch), histogram=np.zeros((2, BINS), np.int64), low=0.0, high=1.0, rows_below=-1,
             new_rows=len(pool), upper_at_eviction=np.inf,
-            sample_bytes=sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows,
+            sample_bytes=sample.nbytes(source),
         )  # fmt: skip
         state = self._solve(state, pool)
         kept = state.pool.lowest(self._margins(state, state.pool), min(self.pool_rows // 2, 2 * self._rows_home))

@@ -80,13 +80,18 @@ class MarginProbe:
             rows, codes = source.read(chunk)
             start, _ = source.span(chunk)
             data = ChunkRows(chunk, start, rows, codes, float(longest[chunk]))
-            answer = answer.merge(self._ask(data, directions, lowest))
+            answer = answer.merge(self.ask(data, directions, lowest, products(rows, self.base, rows.dtype)))
+        return self.finished(answer, lowest)
+
+    def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
+        """The answer of a block with the rows that are worth having."""
         floor, (row_id, row_x, row_sign) = lowest.finish(answer.floor_chunk, answer.floor)
         return replace(answer, floor=floor, row_id=row_id, row_x=row_x, row_sign=row_sign)
 
-    def _ask(self, data: ChunkRows, directions: Array, lowest: LowestRows) -> MarginSummary:
+    def ask(self, data: ChunkRows, directions: Array, lowest: LowestRows, given: NDArray[Any]) -> MarginSummary:
+        """Answer for one chunk; given (1 or 2, n): ``products`` of its rows and ``base``, in their own precision."""
         members = [np.flatnonzero(data.codes == code) for code in self.codes]
-        fast, error = self._multiply(data, members)
+        fast, error = self._multiply(data, members, given)
         first, stop = np.searchsorted(self.known, [data.start, data.start + len(data.rows)])
         known = self.known[first:stop] - data.start
         nothing = self.empty()
@@ -107,19 +112,21 @@ class MarginProbe:
             below=np.array([below]), floor_chunk=np.array([data.chunk]), floor=floor,
         )  # fmt: skip
 
-    def _multiply(self, data: ChunkRows, members: list[NDArray[np.intp]]) -> tuple[NDArray[Any], Array]:
+    def _multiply(
+        self, data: ChunkRows, members: list[NDArray[np.intp]], given: NDArray[Any]
+    ) -> tuple[NDArray[Any], Array]:
         """Fast values (k, n) of w.x, a bound (k,) on their error; float64 where the stored precision is too coarse."""
-        values, error = self._multiply_in(data, data.rows.dtype)
-        if data.rows.dtype == np.float64 or _tells_apart(values[0], members, float(error[0])):
+        values, error = self._mixed(given, data.longest)
+        if given.dtype == np.float64 or _tells_apart(values[0], members, float(error[0])):
             return values, error
-        return self._multiply_in(data, np.dtype(np.float64))
+        return self._mixed(products(data.rows, self.base, np.dtype(np.float64)), data.longest)
 
-    def _multiply_in(self, data: ChunkRows, dtype: np.dtype[Any]) -> tuple[NDArray[Any], Array]:
+    def _mixed(self, values: NDArray[Any], longest: float) -> tuple[NDArray[Any], Array]:
+        dtype = values.dtype
         lengths = np.abs(self.mix).T @ np.linalg.norm(self.base, axis=0)
         # Products of tiny values underflow: each loses less than the smallest normal number.
         underflow = len(self.base) * float(np.finfo(dtype).tiny) * (1 + lengths)
-        error = gamma(len(self.base) + 8, dtype.type) * data.longest * lengths + underflow
-        values = products(data.rows, self.base, dtype)
+        error = gamma(len(self.base) + 8, dtype.type) * longest * lengths + underflow
         return (values if self.mix.shape[1] == 1 else self.mix.T.astype(dtype) @ values), error
 
     def _prove(

@@ -21,9 +21,18 @@ from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
 from coremargin.problems.band_probe import BandProbe
 from coremargin.problems.pool import Pool
 from coremargin.problems.soft_result import figures, result
+from coremargin.problems.soft_start import BINS, evenly, histogram_range, thinned
 from coremargin.problems.soft_state import SoftState
 from coremargin.problems.soft_steps import hinge_step, squared_step
-from coremargin.problems.start import SAMPLE_BYTES, SAMPLE_SHARE, check_scale, read_sample, sample_chunks, two_classes
+from coremargin.problems.start import (
+    SAMPLE_BYTES,
+    SAMPLE_SHARE,
+    Sample,
+    check_scale,
+    read_sample,
+    sample_chunks,
+    two_classes,
+)
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -51,7 +60,6 @@ STAND_INS = 20_000
 SOLVE_COST = {"squared_hinge": 5e9, "hinge": 1.5e9}
 #: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
 CURVES = 8
-BINS = 200
 
 
 @dataclass(frozen=True)
@@ -108,36 +116,46 @@ class SoftMargin:
     # start
 
     def start(self) -> SoftState:
-        """Solve on a sample of chunks, its prices scaled up to all rows."""
+        """Solve on a sample of chunks."""
+        return self.begin(read_sample(self.source, self.sample_chunks, self.codes))
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """The chunks that are read before the first scan."""
+        return sample_chunks(self.source, self.codes, self.sample_share, self.sample_bytes)
+
+    def begin(self, found: Sample, near: Array | None = None) -> SoftState:
+        """The state before the first scan, from some rows of both classes, their prices scaled up to all rows.
+
+        near (d + 1,): a solution to start from, such as that for another C.
+        """
         source = self.source
         check_scale(source)
-        chunks = sample_chunks(source, self.codes, self.sample_share, self.sample_bytes)
-        ids, rows, signs = read_sample(source, chunks, self.codes)
         p = source.features + 1
-        few = _thinned(signs, max(1000, 5 * p, int(SOLVE_COST[self.loss] / p**2)))
-        sample = Pool.nothing(source.features).add(ids[few], rows[few], signs[few])
+        few = thinned(found.signs, max(1000, 5 * p, int(SOLVE_COST[self.loss] / p**2)))
+        sample = Pool.nothing(source.features).add(found.ids[few], found.rows[few], found.signs[few])
         counts = source.scalars().counts.sum(axis=0)[list(self.codes)]
         share = np.array([(sample.signs > 0).sum(), (sample.signs < 0).sum()]) / counts
         prices = np.where(sample.signs > 0, self.prices[0] / share[0], self.prices[1] / share[1])
         nothing = np.zeros(source.features + 1)
-        newest = self._minimise_rows(sample, prices)
+        newest = self._minimise_rows(sample, prices, nothing if near is None else near)
         margins = sample.signs * (sample.rows @ newest[:-1] + newest[-1])
-        low, high = _histogram_range(margins)
+        low, high = histogram_range(margins)
         return SoftState(
             round=0, status="running", newest=newest, best=None, primal=np.inf, dual=0.0, reference=nothing,
             band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
-            sample=sample.take(_evenly(len(sample), STAND_INS)),
+            sample=sample.take(evenly(len(sample), STAND_INS)),
             total_rows=int(counts.sum()), widen=1, idle=0, band_rows=0, gap_now=np.inf,
             histogram=np.zeros((2, BINS), np.int64), low=low, high=high, rows_below=-1,
-            sample_bytes=sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows,
+            sample_bytes=found.nbytes(source),
         )  # fmt: skip
 
-    def _minimise_rows(self, pool: Pool, prices: Array) -> Array:
+    def _minimise_rows(self, pool: Pool, prices: Array, near: Array) -> Array:
         signed = self.signed(pool.rows, pool.signs)
         p = signed.shape[1]
         if self.loss == "squared_hinge":
-            rows = Rows(signed, prices, np.zeros(len(pool)))
-            return minimise_squared_hinge(np.zeros(p), self.metric, Quadratic.zero(p), rows)[0]
+            rows = Rows(signed, prices, signed @ near)
+            return minimise_squared_hinge(near, self.metric, Quadratic.zero(p), rows)[0]
         model = HingeModel(self.metric, np.zeros(p), signed, prices, np.zeros(len(pool)))
         return minimise_hinge(model, tolerance=1e-6)[0]
 
@@ -261,29 +279,3 @@ class SoftMargin:
     def sum_error(self) -> float:
         """Relative error of a sum of non-negative terms over all rows or features: within chunks, then over chunks."""
         return gamma(self.source.chunk_rows + self.source.chunks + self.source.features + 64)
-
-
-def _histogram_range(margins: Array) -> tuple[float, float]:
-    """A range of BINS bins around nearly all margins with an edge at 0 and, unless bins are wider, at 1.
-
-    So rows on the wrong side can be counted from it; what lies beyond the range is in the outermost bins.
-    """
-    least, most = np.quantile(margins, [0.002, 0.998])
-    least, most = min(float(least), 0.0), max(float(most), 1.0)
-    span = 1.2 * (most - least)
-    width = 1.0 / max(1, int(BINS / span)) if span <= BINS else span / BINS
-    low = width * np.floor((least - 0.1 * (most - least)) / width)
-    return float(low), float(low + BINS * width)
-
-
-def _thinned(signs: NDArray[np.int8], most: int) -> NDArray[np.intp]:
-    """At most ``most`` positions, evenly spread within each class; a rare class keeps up to half of them."""
-    positive, negative = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
-    rare, common = (positive, negative) if len(positive) < len(negative) else (negative, positive)
-    kept = rare[_evenly(len(rare), max(1, most // 2))]
-    return np.sort(np.concatenate([kept, common[_evenly(len(common), max(1, most - len(kept)))]]))
-
-
-def _evenly(rows: int, most: int) -> NDArray[np.intp]:
-    """At most ``most`` of the positions below ``rows``, evenly spread."""
-    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))

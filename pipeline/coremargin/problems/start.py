@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,20 @@ def check_scale(source: Source) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Sample:
+    """The chunks that were read first, and their labelled rows: ids (m,), rows (m, d), signs (m,)."""
+
+    chunks: list[int]
+    ids: NDArray[np.int64]
+    rows: NDArray[np.floating[Any]]
+    signs: NDArray[np.int8]
+
+    def nbytes(self, source: Source) -> int:
+        """Bytes that were read for it."""
+        return sum(source.span(c)[1] - source.span(c)[0] for c in self.chunks) * source.nbytes // source.rows
+
+
 def sample_chunks(source: Source, codes: tuple[int, int], share: float, limit_bytes: int) -> list[int]:
     """Chunks spread evenly over the store, with rows of both classes among them; all chunks of a small store."""
     if source.nbytes <= limit_bytes:
@@ -68,10 +83,8 @@ def sample_chunks(source: Source, codes: tuple[int, int], share: float, limit_by
     return sorted(chosen)
 
 
-def read_sample(
-    source: Source, chunks: list[int], codes: tuple[int, int]
-) -> tuple[NDArray[np.int64], NDArray[np.floating[Any]], NDArray[np.int8]]:
-    """Ids (m,), rows (m, d) and signs (m,) of the labelled rows of some chunks."""
+def read_sample(source: Source, chunks: list[int], codes: tuple[int, int]) -> Sample:
+    """The rows of two classes of some chunks."""
     ids, rows, signs = [], [], []
     for chunk in chunks:
         x, code = source.read(chunk)
@@ -79,13 +92,11 @@ def read_sample(
         ids.append(mine + source.span(chunk)[0])
         rows.append(x[mine])
         signs.append(np.where(code[mine] == codes[0], 1, -1).astype(np.int8))
-    return np.concatenate(ids), np.concatenate(rows), np.concatenate(signs)
+    return Sample(chunks, np.concatenate(ids), np.concatenate(rows), np.concatenate(signs))
 
 
-def first_row(
-    source: Source, codes: tuple[int, int]
-) -> tuple[NDArray[np.int64], NDArray[np.floating[Any]], NDArray[np.int8], int]:
+def first_row(source: Source, codes: tuple[int, int]) -> Sample:
     """The first labelled row, as the paper's algorithm starts from one example, and the chunk that was read for it."""
     chunk = int(np.flatnonzero(source.scalars().counts[:, list(codes)].any(axis=1))[0])
-    ids, rows, signs = read_sample(source, [chunk], codes)
-    return ids[:1], rows[:1], signs[:1], chunk
+    found = read_sample(source, [chunk], codes)
+    return Sample([chunk], found.ids[:1], found.rows[:1], found.signs[:1])
