@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import cloudpickle
 import numpy as np
 import pytest
+import zarr
 
+from coremargin.data.lazy import LazySource
 from coremargin.data.source import Source
 from coremargin.data.store import ArraySource, Store, open_source
 from coremargin.data.view import View
@@ -81,7 +83,17 @@ def _view_of_a_view(path: Path, X: np.ndarray, labels: list[str | None]) -> Sour
     return View(View(_buffered(path, X, labels), 1, np.arange(3)), "second")
 
 
-MAKERS = [_arrays, _mapped, _buffered, _lz4, _zstd, _sharded, _appended]
+def _dask(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
+    array = pytest.importorskip("dask.array")
+    return LazySource(array.from_array(X, chunks=((100, 100, 100, 33), (3, 2))), labels, chunk_rows=CHUNK_ROWS)
+
+
+def _zarr(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
+    array = zarr.create_array(path, data=X, chunks=(CHUNK_ROWS, 2))
+    return LazySource(array, labels, chunk_rows=CHUNK_ROWS)
+
+
+MAKERS = [_dask, _zarr, _arrays, _mapped, _buffered, _lz4, _zstd, _sharded, _appended]
 VIEWS = [_view_of_arrays, _view_of_a_view]
 
 

@@ -99,7 +99,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, separable: Rows, make_store:
         ({"epsilom": 0.1}, SpecError, "did you mean 'epsilon'"),
         ({"memory": "much"}, SpecError, "memory"),
         ({"begin": "again"}, UsageError, "begin: expected 'new', 'resume' or 'restart', got 'again'"),
-        ({"cluster": "embedded"}, UsageError, "arrays in memory are trained in this process"),
+        ({"cluster": "embedded"}, UsageError, "arrays are read in this process"),
     ],
 )
 def test_wrong_arguments(separable: Rows, options: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -221,7 +221,7 @@ def _open_view(handle: ViewHandle) -> Source:
     """The view over the source that is open here; one over arrays is made again, for these have no name to find it."""
     with _opening:
         base = open_source(handle.base)
-        if isinstance(root(base), ArraySource):
+        if not isinstance(root(base), Store):
             return handle.over(base)
         view = _views.pop(handle.key, None)
         if view is None or view.base is not base:

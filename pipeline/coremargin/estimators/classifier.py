@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from coremargin.data.arrays import ArraySource
-from coremargin.data.store import Store
-from coremargin.errors import LabelError, NotCertified, UsageError
+from coremargin.errors import NotCertified, UsageError
+from coremargin.estimators.inputs import decision_values, source_of
+from coremargin.estimators.support import support_of
 from coremargin.learn.api import train
+from coremargin.learn.export import Linear, as_onnx, as_sklearn, linear_of
+from coremargin.learn.model import label_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sklearn.utils import Tags
 
     from coremargin.data.source import Source
+    from coremargin.learn.model import Model
 
 
 class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -42,9 +44,12 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     Attributes
     ----------
-    coef_ (1, d), intercept_ (1,), classes_ (2,), n_features_in_, n_iter_: scans of all rows.
+    coef_ (1, d), intercept_ (1,), classes_ (2,), n_features_in_, feature_names_in_ (of data frames), n_iter_: scans of
+    all rows.
     certificate_: both bounds and what they prove; model_: the ``Model`` that ``save`` writes and ``coremargin verify``
-    checks. Hard margin only: coreset_ (m, d), the rows that carry it, and support_ (m,), their positions.
+    checks.
+    support_ (m,), coreset_ (m, d): positions and values of the rows that decide the answer: for a hard margin those
+    that carry the proof; with a loss all rows that have one or lie on the edge, known for rows in memory only.
 
     Examples
     --------
@@ -79,10 +84,12 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def fit(self, X: Any, y: Any = None) -> Self:
         """Train on rows X (n, d) with labels y (n,), or on a store: its path or a ``Store``, without y.
 
+        X: an array, a data frame, a Dask array or a Zarr array; the last two are read block by block, never as a whole,
+        in one pass that counts what is in them and in every scan.
         Raises ValueError for rows, labels or parameters that cannot be used, NotCertified when a hard margin is asked
         for and no hyperplane separates the rows. Warns (ConvergenceWarning) when more scans would not reach epsilon.
         """
-        source = self._source(X, y)
+        source = source_of(self, X, y)
         price: dict[str, Any] = {} if self.loss is None else {"C": self.C, "class_weight": self._weights(source)}
         rounds: list[dict[str, Any]] = []
         model = train(
@@ -90,6 +97,16 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             memory=self.memory, on_round=rounds.append,
             **{key: value for key, value in price.items() if value is not None},
         )  # fmt: skip
+        self._check_proof(model)
+        self.model_, self.certificate_ = model, model.certificate
+        self.classes_ = label_array(sorted(model.classes))
+        self.coef_, self.intercept_ = model.w[None, :].copy(), np.array([model.b])
+        self.n_iter_ = max(1, sum(record["kind"] == "scan" for record in rounds))
+        self._keep_support(model, source)
+        return self
+
+    def _check_proof(self, model: Model) -> None:
+        """Raise NotCertified, or warn, where the proof that was asked for is not there."""
         if model.status == "not_separable":
             raise NotCertified(
                 f"no hyperplane separates the rows: the hulls of rows {model.coreset_ids[:8].tolist()} meet; "
@@ -100,32 +117,19 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 f"not certified to epsilon = {self.epsilon}: the ratio of the bounds is {model.certificate.ratio}, and "
                 f"more scans would not raise it; choose a larger epsilon or more memory"
             )
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        self.model_, self.certificate_ = model, model.certificate
-        self.classes_ = np.array(sorted(model.classes))
-        self.coef_, self.intercept_ = model.w[None, :].copy(), np.array([model.b])
-        for name in ("support_", "coreset_"):  # of an earlier fit
-            if hasattr(self, name):
-                delattr(self, name)
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    def _keep_support(self, model: Model, source: Source) -> None:
+        """Set ``support_`` and ``coreset_``, or forget those of an earlier fit where nobody knows."""
         if self.loss is None:
             self.support_, self.coreset_ = model.coreset_ids.copy(), model.coreset_x.copy()
-        self.n_iter_ = max(1, sum(record["kind"] == "scan" for record in rounds))
-        self.n_features_in_ = model.features
-        return self
-
-    def _source(self, X: Any, y: Any) -> Source:
-        if isinstance(X, str | os.PathLike | Store):
-            if y is not None:
-                raise UsageError("y: a store has its own labels; give y only with rows in memory")
-            return X if isinstance(X, Store) else Store.open(X)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=False)
-        check_classification_targets(y)
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
-        if len(np.unique(y)) == 1:
-            raise LabelError(f"y: expected two classes, found 1 class, {y[0]!r}; a classifier needs rows of both")
-        if kind != "binary":
-            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
-        return ArraySource(X, y)
+        elif isinstance(source, ArraySource):
+            self.support_ = support_of(model, source)
+            self.coreset_ = source.rows_at(self.support_)[0]
+        else:
+            for name in ("support_", "coreset_"):
+                if hasattr(self, name):
+                    delattr(self, name)
 
     def _weights(self, source: Source) -> str | list[float] | None:
         """class_weight as factors for the negative and the positive class."""
@@ -137,16 +141,35 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise UsageError(f"class_weight: expected factors for the labels {labels}, found one for {strangers[0]!r}")
         return [float(self.class_weight.get(label, 1.0)) for label in labels]
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """w.x + b of each row (n,), positive towards ``classes_[1]``."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(X @ self.coef_[0] + self.intercept_[0], dtype=np.float64)
+    def decision_function(self, X: Any) -> Any:
+        """w.x + b of each row (n,), positive towards ``classes_[1]``.
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The label of each row (n,)."""
-        positive = (self.decision_function(X) > 0).astype(np.intp)
-        return np.asarray(self.classes_[positive])
+        X: what ``fit`` takes. Of a Dask array a Dask array, nothing computed yet; else an array.
+        """
+        check_is_fitted(self)
+        return decision_values(self, X, self.coef_, self.intercept_)
+
+    def predict(self, X: Any) -> Any:
+        """The label of each row (n,); of a Dask array a Dask array."""
+        values = self.decision_function(X)
+        if hasattr(values, "map_blocks"):
+            return values.map_blocks(self._labels, dtype=self.classes_.dtype)
+        return self._labels(values)
+
+    def _labels(self, values: NDArray[np.float64]) -> NDArray[Any]:
+        return np.asarray(self.classes_[(values > 0).astype(np.intp)])
+
+    def to_sklearn(self) -> Any:
+        """A fitted ``LinearSVC`` with the same decision values: for places where coremargin is not installed."""
+        return as_sklearn(self._linear(), getattr(self, "feature_names_in_", None))
+
+    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
+        """An ``onnx.ModelProto`` that predicts the same; see ``coremargin.learn.export.as_onnx``."""
+        return as_onnx(self._linear(), precision)
+
+    def _linear(self) -> Linear:
+        check_is_fitted(self)
+        return linear_of(self.model_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin import spec as specs
 from coremargin.data.arrays import ArraySource
+from coremargin.data.lazy import LazySource, is_lazy
+from coremargin.data.source import Source
 from coremargin.data.store import Store
+from coremargin.data.view import root
 from coremargin.errors import UsageError
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import (
@@ -28,7 +31,6 @@ from coremargin.scan.cluster import Threads, connect, load_cluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coremargin.data.source import Source
     from coremargin.learn.model import Model
 
 
@@ -47,7 +49,8 @@ def train(
 
     Parameters
     ----------
-    source: the path of a store, a ``Store``, or rows X (n, d) with labels ``y`` (n,).
+    source: the path of a store, a ``Store`` or other ``Source``, or rows X (n, d) with labels ``y`` (n,): an array in
+        memory, or a Dask or Zarr array, which is read block by block, once more than a store to count what is in it.
     out: folder for the model, with a report and checkpoints on the way; None keeps the model in memory.
     cluster: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
     begin: "resume" goes on where an interrupted run stopped, if there is one; "restart" throws its checkpoint away.
@@ -68,10 +71,10 @@ def train(
         rows = open_store(job, begin) if isinstance(source, str | os.PathLike) else rows
         check_output(job, begin, overwrite=overwrite)
     progress = Progress(on_round=on_round) if on_round else Progress()
-    in_memory = isinstance(rows, ArraySource)
-    if in_memory and cluster is not None:
-        raise UsageError("arrays in memory are trained in this process; ingest them into a store to use a cluster")
-    with connect(Threads() if in_memory else load_cluster(cluster), rows) as executor:
+    stored = isinstance(root(rows), Store)
+    if not stored and cluster is not None:
+        raise UsageError("arrays are read in this process; ingest them into a store to use a cluster")
+    with connect(load_cluster(cluster) if stored else Threads(), rows) as executor:
         if out is None:
             return run_problem(job, problem_of(job, rows), executor, no_checkpoint(), progress).model
         report = partial(write_report, name=Path(out).name)
@@ -82,12 +85,10 @@ def train(
 
 
 def _source(source: Any, y: Any) -> Source:
-    if isinstance(source, Store | ArraySource):
-        return source
-    if isinstance(source, str | os.PathLike):
+    if isinstance(source, str | os.PathLike | Source):
         if y is not None:
-            raise UsageError("y: a store has its own labels; give y only with rows in memory")
-        return Store.open(Path(source))
+            raise UsageError("y: a store has its own labels; give y only with arrays")
+        return source if isinstance(source, Source) else Store.open(Path(source))
     if y is None:
         raise UsageError("y: expected labels for the rows, got none; or give the path of a store")
-    return ArraySource(source, y)
+    return LazySource(source, y) if is_lazy(source) else ArraySource(source, y)

@@ -1,0 +1,167 @@
+"""Rows that lie elsewhere as a source: Dask arrays, Zarr arrays, anything with a shape and slices of rows.
+
+Nothing of them is held but the labels' codes (4 bytes a row) and what was counted: every chunk is computed or decoded
+when it is read, and again in the next scan. Neither Dask nor Zarr is imported here: their arrays are met, not needed.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from coremargin.data.arrays import checked_ids
+from coremargin.data.format import CHUNK_BYTES, chunks_of, default_chunk_rows, store_digest
+from coremargin.data.labels import LabelCoder
+from coremargin.data.rows import as_rows
+from coremargin.data.statistics import ChunkScalars, ChunkStatistics, chunk_digest, concatenate, measure
+from coremargin.errors import DamagedChunk, StoreError, UsageError
+
+
+class LazySource:
+    """Rows X (n, d) that are read in slices, and labels y (n,); row ids are row numbers.
+
+    Made by one pass over X, which counts what ingest counts for a store (``measure``). A chunk is a run of whole blocks
+    of X, of 8 MiB or one block, whichever is larger; where blocks differ in length, those that cross the end of a chunk
+    are read for both. Only this process reads them: a scheduler that X belongs to computes for itself.
+    """
+
+    def __init__(
+        self, X: Any, y: Any, *, classes: tuple[Any, ...] | None = None, chunk_rows: int | None = None
+    ) -> None:
+        """X: two dimensions, real numbers, slices by rows; y: labels of one kind, an array of any of these kinds.
+
+        float32 and smaller kinds are read as float32, all others as float64. classes: an order of codes to keep.
+        chunk_rows: rows read at a time, instead of the choice above.
+        Raises UsageError (shape, blocks of unknown length), BadRow, LabelError, StoreError (no rows, no features).
+        """
+        self.name = f"{type(X).__module__.split('.')[0]} array"
+        self.rows, self.features = _shape(X, self.name)
+        self._X, self.dtype = X, _precision(X, self.name)
+        coder = LabelCoder(classes or ())
+        self._y = coder.encode(_labels(y), self.rows, "y")
+        self._y.flags.writeable = False
+        self.classes = tuple(coder.classes)
+        self.chunk_rows = min(self.rows, chunk_rows or _chunk_rows(X, self.features, self.dtype))
+        self.chunks = chunks_of(self.rows, self.chunk_rows)
+        with ThreadPoolExecutor(min(self.chunks, os.cpu_count() or 1)) as threads:
+            self._statistics = concatenate(list(threads.map(self._measured, range(self.chunks))), len(self.classes))
+        self.digest = store_digest(
+            features=self.features, dtype=self.dtype.name, classes=self.classes,
+            rows=self._statistics.rows.tolist(), digests=self._statistics.digest.tolist(),
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"LazySource({self.name}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows and labels as a scan reads them."""
+        return self.rows * (self.features * self.dtype.itemsize + 4)
+
+    def span(self, chunk: int) -> tuple[int, int]:
+        """Row ids ``[start, stop)`` of a chunk."""
+        if not 0 <= chunk < self.chunks:
+            raise IndexError(f"{self.name}: expected a chunk from 0 to {self.chunks - 1}, got {chunk}")
+        return chunk * self.chunk_rows, min(self.rows, (chunk + 1) * self.chunk_rows)
+
+    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (n, d) and codes (n,) int32 of a chunk, read-only.
+
+        Raises DamagedChunk when they are not what they were in the first pass: then no two scans are about the same.
+        """
+        rows, codes = self._fetched(chunk)
+        if chunk_digest(rows, codes) != int(self._statistics.digest[chunk]):
+            first, last = self.span(chunk)[0], self.span(chunk)[1] - 1
+            raise DamagedChunk(
+                f"{self.name}, rows {first} to {last}: expected the values of the first reading, got others; "
+                f"keep it with .persist(), or ingest it into a store"
+            )
+        return rows, codes
+
+    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given; each chunk read once."""
+        ids = checked_ids(ids, self.rows, self.name)
+        rows = np.empty((len(ids), self.features))
+        for chunk in np.unique(ids // self.chunk_rows):
+            mine = np.flatnonzero(ids // self.chunk_rows == chunk)
+            rows[mine] = self.read(int(chunk))[0][ids[mine] - int(chunk) * self.chunk_rows]
+        return rows, self._y[ids]
+
+    def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
+        """What was counted, per chunk of [start, stop)."""
+        known = self._statistics
+        return ChunkStatistics(**{field.name: getattr(known, field.name)[start:stop] for field in fields(known)})
+
+    def scalars(self) -> ChunkScalars:
+        """The entries of ``statistics`` that are a number per chunk or per class and chunk."""
+        return ChunkScalars(**{field.name: getattr(self._statistics, field.name) for field in fields(ChunkScalars)})
+
+    def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Mean rows (stop - start, d) float64 of the chunks [start, stop)."""
+        return self._statistics.centre[start:stop]
+
+    def handle(self) -> LazySource:
+        """Itself: it is read in this process."""
+        return self
+
+    def _fetched(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+        start, stop = self.span(chunk)
+        rows = as_rows(
+            computed(self._X[start:stop]), dtype=self.dtype, place=self.name, features=self.features, first=start
+        )
+        rows = np.ascontiguousarray(rows).view()
+        rows.flags.writeable = False
+        if len(rows) != stop - start:
+            raise UsageError(f"{self.name}: expected {stop - start} rows from row {start}, got {len(rows)}")
+        return rows, self._y[start:stop]
+
+    def _measured(self, chunk: int) -> ChunkStatistics:
+        return measure(*self._fetched(chunk), len(self.classes))
+
+
+def computed(part: Any) -> np.ndarray:
+    """A slice as an array: of a Dask array computed, of a Zarr array decoded."""
+    part = part.compute() if hasattr(part, "compute") else part
+    return np.asarray(part.toarray() if hasattr(part, "toarray") else part)
+
+
+def is_lazy(X: Any) -> bool:
+    """True for rows in blocks that are computed or decoded when they are sliced: Dask arrays, Zarr arrays."""
+    return not isinstance(X, np.ndarray) and all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "ndim"))
+
+
+def _shape(X: Any, name: str) -> tuple[int, int]:
+    if X.ndim != 2:
+        raise UsageError(f"{name}: expected rows and features, got an array of shape {tuple(X.shape)}")
+    if any(size != size for size in X.shape):  # Dask's NaN: not known before it is computed
+        raise UsageError(
+            f"{name} of shape {tuple(X.shape)}: expected blocks of known length; call X.compute_chunk_sizes() first"
+        )
+    rows, features = (int(size) for size in X.shape)
+    if rows == 0 or features == 0:
+        raise StoreError(f"{name}: expected at least one row and one feature, got shape ({rows}, {features})")
+    return rows, features
+
+
+def _precision(X: Any, name: str) -> np.dtype[Any]:
+    dtype = np.dtype(X.dtype)
+    if dtype.kind not in "biuf":
+        raise UsageError(f"{name}: expected real numbers, got values of type {dtype}; convert the columns first")
+    exact = dtype.itemsize <= (4 if dtype.kind == "f" else 2)
+    return np.dtype(np.float32 if exact else np.float64)
+
+
+def _labels(y: Any) -> Any:
+    """All labels at once."""
+    return computed(y[:]) if is_lazy(y) else y
+
+
+def _chunk_rows(X: Any, features: int, dtype: np.dtype[Any]) -> int:
+    """Rows of as many whole blocks as a chunk of a store holds bytes; at least those of the longest block."""
+    along = (getattr(X, "shards", None) or X.chunks or (1,))[0]  # Zarr: a number; Dask: the lengths of all blocks
+    block = max(1, int(max(along) if isinstance(along, tuple) else along))
+    return block * max(1, default_chunk_rows(features, dtype.name, CHUNK_BYTES) // block)
