@@ -61,6 +61,7 @@ def test_grid_search_over_a_pipeline_finds_the_same_parameters_as_with_svc(
     )
 
 
+@pytest.mark.slow
 def test_processes_of_joblib_train_it(cancer: tuple[np.ndarray, np.ndarray]) -> None:
     """Cross-validation in two processes gives the scores of one."""
     X, y = cancer
