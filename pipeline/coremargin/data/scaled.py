@@ -1,0 +1,196 @@
+"""Rows scaled as they are read: the view behind ``--scaling``. No data is rewritten, no extra scan is made.
+
+Shift and factor of each column come from the statistics that ingest kept, of all rows, labelled or not:
+
+    kind        shift    factor                 constant column
+    standard    mean     1 / standard deviation (of the population)    factor 1: 0 throughout
+    minmax      low      1 / (high - low)                              factor 1: 0 throughout
+    maxabs      0        1 / max(|low|, |high|)                        a column of zeros: factor 1
+    rownorm     each row is divided by its Euclidean length
+
+as scikit-learn's StandardScaler, MinMaxScaler, MaxAbsScaler and Normalizer do; maths/scaling.py says what the scaled
+rows are to the bit. Both are rounded to the store's precision first, so that anyone can repeat the operations.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.data.moments import Moments, moments
+from coremargin.data.view import View
+from coremargin.errors import BadRow
+from coremargin.maths.scaling import Kind, Scaling, divided_by_length
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.data.statistics import ChunkScalars, ChunkStatistics
+
+_SLICE = 256  # chunks whose statistics are held at a time
+_UNIT = float(np.finfo(np.float64).eps)
+#: Lengths of rows between which the squares of all their values keep their digits.
+LENGTHS = (1e-140, 1e140)
+
+
+class Scaled(View):
+    """Scaled rows of a source. ``statistics`` stay those of the rows as they are stored."""
+
+    kind = "scaled"
+
+    def __init__(self, base: Source, how: Kind, shift: np.ndarray | None, factor: np.ndarray | None) -> None:
+        """Use ``scaled``; shift and factor (d,) of the base's dtype, None for rownorm."""
+        super().__init__(base, how, shift, factor)
+        self.scaling = Scaling(how, shift, factor)
+        self._buffers = threading.local()
+
+    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scaled rows (n, d) and codes (n,) of a chunk, read-only, valid until this thread reads again."""
+        rows, codes = self.base.read(chunk)
+        if not hasattr(self._buffers, "rows"):
+            self._buffers.rows = np.empty((self.chunk_rows, self.features), self.dtype)
+        out = self._buffers.rows[: len(rows)]
+        bad = self._scale(rows, out)
+        if len(bad):
+            self._refuse(self.span(chunk)[0] + int(bad[0]))
+        out.flags.writeable = False
+        return out, codes
+
+    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scaled rows (m, d), as float64, and codes (m,) of the given row ids, in the order given."""
+        rows, codes = self.base.rows_at(ids)
+        out = np.empty(rows.shape, self.dtype)
+        bad = self._scale(rows.astype(self.dtype), out)
+        if len(bad):
+            self._refuse(int(ids[bad[0]]))
+        return out.astype(np.float64), codes
+
+    def _scale(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Positions of the rows that cannot be scaled."""
+        if self.scaling.kind != "rownorm":
+            self.scaling.into(rows, out)
+            return np.zeros(0, np.intp)
+        found = divided_by_length(rows, out)
+        odd = np.flatnonzero((found < LENGTHS[0]) | ~(found <= LENGTHS[1]))
+        return odd[rows[odd].any(axis=1)]
+
+    def _refuse(self, row: int) -> None:
+        raise BadRow(
+            f"{self.name}: row {row}: expected zeros or a length from {LENGTHS[0]:g} to {LENGTHS[1]:g}: "
+            f"float64 does not hold the squares of its values; rescale the features first"
+        )
+
+    def scalars(self) -> ChunkScalars:
+        """Counts of the base; radius and largest norm of the scaled rows, rounded up."""
+        return self._scalars
+
+    def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Points (stop - start, d) from which no scaled row of the chunk is farther than the radius."""
+        centres = self.base.centres(start, stop)
+        return np.zeros_like(centres) if self.scaling.kind == "rownorm" else self._point(centres)
+
+    def _point(self, centres: np.ndarray) -> np.ndarray:
+        shift, factor = self.scaling.shift, self.scaling.factor
+        return np.asarray((centres - shift.astype(np.float64)) * factor.astype(np.float64))  # type: ignore[union-attr]
+
+    @cached_property
+    def _scalars(self) -> ChunkScalars:
+        """Lengths are bounded in two ways, and the smaller bound holds.
+
+        Let x be a row, z the scaled row, c the chunk's centre and p = ``_point(c)``. Any p would do; this one is near.
+
+        1. Scaling a value is monotone (factor > 0, and so is rounding): with l, h the scaled ``low`` and ``high`` of
+           the chunk, l_j <= z_j <= h_j. So |z_j| <= max(|l_j|, |h_j|) and |z_j - p_j| <= max(h_j - p_j, p_j - l_j).
+        2. Without rounding z - p = factor (x - c), no longer than max(factor) radius. Two operations in the store's
+           precision move z by at most 3 u |z_j| + tiny in each column (u the rounding unit, tiny the smallest normal
+           number), two of float64 move p by less than that of |p_j|. ||z|| is at most its bound from 1.
+
+        ``rownorm``: r is the length of x to (d + 2) / 2 units of float64, division and rounding add one unit each of
+        both precisions: ||z|| <= 1 + (d + 8) units of float64 + 2 of the store's. All lies that near to 0.
+        """
+        base, d = self.base.scalars(), self.features
+        unit = float(np.finfo(self.dtype).eps)
+        if self.scaling.kind == "rownorm":
+            longest = np.full(self.chunks, 1.0 + (d + 8) * _UNIT + 2 * unit)
+            return replace(base, radius=longest, max_norm=longest)
+        parts = [
+            self._lengths(self.base.statistics(start, min(start + _SLICE, self.chunks)), unit)
+            for start in range(0, self.chunks, _SLICE)
+        ]
+        radius, longest = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return replace(base, radius=radius, max_norm=longest)
+
+    def _lengths(self, part: ChunkStatistics, unit: float) -> tuple[np.ndarray, np.ndarray]:
+        """Radius and largest norm (c,) of some chunks."""
+        low, high = (self._scaled_values(values) for values in (part.low, part.high))
+        point = self._point(part.centre)
+        longest = _length(np.maximum(np.abs(low), np.abs(high)))
+        wide = _length(np.maximum(high - point, point - low))
+        tiny = float(np.finfo(self.dtype).tiny) * float(np.sqrt(self.features))
+        near = part.radius * float(self.scaling.factor.max()) * (1 + 4 * _UNIT)  # type: ignore[union-attr]
+        near = (near + 3 * unit * (longest + _length(point)) + tiny) * (1 + 4 * _UNIT)
+        radius = np.minimum(wide, near)
+        return radius, np.minimum(longest, (_length(point) + radius) * (1 + 4 * _UNIT))
+
+    def _scaled_values(self, values: np.ndarray) -> np.ndarray:
+        """Scaled rows, as float64, of rows (c, d) float64 that are numbers of the store's precision."""
+        out = np.empty(values.shape, self.dtype)
+        self.scaling.into(np.ascontiguousarray(values, dtype=self.dtype), out)
+        return out.astype(np.float64)
+
+
+def _length(values: np.ndarray) -> np.ndarray:
+    """Lengths (c,) of rows (c, d), rounded up."""
+    size = np.sqrt(np.add.reduce(values * values, axis=1))
+    return np.asarray(size * (1 + (values.shape[1] + 8) * _UNIT) + 1e-150 * np.sqrt(values.shape[1]))
+
+
+def scaled(source: Source, how: Kind | None) -> Source:
+    """The source with its rows scaled, or itself for None. Raises BadRow for a column that cannot be scaled."""
+    if how is None:
+        return source
+    if how == "rownorm":
+        return Scaled(source, how, None, None)
+    found = moments(source)
+    shift, size, what = _shift_and_size(found, how)
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+        factor = (1.0 / size).astype(source.dtype)
+        far = (found.high - found.low) * (how != "maxabs")
+    _refuse_columns(source, {what: size, "range": far}, factor)
+    return Scaled(source, how, shift.astype(source.dtype), factor)
+
+
+def scaling_of(source: Source) -> Scaling | None:
+    """How the rows of a source are scaled, None for rows as they are stored."""
+    while isinstance(source, View):
+        if isinstance(source, Scaled):
+            return source.scaling
+        source = source.base
+    return None
+
+
+def _shift_and_size(found: Moments, how: Kind) -> tuple[np.ndarray, np.ndarray, str]:
+    """Shift and 1 / factor of each column (d,) float64, and what the latter is."""
+    nothing = np.zeros_like(found.low)
+    if how == "maxabs":
+        size = np.maximum(np.abs(found.low), np.abs(found.high))
+        return nothing, np.where(size > 0, size, 1.0), "largest size"
+    with np.errstate(over="ignore"):
+        size = np.sqrt(found.variance) if how == "standard" else found.high - found.low
+    what = "standard deviation" if how == "standard" else "range"
+    return (found.mean if how == "standard" else found.low), np.where(found.constant, 1.0, size), what
+
+
+def _refuse_columns(source: Source, sizes: dict[str, np.ndarray], factor: np.ndarray) -> None:
+    facts = np.finfo(source.dtype)
+    wider = "ingest with --dtype float64" if source.dtype == np.float32 else "rescale it first"
+    for what, size in sizes.items():
+        bad = np.flatnonzero(~((size <= float(facts.max)) & np.isfinite(factor) & (factor >= facts.tiny)))
+        if len(bad):
+            raise BadRow(
+                f"{source.name}: column {bad[0]} (counted from 0): its {what}, {size[bad[0]]:g}, is beyond what "
+                f"{source.dtype} can scale; {wider}, or drop the column"
+            )

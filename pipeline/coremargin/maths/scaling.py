@@ -1,0 +1,82 @@
+"""What scaled rows are, to the bit: whoever repeats these operations gets the same rows.
+
+All numbers are those of the store's precision (float32 or float64) unless float64 is said; every operation is rounded
+once, to nearest.
+
+    standard, minmax, maxabs    z_j = (x_j - shift_j) * factor_j       two operations: difference, product
+    rownorm                     z_j = x_j / r                          in float64, then rounded to the store's precision
+
+with r the square root, in float64, of the squares x_j * x_j added in float64 from the first column to the last. A row
+of zeros stays as it is. Nothing is fused, reordered or done in another precision; where all shifts are 0 the
+difference changes no value. Zeros between the values of a sparse row add nothing to r and stay zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["standard", "minmax", "maxabs", "rownorm"]
+Array = NDArray[np.float64]
+
+#: Numbers worked on at a time: they stay in the second-level cache.
+_RUN = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How rows are scaled. shift, factor (d,) in the store's precision, factor > 0; both None for ``rownorm``."""
+
+    kind: Kind
+    shift: NDArray[Any] | None = None
+    factor: NDArray[Any] | None = None
+
+    def into(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
+        """Scaled rows (n, d), C order, to ``out`` of the same shape and precision."""
+        if self.shift is None or self.factor is None:
+            divided_by_length(rows, out)
+            return
+        # Runs of whole rows, as long as one in which the pattern repeats: broadcasting over short rows would be slow.
+        n, d = rows.shape
+        step = max(1, min(n, _RUN // d))
+        shift, factor = np.tile(self.shift, step), np.tile(self.factor, step)
+        moved = bool(self.shift.any())
+        source, target = rows.reshape(-1), out.reshape(-1)
+        for start in range(0, n * d, step * d):
+            piece = target[start : start + step * d]
+            values = source[start : start + step * d]
+            if moved:
+                values = np.subtract(values, shift[: len(piece)], out=piece)
+            np.multiply(values, factor[: len(piece)], out=piece)
+
+    def folded(self, w: Array, b: float) -> tuple[Array, float]:
+        """(coef, intercept) for rows before shift and factor: w.z + b = coef.x + intercept, up to rounding.
+
+        For ``rownorm`` they are w and b: rows are divided by their lengths first.
+        """
+        if self.shift is None or self.factor is None:
+            return w, b
+        coef = w * self.factor.astype(np.float64)
+        return coef, float(b - coef @ self.shift.astype(np.float64))
+
+
+def divided_by_length(rows: NDArray[Any], out: NDArray[Any]) -> NDArray[np.float64]:
+    """Rows (n, d) divided by their lengths to ``out``; returns the lengths (n,)."""
+    n, d = rows.shape
+    step = max(1, min(n, _RUN // d))
+    found = np.empty(n)
+    for start in range(0, n, step):
+        part = rows[start : start + step].astype(np.float64)
+        found[start : start + step] = r = lengths(part)
+        out[start : start + step] = part / np.where(r > 0, r, 1.0)[:, None]
+    return found
+
+
+def lengths(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """r (n,) of rows (n, d). Accumulating adds from left to right by definition; a plain sum adds as it likes."""
+    exact = rows.astype(np.float64)
+    np.multiply(exact, exact, out=exact)
+    return np.asarray(np.sqrt(np.add.accumulate(exact, axis=1)[:, -1]))
