@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from coremargin.data.arrays import checked_ids
+from coremargin.data.arrays import ArraySource, checked_ids
 from coremargin.data.format import CHUNK_BYTES, chunks_of, default_chunk_rows, store_digest
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_rows
-from coremargin.data.statistics import ChunkScalars, ChunkStatistics, chunk_digest, concatenate, measure
+from coremargin.data.statistics import ChunkStatistics, chunk_digest, concatenate, measure
 from coremargin.errors import DamagedChunk, StoreError, UsageError
 
 
-class LazySource:
+class LazySource(ArraySource):
     """Rows X (n, d) that are read in slices, and labels y (n,); row ids are row numbers.
 
     Made by one pass over X, which counts what ingest counts for a store (``measure``). A chunk is a run of whole blocks
@@ -60,13 +59,7 @@ class LazySource:
     @property
     def nbytes(self) -> int:
         """Bytes of all rows and labels as a scan reads them."""
-        return self.rows * (self.features * self.dtype.itemsize + 4)
-
-    def span(self, chunk: int) -> tuple[int, int]:
-        """Row ids ``[start, stop)`` of a chunk."""
-        if not 0 <= chunk < self.chunks:
-            raise IndexError(f"{self.name}: expected a chunk from 0 to {self.chunks - 1}, got {chunk}")
-        return chunk * self.chunk_rows, min(self.rows, (chunk + 1) * self.chunk_rows)
+        return int(self.rows * (self.features * self.dtype.itemsize + 4))
 
     def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows (n, d) and codes (n,) int32 of a chunk, read-only.
@@ -90,23 +83,6 @@ class LazySource:
             mine = np.flatnonzero(ids // self.chunk_rows == chunk)
             rows[mine] = self.read(int(chunk))[0][ids[mine] - int(chunk) * self.chunk_rows]
         return rows, self._y[ids]
-
-    def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
-        """What was counted, per chunk of [start, stop)."""
-        known = self._statistics
-        return ChunkStatistics(**{field.name: getattr(known, field.name)[start:stop] for field in fields(known)})
-
-    def scalars(self) -> ChunkScalars:
-        """The entries of ``statistics`` that are a number per chunk or per class and chunk."""
-        return ChunkScalars(**{field.name: getattr(self._statistics, field.name) for field in fields(ChunkScalars)})
-
-    def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Mean rows (stop - start, d) float64 of the chunks [start, stop)."""
-        return self._statistics.centre[start:stop]
-
-    def handle(self) -> LazySource:
-        """Itself: it is read in this process."""
-        return self
 
     def _fetched(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
         start, stop = self.span(chunk)

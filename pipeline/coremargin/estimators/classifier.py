@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from coremargin.data.arrays import ArraySource
+from coremargin.data.lazy import LazySource
 from coremargin.errors import NotCertified, UsageError
 from coremargin.estimators.inputs import decision_values, source_of
 from coremargin.estimators.support import support_of
@@ -123,7 +124,7 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """Set ``support_`` and ``coreset_``, or forget those of an earlier fit where nobody knows."""
         if self.loss is None:
             self.support_, self.coreset_ = model.coreset_ids.copy(), model.coreset_x.copy()
-        elif isinstance(source, ArraySource):
+        elif isinstance(source, ArraySource) and not isinstance(source, LazySource):
             self.support_ = support_of(model, source)
             self.coreset_ = source.rows_at(self.support_)[0]
         else:
