@@ -7,59 +7,85 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.format import CHUNK_BYTES, chunks_of, default_chunk_rows, store_digest
+from coremargin.data.format import (
+    CHUNK_BYTES,
+    Digested,
+    chunks_of,
+    default_chunk_rows,
+    scanned_bytes,
+    sparse_chunk_rows,
+    store_digest,
+)
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_rows, in_memory_dtype
+from coremargin.data.sparse import as_sparse_rows, csr_rows, csr_slice
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, concatenate, measure
+from coremargin.data.weights import all_weights
 from coremargin.errors import LabelError, StoreError, UsageError
+from coremargin.maths.rows import as_float64, is_sparse, take
 
 
 class ArraySource:
     """Rows X (n, d) and labels y (n,) in memory; row ids are row numbers."""
 
     def __init__(
-        self, X: Any, y: Any = None, *, classes: tuple[Any, ...] | None = None, chunk_rows: int | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        weights: Any = None,
+        classes: tuple[Any, ...] | None = None,
+        chunk_rows: int | None = None,
     ) -> None:
-        """X: any real numbers; y: labels of one kind, None or NaN where unlabelled; classes: an order of codes to keep.
+        """X: real numbers, an array or a SciPy sparse matrix; y: labels of one kind, None or NaN where unlabelled.
 
-        float32 and float64 keep their precision; smaller kinds become float32; integers become float32 where that is
-        exact and float64 otherwise. Arrays are not copied where they fit as they are: leave them alone while in use.
+        weights: one per row, finite, not negative, not all zero. classes: an order of codes to keep. float32 and
+        float64 keep their precision; smaller kinds become float32; integers become float32 where that is exact and
+        float64 otherwise. Sparse rows are made canonical: sorted, duplicates summed, explicit zeros dropped. Arrays are
+        not copied where they fit as they are: leave them alone while in use.
         Raises BadRow, LabelError, StoreError (no rows, no features).
         """
-        self.name = "arrays"
-        dtype = in_memory_dtype(X)
-        rows = as_rows(X, dtype=dtype, place="X")
-        if rows.shape[0] == 0 or rows.shape[1] == 0:
-            raise StoreError(f"X: expected at least one row and one feature, got shape {rows.shape}")
+        self.name, self.sparse = "arrays", is_sparse(X)
+        self._X = _checked_rows(X)
+        self.rows, self.features = self._X.shape
         coder = LabelCoder(classes or ())
-        codes = coder.encode(y, len(rows), "y")
+        self._y = coder.encode(y, self.rows, "y")
         if classes is not None and len(coder.classes) > len(classes):
             raise LabelError(f"y: expected labels among {classes}, got also {coder.classes[len(classes) :]}")
-        self._X, self._y = np.ascontiguousarray(rows).view(), codes  # a view: the caller's array stays writable
-        self._X.flags.writeable = self._y.flags.writeable = False
-        self.rows, self.features = self._X.shape
+        self._weights = None if weights is None else all_weights(weights, self.rows, "weights")
+        self._y.flags.writeable = False
         self.dtype, self.classes = self._X.dtype, tuple(coder.classes)
         if chunk_rows is not None and chunk_rows < 1:
             raise UsageError(f"chunk_rows: expected at least 1, got {chunk_rows}")
-        self.chunk_rows = chunk_rows or min(self.rows, default_chunk_rows(self.features, self.dtype.name, CHUNK_BYTES))
+        self.chunk_rows = chunk_rows or min(self.rows, self._default_chunk_rows())
         self.chunks = chunks_of(self.rows, self.chunk_rows)
-        parts = [measure(*self.read(chunk), len(self.classes)) for chunk in range(self.chunks)]
-        self._statistics = concatenate(parts, len(self.classes))
+        classes_ = len(self.classes)
+        parts = [measure(*self.read(chunk), classes_, self.weights(chunk)) for chunk in range(self.chunks)]
+        self._statistics = concatenate(parts, classes_)
         self.digest = store_digest(
             features=self.features,
             dtype=self.dtype.name,
             classes=self.classes,
-            rows=self._statistics.rows.tolist(),
-            digests=self._statistics.digest.tolist(),
+            chunks=Digested.of(self._statistics),
+            sparse=self.sparse,
+            weighted=self._weights is not None,
         )
 
     def __repr__(self) -> str:
         return f"ArraySource({self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
 
+    def _default_chunk_rows(self) -> int:
+        if not self.sparse:
+            return default_chunk_rows(self.features, self.dtype.name, CHUNK_BYTES)
+        return sparse_chunk_rows(self.rows, self._X.nnz, self.dtype.name, CHUNK_BYTES)
+
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows and labels."""
-        return self._X.nbytes + self._y.nbytes
+        """Bytes of all rows, labels and weights, as those of a store are counted."""
+        weighted, itemsize = self._weights is not None, self.dtype.itemsize
+        if self.sparse:
+            return scanned_bytes(self.rows, itemsize, nonzeros=self._X.nnz, weighted=weighted)
+        return scanned_bytes(self.rows, self.features * itemsize, weighted=weighted)
 
     def span(self, chunk: int) -> tuple[int, int]:
         """Row ids ``[start, stop)`` of a chunk."""
@@ -67,19 +93,25 @@ class ArraySource:
             raise IndexError(f"{self.name}: expected a chunk from 0 to {self.chunks - 1}, got {chunk}")
         return chunk * self.chunk_rows, min(self.rows, (chunk + 1) * self.chunk_rows)
 
-    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (n, d) and codes (n,) int32 of a chunk, read-only."""
+    def read(self, chunk: int) -> tuple[Any, np.ndarray]:
+        """Rows (n, d), an array or csr_array, and codes (n,) int32 of a chunk, read-only."""
         start, stop = self.span(chunk)
-        return self._X[start:stop], self._y[start:stop]
+        rows = csr_slice(self._X, start, stop) if self.sparse else self._X[start:stop]
+        return rows, self._y[start:stop]
 
     def labels(self, chunk: int) -> np.ndarray:
         """Codes (n,) int32 of a chunk, read-only, without its rows."""
         return self._y[slice(*self.span(chunk))]
 
-    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given."""
+    def weights(self, chunk: int) -> np.ndarray | None:
+        """Sample weights (n,) float64 of a chunk; None: all are 1."""
+        start, stop = self.span(chunk)
+        return None if self._weights is None else self._weights[start:stop]
+
+    def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Rows (m, d) float64, an array or csr_array, and codes (m,) int32 of the row ids, in the order given."""
         ids = checked_ids(ids, self.rows, self.name)
-        return self._X[ids].astype(np.float64), self._y[ids]
+        return as_float64(take(self._X, ids)), self._y[ids]
 
     def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
         """What was counted, per chunk of [start, stop)."""
@@ -92,11 +124,29 @@ class ArraySource:
 
     def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Mean rows (stop - start, d) float64 of the chunks [start, stop)."""
-        return self._statistics.centre[start:stop]
+        centres = self._statistics.centre[start:stop]
+        return centres.toarray() if is_sparse(centres) else np.asarray(centres)
 
     def handle(self) -> ArraySource:
         """Itself: arrays have no other place to be fetched from."""
         return self
+
+
+def _checked_rows(X: Any) -> Any:
+    """Finite rows (n, d) float32 or float64, C order or canonical CSR, read-only; at least one row and one feature."""
+    if len(np.shape(X)) == 2 and 0 in np.shape(X):
+        raise StoreError(f"X: expected at least one row and one feature, got shape {np.shape(X)}")
+    if is_sparse(X):
+        plain = isinstance(getattr(X, "data", None), np.ndarray) and X.data.dtype != object
+        values = X.data if plain else X.tocsr().data  # dictionaries and lists of lists keep theirs elsewhere
+        rows = as_sparse_rows(X, dtype=in_memory_dtype(values.reshape(1, -1)), place="X")
+        parts = [part.view() for part in (rows.data, rows.indices, rows.indptr)]
+        for part in parts:
+            part.flags.writeable = False
+        return csr_rows(parts[0], parts[1], parts[2], rows.shape[1])
+    dense = np.ascontiguousarray(as_rows(X, dtype=in_memory_dtype(X), place="X")).view()  # the caller's stays writable
+    dense.flags.writeable = False
+    return dense
 
 
 def checked_ids(ids: np.ndarray, rows: int, name: str) -> np.ndarray:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coremargin.data.reader import ArrayReader
 
 _SLICE = 256  # chunks whose statistics are held at a time
-_EXACT = ("rows", "counts", "unlabelled", "low", "high", "digest")
+_EXACT = ("rows", "counts", "unlabelled", "low", "high", "digest", "nonzeros", "marks")
 _RELATIVE = 1e-9  # of radius and norm, about a centre that may differ in its last bits between machines
 _ROUNDING = 1e-15  # per row: sums in another order
 

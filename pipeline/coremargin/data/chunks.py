@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.files import output_errors, sync_folder, write_json, write_whole
-from coremargin.data.format import UNLABELLED, Commit, Facts, chunks_of, read_facts, store_digest
+from coremargin.data.format import UNLABELLED, Commit, Digested, Facts, chunks_of, read_facts, store_digest
 from coremargin.data.layout import layouts, read_layouts
 from coremargin.data.manifest import Manifest, write_group
 from coremargin.data.statistics import ChunkStatistics, concatenate, measure
@@ -88,16 +88,16 @@ class ChunkSink:
             earlier = Manifest(self.place.folder, facts, facts.commits)
             before = earlier.scalars()
             parts.insert(0, earlier.part(start, first, before))
-            known_rows, known_digests = before.rows[:start].tolist(), before.digest[:start].tolist()
+            known = Digested.of(before).upto(start)
         else:
-            start, known_rows, known_digests = first, [], []
+            start, known = first, None
         statistics = concatenate(parts, len(facts.classes))
+        written = Digested.of(statistics)
         digest = store_digest(
             features=facts.features,
             dtype=facts.dtype,
             classes=facts.classes,
-            rows=known_rows + statistics.rows.tolist(),
-            digests=known_digests + statistics.digest.tolist(),
+            chunks=known.then(written) if known else written,
         )
         commit = Commit(rows, len(facts.classes), start, last, f"{len(facts.commits):06d}", digest)
         write_group(self.place.folder, commit.group, statistics)

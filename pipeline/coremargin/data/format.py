@@ -23,20 +23,24 @@ import numpy as np
 
 from coremargin.data.checksum import joined
 from coremargin.data.plain import group_metadata, read_json
+from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 FORMAT = "coremargin-store"
 VERSION = 1
 UNLABELLED = -1
 LABEL_DTYPE = np.dtype("<i4")
+WEIGHT_DTYPE = np.dtype("<f8")
+INDICES, LENGTHS, WEIGHTS = range(3)  #: columns of ``ChunkStatistics.marks``
 DTYPES = ("float32", "float64")
 CHUNK_BYTES = 8 << 20  #: default size of a chunk of rows
 SMALLEST_CHUNK_BYTES = 1 << 20  #: a store that is smaller than one chunk shrinks its chunks, but not below this
 LARGEST_CHUNK_BYTES = 1 << 30
+MOST_SPARSE_CHUNK_ROWS = 1 << 17  #: however few values a row has: what follows may have many more
 MOST_FEATURES = 1 << 26
 MOST_CLASSES = 4096
 MOST_ROWS = 1 << 53
@@ -89,6 +93,30 @@ class Facts:
         return group_metadata(self.attributes())
 
 
+@dataclass(frozen=True)
+class Digested:
+    """What the digest of a store needs of its chunks (c,): rows, stored values, checksums; see ``ChunkStatistics``."""
+
+    rows: np.ndarray
+    nonzeros: np.ndarray
+    digest: np.ndarray
+    marks: np.ndarray
+
+    @classmethod
+    def of(cls, chunks: Any) -> Digested:
+        """From ``ChunkStatistics`` or ``ChunkScalars``."""
+        return cls(chunks.rows, chunks.nonzeros, chunks.digest, chunks.marks)
+
+    def upto(self, chunks: int) -> Digested:
+        """The first chunks."""
+        return Digested(*(values[:chunks] for values in vars(self).values()))
+
+    def then(self, other: Digested) -> Digested:
+        """With the chunks that follow."""
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Digested(*(np.concatenate(pair) for pair in both))
+
+
 def chunks_of(rows: int, chunk_rows: int) -> int:
     """Chunks that hold so many rows."""
     return -(-rows // chunk_rows)
@@ -99,6 +127,12 @@ def default_chunk_rows(features: int, dtype: str, chunk_bytes: int) -> int:
     return max(1, chunk_bytes // (features * np.dtype(dtype).itemsize))
 
 
+def sparse_chunk_rows(rows: int, nonzeros: int, dtype: str, chunk_bytes: int) -> int:
+    """Rows per chunk of about ``chunk_bytes`` of values and indices, by the average of some rows; at least one."""
+    entry = np.dtype(dtype).itemsize + INDEX_DTYPE.itemsize
+    return max(1, min(MOST_SPARSE_CHUNK_ROWS, rows * chunk_bytes // max(1, nonzeros * entry)))
+
+
 def fitting_chunk_rows(rows: int, features: int, dtype: str, chunk_bytes: int) -> int:
     """Rows per chunk of a new store of so many rows; Zarr stores chunks at full size: small stores get small ones."""
     full = default_chunk_rows(features, dtype, chunk_bytes)
@@ -106,25 +140,55 @@ def fitting_chunk_rows(rows: int, features: int, dtype: str, chunk_bytes: int) -
     return min(full, max(rows, least))
 
 
-def store_digest(
-    *, features: int, dtype: str, classes: Sequence[Any], rows: Sequence[int], digests: Iterable[int]
-) -> str:
-    """Identity of the committed content, from the rows and the digest of each chunk.
+def scanned_bytes(rows: int, row_bytes: int, *, nonzeros: int | None = None, weighted: bool = False) -> int:
+    """Bytes that a scan of so many rows reads, uncompressed: values, labels, and weights where there are any.
 
-    Depends on the rows, their order, the codes and the classes; not on compression, nor on how rows were cut into
-    chunks or commits: the checksums of the chunks are joined into those of all rows and of all labels.
+    row_bytes: of one dense row; nonzeros: stored values of sparse rows, then ``row_bytes`` is that of one value.
     """
-    width = features * np.dtype(dtype).itemsize
-    both = [(int(n), int(digest)) for n, digest in zip(rows, digests, strict=True)]
-    facts = {
+    beside = LABEL_DTYPE.itemsize + (WEIGHT_DTYPE.itemsize if weighted else 0)
+    if nonzeros is None:
+        return rows * (row_bytes + beside)
+    return nonzeros * (row_bytes + INDEX_DTYPE.itemsize) + rows * (INDPTR_DTYPE.itemsize + beside)
+
+
+def store_digest(
+    *,
+    features: int,
+    dtype: str,
+    classes: Sequence[Any],
+    chunks: Digested,
+    sparse: bool = False,
+    weighted: bool = False,
+) -> str:
+    """Identity of the committed content, from the rows and the checksums of each chunk.
+
+    Depends on the rows, their order, the codes, the classes, the weights, and whether the rows are sparse; not on
+    compression, nor on how rows were cut into chunks or commits: the checksums of the chunks are joined into those of
+    all rows, of all labels, and so on.
+    """
+    rows = [int(n) for n in chunks.rows]
+    digests = [int(digest) for digest in chunks.digest]
+    values = [int(n) for n in chunks.nonzeros]
+    itemsize = np.dtype(dtype).itemsize
+
+    def mark(column: int, counts: list[int], size: int) -> int:
+        crcs = [int(crc) for crc in chunks.marks[:, column]]
+        return joined((crc, n * size) for crc, n in zip(crcs, counts, strict=True))
+
+    facts: dict[str, Any] = {
         "format": FORMAT,
         "features": features,
         "dtype": dtype,
         "classes": list(classes),
-        "rows": sum(n for n, _ in both),
-        "x": joined((digest >> 32, n * width) for n, digest in both),
-        "y": joined((digest & 0xFFFFFFFF, n * LABEL_DTYPE.itemsize) for n, digest in both),
+        "rows": sum(rows),
+        "x": joined((digest >> 32, n * itemsize) for n, digest in zip(values, digests, strict=True)),
+        "y": joined((digest & 0xFFFFFFFF, n * LABEL_DTYPE.itemsize) for n, digest in zip(rows, digests, strict=True)),
     }
+    if sparse:
+        facts["indices"] = mark(INDICES, values, INDEX_DTYPE.itemsize)
+        facts["lengths"] = mark(LENGTHS, rows, INDPTR_DTYPE.itemsize)
+    if weighted:
+        facts["weights"] = mark(WEIGHTS, rows, WEIGHT_DTYPE.itemsize)
     return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

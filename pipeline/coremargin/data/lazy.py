@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.arrays import ArraySource, checked_ids
-from coremargin.data.format import CHUNK_BYTES, chunks_of, default_chunk_rows, store_digest
+from coremargin.data.format import CHUNK_BYTES, Digested, chunks_of, default_chunk_rows, store_digest
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_rows
 from coremargin.data.statistics import ChunkStatistics, chunk_digest, concatenate, measure
@@ -39,6 +39,7 @@ class LazySource(ArraySource):
         """
         self.name = f"{type(X).__module__.split('.')[0]} array"
         self.rows, self.features = _shape(X, self.name)
+        self.sparse, self._weights = False, None
         self._X, self.dtype = X, _precision(X, self.name)
         coder = LabelCoder(classes or ())
         self._y = coder.encode(_labels(y), self.rows, "y")
@@ -49,17 +50,11 @@ class LazySource(ArraySource):
         with ThreadPoolExecutor(min(self.chunks, os.cpu_count() or 1)) as threads:
             self._statistics = concatenate(list(threads.map(self._measured, range(self.chunks))), len(self.classes))
         self.digest = store_digest(
-            features=self.features, dtype=self.dtype.name, classes=self.classes,
-            rows=self._statistics.rows.tolist(), digests=self._statistics.digest.tolist(),
-        )  # fmt: skip
+            features=self.features, dtype=self.dtype.name, classes=self.classes, chunks=Digested.of(self._statistics)
+        )
 
     def __repr__(self) -> str:
         return f"LazySource({self.name}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all rows and labels as a scan reads them."""
-        return int(self.rows * (self.features * self.dtype.itemsize + 4))
 
     def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows (n, d) and codes (n,) int32 of a chunk, read-only.

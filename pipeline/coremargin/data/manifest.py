@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json
-from coremargin.data.format import Commit, Facts, chunks_of, store_digest
+from coremargin.data.format import Commit, Digested, Facts, chunks_of, store_digest
 from coremargin.data.plain import group_metadata, read_array, write_array
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.errors import StoreError
@@ -44,6 +44,8 @@ def write_group(store: Path, group: str, statistics: ChunkStatistics) -> None:
         aside.mkdir()
         write_json(aside / "zarr.json", group_metadata({}))
         for field in fields(statistics):
+            if field.name in ("nonzeros", "marks"):
+                continue
             values = getattr(statistics, field.name)
             tail = {"counts": ("class",)}.get(field.name, ("feature",))
             write_array(aside / field.name, values, ("chunk", *tail)[: values.ndim])
@@ -76,6 +78,8 @@ class Manifest:
             widened(self._slice(c, "counts", "int64", (c.classes,), a, b), self._last.classes)
             for a, b, c in self._spans
         ]
+        columns["nonzeros"] = columns["rows"] * self._facts.features
+        columns["marks"] = np.zeros((self._last.last, 3), dtype=np.uint32)
         scalars = ChunkScalars(counts=np.concatenate(counts), **columns)
         self._check(scalars)
         return scalars
@@ -122,8 +126,7 @@ class Manifest:
             features=facts.features,
             dtype=facts.dtype,
             classes=facts.classes[: last.classes],
-            rows=scalars.rows,  # type: ignore[arg-type]
-            digests=scalars.digest,
+            chunks=Digested.of(scalars),
         )
         if digest != last.digest:
             raise StoreError(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.maths.rows import is_sparse
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from coremargin.data.source import Source
 
 _SLICE = 256  # chunks whose statistics are held at a time
+_SPARSE_SLICE = 4  # of sparse rows: each may mention a million features
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ def moments(source: Source) -> Moments:
 
     Means are kept as distances from the first chunk's, which are small where spreads are.
     """
+    if source.sparse:
+        return _sparse_moments(source)
     d = source.features
     origin = source.centres(0, 1)[0]
     low, high = np.full(d, np.inf), np.full(d, -np.inf)
@@ -55,3 +62,38 @@ def moments(source: Source) -> Moments:
         variance = np.where(constant, 0.0, spread / max(rows, 1))
     variance[np.isnan(variance)] = np.inf
     return Moments(low, high, np.where(constant, low, origin + mean), variance)
+
+
+def _sparse_moments(source: Source) -> Moments:
+    """The same for sparse chunks, whose vectors are zero but for the features that occur: first means, then variances.
+
+    The spread of all rows is that of each chunk about its centre and that of the centres about the mean: sums of terms
+    that are not negative, so that nothing cancels.
+    """
+    d = source.features
+    low, high, total = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
+    for part in _slices(source):
+        low, high = np.minimum(low, _column(part.low.min(axis=0))), np.maximum(high, _column(part.high.max(axis=0)))
+        total += _column(part.total.sum(axis=0))
+    mean = total / source.rows
+    spread, rest = np.zeros(d), np.full(d, source.rows, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in _slices(source):
+            centre, counts = part.centre, np.repeat(part.rows, np.diff(part.centre.indptr)).astype(np.float64)
+            move = centre.data - mean[centre.indices]
+            spread += np.bincount(centre.indices, counts * move * move + part.spread.data, minlength=d)
+            rest -= np.bincount(centre.indices, counts, minlength=d)
+        constant = low == high
+        variance = np.where(constant, 0.0, (spread + rest * mean * mean) / source.rows)
+    variance[np.isnan(variance)] = np.inf
+    return Moments(low, high, np.where(constant, low, mean), variance)
+
+
+def _slices(source: Source) -> Iterator[Any]:
+    for start in range(0, source.chunks, _SPARSE_SLICE):
+        yield source.statistics(start, min(source.chunks, start + _SPARSE_SLICE))
+
+
+def _column(values: Any) -> np.ndarray:
+    """A vector (d,), dense, of what SciPy gives for a sum or an extreme over rows."""
+    return np.asarray(values.toarray() if is_sparse(values) else values).reshape(-1)

@@ -22,6 +22,7 @@ class Source(Protocol):
     rows: int  #: committed rows, frozen when the source was opened
     features: int
     dtype: np.dtype[Any]  #: float32 or float64
+    sparse: bool  #: rows come as CSR arrays
     classes: tuple[
         Any, ...
     ]  #: labels as given at ingest (str, int, float or bool), in order of first appearance: code = index
@@ -31,14 +32,15 @@ class Source(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all committed rows and labels as a scan reads them (uncompressed)."""
+        """Bytes of all committed rows, labels and weights as a scan reads them (uncompressed)."""
 
     def span(self, chunk: int) -> tuple[int, int]:
         """Row ids ``[start, stop)`` of a chunk."""
 
-    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (n, d) in ``dtype``, C order, read-only, and label codes (n,) int32; -1 is unlabelled.
+    def read(self, chunk: int) -> tuple[Any, np.ndarray]:
+        """Rows (n, d) in ``dtype``, read-only, and label codes (n,) int32; -1 is unlabelled.
 
+        Rows are an array in C order, or with ``sparse`` a csr_array: indices ascending, none twice, no explicit zeros.
         The arrays are valid until the same thread calls ``read`` again: a reader may reuse its buffer.
         Raises DamagedChunk with the place when the chunk is missing, truncated or altered.
         """
@@ -46,8 +48,11 @@ class Source(Protocol):
     def labels(self, chunk: int) -> np.ndarray:
         """Label codes (n,) int32 of a chunk as ``read`` gives them, without reading its rows."""
 
-    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given."""
+    def weights(self, chunk: int) -> np.ndarray | None:
+        """Sample weights (n,) float64 of a chunk, finite and not negative; None: all are 1, in every chunk."""
+
+    def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Rows (m, d) float64, an array or csr_array, and codes (m,) int32 of the row ids, in the order given."""
 
     def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
         """What ingest counted, per chunk of [start, stop): 5 d numbers each."""
@@ -56,7 +61,7 @@ class Source(Protocol):
         """The entries of ``statistics`` that are a number per chunk or per class and chunk; cheap at any size."""
 
     def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Mean rows (stop - start, d) float64 of the chunks [start, stop)."""
+        """Mean rows (stop - start, d) float64 of the chunks [start, stop), dense whatever the rows are."""
 
     def handle(self) -> Any:
         """A small picklable value from which ``open_source`` makes the same source in another process."""

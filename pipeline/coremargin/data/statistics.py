@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.checksum import crc32c
+from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
+from coremargin.data.sparse_statistics import on_support, scaling, sparse_sums
+from coremargin.maths.rows import concatenate as stacked
+from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from scipy.sparse import csr_array
 
 _BLOCK_ELEMENTS = 1 << 15  # float64 scratch of 256 KiB stays in the second-level cache
 _UNIT = np.finfo(np.float64).eps
@@ -30,19 +36,25 @@ class ChunkStatistics:
     (x - centre)^2, from which variances of any union of chunks follow without cancellation (Chan, Golub, LeVeque 1979);
     digest (c,) uint64: crc32c of the rows' bytes in the high half, of the labels' bytes in the low half
     (little-endian, committed rows only, so that a chunk that grows keeps the proof of its older rows).
+
+    nonzeros (c,) int64: values stored; n d for dense rows. marks (c, 3) uint32: crc32c of the indices of sparse rows
+    (int32), of the number of values of each row (int64), and of the weights (float64); 0 for what is not there. Of
+    sparse rows ``digest`` has the stored values, and centre, low, high, total, spread are CSR arrays (c, d).
     """
 
     rows: np.ndarray
     counts: np.ndarray
     unlabelled: np.ndarray
-    centre: np.ndarray
+    centre: np.ndarray | csr_array
     radius: np.ndarray
     max_norm: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    total: np.ndarray
-    spread: np.ndarray
+    low: np.ndarray | csr_array
+    high: np.ndarray | csr_array
+    total: np.ndarray | csr_array
+    spread: np.ndarray | csr_array
     digest: np.ndarray
+    nonzeros: np.ndarray
+    marks: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -55,11 +67,22 @@ class ChunkScalars:
     radius: np.ndarray
     max_norm: np.ndarray
     digest: np.ndarray
+    nonzeros: np.ndarray
+    marks: np.ndarray
 
 
-def chunk_digest(X: np.ndarray, codes: np.ndarray) -> int:
+def chunk_digest(X: np.ndarray | csr_array, codes: np.ndarray) -> int:
     """Checksums of the bytes of rows (n, d) and labels (n,) in one uint64, as in ``ChunkStatistics.digest``."""
-    return crc32c(_raw(X)) << 32 | crc32c(_raw(codes))
+    return crc32c(_raw(X.data if is_sparse(X) else X)) << 32 | crc32c(_raw(codes))
+
+
+def chunk_marks(X: np.ndarray | csr_array, weights: np.ndarray | None) -> np.ndarray:
+    """The checksums (3,) uint32 of ``ChunkStatistics.marks``."""
+    marks = [0, 0, 0 if weights is None else crc32c(_raw(weights.astype(np.float64, copy=False)))]
+    if is_sparse(X):
+        lengths = np.diff(X.indptr).astype(INDPTR_DTYPE)
+        marks[:2] = crc32c(_raw(X.indices.astype(INDEX_DTYPE, copy=False))), crc32c(_raw(lengths))
+    return np.array(marks, dtype=np.uint32)
 
 
 def _raw(values: np.ndarray) -> memoryview:
@@ -67,15 +90,33 @@ def _raw(values: np.ndarray) -> memoryview:
     return little.data.cast("B")
 
 
-def measure(X: np.ndarray, codes: np.ndarray, classes: int) -> ChunkStatistics:
+def measure(
+    X: np.ndarray | csr_array, codes: np.ndarray, classes: int, weights: np.ndarray | None = None
+) -> ChunkStatistics:
     """Statistics of one chunk: rows X (n, d) float32 or float64, finite, n >= 1; codes (n,) int32, -1 unlabelled.
 
     Everything is computed in float64 with a fixed order of operations, so that the same rows give the same bits.
     """
+    vectors, radius, norm = _of_sparse(X) if is_sparse(X) else _of_dense(np.asarray(X))
+    return ChunkStatistics(
+        **vectors,
+        rows=np.array([X.shape[0]], dtype=np.int64),
+        counts=np.bincount(codes[codes >= 0], minlength=classes).astype(np.int64)[None, :],
+        unlabelled=np.array([np.count_nonzero(codes < 0)], dtype=np.int64),
+        radius=np.array([radius]),
+        max_norm=np.array([norm]),
+        digest=np.array([chunk_digest(X, codes)], dtype=np.uint64),
+        nonzeros=np.array([X.nnz if is_sparse(X) else np.size(X)], dtype=np.int64),
+        marks=chunk_marks(X, weights)[None, :],
+    )
+
+
+def _of_dense(X: np.ndarray) -> tuple[dict[str, Any], float, float]:
+    """The vectors (1, d) of dense rows, their radius and largest norm."""
     n, d = X.shape
     low, high, total = _extremes_and_sums(X)
     largest = max(float(high.max()), -float(low.min()))
-    scale = 2.0 ** -np.frexp(largest)[1] if largest > _LARGE else 1.0  # squares must not overflow
+    scale = scaling(largest, _LARGE)  # squares must not overflow
     centre = total / n
     if not np.isfinite(centre).all():  # the sum overflowed, the mean need not
         centre = _extremes_and_sums(X.astype(np.float64) / n)[2]
@@ -84,19 +125,22 @@ def measure(X: np.ndarray, codes: np.ndarray, classes: int) -> ChunkStatistics:
     varies = bool((low != high).any() or (centre != low).any())  # a mean of equal rows may round away from them
     with np.errstate(over="ignore"):  # squares of distances beyond 1e154 are infinite, and said to be
         spread = np.where(low == high, 0.0, spread / scale / scale)
-    return ChunkStatistics(
-        rows=np.array([n], dtype=np.int64),
-        counts=np.bincount(codes[codes >= 0], minlength=classes).astype(np.int64)[None, :],
-        unlabelled=np.array([np.count_nonzero(codes < 0)], dtype=np.int64),
-        centre=centre[None, :],
-        radius=np.array([_rounded_up(farthest, scale, d) if varies else 0.0]),
-        max_norm=np.array([_rounded_up(norm, scale, d) if largest > 0 else 0.0]),
-        low=low[None, :],
-        high=high[None, :],
-        total=total[None, :],
-        spread=spread[None, :],
-        digest=np.array([chunk_digest(X, codes)], dtype=np.uint64),
-    )
+    vectors = {"centre": centre, "low": low, "high": high, "total": total, "spread": spread}
+    radius = _rounded_up(farthest, scale, d) if varies else 0.0
+    return {name: values[None, :] for name, values in vectors.items()}, radius, _norm(norm, scale, d, largest)
+
+
+def _of_sparse(X: csr_array) -> tuple[dict[str, Any], float, float]:
+    """The vectors (1, d) of sparse rows as CSR arrays, their radius and largest norm."""
+    sums = sparse_sums(X, _LARGE)
+    scale = scaling(sums.largest, _LARGE)
+    vectors = {name: on_support(values, sums.support, X.shape[1]) for name, values in sums.vectors.items()}
+    radius = _rounded_up(sums.farthest, scale, sums.terms) if sums.varies else 0.0
+    return vectors, radius, _norm(sums.norm, scale, sums.terms, sums.largest)
+
+
+def _norm(square: float, scale: float, d: int, largest: float) -> float:
+    return _rounded_up(square, scale, d) if largest > 0 else 0.0
 
 
 def _parts(X: np.ndarray) -> Iterator[np.ndarray]:
@@ -143,12 +187,12 @@ def _rounded_up(square: float, scale: float, d: int) -> float:
 
 def concatenate(parts: Sequence[ChunkStatistics], classes: int) -> ChunkStatistics:
     """The entries of all parts (at least one), in order; counts are widened with zeros to ``classes`` columns."""
-    columns = {}
+    columns: dict[str, Any] = {}
     for field in fields(ChunkStatistics):
         arrays = [getattr(part, field.name) for part in parts]
         if field.name == "counts":
             arrays = [widened(array, classes) for array in arrays]
-        columns[field.name] = np.concatenate(arrays)
+        columns[field.name] = stacked(arrays)
     return ChunkStatistics(**columns)
 
 

@@ -46,6 +46,7 @@ class Store:
         self.rows, self.features, self.chunk_rows, self.chunks = last.rows, facts.features, facts.chunk_rows, last.last
         self.dtype: np.dtype[Any] = np.dtype(facts.dtype)
         self.classes = facts.classes[: last.classes]
+        self.sparse = False
         self.digest = last.digest
         self.about = facts.about
         self.commits = len(commits)
@@ -117,6 +118,11 @@ class Store:
         """Codes (n,) int32 of a chunk, read-only, without its rows."""
         self.span(chunk)
         return self.readers()[1].read(chunk)
+
+    def weights(self, chunk: int) -> np.ndarray | None:
+        """Sample weights (n,) float64 of a chunk; None: all are 1."""
+        self.span(chunk)
+        return None
 
     def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given; each chunk read once."""

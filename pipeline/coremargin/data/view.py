@@ -33,6 +33,7 @@ class View:
         self.base, self.arguments = base, arguments
         self.name, self.rows, self.features, self.dtype = base.name, base.rows, base.features, base.dtype
         self.classes, self.chunk_rows, self.chunks = base.classes, base.chunk_rows, base.chunks
+        self.sparse = base.sparse
         self.digest = view_digest(base.digest, self.kind, arguments)
 
     def __repr__(self) -> str:
@@ -51,7 +52,7 @@ class View:
         """Row ids ``[start, stop)`` of a chunk."""
         return self.base.span(chunk)
 
-    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, chunk: int) -> tuple[Any, np.ndarray]:
         """Rows and codes of a chunk, read-only, valid until this thread reads again."""
         return self.base.read(chunk)
 
@@ -59,7 +60,11 @@ class View:
         """Codes of a chunk, without its rows."""
         return self.base.labels(chunk)
 
-    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def weights(self, chunk: int) -> np.ndarray | None:
+        """Sample weights (n,) of a chunk; None: all are 1."""
+        return self.base.weights(chunk)
+
+    def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
         """Rows (m, d) float64 and codes (m,) of the given row ids, in the order given."""
         return self.base.rows_at(ids)
 

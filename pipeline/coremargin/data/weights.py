@@ -1,0 +1,47 @@
+"""Sample weights as they come in: one number per row, finite and not negative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import BadRow, UsageError
+
+
+def as_weights(values: Any, rows: int, place: str, first: int = 0) -> np.ndarray:
+    """Weights (rows,) float64, read-only. first: number of the first row, for messages.
+
+    Raises BadRow that names the row (negative, NaN, infinite) or the kind, UsageError for another number of weights.
+    """
+    found = np.asarray(values)
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim != 1 or found.dtype.kind not in "biuf":
+        raise BadRow(f"{place}: expected one number per row, got {found.dtype} of shape {found.shape}")
+    if len(found) != rows:
+        raise UsageError(f"{place}: expected as many weights as rows, {rows:,}, got {len(found):,}")
+    weights = np.array(found, dtype=np.float64)
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise BadRow(
+            f"{place}: row {first + row}: found weight {weights[row]}, expected a finite number of at least 0; "
+            "0 leaves a row out"
+        )
+    weights += 0.0  # -0.0 becomes 0.0
+    weights.flags.writeable = False
+    return weights
+
+
+def all_weights(values: Any, rows: int, place: str) -> np.ndarray:
+    """The weights (rows,) of all rows there are: as ``as_weights``, and not all zero."""
+    weights = as_weights(values, rows, place)
+    if rows and not weights.any():
+        raise nothing_left(place)
+    return weights
+
+
+def nothing_left(place: str) -> BadRow:
+    """The error for rows whose weights are all zero."""
+    return BadRow(f"{place}: all weights are 0, which leaves every row out: expected a positive one")
