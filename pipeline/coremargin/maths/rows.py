@@ -53,6 +53,21 @@ def products(rows: Rows, columns: NDArray[np.floating[Any]], dtype: Any = np.flo
     return out
 
 
+def many_products(rows: Rows, columns: NDArray[np.floating[Any]], dtype: Any = np.float64) -> NDArray[np.floating[Any]]:
+    """As ``products``, by one matrix product a tile: for many columns, where the last bits need not be those."""
+    dtype = np.dtype(dtype)
+    exact = np.ascontiguousarray(columns, dtype=dtype)
+    if is_sparse(rows):
+        return np.ascontiguousarray((rows.astype(dtype, copy=False) @ exact).T)
+    out = np.empty((columns.shape[1], rows.shape[0]), dtype)
+    step = _tile_rows(rows, dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first in range(0, len(rows), step):
+            part = slice(first, first + step)
+            out[:, part] = (rows[part].astype(dtype, copy=False) @ exact).T
+    return out
+
+
 def weighted_sums(rows: Rows, columns: Array) -> Array:
     """columns.T @ rows (k, d) for rows (n, d) and columns (n, k), a tile at a time."""
     if is_sparse(rows):

@@ -6,7 +6,7 @@ summed from products in the rows' own precision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from coremargin.scan.protocols import Block
 
 Array = NDArray[np.float64]
+Pick = Callable[[NDArray[np.intp]], NDArray[Any]]
 
 #: Sizes of terms between which float32 squares and adds them up without over- or underflow.
 SAFE = (1e-12, 1e12)
@@ -102,7 +103,7 @@ class BandProbe:
             rows, signs = rows[places], signs[places]
         margins = decisions(rows, self.base) * signs
         near = self.near(margins[0], self.keep)
-        parts = self.divided(rows, signs, margins, near, longest)
+        parts = self.divided(lambda at: rows[at], signs, margins, near, longest)
         ids = places[near] + start
         losing = rows[parts.losing] if self.squared else rows[:0]
         return self.summary(parts, weighted_sums(rows, parts.columns), ids, rows[near], losing)
@@ -112,16 +113,16 @@ class BandProbe:
         return np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)
 
     def divided(
-        self, rows: NDArray[Any], signs: NDArray[np.int8], margins: Array, near: NDArray[np.intp], longest: float
+        self, pick: Pick, signs: NDArray[np.int8], margins: Array, near: NDArray[np.intp], longest: float
     ) -> Divided:
-        """Labelled rows (n, d) with their margins (k, n), of which those at ``near`` come home.
+        """Labelled rows with their margins (k, n), of which those at ``near`` come home; pick: rows by position.
 
         Margins of the newest hypothesis are settled in place.
         """
         far = np.ones(len(signs), bool)
         far[near] = False
         if not self.squared:
-            self._settle(rows, signs, margins[0], far, longest)
+            self._settle(pick, signs, margins[0], far, longest)
         prices = np.where(signs > 0, self.prices[0], self.prices[1])
         slack = np.maximum(1.0 - margins[0], 0.0)
         cost = prices * slack
@@ -153,7 +154,7 @@ class BandProbe:
         )  # fmt: skip
 
     def _settle(
-        self, rows: NDArray[Any], signs: NDArray[np.int8], margins: Array, far: NDArray[np.bool_], longest: float
+        self, pick: Pick, signs: NDArray[np.int8], margins: Array, far: NDArray[np.bool_], longest: float
     ) -> None:
         """Round margins of far rows once where the last bits decide about their side, and so about their dual.
 
@@ -162,7 +163,7 @@ class BandProbe:
         w, b = self.base[:-1, 0], float(self.base[-1, 0])
         error = gamma(len(self.base) + 2) * (longest * float(np.linalg.norm(w)) + abs(b) + 1.0)
         open_ones = np.flatnonzero(far & (np.abs(margins - 1.0) <= 2.0 * error))
-        margins[open_ones] = signs[open_ones] * exact_decisions(rows[open_ones], w, b)
+        margins[open_ones] = signs[open_ones] * exact_decisions(pick(open_ones), w, b)
 
     @staticmethod
     def near(margins: Array, keep: int) -> NDArray[np.intp]:

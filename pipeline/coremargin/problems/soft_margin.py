@@ -66,8 +66,8 @@ CURVES = 8
 class SoftMargin:
     """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
 
-    class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for the rows that
-    one scan sends home.
+    class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
+    matrices; band_bytes: of that, for the rows that one scan sends home, None: a quarter.
     """
 
     source: Source
@@ -77,6 +77,7 @@ class SoftMargin:
     class_weight: Literal["balanced"] | tuple[float, float] | None = None
     intercept: bool = True
     memory_bytes: int = 256 << 20
+    band_bytes: int | None = None
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
     eager: bool = False
@@ -180,7 +181,7 @@ class SoftMargin:
         """Rows that each chunk sends home."""
         row_bytes = 8 * (self.source.features + 1)
         wanted = max(BAND_SHARE[self.loss] * widen * self.source.rows * row_bytes, BAND_BYTES_LEAST)
-        size = min(wanted, self.memory_bytes / 4)
+        size = min(wanted, self.memory_bytes / 4 if self.band_bytes is None else self.band_bytes)
         return min(self.source.chunk_rows, max(1, int(size / row_bytes / self.source.chunks)))
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:

@@ -1,0 +1,66 @@
+"""How the members of a fleet do together: whom the largest decision value names, against the labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Jury:
+    """Members that decide together: one a class, in the order of the classes, or the one of two classes.
+
+    members: their numbers; held: the fold of rows that they are judged by, None: all rows.
+    """
+
+    members: tuple[int, ...]
+    held: int | None
+
+
+@dataclass(frozen=True)
+class Judge:
+    """hypotheses (d + 1, m): (w, b) of all members; codes (k,): label codes of the classes in their order."""
+
+    hypotheses: Array
+    codes: NDArray[np.int64]
+    juries: tuple[Jury, ...]
+
+    @classmethod
+    def absent(cls, features: int, codes: NDArray[np.int64]) -> Judge:
+        """Nobody is judged."""
+        return cls(np.zeros((features + 1, 0)), codes, ())
+
+    def nothing(self) -> NDArray[np.int64]:
+        """No rows: zeros (juries, k, k)."""
+        return np.zeros((len(self.juries), len(self.codes), len(self.codes)), np.int64)
+
+    def confusion(self, values: Array, codes: NDArray[np.int32], fold: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """Rows (juries, k, k) of each class that were given each class, from the members' decision values (m, n).
+
+        codes (n,): of the rows; fold (n,): theirs, None where there are no folds.
+        """
+        found, k = self.nothing(), len(self.codes)
+        truth = class_places(self.codes, codes)
+        for jury, counts in zip(self.juries, found, strict=True):
+            mine = truth >= 0
+            if jury.held is not None and fold is not None:
+                mine &= fold == jury.held
+            chosen = decided(values[list(jury.members)])
+            counts += np.bincount(truth[mine] * k + chosen[mine], minlength=k * k).reshape(k, k)
+        return found
+
+
+def class_places(codes: NDArray[np.int64], given: NDArray[np.int32]) -> NDArray[np.intp]:
+    """Places (n,) of label codes ``given`` (n,) in ``codes`` (k,), -1 for others and for rows without label."""
+    places = np.full(max(int(codes.max()), int(given.max(initial=0))) + 2, -1, np.intp)
+    places[codes] = np.arange(len(codes))
+    return places[given]  # code -1 finds the last entry, which is no class's
+
+
+def decided(values: Array) -> NDArray[np.intp]:
+    """The class (n,) by decision values (m, n): the largest, ties to the first class; of one member, its side."""
+    return np.asarray(values.argmax(axis=0) if len(values) > 1 else values[0] > 0, np.intp)
