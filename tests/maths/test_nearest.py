@@ -160,3 +160,17 @@ def test_the_gap_bounds_the_distance_to_the_optimum(rng: np.random.Generator) ->
         square = float(found.point @ found.point)
         assert square >= best * (1 - 1e-12)
         assert square - found.gap <= best * (1 + 1e-12)
+
+
+@given(hulls(), st.floats(0.0, 4.0))
+def test_a_solve_may_end_once_the_side_is_known(case: tuple[np.ndarray, np.ndarray], side: float) -> None:
+    """Ended early as short, the point is that short; as clear, no point of the hulls is."""
+    rows, groups = case
+    best = float(np.linalg.norm(nearest_point(rows, groups).point))
+    found = nearest_point(rows, groups, side=side)
+    if found.status == "short":
+        assert np.linalg.norm(found.weights @ rows) <= side * (1 + 1e-12) + 1e-12
+    elif found.status == "clear":
+        assert best > side
+    else:
+        assert found.status == "zero" or best >= side * (1 - 1e-6)

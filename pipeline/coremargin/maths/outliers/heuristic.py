@@ -1,0 +1,119 @@
+"""A good hyperplane with k outliers, found quickly: no proof, but the search needs one to start from.
+
+Soft-margin directions for a grid of C; concentration steps (leave out the k lowest rows, refit, repeat) from the best
+of them; then over-trimming: leave out one supporting row more, refit, concentrate back to k. A hard-margin hyperplane
+is a fixed point of concentration steps whatever was left out, so that only soft starts and over-trimming move at all.
+(Concentration: Rousseeuw, Van Driessen 1999 for trimmed squares; the rest is ours.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
+from coremargin.maths.outliers.trimmed import best_trim, outliers_of
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+    from coremargin.maths.outliers.certificates import Arena, Verdict
+
+#: Grid of C for the soft starts, times 1 / radius^2.
+GRID = tuple(10.0**e for e in range(-3, 5))
+#: So many soft starts are concentrated.
+STARTS = 4
+#: Gains smaller than this share are no gains.
+GAIN = 1e-9
+#: A soft start is a direction, not an answer: it needs few digits.
+CONCENTRATIONS = 50
+
+
+@dataclass(frozen=True)
+class Found:
+    """A hyperplane: w (d,) of length 1, b, and its margin over the arena's rows with k outliers; -inf: none."""
+
+    w: Array
+    b: float
+    margin: float
+
+    @classmethod
+    def nothing(cls, features: int) -> Found:
+        """No hyperplane at all."""
+        return cls(np.zeros(features), 0.0, -np.inf)
+
+
+def measure(arena: Arena, w: Array, k: int) -> Found:
+    """The direction w (d,) of any length with its best offset for k outliers."""
+    length = float(np.linalg.norm(w))
+    if not length > 0:
+        return Found.nothing(len(w))
+    w = w / length
+    margin, b = best_trim(arena.lowest(arena.signs * (arena.x @ w), k), k, arena.intercept)
+    return Found(w, b, margin)
+
+
+def soft_directions(arena: Arena) -> list[Array]:
+    """Directions (d,) of squared-hinge soft margins over the grid of C, each started from the one before."""
+    d = arena.x.shape[1]
+    signed = np.column_stack([arena.z, arena.signs]) if arena.intercept else arena.z
+    metric = np.ones(signed.shape[1])
+    metric[d:] = 0.0
+    radius = float(np.sqrt(np.einsum("ij,ij->i", arena.z, arena.z).max()))
+    point, directions = np.zeros(signed.shape[1]), []
+    for c in GRID:
+        prices = np.full(len(arena), c / radius**2)
+        rows = Rows(signed, prices, signed @ point)
+        point, _ = minimise_squared_hinge(point, metric, Quadratic.zero(len(point)), rows, 30)
+        directions.append(point[:d])
+    return directions
+
+
+def concentrate(arena: Arena, found: Found, k: int) -> tuple[Found, Verdict | None]:
+    """Leave out the k lowest rows, refit, until that gains nothing; and the last refit."""
+    last: Verdict | None = None
+    for _ in range(CONCENTRATIONS):
+        verdict = arena.best(_without(arena, found, k), last)
+        again = measure(arena, verdict.point, k)
+        last = verdict
+        if not again.margin > found.margin + GAIN * abs(found.margin):
+            break
+        found = again
+    return found, last
+
+
+def over_trimmed(arena: Arena, found: Found, k: int) -> Found:
+    """Leave out one supporting row more, refit, concentrate back to k; repeat from the best while that gains."""
+    while True:
+        free = _without(arena, found, k)
+        base = arena.best(free)
+        best = found
+        for row in base.rows[np.argsort(-base.weights, kind="stable")]:
+            free[row] = False
+            if arena.bounded(free):
+                again, _ = concentrate(arena, measure(arena, arena.best(free, base).point, k), k)
+                best = again if again.margin > best.margin * (1 + GAIN) else best
+            free[row] = True
+        if best is found:
+            return found
+        found = best
+
+
+def good_hyperplane(arena: Arena, k: int, directions: list[Array]) -> Found:
+    """The best that the heuristic finds, starting from the most promising of the directions."""
+    starts = sorted((measure(arena, w, k) for w in directions), key=lambda found: -found.margin)
+    best = Found.nothing(arena.x.shape[1])
+    for start in starts[:STARTS]:
+        if start.margin > -np.inf:
+            again, _ = concentrate(arena, start, k)
+            best = again if again.margin > best.margin else best
+    return over_trimmed(arena, best, k) if best.margin > 0 else best
+
+
+def _without(arena: Arena, found: Found, k: int) -> NDArray[np.bool_]:
+    """The rows but for the k lowest under a hyperplane."""
+    free = np.ones(len(arena), bool)
+    free[outliers_of(arena.signs * (arena.x @ found.w + found.b), k)] = False
+    return free

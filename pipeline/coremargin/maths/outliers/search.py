@@ -1,0 +1,205 @@
+"""The search as a whole: levels, rounds of tasks, the bound pair. Pure steps on a frozen state.
+
+The question "is there a set of k outliers with a margin above T" is answered node by node (explore.py). At the
+*target* T is what the incumbent and epsilon ask for: its end is the proof. Where the target does not end soon, levels
+above it are answered first, each half as far away as the last; the answer of a level is an upper bound, so that there
+is one at any time, and it falls as long as the search runs.
+
+Rounds are bulk-synchronous: open nodes are dealt to a fixed number of tasks, certificates are merged in task order.
+The answer depends on none of: number of workers, executor, order of completion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.maths.margin import Array, is_certified
+from coremargin.maths.outliers.certificates import Arena, Certificate, bits_of
+from coremargin.maths.outliers.explore import Candidate, Explored, Guide, Leaf, Path, Question, explore
+from coremargin.maths.outliers.trimmed import outliers_of
+
+if TYPE_CHECKING:
+    from coremargin.maths.outliers.heuristic import Found
+
+Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
+
+#: The target lies above the incumbent by this share of it, and by this share of the radius: what solves can tell.
+SHARE, FLOOR = 1e-9, 1e-10
+#: Nodes that the target gets before levels above it are tried.
+PATIENCE = 300
+#: Nodes that are looked at one after the other before they are dealt out, and in each round of that time.
+ALONE, ALONE_BUDGET = 500, 64
+#: Tasks of a round, and nodes of a task. The number of tasks is part of the answer; it is not that of the workers.
+TASKS, BUDGET = 16, 50
+#: Candidates that one scan verifies at most, and nodes that are still looked at before it, once there is one.
+CANDIDATES, EAGER = 32, 200
+#: Levels end where they come as close to the target as this share of it.
+CLOSE = 0.02
+#: Beyond these the search ends as it is: certificates are looked through at every node, leaves are the stored proof.
+MOST_CERTIFICATES, MOST_LEAVES = 100_000, 200_000
+
+
+@dataclass(frozen=True)
+class Level:
+    """A question on its way: share (0: the target; else how far towards the radius), open nodes, ends so far.
+
+    worst: the largest value of a certificate that an end rests on; leaves: None once there were too many to keep.
+    """
+
+    share: float
+    open: tuple[Path, ...] = ((),)
+    worst: float = -np.inf
+    leaves: tuple[Leaf, ...] | None = ()
+    nodes: int = 0
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is known: ``best``, proven on all rows; ``upper``: none does better; ``proof``: why (None: not kept).
+
+    status: "open", "done" (every level was answered, or the bounds are close enough), "full" (too many certificates).
+    """
+
+    k: int
+    epsilon: float
+    radius: float
+    best: Found
+    upper: float
+    proof: tuple[Leaf, ...] | None = None
+    certificates: tuple[Certificate, ...] = ()
+    level: Level = Level(0.0)
+    paused: Level | None = None
+    candidates: tuple[Candidate, ...] = ()
+    waited: int = 0
+    nodes: int = 0
+    status: str = "open"
+
+    @property
+    def lower(self) -> float:
+        """The margin that is reached."""
+        return max(self.best.margin, 0.0)
+
+    @property
+    def target(self) -> float:
+        """A margin above this would be an improvement by more than epsilon."""
+        return self.lower / (1.0 - self.epsilon) * (1.0 + SHARE) + FLOOR * self.radius
+
+    @property
+    def threshold(self) -> float:
+        """The margin that the present level is about."""
+        return self.target + self.level.share * max(0.0, self.radius - self.target)
+
+    @property
+    def wants_scan(self) -> bool:
+        """Candidates wait, and there is nothing better to do than to verify them."""
+        many = len(self.candidates) >= CANDIDATES or self.waited >= EAGER
+        return bool(self.candidates) and (many or not self.level.open)
+
+
+def advance(search: Search, arena: Arena, run: Map) -> Search:
+    """One round: nodes dealt out, looked at, merged. Only for an open search that wants no scan."""
+    guide = guide_of(arena, search.best, search.k)
+    alone = search.nodes < ALONE
+    hands = _dealt(search.level.open, 1 if alone else TASKS)
+    budget, most = ALONE_BUDGET if alone else BUDGET, CANDIDATES - len(search.candidates)
+    question = Question(search.k, search.threshold, budget, most)
+    answers = run(explore, [(arena, guide, search.certificates, hand, question) for hand in hands])
+    return _turn(_merged(search, answers))
+
+
+def verified(search: Search, found: Found) -> Search:
+    """After a scan: the better of the incumbent and ``found``; the candidates' nodes are looked at again."""
+    best = found if found.margin > search.best.margin else search.best
+    level = replace(search.level, open=search.level.open + tuple(c.path for c in search.candidates))
+    return _closed(replace(search, best=best, level=level, candidates=(), waited=0))
+
+
+def believed(search: Search, arena: Arena) -> Search:
+    """After a scan that neither found better nor brought rows: float64 has come to its end at these candidates.
+
+    Their margin over the pool becomes part of the upper bound, which is true whatever the rounding.
+    """
+    new = tuple(
+        replace(arena.certificate(c.verdict.rows, c.verdict.weights, 0.0), since=0.0) for c in search.candidates
+    )
+    return verified(replace(search, certificates=search.certificates + new), search.best)
+
+
+def guide_of(arena: Arena, best: Found, k: int) -> Guide:
+    """What the incumbent says about the rows of the pool."""
+    margins: Array = np.asarray(arena.signs * (arena.x @ best.w + best.b))
+    return Guide(margins, bits_of(outliers_of(margins, k)))
+
+
+def _dealt(nodes: Sequence[Path], tasks: int) -> list[list[Path]]:
+    """The open nodes in hands: those with most rows still to leave out are spread first."""
+    if tasks == 1:
+        return [list(nodes)]
+    order = sorted(nodes, key=lambda path: (-sum(step >= 0 for step in path), len(path), path))
+    return [hand for hand in (order[task::tasks] for task in range(tasks)) if hand]
+
+
+def _merged(search: Search, answers: Sequence[Explored]) -> Search:
+    """Certificates in task order, each set of rows once; ends and candidates with their final numbers."""
+    certificates, number = list(search.certificates), {c.bits: i for i, c in enumerate(search.certificates)}
+    known, worst = len(certificates), search.level.worst
+    leaves: list[Leaf] = []
+    for answer in answers:
+        numbers = list(range(known))
+        for certificate in answer.certificates:
+            if certificate.bits not in number:
+                number[certificate.bits] = len(certificates)
+                certificates.append(certificate)
+            numbers.append(number[certificate.bits])
+        leaves += [Leaf(leaf.path, tuple(numbers[i] for i in leaf.proof)) for leaf in answer.leaves]
+    used = {i for leaf in leaves for i in leaf.proof}
+    worst = max([worst, *(certificates[i].value for i in used)])
+    nodes = sum(answer.nodes for answer in answers)
+    candidates = search.candidates + tuple(c for answer in answers for c in answer.candidates)
+    level = replace(
+        search.level, open=tuple(path for answer in answers for path in answer.open), worst=worst,
+        leaves=_kept(search.level.leaves, leaves), nodes=search.level.nodes + nodes,
+    )  # fmt: skip
+    return replace(
+        search, certificates=tuple(certificates), level=level, candidates=candidates, nodes=search.nodes + nodes,
+        waited=search.waited + nodes if candidates else 0,
+    )  # fmt: skip
+
+
+def _kept(before: tuple[Leaf, ...] | None, new: Sequence[Leaf]) -> tuple[Leaf, ...] | None:
+    return None if before is None or len(before) + len(new) > MOST_LEAVES else before + tuple(new)
+
+
+def _turn(search: Search) -> Search:
+    """What comes after a round: the same level, the next one, or the end."""
+    if not search.level.open and not search.candidates:
+        return _answered(search)
+    if search.level.share == 0 and search.paused is None and search.level.nodes >= PATIENCE and search.upper == np.inf:
+        return replace(search, paused=search.level, level=Level(0.25)) if not search.candidates else search
+    return _closed(search)
+
+
+def _answered(search: Search) -> Search:
+    """A level is at its end: its bound holds. On to the next level, or back to the target."""
+    level = search.level
+    if level.worst < search.upper:
+        search = replace(search, upper=level.worst, proof=level.leaves)
+    if level.share == 0:
+        return replace(search, status="done")
+    share = level.share / 2
+    if share * search.radius <= CLOSE * max(search.target, 1e-3 * search.radius) and search.paused is not None:
+        search = replace(search, level=search.paused, paused=None)
+    else:
+        search = replace(search, level=Level(share))
+    return _closed(search)
+
+
+def _closed(search: Search) -> Search:
+    """Ended, where the bounds are close enough or memory is at its end."""
+    if search.epsilon > 0 and is_certified(search.best.margin, search.upper, search.epsilon):
+        return replace(search, status="done")
+    return replace(search, status="full") if len(search.certificates) > MOST_CERTIFICATES else search

@@ -1,0 +1,58 @@
+"""The best margin with k outliers of rows in memory, from start to proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import Array, safe_projections
+from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.heuristic import Found, good_hyperplane, soft_directions
+from coremargin.maths.outliers.search import Search, advance, believed, verified
+from coremargin.maths.outliers.trimmed import trimmed_margin
+
+
+def solve_in_memory(
+    x: NDArray[np.floating],
+    signs: NDArray[np.integer],
+    k: int,
+    *,
+    intercept: bool = True,
+    epsilon: float = 0.0,
+    most_nodes: int | None = None,
+) -> Search:
+    """Best margin of rows x (n, d) with signs (n,) in {-1, +1}, up to k of which may be left out; with its proof.
+
+    Every class has more than k rows (with an intercept the margin has no bound otherwise). epsilon: share of the best
+    that may be missed, 0 for as much as float64 can tell. most_nodes: stop after about so many, with what is proven.
+    """
+    exact = np.asarray(x, np.float64)
+    arena = Arena(exact, signs.astype(np.int8), exact.mean(axis=0), intercept=intercept)
+    start = good_hyperplane(arena, k, soft_directions(arena))
+    radius = float(np.sqrt(np.einsum("ij,ij->i", arena.z, arena.z).max()))
+    search = Search(k, epsilon, radius, prove(arena, start.w, k), np.inf)
+    while search.status == "open" and (most_nodes is None or search.nodes < most_nodes):
+        if search.wants_scan:
+            found = max((prove(arena, c.verdict.point, k) for c in search.candidates), key=lambda found: found.margin)
+            better = found.margin > search.best.margin
+            search = verified(search, found) if better else believed(search, arena)
+        else:
+            search = advance(search, arena, one_by_one)
+    return search
+
+
+def prove(arena: Arena, w: Array, k: int) -> Found:
+    """The direction w (d,) with its best offset and the margin that it provably has with k outliers."""
+    length = float(np.linalg.norm(w))
+    w = w / length if length > 0 else w
+    values = safe_projections(arena.x, arena.signs, w[:, None])[:, 0]
+    margin, b = trimmed_margin(arena.lowest(values, k), w, k, arena.intercept)
+    return Found(w, b, margin)
+
+
+def one_by_one(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Tasks in a plain loop."""
+    return [function(*task) for task in tasks]

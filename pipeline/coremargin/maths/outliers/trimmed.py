@@ -1,0 +1,60 @@
+r"""THE definitions of the margin with k outliers.
+
+rho_k(h, D) is the margin of the hyperplane h over D once the k rows that suit it worst are left out: the (k + 1)-th
+smallest margin. rho*_k = max_h rho_k(h, D) = max over sets V of at most k rows of f(D \ V), where f(A) is the best
+margin of the rows A: leaving out the k lowest rows of h gives f >= rho_k(h), and the best h of D \ V has no more than
+k rows below f(D \ V). (Har-Peled, Roth, Zimak 2006, section 5.)
+
+For a direction w the best offset is found among k + 1: with j rows of the positive class left out and k - j of the
+negative one, the margin is half the sum of the smallest w.x and the smallest -w.x that remain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import NEGATIVE, POSITIVE, SHORTEST, Array, gamma
+
+
+def best_trim(lowest: tuple[Array, Array], k: int, intercept: bool) -> tuple[float, float]:
+    """Margin times ||w|| with k outliers, and the offset b that attains it.
+
+    Parameters
+    ----------
+    lowest: the smallest values of y w.x of the positive and the negative class, in increasing order; each holds k + 1
+    of them, or all that there are. A class of k rows or fewer leaves the margin unbounded (inf).
+    """
+    if not intercept:
+        every = np.sort(np.concatenate(lowest))
+        return (float(every[k]) if k < len(every) else np.inf), 0.0
+    j = np.arange(k + 1)
+    p, q = _at(lowest[POSITIVE], j), _at(lowest[NEGATIVE], k - j)
+    with np.errstate(invalid="ignore"):  # inf - inf: both classes would vanish
+        best = int(np.argmax(p + q))
+        return float(p[best] + q[best]) / 2, float(q[best] - p[best]) / 2
+
+
+def trimmed_margin(lowest: tuple[Array, Array], direction: Array, k: int, intercept: bool) -> tuple[float, float]:
+    """rho_k proven for ``direction`` (d,) of any length, rounded down, and the offset for that direction as it is.
+
+    ``lowest`` are lower bounds on y w.x (``margin.safe_projections``), as ``best_trim`` takes them.
+    """
+    value, offset = best_trim(lowest, k, intercept)
+    length = float(np.linalg.norm(direction))
+    if not length > SHORTEST or not np.isfinite(value):
+        return (value if value == np.inf else -np.inf), 0.0
+    largest = max(float(np.abs(part[: k + 1]).max(initial=0.0)) for part in lowest)
+    value = (value - 4 * float(np.finfo(np.float64).eps) * largest) / length
+    return value - abs(value) * gamma(len(direction) + 8), offset
+
+
+def outliers_of(margins: Array, k: int) -> NDArray[np.intp]:
+    """Positions of the k smallest margins (n,), smallest first; of equal ones the first."""
+    return np.argsort(margins, kind="stable")[:k]
+
+
+def _at(values: Array, places: NDArray[np.intp]) -> Array:
+    """The values at these places, inf beyond the end."""
+    padded = np.append(values, np.inf)
+    return np.asarray(padded[np.minimum(places, len(values))])

@@ -1,0 +1,129 @@
+"""The outlier search in memory: equal to all sets of outliers, its proof, its independence of how it is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from coremargin.maths.outliers.certificates import bits_of, mask_of, rows_of
+from coremargin.maths.outliers.solve import solve_in_memory
+from margin_judges import is_above_exact, margin_by_daqp
+from outlier_judges import KINDS, best_by_all_sets, instance
+
+if TYPE_CHECKING:
+    from coremargin.maths.outliers.explore import Leaf
+    from coremargin.maths.outliers.search import Search
+
+
+def noisy(n: int, d: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows with a margin of 0.5, k of them with the wrong label."""
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=d)
+    w /= np.linalg.norm(w)
+    x, y = rng.normal(size=(n, d)), np.where(rng.random(n) < 0.5, 1, -1)
+    x += np.outer(y * (0.5 + np.abs(x @ w)) - x @ w, w)
+    y[rng.choice(n, k, replace=False)] *= -1
+    return x, y
+
+
+def check_proof(search: Search, leaves: tuple[Leaf, ...], path: tuple[int, ...] = ()) -> None:
+    """Every set of k outliers ends in a leaf, whose certificates it cannot all meet."""
+    here = [leaf for leaf in leaves if leaf.path == path]
+    if here:
+        assert len(leaves) == 1
+        out = {step for step in path if step >= 0}
+        kept = {~step for step in path if step < 0}
+        sets = [set(search.certificates[i].rows.tolist()) for i in here[0].proof]
+        assert all(not rows & out for rows in sets)
+        residuals = [rows - kept for rows in sets]
+        disjoint = sum(map(len, residuals)) == len(set().union(*residuals))
+        assert any(not rows for rows in residuals) or (disjoint and len(residuals) > search.k - len(out))
+        return
+    steps = {leaf.path[len(path)] for leaf in leaves}
+    row = next(step for step in steps if step >= 0)
+    assert steps == {row, ~row}
+    for step in (row, ~row):
+        check_proof(search, tuple(leaf for leaf in leaves if leaf.path[len(path)] == step), (*path, step))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_to_all_sets_of_outliers(kind: str, intercept: bool) -> None:
+    """On 60 tiny instances each the bounds meet at the best over all sets of k rows, 0 where none separates."""
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        x, y, k = instance(kind, rng)
+        search = solve_in_memory(x, y, k, intercept=intercept)
+        best = best_by_all_sets(x, y, k, intercept=intercept)
+        assert search.status == "done"
+        assert search.lower == pytest.approx(best, abs=1e-8)
+        assert search.upper == pytest.approx(best, abs=1e-8)
+        assert search.lower <= search.upper
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_epsilon_is_kept(intercept: bool) -> None:
+    """With epsilon the margin found is at least (1 - epsilon) of the best, and the bound is true."""
+    rng = np.random.default_rng(8)
+    for _ in range(60):
+        x, y, k = instance("noise", rng)
+        search = solve_in_memory(x, y, k, intercept=intercept, epsilon=0.2)
+        best = best_by_all_sets(x, y, k, intercept=intercept)
+        assert best * (1 - 1e-9) <= search.upper <= best / 0.8 + 1e-8
+        assert 0.8 * best - 1e-8 <= search.lower <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_proof_covers_every_set(kind: str) -> None:
+    """Leaves share the sets of outliers among them; certificates that hold in rational arithmetic end each."""
+    rng = np.random.default_rng(9)
+    for _ in range(20):
+        x, y, k = instance(kind, rng)
+        search = solve_in_memory(x, y, k)
+        assert search.proof
+        check_proof(search, search.proof)
+        used = {i for leaf in search.proof for i in leaf.proof}
+        for c in (search.certificates[i] for i in used):
+            assert c.value <= search.upper
+            assert is_above_exact(c.value, x[c.rows], y[c.rows], c.weights, intercept=True)
+
+
+def test_flipped_labels_are_found() -> None:
+    """Twelve wrong labels among 400 rows: they are left out, and what remains has the margin of a solver of others."""
+    x, y = noisy(400, 6, 12, seed=3)
+    search = solve_in_memory(x, y, 12)
+    margins = y * (x @ search.best.w + search.best.b)
+    stay = np.argsort(margins)[12:]
+    assert search.status == "done"
+    assert search.lower == pytest.approx(margin_by_daqp(x[stay], y[stay], intercept=True), rel=1e-8)
+    assert search.upper == pytest.approx(search.lower, rel=1e-7)
+
+
+def test_too_few_outliers_are_proven_to_be_too_few() -> None:
+    """Twenty wrong labels, ten may be left out: more than ten contradictions, no two with a row in common."""
+    x, y = noisy(300, 5, 20, seed=4)
+    search = solve_in_memory(x, y, 10)
+    assert search.status == "done"
+    assert search.lower == 0
+    assert search.upper < 1e-12
+
+
+def test_a_stopped_search_has_true_bounds() -> None:
+    """Whenever it stops there is a margin and a bound, which only improve, and meet at the end."""
+    x, y = noisy(120, 6, 0, seed=5)
+    bounds = [(s.lower, s.upper) for s in (solve_in_memory(x, y, 8, most_nodes=m) for m in (1, 400, 700, 100_000))]
+    lower, upper = np.array(bounds).T
+    assert (np.diff(lower) >= 0).all()
+    assert (np.diff(upper) <= 0).all()
+    assert upper[1] < np.inf
+    assert lower[-1] == pytest.approx(upper[-1], rel=1e-7)
+    assert (upper >= lower[-1]).all()
+
+
+def test_sets_as_integers() -> None:
+    """Bits, masks and lists of rows say the same."""
+    rows = [0, 3, 64, 200]
+    assert rows_of(bits_of(rows)) == rows
+    assert np.flatnonzero(mask_of(bits_of(rows), 201)).tolist() == rows
