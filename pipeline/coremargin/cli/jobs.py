@@ -38,7 +38,7 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     blocks = plan_blocks(source, max(job.block, problem.least_block_bytes))
     sample = problem.sample_chunks
     started = time.perf_counter()
-    rows, _ = source.read(sample[0])
+    rows, _ = problem.source.read(sample[0])
     rows.sum(dtype="float64")  # a map is read when it is touched
     rate = rows.nbytes / (time.perf_counter() - started)
     sample_bytes = len(sample) * source.nbytes // source.chunks

@@ -32,7 +32,12 @@ _cluster = click.option(
 @click.option("--loss", type=click.Choice(["hinge", "squared_hinge"]), help="For noisy rows; without it: hard margin.")
 @click.option("--C", "C", type=float, help="Price of a row's loss.  [default: 1.0]")
 @click.option("--class-weight", metavar="balanced|NEG,POS", help="Factors of C: smaller label, larger label.")
-@click.option("--no-intercept", is_flag=True, help="A hyperplane through the origin.")
+@click.option(
+    "--scaling",
+    type=click.Choice(["standard", "minmax", "maxabs", "rownorm"]),
+    help="Scale rows as they are read, from the store's statistics; the model keeps it.",
+)
+@click.option("--no-intercept", is_flag=True, help="A hyperplane through the origin (of the scaled rows).")
 @click.option(
     "--strategy",
     type=click.Choice(["fast", "paper", "any-violator"]),

@@ -23,7 +23,7 @@ import numpy as np
 
 from coremargin.data.moments import Moments, moments
 from coremargin.data.view import View
-from coremargin.errors import BadRow
+from coremargin.errors import BadRow, UsageError
 from coremargin.maths.scaling import Kind, Scaling, divided_by_length
 
 if TYPE_CHECKING:
@@ -152,6 +152,8 @@ def scaled(source: Source, how: Kind | None) -> Source:
     """The source with its rows scaled, or itself for None. Raises BadRow for a column that cannot be scaled."""
     if how is None:
         return source
+    if scaling_of(source) is not None:
+        raise UsageError(f"{source.name}: the rows are scaled already; give the source under them")
     if how == "rownorm":
         return Scaled(source, how, None, None)
     found = moments(source)
@@ -170,6 +172,11 @@ def scaling_of(source: Source) -> Scaling | None:
             return source.scaling
         source = source.base
     return None
+
+
+def unscaled(source: Source) -> Source:
+    """The source whose rows a scaled view scales; any other source itself."""
+    return source.base if isinstance(source, Scaled) else source
 
 
 def _shift_and_size(found: Moments, how: Kind) -> tuple[np.ndarray, np.ndarray, str]:

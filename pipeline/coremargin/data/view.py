@@ -69,7 +69,7 @@ class View:
         return self.base.rows_at(ids)
 
     def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
-        """What is known of each chunk of [start, stop)."""
+        """What ingest counted, per chunk of [start, stop): of the rows as stored, whatever is shown of them."""
         return self.base.statistics(start, stop)
 
     def scalars(self) -> ChunkScalars:

@@ -55,8 +55,8 @@ def train(
     cluster: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
     begin: "resume" goes on where an interrupted run stopped, if there is one; "restart" throws its checkpoint away.
     overwrite: replace a model that is there. on_round: called with a record after every round.
-    parameters: epsilon (1e-3), intercept (True), loss (None: hard margin), C, class_weight, strategy ("fast"), memory,
-        sample, block, max_scans, time_limit; see ``TrainJob``.
+    parameters: epsilon (1e-3), intercept (True), loss (None: hard margin), C, class_weight, scaling, strategy ("fast"),
+        memory, sample, block, max_scans, time_limit; see ``TrainJob``.
 
     Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. Raises CoremarginError.
     """

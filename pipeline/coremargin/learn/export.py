@@ -44,12 +44,17 @@ class Linear:
 
 
 def linear_of(model: Model) -> Linear:
-    """The hypothesis of a model of two classes."""
+    """The hypothesis of a model of two classes, for rows as they are. Raises UsageError: it is not linear in them."""
+    if model.scaling == "rownorm":
+        raise UsageError(
+            "export: rows are divided by their lengths first, which neither LinearSVC nor one matrix product does; "
+            "put scikit-learn's Normalizer before a model that was trained without scaling"
+        )
     about = {
         "problem": model.problem, "status": model.status,
         "certificate": json.dumps(model.record["certificate"], sort_keys=True),
     }  # fmt: skip
-    return Linear(model.w[None, :].copy(), np.array([model.b]), label_array(model.classes), about)
+    return Linear(model.coef[None, :].copy(), np.array([model.intercept]), label_array(model.classes), about)
 
 
 def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:

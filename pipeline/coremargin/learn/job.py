@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from coremargin.maths.scaling import Kind
 from coremargin.spec import Seconds, Size, Spec
 
 #: Values of C whose products with squares of margins neither over- nor underflow.
@@ -19,6 +20,10 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     epsilon: what may be missing of the best possible margin, as a share; with a loss, of its value. loss: None for
     the hard margin; "hinge" or "squared_hinge" for rows that no hyperplane separates, with C, the price of a row's
     loss, and class_weight, factors of C for the negative and the positive class, or "balanced": n / (2 n_class).
+    scaling: rows are scaled as they are read, from the store's statistics of all its rows: "standard" (mean 0 and
+    standard deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (within 1 of 0) or "rownorm" (every row of
+    length 1). The proof is about the scaled rows, and the model carries the scaling. intercept: False for a hyperplane
+    through the origin of the (scaled) rows: centred ones have it at their mean.
     strategy (hard margin only): "fast"; "paper" (one example a scan) and "any-violator" are the references. memory: for
     the rows in the driver. sample: share of the store read first. block: bytes that one task reads. max_scans,
     time_limit: stop there, with what is proven. cluster: a file that says where to run; None chooses by the store's
@@ -32,6 +37,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     loss: Literal["hinge", "squared_hinge"] | None = None
     C: float = 1.0
     class_weight: Literal["balanced"] | tuple[float, float] | None = None
+    scaling: Kind | None = None
     strategy: Literal["fast", "paper", "any-violator"] = "fast"
     memory: Size = Size(256 * 2**20)
     sample: float = 0.04
@@ -60,7 +66,9 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that decides about the result, nothing about the machine."""
-        shared = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": self.strategy}
+        shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": self.strategy}
+        if self.scaling is not None:  # models of rows as they are have no such key
+            shared["scaling"] = self.scaling
         if self.loss is None:
             return shared
         weight = list(self.class_weight) if isinstance(self.class_weight, tuple) else self.class_weight

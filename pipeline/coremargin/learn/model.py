@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ import numpy as np
 from coremargin.errors import BadRow, DataError, OutputError, UsageError
 from coremargin.learn.folder import opened, read_arrays, read_folder, recover, replacing, write_arrays
 from coremargin.learn.record import Certificate, check_record, json_text, plain
+from coremargin.maths.scaling import folded, unit_rows
 
 _LARGEST_JSON = 16 << 20
 _SLAB_ELEMENTS = 1 << 20  # float64 scratch of 8 MiB when rows are converted
@@ -37,6 +39,8 @@ class Model:
     float64, exact copies of the store's rows; ledger: name -> array, what the scans proved about each chunk.
     Soft margin: alpha in [0, c], of the hinge's rows near the margin (none for squared hinge); coreset_x is (m, 0);
     ledger: "reference" (d + 1,), the hypothesis that gives all other rows their dual weights.
+    Scaled rows (``scaling``): w, b, coreset_x and the certificate are about rows scaled by shift and factor (d,), both
+    None for "rownorm"; ``coef`` and ``intercept`` are for rows as they are, and so are all methods.
     Raises DataError when the record is incomplete or does not fit the arrays.
     """
 
@@ -48,6 +52,8 @@ class Model:
     coreset_x: np.ndarray
     coreset_y: np.ndarray
     ledger: Mapping[str, np.ndarray] = field(default_factory=dict)
+    shift: np.ndarray | None = None
+    factor: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         record = plain(dict(self.record))
@@ -56,6 +62,10 @@ class Model:
         width = 0 if self.certificate.kind == "duality_gap" else d
         shapes = {"w": (d,), "alpha": (m,), "coreset_ids": (m,), "coreset_x": (m, width), "coreset_y": (m,)}
         dtypes = {"coreset_ids": np.int64, "coreset_y": np.int8}
+        columns = record["parameters"].get("scaling") not in (None, "rownorm")
+        if (self.shift is not None, self.factor is not None) != (columns, columns):
+            raise DataError("shift, factor: expected both with a scaling of columns, else none; get an unaltered copy")
+        shapes |= {"shift": (d,), "factor": (d,)} if columns else {}
         for name, shape in shapes.items():
             values = _frozen(getattr(self, name), dtypes.get(name, np.float64))
             if values.shape != shape:
@@ -93,6 +103,30 @@ class Model:
         return dict(self.record["parameters"])
 
     @property
+    def scaling(self) -> str | None:
+        """How rows are scaled before w and b: "standard", "minmax", "maxabs", "rownorm", or None."""
+        kind = self.record["parameters"].get("scaling")
+        return None if kind is None else str(kind)
+
+    @cached_property
+    def _folded(self) -> tuple[np.ndarray, float]:
+        if self.shift is None or self.factor is None:
+            return self.w, self.b
+        coef, intercept = folded(self.w, self.b, self.shift, self.factor)
+        coef.flags.writeable = False
+        return coef, intercept
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Weights (d,) for rows as they are: of "rownorm", for rows divided by their lengths."""
+        return self._folded[0]
+
+    @property
+    def intercept(self) -> float:
+        """The decision value of a row of zeros as it is; it goes with ``coef``."""
+        return self._folded[1]
+
+    @property
     def certificate(self) -> Certificate:
         """What is claimed, typed."""
         return Certificate.from_record(self.record["certificate"])
@@ -108,8 +142,9 @@ class Model:
         return int(self.record["rows"])
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """w.x + b of each row: X (n, d) numbers -> (n,) float64, positive towards ``classes[1]``.
+        """Decision value of each row as it is: X (n, d) numbers -> (n,) float64, positive towards ``classes[1]``.
 
+        coef.x + intercept, in float64: that of the scaled row, w.z + b, up to rounding.
         Raises UsageError when X has another shape or kind, BadRow when a row is not finite.
         """
         X = np.asarray(X)
@@ -121,8 +156,9 @@ class Model:
         step = max(1, _SLAB_ELEMENTS // self.features)
         with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named below
             for start in range(0, len(X), step):
-                values[start : start + step] = np.asarray(X[start : start + step], dtype=np.float64) @ self.w
-        values += self.b
+                rows = np.asarray(X[start : start + step], dtype=np.float64)
+                values[start : start + step] = (unit_rows(rows) if self.scaling == "rownorm" else rows) @ self.coef
+        values += self.intercept
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values))[0])
             raise BadRow(
@@ -161,6 +197,8 @@ class Model:
         """The content of ``arrays.npz``."""
         names = ("w", "alpha", "coreset_ids", "coreset_x", "coreset_y")
         arrays = {name: getattr(self, name) for name in names} | {"b": np.array([self.b])}
+        if self.shift is not None and self.factor is not None:
+            arrays |= {"shift": self.shift, "factor": self.factor}
         return arrays | {_LEDGER + name: values for name, values in self.ledger.items()}
 
     @classmethod
@@ -176,7 +214,7 @@ class Model:
             arrays = read_arrays(file, f"{path}/arrays.npz")
         ledger = {name.removeprefix(_LEDGER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEDGER)}
         expected = {"w", "b", "alpha", "coreset_ids", "coreset_x", "coreset_y"}
-        if set(arrays) != expected or arrays["b"].shape != (1,):
+        if set(arrays) - {"shift", "factor"} != expected or arrays["b"].shape != (1,):
             raise DataError(
                 f"{path}/arrays.npz: expected {', '.join(sorted(expected))}, found {', '.join(sorted(arrays))}"
             )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin import spec as specs
+from coremargin.data.scaled import scaling_of, unscaled
 from coremargin.learn.model import Model
 from coremargin.maths.margin import ratio
 
@@ -62,7 +63,7 @@ def round_record(kind: str, problem: Problem, state: Any, cost: ScanCost) -> dic
 
 def as_model(job: TrainJob, problem: Problem, state: Any) -> Model:
     """The model that a state stands for; nothing in it depends on the run: no clock, no host."""
-    source, found = problem.source, problem.result(state)
+    source, found, scaling = problem.source, problem.result(state), scaling_of(problem.source)
     positive, negative = problem.codes
     lower = found.lower if found.lower is not None and np.isfinite(found.lower) else None
     upper = found.upper if found.upper is not None and np.isfinite(found.upper) else None
@@ -73,7 +74,7 @@ def as_model(job: TrainJob, problem: Problem, state: Any) -> Model:
         "certificate": {
             "kind": found.kind, "lower": lower, "upper": upper,
             "ratio": None if found.kind == "not_separable" or lower is None or upper is None else ratio(lower, upper),
-            "epsilon": job.epsilon, "coreset_rows": len(found.ids), "store_digest": source.digest,
+            "epsilon": job.epsilon, "coreset_rows": len(found.ids), "store_digest": unscaled(source).digest,
             "radius": float(source.scalars().max_norm.max()),
         },
         "software": {"coremargin": version("coremargin")},
@@ -81,6 +82,7 @@ def as_model(job: TrainJob, problem: Problem, state: Any) -> Model:
     return Model(
         record=record, w=found.w, b=found.b, alpha=found.weights, coreset_ids=found.ids, coreset_x=found.rows,
         coreset_y=found.signs, ledger={name.removeprefix("ledger_"): values for name, values in found.extra.items()},
+        shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,
     )  # fmt: skip
 
 

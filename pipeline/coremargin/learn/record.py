@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.errors import DataError
+from coremargin.maths.scaling import KINDS
 
 FORMAT = "coremargin-model"
 VERSION = 1
@@ -106,6 +107,11 @@ def check_record(record: Any) -> None:
     if record["features"] < 1 or record["rows"] < 1:
         raise DataError(
             f"expected rows and features, found {record['rows']} x {record['features']}; get an unaltered copy"
+        )
+    scaling = record["parameters"].get("scaling")
+    if scaling is not None and scaling not in KINDS:
+        raise DataError(
+            f"parameters.scaling: expected one of {', '.join(KINDS)}, found {scaling!r}; get an unaltered copy"
         )
     if record["problem"] == "soft_margin":
         _check_soft(record["parameters"])

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.errors import CoremarginError, DataError, Interrupted, OutputError, StoreError, UsageError
 from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
@@ -58,7 +59,11 @@ class Meters:
 
 
 def problem_of(job: TrainJob, source: Source) -> Problem:
-    """The problem that a job describes. Raises LabelError and StoreError before anything is read."""
+    """The problem that a job describes, on rows scaled as it says.
+
+    Raises LabelError, StoreError, BadRow (a column that cannot be scaled) before anything is read.
+    """
+    source = scaled(source, job.scaling)
     problem: Problem
     if job.loss is None:
         problem = HardMargin(

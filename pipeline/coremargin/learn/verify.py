@@ -10,6 +10,8 @@ numpy (verify_claim.py), the store with plain zarr-python (verify_rows.py) and d
   By duality no hypothesis has a larger margin on any data that holds these rows; that they are rows of the store is
   checked bit for bit. No tolerance is added.
 
+- Scaled rows: the model's numbers scale each row anew as verify_scaling.py says, all of the above is about rows so
+  scaled, and the same scan tells whether these numbers are the means, deviations or ranges that they are said to be.
 - Soft margins: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan
   (verify_soft.py, verify_gap.py). Their rounding is bounded, and a claim holds only if it holds with it.
 
@@ -29,7 +31,8 @@ from coremargin.learn.verify_checks import Check, consistency, dual, same_classe
 from coremargin.learn.verify_claim import read_claim
 from coremargin.learn.verify_gap import GapScan
 from coremargin.learn.verify_gap import consistency as gap_consistency
-from coremargin.learn.verify_rows import Rows
+from coremargin.learn.verify_rows import Chunk, Rows
+from coremargin.learn.verify_scaling import Columns, Scaler
 from coremargin.learn.verify_scan import Scan
 
 OnProgress = Callable[[int, int], object]
@@ -125,11 +128,12 @@ def examine(
     lower, unlabelled = None, 0
     if claim.features == rows.features and checks[1].ok:
         scan: GapScan | Scan = GapScan(claim, rows) if soft else Scan(claim, rows)
-        _read_all(scan, rows, threads, on_progress)
+        scaler = Scaler(claim, rows)
+        _read_all(scan, scaler, rows, threads, on_progress)
         unlabelled = scan.unlabelled
         lower, value = scan.bounds()
         upper = value if soft else upper
-        checks += scan.checks()
+        checks += [*scan.checks(), *scaler.checks()]
     return Verification(
         model=str(claim.path),
         store=str(rows.path),
@@ -148,9 +152,13 @@ def examine(
     )
 
 
-def _read_all(scan: Any, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:
-    with closing(rows.scan(scan.ask, threads=threads)) as answers:
-        for chunk, answer in answers:
+def _read_all(scan: Any, scaler: Scaler, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:
+    def ask(chunk: Chunk) -> tuple[Columns | None, Any]:
+        return scaler.columns(chunk), scan.ask(scaler.scaled(chunk))
+
+    with closing(rows.scan(ask, threads=threads)) as answers:
+        for chunk, (columns, answer) in answers:
+            scaler.add(columns)
             scan.add(answer)
             if on_progress is not None:
                 on_progress(chunk.start + len(chunk.codes), rows.rows)

@@ -16,6 +16,7 @@ from coremargin.errors import DataError
 
 PROBLEMS = ("hard_margin", "soft_margin")
 LOSSES = ("hinge", "squared_hinge")
+COLUMN_SCALINGS = ("standard", "minmax", "maxabs")
 _ARRAYS = ("w", "b", "alpha", "coreset_ids", "coreset_x", "coreset_y")
 _LARGEST_JSON = 16 << 20
 _LARGEST_ARRAYS = 16 << 30
@@ -55,6 +56,9 @@ class Claim:
     cost: float  #: C
     class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
     reference: np.ndarray  #: (d + 1,) the hypothesis that the dual point belongs to
+    scaling: str  #: how rows are scaled, "" for rows as they are stored
+    shift: np.ndarray  #: (d,), or (0,) where columns are not scaled
+    factor: np.ndarray  #: (d,), or (0,)
 
 
 def read_claim(path: str | os.PathLike[str]) -> Claim:
@@ -62,7 +66,10 @@ def read_claim(path: str | os.PathLike[str]) -> Claim:
     folder = Path(os.path.abspath(path))
     record = _read_record(folder / "model.json")
     soft = record["problem"] == "soft_margin"
-    arrays = _read_arrays(folder / "arrays.npz", (*_ARRAYS, *(["ledger_reference"] if soft else [])))
+    names = [*_ARRAYS, *(["ledger_reference"] if soft else [])]
+    if _scaling(record) in COLUMN_SCALINGS:
+        names += ["shift", "factor"]
+    arrays = _read_arrays(folder / "arrays.npz", tuple(names))
     try:
         claim = _claim(folder, record, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -106,7 +113,15 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
         cost=_positive(parameters["C"]) if soft else 0.0,
         class_weight=_class_weight(parameters["class_weight"]) if soft else None,
         reference=np.asarray(arrays["ledger_reference"] if soft else np.zeros(0), dtype=np.float64),
+        scaling=_one_of(_scaling(record), ("", *COLUMN_SCALINGS, "rownorm")),
+        shift=np.asarray(arrays.get("shift", np.zeros(0)), dtype=np.float64),
+        factor=np.asarray(arrays.get("factor", np.zeros(0)), dtype=np.float64),
     )
+
+
+def _scaling(record: dict[str, Any]) -> str:
+    parameters = record.get("parameters")
+    return str(parameters.get("scaling") or "") if isinstance(parameters, dict) else ""
 
 
 def _class_weight(value: Any) -> str | tuple[float, float] | None:
@@ -119,8 +134,10 @@ def _class_weight(value: Any) -> str | tuple[float, float] | None:
 def _check_shapes(claim: Claim, m: int, d: int) -> None:
     soft = claim.problem == "soft_margin"
     width, reference = (0, d + 1) if soft else (d, 0)
+    columns = d if claim.scaling in COLUMN_SCALINGS else 0
     expected = {
         "w": (d,), "alpha": (m,), "ids": (m,), "x": (m, width), "y": (m,), "reference": (reference,),
+        "shift": (columns,), "factor": (columns,),
     }  # fmt: skip
     for name, shape in expected.items():
         values = getattr(claim, name)

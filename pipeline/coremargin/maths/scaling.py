@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Kind = Literal["standard", "minmax", "maxabs", "rownorm"]
+KINDS: tuple[Kind, ...] = ("standard", "minmax", "maxabs", "rownorm")
 Array = NDArray[np.float64]
 
 #: Numbers worked on at a time: they stay in the second-level cache.
@@ -52,15 +53,11 @@ class Scaling:
                 values = np.subtract(values, shift[: len(piece)], out=piece)
             np.multiply(values, factor[: len(piece)], out=piece)
 
-    def folded(self, w: Array, b: float) -> tuple[Array, float]:
-        """(coef, intercept) for rows before shift and factor: w.z + b = coef.x + intercept, up to rounding.
 
-        For ``rownorm`` they are w and b: rows are divided by their lengths first.
-        """
-        if self.shift is None or self.factor is None:
-            return w, b
-        coef = w * self.factor.astype(np.float64)
-        return coef, float(b - coef @ self.shift.astype(np.float64))
+def folded(w: Array, b: float, shift: NDArray[Any], factor: NDArray[Any]) -> tuple[Array, float]:
+    """(coef, intercept) for rows x before shift and factor: w.z + b = coef.x + intercept, up to rounding."""
+    coef = w * factor.astype(np.float64)
+    return coef, float(b - coef @ shift.astype(np.float64))
 
 
 def divided_by_length(rows: NDArray[Any], out: NDArray[Any]) -> NDArray[np.float64]:
@@ -73,6 +70,13 @@ def divided_by_length(rows: NDArray[Any], out: NDArray[Any]) -> NDArray[np.float
         found[start : start + step] = r = lengths(part)
         out[start : start + step] = part / np.where(r > 0, r, 1.0)[:, None]
     return found
+
+
+def unit_rows(rows: Array) -> Array:
+    """Rows (n, d) float64 divided by their lengths; a copy."""
+    out = np.empty(rows.shape)
+    divided_by_length(rows, out)
+    return out
 
 
 def lengths(rows: NDArray[Any]) -> NDArray[np.float64]:

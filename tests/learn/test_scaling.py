@@ -1,0 +1,237 @@
+"""Training on scaled rows: the plain path on scaled arrays judges, verify agrees, raw rows are served."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import numpy as np
+import pytest
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
+
+import coremargin
+from coremargin.data.scaled import scaled
+from coremargin.errors import BadRow, ClaimRefuted, DataError, UsageError
+from coremargin.learn.evaluate import evaluate
+from coremargin.learn.job import TrainJob
+from coremargin.learn.model import Model
+from coremargin.learn.predict import predict
+from coremargin.learn.train import train_job
+from coremargin.learn.verify import examine, verify
+from coremargin.problems.hard_margin import HardMargin
+from coremargin.scan.executors import InProcess
+from coremargin.scan.plan import plan_blocks
+from coremargin.scan.task import answer, run_block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from coremargin.data.store import Store
+
+    MakeStore = Callable[..., Store]
+
+JUDGES: dict[str, Any] = {
+    "standard": StandardScaler, "minmax": MinMaxScaler, "maxabs": MaxAbsScaler, "rownorm": Normalizer,
+}  # fmt: skip
+LOSSES: list[dict[str, Any]] = [{}, {"loss": "hinge", "C": 0.5}, {"loss": "squared_hinge", "C": 0.5}]
+SCALES = np.array([1e-3, 1.0, 1e4, 7e8, 1.0, 0.0])
+
+
+def _badly_scaled(rng: np.random.Generator, kind: str, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (n, 6) with columns of all scales, one constant, that a plane separates once they are scaled by kind."""
+    X = rng.standard_normal((n, 6)) * SCALES + [1e-3, 5.0, 0.0, 1e9, 0.0, 3.0]
+    if kind == "rownorm":
+        X = rng.standard_normal((n, 6)) * np.exp(3 * rng.standard_normal((n, 1)))
+    Z = JUDGES[kind]().fit_transform(X)
+    value = Z @ rng.standard_normal(6)
+    value -= np.median(value)
+    far = np.abs(value) > np.quantile(np.abs(value), 0.1)
+    return X[far], (value[far] > 0).astype(int)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=["hard", "hinge", "squared"])
+@pytest.mark.parametrize("kind", JUDGES)
+def test_same_as_on_scaled_arrays(
+    rng: np.random.Generator, make_store: MakeStore, tmp_path: Path, kind: str, loss: dict[str, Any]
+) -> None:
+    """The proof is that of the plain path on rows that scikit-learn scaled; verify agrees; raw rows are served."""
+    X, y = _badly_scaled(rng, kind)
+    if loss:
+        y[::17] = 1 - y[::17]
+    store = make_store(X, y)
+    model = coremargin.train(store, out=tmp_path / "m", scaling=kind, epsilon=1e-6, **loss)
+    Z = JUDGES[kind]().fit_transform(X)
+    plain = coremargin.train(Z, y, epsilon=1e-6, **loss)
+    assert model.status == plain.status == "certified"
+    assert verify(tmp_path / "m", store.path).ok
+    np.testing.assert_allclose(model.certificate.lower, plain.certificate.lower, rtol=2e-6)
+    np.testing.assert_allclose(model.certificate.upper, plain.certificate.upper, rtol=2e-6)
+    values = model.decision_function(X)
+    np.testing.assert_allclose(values, Z @ model.w + model.b, rtol=0, atol=1e-9 * np.abs(values).max())
+    loaded = Model.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.decision_function(X), values)
+    assert loaded.scaling == kind
+    if kind != "rownorm":
+        np.testing.assert_allclose(X @ loaded.coef + loaded.intercept, values, rtol=1e-12)
+    evaluation = evaluate(tmp_path / "m", store)
+    assert evaluation.accuracy == ((values > 0) == y).mean()
+    assert evaluation.lowest_margin == ((2 * y - 1) * values).min()
+    assert predict(loaded, store, tmp_path / "p.zarr").least == np.abs(values).min()
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+def test_float32_rows(rng: np.random.Generator, make_store: MakeStore, tmp_path: Path, kind: str) -> None:
+    """In float32 the certificate is about the rows that float32 arithmetic gives, to the last bit."""
+    X, y = _badly_scaled(rng, kind)
+    store = make_store(X.astype(np.float32), y)
+    model = coremargin.train(store, out=tmp_path / "m", scaling=kind)
+    assert model.status == "certified"
+    result = verify(tmp_path / "m", store.path)
+    assert {check.name for check in result.checks} >= {"scaling", "coreset", "lower bound", "upper bound"}
+    rows = scaled(store, model.scaling).rows_at(model.coreset_ids)[0]  # type: ignore[arg-type]
+    np.testing.assert_array_equal(rows, model.coreset_x)
+    values = model.decision_function(store.rows_at(model.coreset_ids)[0])
+    np.testing.assert_allclose(values, rows @ model.w + model.b, rtol=0, atol=1e-5 * np.abs(values).max())
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=["hard", "hinge", "squared"])
+def test_without_intercept(
+    rng: np.random.Generator, make_store: MakeStore, tmp_path: Path, loss: dict[str, Any]
+) -> None:
+    """Centred rows have the origin at their mean: the hyperplane goes through it, whatever that means for raw rows."""
+    X, y = _badly_scaled(rng, "standard")
+    Z = StandardScaler().fit_transform(X)
+    y = (Z @ np.arange(6) > 0).astype(int)
+    store = make_store(X, y)
+    model = coremargin.train(store, out=tmp_path / "m", scaling="standard", intercept=False, **loss)
+    assert verify(tmp_path / "m", store.path).ok
+    assert model.b == 0
+    assert model.intercept == pytest.approx(-model.coef @ X.mean(axis=0))
+    assert abs(model.decision_function(X.mean(axis=0)[None])[0]) < 1e-8
+
+
+def _altered(model: Path, out: Path, change: Callable[[dict[str, Any]], None], **arrays: Any) -> Path:
+    """A copy of a model with another record or other arrays."""
+    shutil.copytree(model, out)
+    record = json.loads((out / "model.json").read_text())
+    change(record["parameters"])
+    (out / "model.json").write_text(json.dumps(record))
+    with np.load(out / "arrays.npz") as held:
+        values = {name: arrays.get(name, held[name]) for name in held.files}
+    np.savez(out / "arrays.npz", **{name: array for name, array in values.items() if array is not None})
+    return out
+
+
+def _moved(values: np.ndarray, by: float) -> np.ndarray:
+    return np.where(np.arange(len(values)) == 1, values * np.float32(1 + by), values)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["standard", "minmax", "maxabs"])
+@pytest.mark.parametrize("name", ["shift", "factor"])
+def test_verify_refutes_other_numbers(
+    rng: np.random.Generator, make_store: MakeStore, tmp_path: Path, kind: str, name: str, dtype: str
+) -> None:
+    """A shift or factor that is not the column's is found in the same scan, and said with the column."""
+    X, y = _badly_scaled(rng, kind)
+    store = make_store(X.astype(dtype), y)
+    model = coremargin.train(store, out=tmp_path / "m", scaling=kind, loss="hinge", epsilon=0.1)
+    assert verify(tmp_path / "m", store.path).ok
+    values = getattr(model, name)
+    other = _moved(values, 1e-4) if values.any() else values + 1
+    lie = _altered(tmp_path / "m", tmp_path / "lie", lambda _: None, **{name: other})
+    result = examine(lie, store.path)
+    (check,) = [check for check in result.checks if check.name == "scaling"]
+    assert not check.ok
+    assert f"model claims {kind}, column {0 if not values.any() else 1}: " in check.text
+    odd = np.full(6, np.pi) if dtype == "float32" else -np.abs(values)
+    lie = _altered(tmp_path / "m", tmp_path / "odd", lambda _: None, factor=odd)
+    (check,) = [check for check in examine(lie, store.path).checks if check.name == "scaling"]
+    assert not check.ok
+
+
+def test_verify_refutes_other_kinds(rng: np.random.Generator, make_store: MakeStore, tmp_path: Path) -> None:
+    """A model whose record names another scaling, or none, is refuted or not read at all."""
+    X, y = _badly_scaled(rng, "rownorm")
+    store = make_store(X, y)
+    coremargin.train(store, out=tmp_path / "r", scaling="rownorm")
+    coremargin.train(store, out=tmp_path / "m", scaling="maxabs", loss="hinge")
+    with pytest.raises(ClaimRefuted):
+        verify(_altered(tmp_path / "r", tmp_path / "r0", lambda p: p.pop("scaling")), store.path)
+    with pytest.raises(ClaimRefuted, match="model claims minmax"):
+        verify(_altered(tmp_path / "m", tmp_path / "m0", lambda p: p.update(scaling="minmax")), store.path)
+    with pytest.raises(DataError):
+        verify(_altered(tmp_path / "m", tmp_path / "m1", lambda p: p.update(scaling="log")), store.path)
+    with pytest.raises(DataError):
+        verify(_altered(tmp_path / "m", tmp_path / "m2", lambda p: None, shift=None), store.path)
+    for name in ("m1", "m2"):
+        with pytest.raises(DataError, match="scaling|shift"):
+            Model.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+def test_stopped_and_resumed(rng: np.random.Generator, make_store: MakeStore, tmp_path: Path, kind: str) -> None:
+    """A job that was stopped and resumed again and again ends with the bits of one that was not."""
+    X, y = _badly_scaled(rng, kind)
+    store = make_store(X.astype(np.float32), y)
+    options = {"store": store.path, "scaling": kind, "strategy": "paper", "epsilon": 1e-2, "block": 4096}
+    train_job(TrainJob(out=tmp_path / "a", **options), store, InProcess(2))  # type: ignore[arg-type]
+    scans, begin = 0, "new"
+    while True:
+        scans += 3
+        job = TrainJob(out=tmp_path / "b", max_scans=scans, **options)  # type: ignore[arg-type]
+        if not train_job(job, store, InProcess(1), begin=begin).resumable:  # type: ignore[arg-type]
+            break
+        begin = "resume"
+    assert scans > 3
+    for name in ("model.json", "arrays.npz"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert verify(tmp_path / "b", store.path).ok
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+def test_workers_make_the_same_rows(rng: np.random.Generator, make_store: MakeStore, kind: str) -> None:
+    """What a worker answers from the pickled handle is what the driver's own source answers."""
+    X, y = _badly_scaled(rng, kind)
+    source = scaled(make_store(X.astype(np.float32), y), kind)  # type: ignore[arg-type]
+    problem = HardMargin(source, 1e-3)
+    probe = problem.probe(problem.start())
+    for block in plan_blocks(source):
+        here = answer(source, probe, block).summary.to_arrays()
+        there = run_block(cloudpickle.loads(cloudpickle.dumps(source.handle())), probe, block).summary.to_arrays()
+        assert all(here[name].tobytes() == there[name].tobytes() for name in here)
+
+
+@pytest.mark.slow
+def test_embedded_cluster(rng: np.random.Generator, make_store: MakeStore, tmp_path: Path) -> None:
+    """On worker processes the model has the same bits as in this process."""
+    X, y = _badly_scaled(rng, "standard", 4000)
+    store = make_store(X.astype(np.float32), y)
+    for name, cluster in (("a", "embedded"), ("b", "threads")):
+        coremargin.train(store, out=tmp_path / name, scaling="standard", cluster=cluster)
+    for name in ("model.json", "arrays.npz"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_column_that_cannot_be_scaled(make_store: MakeStore, tmp_path: Path) -> None:
+    """It is named before anything is read."""
+    X = np.array([[0.0, 1e-40], [1.0, 0.0], [2.0, 1e-40]], np.float32)
+    store = make_store(X, [0, 1, 1])
+    with pytest.raises(BadRow, match="column 1 .*standard deviation"):
+        coremargin.train(store, out=tmp_path / "m", scaling="standard")
+    assert not (tmp_path / "m").exists()
+    with pytest.raises(UsageError, match="scaled already"):
+        coremargin.train(scaled(store, "rownorm"), scaling="rownorm")
+
+
+def test_export(rng: np.random.Generator, make_store: MakeStore) -> None:
+    """What is exported serves raw rows; a model of normalised rows says why it cannot be."""
+    X, y = _badly_scaled(rng, "standard")
+    model = coremargin.train(X, y, scaling="standard")
+    values = model.decision_function(X)
+    np.testing.assert_allclose(model.to_sklearn().decision_function(X), values, rtol=0, atol=1e-12 * abs(values).max())
+    with pytest.raises(UsageError, match="divided by their lengths"):
+        coremargin.train(X, y, scaling="rownorm", loss="hinge").to_sklearn()
