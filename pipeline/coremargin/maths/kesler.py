@@ -1,0 +1,137 @@
+"""The hard margin of several classes on a pool of rows, exactly: Newton for soft prices, Wolfe's method where needed.
+
+A soft margin whose price no dual reaches is the hard margin. Prices grow until that is so, each solve starting from the
+last; the duals, scaled to sum 1, are weights of the convex hull of Kesler's vectors and give the upper bound. Where no
+price is enough, because rows are not separable or nearly so, Wolfe's method (nearest.py) decides on Kesler's vectors
+themselves, within a working set of (row, rival) pairs that grows by the lowest ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as sla
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import Array, resolution
+from coremargin.maths.multiclass import Codes, margins, upper_bound
+from coremargin.maths.nearest import Status, nearest_point
+from coremargin.maths.simplex_newton import ClassesModel, minimise_classes
+
+#: Prices, in units of one over the squared length of the longest row: margins down to a share 1e-5 of it.
+PRICES = (1e4, 1e7, 1e10)
+#: Relative gap of the first solve, which tells whether there is hope.
+ROUGH = 1e-3
+#: Pairs that one round of Wolfe's method adds, and rounds.
+BATCH, ROUNDS = 200, 1000
+
+
+@dataclass(frozen=True)
+class KeslerSolution:
+    """Maximum-margin hypothesis of the pool.
+
+    at (K, p) with ||V||_F = 1, zero when the hull holds the origin; weights (m, K), sum 1, nothing at own classes;
+    upper: the bound that they prove.
+    """
+
+    at: Array
+    weights: Array
+    upper: float
+    status: Status
+
+
+def solve_kesler(
+    rows: Array, codes: Codes, classes: int, *, start: Array | None = None, tolerance: float = 1e-10
+) -> KeslerSolution:
+    """Maximum-margin hypothesis of rows (m, p) of classes codes (m,) below ``classes``, at least two of them present.
+
+    start (K, p): a hypothesis to begin at, of any length. tolerance: relative gap between margin and bound on the pool.
+    """
+    radius = float(np.linalg.norm(rows, axis=1).max())
+    zero = resolution(2.0 * radius, len(rows) + classes, classes * rows.shape[1])
+    at = np.zeros((classes, rows.shape[1])) if start is None else _scaled(rows, codes, start)
+    weights = np.zeros((len(rows), classes))
+    for price, wanted in ((PRICES[0], ROUGH), *((price, 0.1 * tolerance) for price in PRICES)):
+        model = ClassesModel(0.0, np.zeros_like(at), rows, codes, np.full(len(rows), price / radius**2))
+        found = minimise_classes(model, at, tolerance=wanted)
+        at, weights = found.at, found.duals / found.duals.sum()
+        smallest, length = float(margins(rows @ at.T, codes)[0].min()), float(np.linalg.norm(at))
+        upper = _upper(rows, codes, weights)
+        if smallest >= (1.0 - tolerance) * upper * length > zero * length:
+            return KeslerSolution(at / length, weights, upper, "optimal")
+        if not smallest > 0.0:  # not separated at this price: Wolfe decides sooner than a higher one
+            break
+    return _wolfe(rows, codes, weights, tolerance, zero)
+
+
+def _scaled(rows: Array, codes: Codes, at: Array) -> Array:
+    """A hypothesis as long as the solution would be if it were one: smallest margin 1."""
+    smallest = float(margins(rows @ at.T, codes)[0].min())
+    return at / smallest if smallest > 0 else at
+
+
+class _Pairs:
+    """All pairs (row, rival) as Kesler's vectors; pair i K + r is row i against class r."""
+
+    def __init__(self, rows: Array, codes: Codes, classes: int) -> None:
+        self.rows, self.codes, self.classes = rows, codes, classes
+
+    def vectors(self, pairs: NDArray[np.intp]) -> tuple[Array, Array | None]:
+        """(n, K q): the vectors of some pairs; where the span of their rows is narrower, in its basis (q, p)."""
+        used, place = np.unique(pairs // self.classes, return_inverse=True)
+        flat, basis = self.rows[used], None
+        if flat.shape[1] > len(used):
+            basis, flat = (part.T for part in sla.qr(flat.T, mode="economic", check_finite=False))
+        z = np.zeros((len(pairs), self.classes, flat.shape[1]))
+        every = np.arange(len(pairs))
+        z[every, self.codes[used][place]] = flat[place]
+        z[every, pairs % self.classes] = -flat[place]
+        return z.reshape(len(pairs), -1), basis
+
+    def levels(self, at: Array) -> Array:
+        """<V, z> (m K,) of all pairs; inf where the rival is the row's own class."""
+        scores, own = self.rows @ at.T, (np.arange(len(self.codes)), self.codes)
+        levels = scores[own][:, None] - scores
+        levels[own] = np.inf
+        return np.asarray(levels.ravel())
+
+
+def _wolfe(rows: Array, codes: Codes, weights: Array, tolerance: float, zero: float) -> KeslerSolution:
+    """Wolfe's method on pairs of row and rival, from the weights (m, K) of an approximate solution."""
+    z = _Pairs(rows, codes, weights.shape[1])
+    work = np.flatnonzero(weights.ravel() > 0)
+    status: Status = "stalled"
+    point = np.zeros((weights.shape[1], rows.shape[1]))
+    for _ in range(ROUNDS):
+        flat, basis = z.vectors(work)
+        start = weights.ravel()[work]
+        groups = np.zeros(len(work), np.int64)
+        found = nearest_point(flat, groups, start / start.sum(), tolerance=0.5 * tolerance, zero=zero)
+        status = found.status
+        weights = np.zeros_like(weights)
+        weights.ravel()[work] = found.weights / found.weights.sum()
+        # Not the sum that the weights give: near the origin little of that is left but rounding.
+        point = found.point.reshape(len(point), -1)
+        point = point if basis is None else point @ basis
+        if status == "zero":
+            break
+        levels = z.levels(point)
+        level = float(weights.ravel()[work] @ levels[work])
+        order = np.argpartition(levels, BATCH)[:BATCH] if len(levels) > BATCH else np.arange(len(levels))
+        entering = np.setdiff1d(order[levels[order] < level], work)
+        gap = level - float(levels.min())
+        if gap <= tolerance * float((point * point).sum()) or not len(entering):
+            break
+        cut = np.quantile(levels[work], 0.9)
+        kept = (levels[work] <= cut) | (weights.ravel()[work] > 0)
+        work = np.concatenate([work[kept], entering])
+    upper, length = _upper(rows, codes, weights), float(np.linalg.norm(point))
+    if status == "zero" or length == 0.0:
+        return KeslerSolution(np.zeros_like(point), weights, upper, "zero")
+    return KeslerSolution(point / length, weights, upper, status)
+
+
+def _upper(rows: Array, codes: Codes, weights: Array) -> float:
+    used = np.flatnonzero(weights.any(axis=1))
+    return upper_bound(rows[used], codes[used], weights[used])

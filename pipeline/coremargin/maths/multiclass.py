@@ -1,0 +1,114 @@
+"""THE definitions for several classes at once: margins, bounds, primal, dual, and what C and the intercept mean.
+
+(Crammer, Singer 2001; Kesler's construction in Har-Peled, Roth, Zimak 2006, section 6.)
+
+A hypothesis is V (K, p), one row v_k a class; the score of class k is v_k.x and a row gets the class of the largest
+score. A row x of class y has, against a rival class r, the margin (v_y - v_r).x; its margin is the least of these.
+
+Kesler: with z_(x, r) in R^(K p), x in the place of y and -x in that of r, the margin is <V, z_(x, r)>: the problem of
+several classes is that of one class of vectors z and a hyperplane through the origin.
+
+Hard margin. rho* = max over ||V||_F = 1 of the least margin = dist(0, conv z): weights a >= 0 over (row, rival) that
+sum to 1 give rho* <= || sum a z ||_F.
+
+Soft margin. f(V) = 1/2 ||V||_F^2 + sum_i c_i max_r t_ir,  t_ir = [r != y_i] - (v_(y_i) - v_r).x_i,  c_i = C times the
+weights of the row. This is ``LinearSVC(multi_class="crammer_singer", C=C)`` of scikit-learn and LIBLINEAR's ``-s 4``.
+Dual: a_i >= 0 over rivals with sum_r a_ir <= c_i,  D(a) = sum a - 1/2 || sum a z ||_F^2 <= f*.
+
+Intercept. The construction has none. With one, every row has a last entry, the constant s: the intercept of class k is
+b_k = s V_(k, p) and its square is penalised as (b_k / s)^2, as in LIBLINEAR (``intercept_scaling``). ``constant`` says
+what s is: the length of the longest row, rounded up to a power of two, so that the intercept is on the scale of the
+rows and its product exact. Without an intercept s = 0.
+
+For two classes V = (-w, w) / sqrt 2 with a hyperplane's w: the hard margin is sqrt 2 times that of the hyperplane, the
+value of the soft margin half that of the hyperplane's hinge at 2 C.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import SHORTEST, VANISHED, Array, gamma
+
+Codes = NDArray[np.integer]
+
+
+def constant(longest: float, *, intercept: bool) -> float:
+    """s, the last entry of every row: a power of two not below the length of the longest row; 0 without intercept."""
+    if not intercept:
+        return 0.0
+    return 2.0 ** math.ceil(math.log2(longest)) if longest > 0 else 1.0
+
+
+def lacks(scores: Array, codes: Codes) -> Array:
+    """t (n, K) from scores (n, K) and classes (n,): what a row lacks to margin 1 against each class; 0 at its own."""
+    own = np.arange(len(codes)), codes
+    t = (1.0 + scores) - scores[own][:, None]
+    t[own] = 0.0
+    return np.asarray(t)
+
+
+def margins(scores: Array, codes: Codes) -> tuple[Array, NDArray[np.intp]]:
+    """Margins (n,) and the rivals (n,) that have them; of equal rivals the first."""
+    own = np.arange(len(codes)), codes
+    rivals = scores.copy()
+    rivals[own] = -np.inf
+    rival = rivals.argmax(axis=1)
+    return scores[own] - rivals[own[0], rival], rival
+
+
+def spread(weights: Array, codes: Codes) -> Array:
+    """M (m, K) such that sum a z = M^T X, for weights a (m, K) with nothing at each row's own class."""
+    m = -weights
+    m[np.arange(len(codes)), codes] += weights.sum(axis=1)
+    return m
+
+
+def kesler_sum(rows: Array, codes: Codes, weights: Array) -> Array:
+    """sum a z (K, p) for rows (m, p), classes (m,), weights (m, K)."""
+    return np.asarray(spread(weights, codes).T @ rows)
+
+
+def score_error(features: int, longest: float, hypothesis: Array, constant: float) -> float:
+    """Bound on the error of a margin evaluated in float64, and that of who evaluates it in another order.
+
+    hypothesis (K, d + 1): the last column is for the ``constant``; rows (d,) are no longer than ``longest``.
+    """
+    size = longest * float(np.linalg.norm(hypothesis[:, :-1], axis=1).max())
+    size += constant * float(np.abs(hypothesis[:, -1]).max())
+    return 2.0 * gamma(features + 8) * (size + 1.0) + 2.0 * features * float(np.finfo(np.float64).tiny)
+
+
+def lower_bound(smallest: float, hypothesis: Array) -> float:
+    """The margin that a smallest margin (rounded down) of V (K, p) proves once V has length 1, rounded down."""
+    length = float(np.linalg.norm(hypothesis))
+    if not length > SHORTEST or not np.isfinite(smallest):
+        return -np.inf
+    value = smallest / length
+    return value - abs(value) * gamma(hypothesis.size + 8)
+
+
+def upper_bound(rows: Array, codes: Codes, weights: Array) -> float:
+    """No hypothesis has a larger margin on data that hold these rows (m, p); rounded up.
+
+    weights (m, K) >= 0, nothing at each row's own class, sum 1 up to rounding.
+    """
+    m, (classes, p) = len(rows), (weights.shape[1], rows.shape[1])
+    length = float(np.linalg.norm(kesler_sum(rows, codes, weights)))
+    mean_length = float(weights.sum(axis=1) @ np.linalg.norm(rows, axis=1))
+    length = length * (1 + gamma(classes * p + 4)) + 4 * gamma(m + classes + 8) * mean_length
+    return length + float(np.sqrt(classes * p)) * VANISHED
+
+
+def simplex(values: Array) -> Array:
+    """The nearest points (n, K) to the rows of ``values`` with entries >= 0 that sum to 1."""
+    shifted = values - values.max(axis=1, keepdims=True)
+    falling = -np.sort(-shifted, axis=1)
+    excess = np.cumsum(falling, axis=1) - 1.0
+    count = np.arange(1, values.shape[1] + 1)
+    inside = (falling * count > excess).sum(axis=1)
+    level = excess[np.arange(len(values)), inside - 1] / inside
+    return np.asarray(np.maximum(shifted - level[:, None], 0.0))

@@ -1,0 +1,107 @@
+"""The definitions for several classes: scores, margins, Kesler's vectors, the simplex, bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize as opt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coremargin.maths import multiclass as mc
+
+
+def kesler_vectors(X: np.ndarray, y: np.ndarray, K: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
+    """All z in R^(K p), written out, and which (row, rival) each is."""
+    pairs = [(i, r) for i in range(len(X)) for r in range(K) if r != y[i]]
+    eye = np.eye(K)
+    return np.stack([np.kron(eye[y[i]] - eye[r], X[i]) for i, r in pairs]), pairs
+
+
+def rows(seed: int, n: int = 30, p: int = 4, K: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, classes, a hypothesis."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, p)), rng.integers(0, K, n), rng.standard_normal((K, p))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_margins_are_products_with_keslers_vectors(seed: int) -> None:
+    """A row's margin is the smallest <V, z> over its rivals, and 1 less that is what it lacks."""
+    X, y, V = rows(seed)
+    z, pairs = kesler_vectors(X, y, len(V))
+    level = np.full((len(X), len(V)), np.inf)
+    level[tuple(np.array(pairs).T)] = z @ V.ravel()
+    margin, rival = mc.margins(X @ V.T, y)
+    np.testing.assert_allclose(margin, level.min(axis=1), atol=1e-13)
+    assert (rival == level.argmin(axis=1)).all()
+    t = mc.lacks(X @ V.T, y)
+    np.testing.assert_allclose(t[np.isfinite(level)], 1 - level[np.isfinite(level)], atol=1e-13)
+    assert (t[np.arange(len(y)), y] == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_of_keslers_vectors_need_not_be_written_out(seed: int) -> None:
+    """``kesler_sum`` is the sum of the weighted vectors, and its length, rounded up, the upper bound."""
+    X, y, V = rows(seed)
+    z, pairs = kesler_vectors(X, y, len(V))
+    a = np.random.default_rng(seed).random(len(z))
+    a /= a.sum()
+    weights = np.zeros((len(X), len(V)))
+    weights[tuple(np.array(pairs).T)] = a
+    np.testing.assert_allclose(mc.kesler_sum(X, y, weights).ravel(), a @ z, atol=1e-13)
+    length = float(np.linalg.norm(a @ z))
+    assert length <= mc.upper_bound(X, y, weights) <= length * (1 + 1e-12) + 1e-12
+
+
+def test_no_hypothesis_beats_the_upper_bound() -> None:
+    """Any weights bound the margin of any hypothesis of length 1."""
+    X, y, _ = rows(5)
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        weights = rng.random((len(X), 4)) ** 8
+        weights[np.arange(len(X)), y] = 0
+        V = rng.standard_normal((4, 4))
+        lower = mc.lower_bound(float(mc.margins(X @ V.T, y)[0].min()), V)
+        assert lower <= mc.upper_bound(X, y, weights / weights.sum())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 6), st.floats(-8, 8))
+def test_projection_on_the_simplex_is_the_nearest_point(seed: int, K: int, size: float) -> None:
+    """It is on the simplex, and no point of it has an angle below 90 degrees seen from there (the obtuse criterion)."""
+    v = np.random.default_rng(seed).standard_normal((5, K)) * 10.0**size
+    a = mc.simplex(v)
+    assert (a >= 0).all()
+    np.testing.assert_allclose(a.sum(axis=1), 1, atol=1e-9)
+    direction = v - a
+    best = direction.max(axis=1)  # the corner furthest in that direction
+    np.testing.assert_allclose(best, (direction * a).sum(axis=1), atol=1e-9 * (1 + np.abs(v).max()))
+
+
+def test_projection_agrees_with_a_general_minimiser() -> None:
+    """The same point as SLSQP finds."""
+    v = np.array([0.4, -0.3, 0.9, 0.1])
+    found = opt.minimize(
+        lambda a: ((a - v) ** 2).sum(), np.full(4, 0.25), bounds=[(0, None)] * 4,
+        constraints={"type": "eq", "fun": lambda a: a.sum() - 1}, options={"ftol": 1e-14},
+    )  # fmt: skip
+    np.testing.assert_allclose(mc.simplex(v[None])[0], found.x, atol=1e-6)
+
+
+def test_the_constant_is_a_power_of_two_on_the_scale_of_the_rows() -> None:
+    """Products with it are exact; without an intercept there is none."""
+    assert [mc.constant(x, intercept=True) for x in (0.3, 1.0, 5.0, 64.0, 0.0)] == [0.5, 1.0, 8.0, 64.0, 1.0]
+    assert mc.constant(5.0, intercept=False) == 0.0
+
+
+def test_the_error_of_a_margin_is_bounded() -> None:
+    """float64 margins and exact ones differ by less than ``score_error``."""
+    from coremargin.maths.exact import exact_decisions
+
+    X, y, V = rows(9, n=200, p=30)
+    X *= 10.0 ** np.random.default_rng(0).integers(-3, 4, 30)
+    exact = np.stack([exact_decisions(X, v, 0.0) for v in V], axis=1)
+    fast = mc.margins(X @ V.T, y)[0]
+    at = np.column_stack([V, np.zeros(4)])
+    longest = float(np.linalg.norm(X, axis=1).max())
+    assert (np.abs(fast - mc.margins(exact, y)[0]) <= mc.score_error(30, longest, at, 0.0)).all()

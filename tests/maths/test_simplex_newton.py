@@ -1,0 +1,124 @@
+"""The soft margin of several classes in memory: against other solvers, with rows summed up, with unequal prices."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.svm import SVC, LinearSVC
+
+from coremargin.maths.multiclass import kesler_sum
+from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
+
+
+def model(X: np.ndarray, y: np.ndarray, prices: np.ndarray | float, classes: int | None = None) -> ClassesModel:
+    """The whole problem, nothing summed up."""
+    K = classes or int(y.max()) + 1
+    return ClassesModel(0.0, np.zeros((K, X.shape[1])), X, y, np.broadcast_to(np.asarray(prices, float), len(y)))
+
+
+def objective(X: np.ndarray, y: np.ndarray, prices: np.ndarray | float, V: np.ndarray) -> float:
+    """Written out, row by row."""
+    scores, losses = X @ V.T, np.zeros(len(X))
+    for i in range(len(X)):
+        losses[i] = max(0.0, *(1 - scores[i, y[i]] + scores[i, r] for r in range(len(V)) if r != y[i]))
+    return float(0.5 * (V * V).sum() + np.sum(prices * losses))
+
+
+def solve(problem: ClassesModel, tolerance: float = 1e-9) -> Minimum:
+    """From zero; the duals are feasible and prove what they say."""
+    found = minimise_classes(problem, np.zeros_like(problem.push), tolerance)
+    assert (found.duals >= 0).all()
+    assert (found.duals.sum(axis=1) <= problem.prices * (1 + 1e-12)).all()
+    assert (found.duals[np.arange(len(problem.codes)), problem.codes] == 0).all()
+    at = problem.push + kesler_sum(problem.rows, problem.codes, found.duals)
+    value = problem.price + found.duals.sum() - 0.5 * (at * at).sum()
+    assert found.dual == pytest.approx(float(value), rel=1e-9, abs=1e-12)
+    assert found.value - found.dual <= tolerance * found.value
+    return found
+
+
+def blobs(seed: int, n: int, d: int, K: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of K classes that overlap."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, n)
+    return rng.standard_normal((n, d)) + rng.standard_normal((K, d))[y], y
+
+
+@pytest.mark.parametrize("price", [0.01, 1.0])
+@pytest.mark.parametrize("data", [load_iris, load_wine, load_digits])
+def test_it_finds_what_liblinear_finds(data: object, price: float) -> None:
+    """The objective of LinearSVC(multi_class="crammer_singer") at tight tolerance lies within the claimed gap."""
+    X, y = data(return_X_y=True)  # type: ignore[operator]
+    X, y = (X - X.mean(axis=0))[:700] / (X.std(axis=0) + 1e-9), y[:700]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of their own deprecations, and of their iteration limit
+        other = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=price, tol=1e-8, random_state=0)
+        theirs = objective(X, y, price, other.fit(X, y).coef_)
+    found = solve(model(X, y, price), 1e-6)
+    assert found.value == pytest.approx(objective(X, y, price, found.at), rel=1e-12)
+    assert found.dual <= theirs
+    assert found.value <= theirs * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_classes_are_the_hinge_at_twice_the_price(seed: int) -> None:
+    """V = (-w, w) / 2 of the hyperplane w at 2 C; the value is half of its value."""
+    X, y = blobs(seed, 60, 3, 2)
+    found = solve(model(X, y, 0.7), 1e-10)
+    np.testing.assert_allclose(found.at[0], -found.at[1], atol=1e-6)
+    w = found.at[1] - found.at[0]
+    signs = 2 * y - 1
+    value = 0.5 * w @ w + 1.4 * np.maximum(0, 1 - signs * (X @ w)).sum()
+    assert found.value == pytest.approx(value / 2, rel=1e-9)
+    # A hinge through the origin is that of rows and their mirror images, with any intercept.
+    both, sides = np.vstack([X, -X]), np.concatenate([signs, -signs])
+    other = SVC(kernel="linear", C=0.7, tol=1e-10).fit(both, sides)
+    np.testing.assert_allclose(w, other.coef_[0], rtol=1e-3, atol=1e-4)
+
+
+def test_prices_of_rows_are_repetitions() -> None:
+    """A row at three times the price is three rows."""
+    X, y = blobs(3, 40, 4, 3)
+    times = 1 + np.arange(40) % 3
+    heavy = solve(model(X, y, 0.2 * times, 3))
+    many = solve(model(np.repeat(X, times, axis=0), np.repeat(y, times), 0.2, 3))
+    assert heavy.value == pytest.approx(many.value, rel=2e-9)
+
+
+def test_rows_that_keep_their_side_may_be_summed_up() -> None:
+    """Rows clear about their worst rival count as a price and a sum: the minimum stays, and never rises."""
+    X, y = blobs(4, 200, 4, 4)
+    whole = solve(model(X, y, 0.1), 1e-10)
+    t = (X @ whole.at.T) + 1.0 - (X @ whole.at.T)[np.arange(200), y][:, None]
+    t[np.arange(200), y] = 0.0
+    order = np.sort(t, axis=1)
+    far = order[:, -1] - order[:, -2] > 0.3
+    losing = far & (t.argmax(axis=1) != y)
+    assert losing.any()
+    assert (far & ~losing).any()
+    weights = np.zeros((200, 4))
+    weights[losing, t[losing].argmax(axis=1)] = 0.1
+    push = kesler_sum(X, y, weights)
+    part = ClassesModel(0.1 * losing.sum(), push, X[~far], y[~far], np.full(int((~far).sum()), 0.1))
+    assert solve(part, 1e-10).value == pytest.approx(whole.value, rel=1e-8)
+
+
+def test_a_start_at_the_solution_stays_there() -> None:
+    """Hypothesis and duals of an earlier solve are taken up."""
+    X, y = blobs(5, 80, 5, 3)
+    problem = model(X, y, 1.0)
+    first = solve(problem)
+    again = minimise_classes(problem, first.at, 1e-9, first.duals)
+    assert again.value == pytest.approx(first.value, rel=1e-9)
+    assert again.value - again.dual <= 1e-9 * again.value
+
+
+def test_nothing_but_summed_rows() -> None:
+    """Without rows of its own the model is a parabola."""
+    push = np.array([[1.0, 2.0], [-1.0, -2.0]])
+    found = minimise_classes(ClassesModel(3.0, push, np.zeros((0, 2)), np.zeros(0, int), np.zeros(0)), 0 * push, 1e-9)
+    np.testing.assert_allclose(found.at, push)
+    assert found.value == found.dual == 3.0 - 5.0
