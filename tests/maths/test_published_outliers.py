@@ -1,0 +1,72 @@
+"""The published outlier algorithms: every subset once, and as good as all sets of outliers."""
+
+from __future__ import annotations
+
+import itertools
+from math import comb
+
+import numpy as np
+import pytest
+
+from coremargin.maths.outliers import published
+from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.published import Published, by_enumeration, coreset_size, subsets, unrank
+from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
+from outlier_judges import KINDS, best_by_all_sets, instance
+
+
+def test_ranges_of_subsets_are_those_of_itertools() -> None:
+    """Unranked anywhere, subsets come in lexicographic order, each once."""
+    expected = list(itertools.combinations(range(8), 3))
+    assert [tuple(unrank(8, 3, i)) for i in range(len(expected))] == expected
+    cut = [tuple(s.tolist()) for a, b in ((0, 5), (5, 6), (6, 56)) for s in subsets(8, 3, a, b)]
+    assert cut == expected
+    assert [tuple(s.tolist()) for s in subsets(4, 4, 0, 1)] == [(0, 1, 2, 3)]
+
+
+@pytest.mark.parametrize("algorithm", ["outlier-svm", "simple-outlier-svm"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_within_epsilon_of_all_sets_of_outliers(kind: str, intercept: bool, algorithm: Published) -> None:
+    """On tiny instances both reach (1 - epsilon) of the best over all sets, and never more than the best."""
+    rng = np.random.default_rng(11)
+    for _ in range(4):
+        x, y, k = instance(kind, rng)
+        x, y = x[:8], y[:8]
+        if min((y > 0).sum(), (y < 0).sum()) <= k:
+            continue
+        arena = Arena(x, y.astype(np.int8), x.mean(axis=0), intercept=intercept)
+        best = best_by_all_sets(x, y, k, intercept=intercept)
+        found = by_enumeration(arena, k, 0.1, one_by_one, algorithm)
+        assert 0.9 * best - 1e-8 <= max(found.found.margin, 0.0) <= best + 1e-8
+
+
+def test_the_stopping_rules() -> None:
+    """A wide margin is within the first guess, whose subsets then suffice; sizes double until they do."""
+    rng = np.random.default_rng(12)
+    x = rng.normal(scale=0.1, size=(12, 9))
+    y = np.repeat([1, -1], 6)
+    x[:, 0] += 3.0 * y
+    y[0] = -1
+    arena = Arena(x, y.astype(np.int8), np.zeros(9), intercept=False)
+    best = solve_in_memory(x, y, 1, intercept=False).lower
+    guessed = by_enumeration(arena, 1, 0.9, one_by_one, "outlier-svm")
+    doubled = by_enumeration(arena, 1, 0.9, one_by_one, "simple-outlier-svm")
+    assert (guessed.size, guessed.subsets) == (9, comb(12, 9))  # 8 (R / rho)^2 / epsilon at rho = R
+    assert doubled.subsets == sum(comb(12, c) for c in (1, 2, 4, 8, 10))  # 10 = d + 1
+    assert doubled.found.margin == pytest.approx(best)
+    assert 0.1 * best <= guessed.found.margin <= best * (1 + 1e-9)
+    assert coreset_size(1.0, 0.0, 0.5) is None
+
+
+def test_ranges_may_run_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut into many tasks that run in any order of completion, the answer is the same."""
+    rng = np.random.default_rng(13)
+    x, y, _ = instance("flipped", rng)
+    arena = Arena(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
+    whole = by_enumeration(arena, 1, 0.5, one_by_one)
+    monkeypatch.setattr(published, "RANGE", 3)
+    cut = by_enumeration(arena, 1, 0.5, lambda f, tasks: one_by_one(f, tasks[::-1])[::-1])
+    assert cut.found.margin == whole.found.margin
+    assert cut.subsets == whole.subsets
+    assert (cut.found.w == whole.found.w).all()
