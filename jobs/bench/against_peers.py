@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from against_pass import threads
@@ -56,7 +58,7 @@ def _compare(title: str, store: Path, settings: Settings) -> Group:
     group.rows.append(_own_row(store, samples))
     bound = samples["here"][-1].answer["upper"]
     for kind, what in PEERS.items():
-        answers = settings_reached(kind, store, settings.peer_s)
+        answers = answers_within(script_command("peers.py", kind, store), settings.peer_s)
         group.rows.append(_peer_row(what, answers, median(samples["here"]), bound, settings))
     group.notes.append(
         f"coremargin: median of {len(samples['here'])} runs in process, `with load` is the whole command; it would be "
@@ -78,16 +80,16 @@ def _own_row(store: Path, samples: dict[str, list[Sample]]) -> Row:
     )  # fmt: skip
 
 
-def settings_reached(kind: str, store: Path, limit_s: float) -> list[dict[str, Any]]:
-    """The answers that a method gave within the limit; it is stopped there."""
-    command = script_command("peers.py", kind, store)
+def answers_within(command: Sequence[str], limit_s: float) -> list[dict[str, Any]]:
+    """The answers that a method's process gave within the limit; it and what it started are stopped there."""
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=child_environment()
-    ) as process:
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=child_environment(),
+        start_new_session=True,
+    ) as process:  # fmt: skip
         try:
             out, err = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
         else:
             if process.returncode:

@@ -23,6 +23,7 @@ from pathlib import Path
 import machine
 from against_pass import against_pass
 from against_peers import against_peers
+from against_soft_peers import against_soft_peers
 from scale import sizes, workers
 from stores import Settings
 from strategies import strategies
@@ -34,6 +35,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "c": ("against scikit-learn", against_peers),
     "d": ("memory and time against size", sizes),
     "e": ("one worker against two", workers),
+    "f": ("with a loss, against six other tools", against_soft_peers),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -77,6 +79,7 @@ def settings_of(args: argparse.Namespace, work: Path) -> Settings:
         settings = replace(
             settings, rows=20_000, features=20, repetitions=2, sizes=(0.004, 0.008), workers_gb=0.004, small_rows=500,
             small_features=3, max_scans=40, strategy_s=5, peer_s=3, real=("mnist",),
+            flipped=(10,), soft=(),
         )  # fmt: skip
     given = {"sizes": args.sizes, "repetitions": args.repetitions, "peer_s": args.limit}
     return replace(settings, **{name: value for name, value in given.items() if value is not None})

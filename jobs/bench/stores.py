@@ -41,10 +41,12 @@ class Settings:
     peer_s: float = 45  #: limit of one scikit-learn method on one dataset
     train_s: float = 120  #: limit of training on one dataset, where others are compared with it
     real: tuple[str, ...] = ("mnist", "kdd", "newsgroups")
+    flipped: tuple[float, ...] = (2, 10)  #: percent of the labels, where a loss is measured
+    soft: tuple[str, ...] = ("a9a",)  #: real data, where a loss is measured
 
-    def synthetic(self, rows: int, features: int, name: str) -> Path:
+    def synthetic(self, rows: int, features: int, name: str, noise: float = 0.0) -> Path:
         """A store of synthetic rows; one that is there already with the same recipe is used again."""
-        path, recipe = self.work / f"{name}.zarr", Recipe(rows, features, seed=1)
+        path, recipe = self.work / f"{name}.zarr", Recipe(rows, features, noise=noise, seed=1)
         if path.exists() and recipe_of(Store.open(path)) == recipe:
             return path
         synth(path, recipe, overwrite=path.exists())
@@ -53,6 +55,10 @@ class Settings:
     def million(self) -> Path:
         """The store of the main target."""
         return self.synthetic(self.rows, self.features, "million")
+
+    def noisy(self, percent: float) -> Path:
+        """The store of the main target with flipped labels."""
+        return self.synthetic(self.rows, self.features, f"flipped-{percent:g}", noise=percent / 100)
 
     def sized(self, gigabytes: float) -> Path:
         """A store of so many GB (1e9 bytes of rows and labels)."""
@@ -113,12 +119,23 @@ def newsgroups(counts: Path) -> Rows:
     return _scaled(X[mine].toarray().astype(np.float64)), label[mine].astype(np.int32)
 
 
+def adult(text: Path) -> Rows:
+    """a9a: one-hot features, made dense."""
+    from sklearn.datasets import load_svmlight_file
+
+    with gzip.open(text) as file:
+        X, y = load_svmlight_file(file, n_features=123, dtype=np.float32)
+    return np.ascontiguousarray(X.toarray()), y.astype(np.int32)
+
+
 REAL: dict[str, tuple[str, Callable[[Path], Rows]]] = {
     "mnist": ("mnist/train-images-idx3-ubyte.gz", mnist),
     "kdd": ("uci/kddcup.tsv.gz", kdd),
+    "a9a": ("libsvm/a9a.gz", adult),
     "newsgroups": ("20newsgroups/bydate_tf.npz", newsgroups),
 }
 TITLES = {
+    "a9a": "a9a",
     "mnist": "MNIST, 0 against 1",
     "kdd": "KDD Cup 99, normal against neptune",
     "newsgroups": "20 newsgroups, PC against Mac hardware, dense",

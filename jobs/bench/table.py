@@ -15,7 +15,8 @@ class Row:
 
     seconds: median of the wall time, least and most beside it; ratio: wall time against the reference of the group,
     median over repetitions; whole: seconds with loading or start-up; read: bytes read over the store's bytes;
-    margin: margin reached over the certified upper bound; memory: bytes, driver and workers together.
+    margin: margin reached over the certified upper bound; value: value reached over the certified lower bound;
+    memory: bytes, driver and workers together.
     """
 
     what: str
@@ -27,6 +28,7 @@ class Row:
     read: float | None = None
     scans: int | None = None
     margin: float | None = None
+    value: float | None = None
     memory: int | None = None
     note: str = ""
 
@@ -73,6 +75,7 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("bytes/store", lambda row: _given(row.read, _times)),
     ("scans", lambda row: _given(row.scans, "{:,}".format)),
     ("margin/bound", lambda row: _given(row.margin, _margin)),
+    ("value/bound", lambda row: _given(row.value, "{:.6f}".format)),
     ("peak memory", lambda row: _given(row.memory, format_size)),
     ("note", lambda row: row.note),
 )

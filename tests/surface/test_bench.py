@@ -160,6 +160,43 @@ def test_part_c_judges_peers_by_their_margin(settings: Any) -> None:
     assert all("skipped" in group.title for group in absent)
 
 
+def test_part_f_judges_peers_by_their_value(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Part (f) shows the value that each tool reaches, none below the proven bound, and names what is not installed."""
+    from dataclasses import replace
+
+    import against_soft_peers as part
+
+    here = {name: part.PEERS[name] for name in ("linear_svc", "sgd")}
+    monkeypatch.setattr(part, "PEERS", here | {"none": part.Peer("Nobody's", module="nobody_has_this")})
+    groups = list(part.against_soft_peers(replace(settings, flipped=(10,), soft=("a9a",))))
+    assert len(groups) == 3
+    for group in groups[:2]:
+        assert group.rows[0].note == "certified, verified"
+        assert all(row.value >= 1 - 1e-9 for row in group.rows[:-1])
+        assert group.rows[1].value == pytest.approx(1, abs=1e-3)
+        assert group.rows[-1].note == "skipped: nobody_has_this is not installed"
+    assert "skipped" in groups[2].title
+
+
+def test_other_tools_read_the_rows_exactly(tmp_path: Path) -> None:
+    """The text that other tools are given holds the store's very rows, and the signs of its labels."""
+    from sklearn.datasets import load_svmlight_file
+    from soft_formats import converted, signs_of
+
+    from coremargin.data.synth import Recipe, synth
+
+    synth(tmp_path / "s.zarr", Recipe(50, 4, noise=0.1, seed=3))
+    store = Store.open(tmp_path / "s.zarr")
+    rows, codes = store.read(0)
+    X, y = load_svmlight_file(str(converted(store, "svmlight")), dtype=np.float32)
+    assert np.array_equal(X.toarray(), rows)
+    assert np.array_equal(y, signs_of(store, codes))
+    line = converted(store, "vw").read_text(encoding="ascii").splitlines()[7]
+    label, *pairs = line.replace("|", "").split()
+    assert int(label) == y[7]
+    assert np.array_equal(np.array([pair.split(":")[1] for pair in pairs], np.float32), rows[7])
+
+
 @pytest.mark.slow
 def test_parts_d_and_e_run_on_clusters(settings: Any) -> None:
     """Parts (d) and (e) certify on worker processes, all shapes with the same bits, and remove the stores they made."""
@@ -216,7 +253,7 @@ def test_unknown_parts_are_refused(capsys: Any) -> None:
 
     with pytest.raises(SystemExit):
         run.main(["--only", "z"])
-    assert "expected some of a, b, c, d, e, got z" in capsys.readouterr().err
+    assert "expected some of a, b, c, d, e, f, got z" in capsys.readouterr().err
 
 
 def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
@@ -232,4 +269,4 @@ def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
         store = Store.open(path)
         assert len(store.classes) == 2
         shapes[name] = (store.rows, store.features)
-    assert shapes == {"mnist": (12665, 784), "kdd": (204478, 41), "newsgroups": (1168, 33843)}
+    assert shapes == {"mnist": (12665, 784), "kdd": (204478, 41), "a9a": (32561, 123), "newsgroups": (1168, 33843)}
