@@ -10,12 +10,13 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from scipy.sparse import csr_array, vstack
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
 from coremargin.data.scaled import scaled, scaling_of
 from coremargin.data.store import ArraySource, Store, open_source
 from coremargin.data.view import View, root
-from coremargin.errors import BadRow
+from coremargin.errors import BadRow, UsageError
 from store_kit import all_rows, write_store
 
 if TYPE_CHECKING:
@@ -158,6 +159,51 @@ def test_rows_beyond_the_precision() -> None:
     with pytest.raises(BadRow, match="row 2: expected zeros or a length"):
         source.rows_at(np.array([1, 2]))
     assert source.rows_at(np.array([1, 0]))[0][0].tolist() == [0.0, 0.0]
+
+
+def _sparse(rng: np.random.Generator, n: int = 300, dtype: str = "float32") -> csr_array:
+    """Counts of rare and frequent words, a column in every row, one in none, and an empty row."""
+    X = rng.poisson([3.0, 0.5, 0.02, 0.1, 0.0, 0.3], (n, 6)) * [1.0, 1e-4, 1e5, -2.0, 1.0, 1.0]
+    X[:, 1] = 7.0
+    X[5] = 0.0
+    return csr_array(X.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["standard", "maxabs", "rownorm"])
+def test_sparse_rows(rng: np.random.Generator, kind: Kind, dtype: str) -> None:
+    """Sparse rows keep their zeros, are scikit-learn's to rounding, and the bits of the definition."""
+    X = _sparse(rng, dtype=dtype)
+    source = scaled(ArraySource(X, np.arange(300) % 2, chunk_rows=70), kind)
+    parts = [source.read(chunk)[0].copy() for chunk in range(source.chunks)]
+    found = vstack(parts, format="csr")
+    np.testing.assert_array_equal(found.toarray(), _by_hand(X.toarray(), source))
+    assert found.dtype == X.dtype
+    np.testing.assert_array_equal(found.indices, X.indices)
+    judge = StandardScaler(with_mean=False) if kind == "standard" else JUDGES[kind]()
+    expected = judge.fit_transform(X.astype(np.float64)).toarray()
+    np.testing.assert_allclose(found.toarray(), expected, rtol=4 * np.finfo(dtype).eps, atol=0)
+    ids = np.array([299, 0, 5, 64])
+    np.testing.assert_array_equal(source.rows_at(ids)[0].toarray(), found.toarray()[ids].astype(np.float64))
+    scalars, centres = source.scalars(), source.centres()
+    for chunk, part in enumerate(parts):
+        rows = part.toarray().astype(np.longdouble)
+        longest, farthest = (np.sqrt((z**2).sum(axis=1)).max() for z in (rows, rows - centres[chunk]))
+        assert longest <= scalars.max_norm[chunk] <= 4 * longest
+        assert farthest <= scalars.radius[chunk] <= 4 * farthest
+
+
+def test_sparse_rows_that_cannot_be_scaled(rng: np.random.Generator) -> None:
+    """A range from 0 to 1 would fill sparse rows; values that become 0 are not kept; squares that vanish are named."""
+    with pytest.raises(UsageError, match="use 'maxabs'"):
+        scaled(ArraySource(_sparse(rng)), "minmax")
+    X = csr_array(np.array([[1e-45, 2.0], [1e30, 0.0]], np.float32))
+    found = scaled(ArraySource(X), "maxabs").read(0)[0]
+    assert found.nnz == 2
+    assert found.toarray().tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    source = scaled(ArraySource(csr_array(np.array([[0.0, 0.0], [1e-170, 0.0]]))), "rownorm")
+    with pytest.raises(BadRow, match="row 1: expected zeros or a length"):
+        source.read(0)
 
 
 def test_scaling_of(tmp_path: Path, rng: np.random.Generator) -> None:

@@ -8,7 +8,9 @@ Shift and factor of each column come from the statistics that ingest kept, of al
     maxabs      0        1 / max(|low|, |high|)                        a column of zeros: factor 1
     rownorm     each row is divided by its Euclidean length
 
-as scikit-learn's StandardScaler, MinMaxScaler, MaxAbsScaler and Normalizer do; maths/scaling.py says what the scaled
+Sparse rows keep their zeros: ``standard`` does not shift them (as with_mean=False), ``minmax`` would and is refused.
+
+As scikit-learn's StandardScaler, MinMaxScaler, MaxAbsScaler and Normalizer do; maths/scaling.py says what the scaled
 rows are to the bit. Both are rounded to the store's precision first, so that anyone can repeat the operations.
 """
 
@@ -17,20 +19,24 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.moments import Moments, moments
+from coremargin.data.sparse import as_sparse_rows, csr_rows
 from coremargin.data.view import View
 from coremargin.errors import BadRow, UsageError
-from coremargin.maths.scaling import Kind, Scaling, divided_by_length
+from coremargin.maths.rows import is_sparse
+from coremargin.maths.scaling import Kind, Scaling
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from coremargin.data.source import Source
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
 
-_SLICE = 256  # chunks whose statistics are held at a time
+_SLICE = 1 << 21  # numbers of each statistic that are held at a time
 _UNIT = float(np.finfo(np.float64).eps)
 #: Lengths of rows between which the squares of all their values keep their digits.
 LENGTHS = (1e-140, 1e140)
@@ -47,41 +53,51 @@ class Scaled(View):
         self.scaling = Scaling(how, shift, factor)
         self._buffers = threading.local()
 
-    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, chunk: int) -> tuple[Any, np.ndarray]:
         """Scaled rows (n, d) and codes (n,) of a chunk, read-only, valid until this thread reads again."""
         rows, codes = self.base.read(chunk)
+        first = self.span(chunk)[0]
+        if is_sparse(rows):
+            return self._sparse(rows, first + np.arange(rows.shape[0])), codes
         if not hasattr(self._buffers, "rows"):
             self._buffers.rows = np.empty((self.chunk_rows, self.features), self.dtype)
         out = self._buffers.rows[: len(rows)]
-        bad = self._scale(rows, out)
-        if len(bad):
-            self._refuse(self.span(chunk)[0] + int(bad[0]))
+        self._check(self.scaling.into(rows, out), rows, first + np.arange(len(rows)))
         out.flags.writeable = False
         return out, codes
 
-    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
         """Scaled rows (m, d), as float64, and codes (m,) of the given row ids, in the order given."""
         rows, codes = self.base.rows_at(ids)
+        rows = rows.astype(self.dtype)
+        if is_sparse(rows):
+            return self._sparse(rows, ids).astype(np.float64), codes
         out = np.empty(rows.shape, self.dtype)
-        bad = self._scale(rows.astype(self.dtype), out)
-        if len(bad):
-            self._refuse(int(ids[bad[0]]))
+        self._check(self.scaling.into(rows, out), rows, ids)
         return out.astype(np.float64), codes
 
-    def _scale(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Positions of the rows that cannot be scaled."""
-        if self.scaling.kind != "rownorm":
-            self.scaling.into(rows, out)
-            return np.zeros(0, np.intp)
-        found = divided_by_length(rows, out)
-        odd = np.flatnonzero((found < LENGTHS[0]) | ~(found <= LENGTHS[1]))
-        return odd[rows[odd].any(axis=1)]
-
-    def _refuse(self, row: int) -> None:
-        raise BadRow(
-            f"{self.name}: row {row}: expected zeros or a length from {LENGTHS[0]:g} to {LENGTHS[1]:g}: "
-            f"float64 does not hold the squares of its values; rescale the features first"
+    def _sparse(self, rows: csr_array, ids: np.ndarray) -> csr_array:
+        """Scaled sparse rows without explicit zeros."""
+        values, found = self.scaling.values(rows)
+        self._check(found, rows, ids)
+        if values.all():
+            values.flags.writeable = False
+            return csr_rows(values, rows.indices, rows.indptr, self.features)
+        return as_sparse_rows(
+            csr_rows(values, rows.indices, rows.indptr, self.features), dtype=self.dtype, place=self.name
         )
+
+    def _check(self, found: np.ndarray | None, rows: np.ndarray | csr_array, ids: np.ndarray) -> None:
+        """Raise BadRow for rows (n, d) whose lengths ``found`` (n,) say nothing about them."""
+        if found is None:
+            return
+        odd = np.flatnonzero((found < LENGTHS[0]) | ~(found <= LENGTHS[1]))
+        bad = odd[np.diff(rows.indptr)[odd] > 0 if is_sparse(rows) else rows[odd].any(axis=1)]
+        if len(bad):
+            raise BadRow(
+                f"{self.name}: row {ids[bad[0]]}: expected zeros or a length from {LENGTHS[0]:g} to {LENGTHS[1]:g}: "
+                f"float64 does not hold the squares of its values; rescale the features first"
+            )
 
     def scalars(self) -> ChunkScalars:
         """Counts of the base; radius and largest norm of the scaled rows, rounded up."""
@@ -107,6 +123,7 @@ class Scaled(View):
         2. Without rounding z - p = factor (x - c), no longer than max(factor) radius. Two operations in the store's
            precision move z by at most 3 u |z_j| + tiny in each column (u the rounding unit, tiny the smallest normal
            number), two of float64 move p by less than that of |p_j|. ||z|| is at most its bound from 1.
+        3. Without rounding z = factor x - factor shift, no longer than max(factor) ||x|| + ||factor shift||.
 
         ``rownorm``: r is the length of x to (d + 2) / 2 units of float64, division and rounding add one unit each of
         both precisions: ||z|| <= 1 + (d + 8) units of float64 + 2 of the store's. All lies that near to 0.
@@ -116,21 +133,24 @@ class Scaled(View):
         if self.scaling.kind == "rownorm":
             longest = np.full(self.chunks, 1.0 + (d + 8) * _UNIT + 2 * unit)
             return replace(base, radius=longest, max_norm=longest)
+        step = max(1, _SLICE // d)
         parts = [
-            self._lengths(self.base.statistics(start, min(start + _SLICE, self.chunks)), unit)
-            for start in range(0, self.chunks, _SLICE)
+            self._lengths(self.base.statistics(start, min(start + step, self.chunks)), unit)
+            for start in range(0, self.chunks, step)
         ]
         radius, longest = (np.concatenate(part) for part in zip(*parts, strict=True))
         return replace(base, radius=radius, max_norm=longest)
 
     def _lengths(self, part: ChunkStatistics, unit: float) -> tuple[np.ndarray, np.ndarray]:
         """Radius and largest norm (c,) of some chunks."""
-        low, high = (self._scaled_values(values) for values in (part.low, part.high))
-        point = self._point(part.centre)
-        longest = _length(np.maximum(np.abs(low), np.abs(high)))
-        wide = _length(np.maximum(high - point, point - low))
+        low, high = (self._scaled_values(_dense(values)) for values in (part.low, part.high))
+        point, origin = self._point(_dense(part.centre)), self._point(np.zeros((1, self.features)))
+        most = float(self.scaling.factor.max()) * (1 + 4 * _UNIT)  # type: ignore[union-attr]
         tiny = float(np.finfo(self.dtype).tiny) * float(np.sqrt(self.features))
-        near = part.radius * float(self.scaling.factor.max()) * (1 + 4 * _UNIT)  # type: ignore[union-attr]
+        plain = (most * part.max_norm + _length(origin)) * (1 + 4 * unit) + tiny
+        longest = np.minimum(_length(np.maximum(np.abs(low), np.abs(high))), plain)
+        wide = _length(np.maximum(high - point, point - low))
+        near = part.radius * most
         near = (near + 3 * unit * (longest + _length(point)) + tiny) * (1 + 4 * _UNIT)
         radius = np.minimum(wide, near)
         return radius, np.minimum(longest, (_length(point) + radius) * (1 + 4 * _UNIT))
@@ -140,6 +160,10 @@ class Scaled(View):
         out = np.empty(values.shape, self.dtype)
         self.scaling.into(np.ascontiguousarray(values, dtype=self.dtype), out)
         return out.astype(np.float64)
+
+
+def _dense(values: np.ndarray | csr_array) -> np.ndarray:
+    return np.asarray(values.toarray() if is_sparse(values) else values)
 
 
 def _length(values: np.ndarray) -> np.ndarray:
@@ -156,13 +180,18 @@ def scaled(source: Source, how: Kind | None) -> Source:
         raise UsageError(f"{source.name}: the rows are scaled already; give the source under them")
     if how == "rownorm":
         return Scaled(source, how, None, None)
+    if source.sparse and how == "minmax":
+        raise UsageError(
+            f"{source.name}: scaling 'minmax' would turn the zeros of sparse rows into other values; use 'maxabs', "
+            f"which scales every column to within 1 of 0 and keeps zeros"
+        )
     found = moments(source)
     shift, size, what = _shift_and_size(found, how)
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
         factor = (1.0 / size).astype(source.dtype)
-        far = (found.high - found.low) * (how != "maxabs")
+        far = (found.high - found.low) * (how != "maxabs" and not source.sparse)
     _refuse_columns(source, {what: size, "range": far}, factor)
-    return Scaled(source, how, shift.astype(source.dtype), factor)
+    return Scaled(source, how, (shift * (not source.sparse)).astype(source.dtype), factor)
 
 
 def scaling_of(source: Source) -> Scaling | None:

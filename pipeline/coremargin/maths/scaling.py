@@ -14,10 +14,13 @@ difference changes no value. Zeros between the values of a sparse row add nothin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Kind = Literal["standard", "minmax", "maxabs", "rownorm"]
 KINDS: tuple[Kind, ...] = ("standard", "minmax", "maxabs", "rownorm")
@@ -29,17 +32,19 @@ _RUN = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """How rows are scaled. shift, factor (d,) in the store's precision, factor > 0; both None for ``rownorm``."""
+    """How rows are scaled. shift, factor (d,) in the store's precision, factor > 0; both None for ``rownorm``.
+
+    All methods return also the lengths r (n,) of the rows, or None where nothing is divided by them.
+    """
 
     kind: Kind
     shift: NDArray[Any] | None = None
     factor: NDArray[Any] | None = None
 
-    def into(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
+    def into(self, rows: NDArray[Any], out: NDArray[Any]) -> NDArray[np.float64] | None:
         """Scaled rows (n, d), C order, to ``out`` of the same shape and precision."""
         if self.shift is None or self.factor is None:
-            divided_by_length(rows, out)
-            return
+            return divided_by_length(rows, out)
         # Runs of whole rows, as long as one in which the pattern repeats: broadcasting over short rows would be slow.
         n, d = rows.shape
         step = max(1, min(n, _RUN // d))
@@ -52,6 +57,17 @@ class Scaling:
             if moved:
                 values = np.subtract(values, shift[: len(piece)], out=piece)
             np.multiply(values, factor[: len(piece)], out=piece)
+        return None
+
+    def values(self, rows: csr_array) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+        """Scaled values of sparse rows, whose shift is 0, in their order; small ones may have become 0."""
+        if self.factor is None:
+            row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+            exact = rows.data.astype(np.float64)
+            # one value after the other is added to its row, in the order of the columns
+            r = np.sqrt(np.bincount(row, weights=exact * exact, minlength=rows.shape[0]))
+            return (exact / np.where(r > 0, r, 1.0)[row]).astype(rows.dtype), r
+        return rows.data * self.factor[rows.indices], None
 
 
 def folded(w: Array, b: float, shift: NDArray[Any], factor: NDArray[Any]) -> tuple[Array, float]:
