@@ -47,6 +47,18 @@ def job_file(store: Store, **keys: Any) -> Path:
     return path
 
 
+def test_scaling_is_said_wherever_a_model_is_shown(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """Train, verify and show say that the numbers are about scaled rows; predict and evaluate take rows as they are."""
+    model = tmp_path / "m"
+    trained = run_cli("train", store.path, "--out", model, "--scaling", "maxabs")
+    assert "scaled  each column over its largest size; the model does it by itself" in trained.stdout
+    assert "proof is about rows scaled by the model's shift and factor" in run_cli("verify", model, store.path).stdout
+    assert "what is claimed is about rows so scaled" in run_cli("show", model).stdout
+    assert "scaled: each column over its largest size" in (model / "report.html").read_text()
+    assert json.loads(run_cli("evaluate", model, store.path, "--json").stdout)["accuracy"] == 1.0
+    run_cli("train", store.path, "--out", tmp_path / "n", "--scaling", "log", exit_code=2)
+
+
 def test_train_says_what_is_proven_and_what_to_do_next(tmp_path: Path, store: Store, run_cli: Cli) -> None:
     """Without a terminal there is a line per round on stderr and the verdict on stdout, within 100 columns."""
     result = run_cli("train", store.path, "--out", tmp_path / "m")

@@ -186,6 +186,16 @@ def test_without_an_intercept_planes_pass_through_the_origin() -> None:
     assert "No hyperplane through the origin separates" in render(example(intercept=False)).text
 
 
+def test_scaled_rows_are_told() -> None:
+    """The page says at the top and in the small print what was done to the rows that its numbers are about."""
+    parts = example()
+    parts[0]["parameters"]["scaling"] = "minmax"
+    text = render(parts).text
+    assert "in kdd.zarr, scaled: each column from 0 to 1" in text
+    assert "minmax: each column from 0 to 1. All numbers here are of the scaled rows" in text
+    assert "caling" not in render(example()).text
+
+
 def test_inseparable_data_come_with_the_proof_and_a_way_out() -> None:
     """A model that is not separable names the rows that prove it, says why, and what to use instead."""
     text = render(example("not_separable", scans=3)).text

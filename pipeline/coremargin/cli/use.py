@@ -203,6 +203,7 @@ def _described(path: Path, model: Model, run: dict[str, Any]) -> str:
         ("status", model.status),
         ("classes", f"{negative!r} (negative), {positive!r} (positive)"),
         ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
+        *_scaling(model),
         *_claims(model),
         ("store", model.certificate.store_digest),
         ("software", ", ".join(f"{name} {version}" for name, version in model.record["software"].items())),
@@ -215,6 +216,14 @@ def _described(path: Path, model: Model, run: dict[str, Any]) -> str:
         took = f"{scans}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
         pairs.append(("took", took))
     return facts(pairs)
+
+
+def _scaling(model: Model) -> list[tuple[str, str]]:
+    from coremargin.report.numbers import SCALINGS
+
+    if model.scaling is None:
+        return []
+    return [("scaling", f"{model.scaling}: {SCALINGS[model.scaling]}; what is claimed is about rows so scaled")]
 
 
 def _claims(model: Model) -> list[tuple[str, str]]:

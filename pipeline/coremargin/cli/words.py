@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coremargin.cli.common import count, facts
-from coremargin.report.numbers import NO_BREAK, percent_up, precision_for, relative_gap
+from coremargin.report.numbers import NO_BREAK, SCALINGS, percent_up, precision_for, relative_gap
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> str:
         ("memory", f"{format_size(done['peak_rss_bytes'])} at most, driver and workers together"),
         _held(outcome),
     ]
+    if job.scaling is not None:
+        cost.append(("scaled", f"{SCALINGS[job.scaling]}; the model does it by itself"))
     return "\n".join([*_verdict(outcome, job), "", facts(cost), "", *_next(outcome, job)])
 
 

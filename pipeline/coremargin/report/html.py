@@ -51,6 +51,7 @@ def render_report(
         "certificate": certificate,
         "status": str(model.get("status")),
         "parameters": model.get("parameters") or {},
+        "scaling": numbers.SCALINGS.get(str((model.get("parameters") or {}).get("scaling"))),
         "classes": [numbers.label_text(label) for label in model.get("classes") or ("-1", "+1")],
         "lower": lower,
         "upper": upper,

@@ -15,6 +15,13 @@ from typing import Any
 DASH = "\u2013"
 MINUS = "\u2212"
 NO_BREAK = "\u00a0"  # a number keeps its unit
+#: What each scaling does to the rows that a model's numbers are about.
+SCALINGS = {
+    "standard": "each column less its mean (sparse rows: not), over its standard deviation",
+    "minmax": "each column from 0 to 1",
+    "maxabs": "each column over its largest size",
+    "rownorm": "each row over its length",
+}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 _PLAIN = range(-3, 7)  # powers of ten that are written without an exponent
 _LABEL_LIMIT = 80
