@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from coremargin.data.arrays import ArraySource
 from coremargin.problems.hard_margin import HardMargin
@@ -67,9 +68,7 @@ def proceed(run: Run, *, block_chunks: int = 0, limit: int = 2000) -> Run:
     return run
 
 
-def solve(
-    X: np.ndarray, y: Any, epsilon: float = 1e-3, *, chunk_rows: int = 50, block_chunks: int = 0, **options: Any
-) -> Run:
+def solve(X: Any, y: Any, epsilon: float = 1e-3, *, chunk_rows: int = 50, block_chunks: int = 0, **options: Any) -> Run:
     """A whole job on arrays."""
     source = ArraySource(X, y, chunk_rows=chunk_rows)
     blocks = len(plan_blocks(source))
@@ -77,7 +76,12 @@ def solve(
     return proceed(Run(problem, [problem.start()]), block_chunks=block_chunks)
 
 
-def sides(source: ArraySource, codes: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def dense(rows: Any) -> np.ndarray:
+    """Rows of either kind as an array."""
+    return rows.toarray() if issparse(rows) else rows
+
+
+def sides(source: ArraySource, codes: tuple[int, int]) -> tuple[np.ndarray, Any, np.ndarray]:
     """Ids, rows (float64) and signs of all rows of the two classes."""
     rows, found = source.rows_at(np.arange(source.rows))
     mine = np.flatnonzero(np.isin(found, codes))
@@ -102,7 +106,8 @@ def assert_upper(run: Run) -> None:
     """The coreset's weights prove the upper bound, and its rows are rows of the data."""
     core, problem = run.last.coreset, run.problem
     stored, codes = problem.source.rows_at(core.ids)
-    assert (stored == core.rows).all()
+    assert issparse(core.rows) == issparse(stored) == problem.source.sparse
+    assert abs(stored - core.rows).max() == 0
     assert (np.where(codes == problem.codes[0], 1, -1) == core.signs).all()
     a = core.weights
     assert a.min() > 0

@@ -9,21 +9,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from coremargin.maths.rows import Array, Rows, parts
 
 _SPLITTER = 2.0**27 + 1
 
 
-def exact_decisions(rows: NDArray[np.floating], w: Array, b: float) -> Array:
+def exact_decisions(rows: Rows, w: Array, b: float) -> Array:
     """w.x + b (n,) of rows (n, d), each rounded once: the same bits whoever computes them, in whatever order."""
-    values = np.empty(len(rows))
+    values = np.empty(rows.shape[0])
     w_high, w_low = _halves(w)
-    for k, row in enumerate(rows.astype(np.float64)):
+    for k, (row, columns) in enumerate(parts(rows)):
         high, low = _halves(row)
-        product = row * w
-        error = low * w_low - (((product - high * w_high) - low * w_high) - high * w_low)
+        product, v_high, v_low = row * w[columns], w_high[columns], w_low[columns]
+        error = low * v_low - (((product - high * v_high) - low * v_high) - high * v_low)
         values[k] = math.fsum([*product.tolist(), *error.tolist(), b])
     return values
 

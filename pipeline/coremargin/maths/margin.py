@@ -21,6 +21,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.rows import Rows, all_zero, as_float64, is_sparse, lengths, products, terms, weighted_sum
+
 Array = NDArray[np.float64]
 
 #: Columns of a per-class pair: rows of the positive class first.
@@ -38,27 +40,29 @@ def gamma(n: int, dtype: np.dtype[np.floating] | type = np.float64) -> float:
     return n * u / (1 - n * u) if n * u < 0.5 else np.inf
 
 
-def projections(rows: NDArray[np.floating], directions: Array) -> Array:
+def projections(rows: Rows, directions: Array) -> Array:
     """Dot products (n, k) of rows (n, d) with directions (d, k) in float64.
 
-    Every entry is one sum over contiguous memory, so it depends on its row and its direction only: not on the rows
-    around it, the BLAS or the number of threads.
+    Every entry is one sum over contiguous memory (of sparse rows, in the order of their stored values), so it depends
+    on its row and its direction only: not on the rows around it, the BLAS or the number of threads.
     """
+    if is_sparse(rows):
+        return np.asarray(products(rows, directions).T)
     exact = np.ascontiguousarray(rows, dtype=np.float64)
     return np.stack([np.einsum("ij,j->i", exact, np.ascontiguousarray(w)) for w in directions.T], axis=1)
 
 
-def projection_error(rows: NDArray[np.floating], directions: Array) -> Array:
+def projection_error(rows: Rows, directions: Array) -> Array:
     """Bound (n, k) on the rounding error of ``projections``, with room for that of a rescaled direction.
 
-    Products may underflow as well, each by less than the smallest normal number.
+    Products may underflow as well, each by less than the smallest normal number. Products with a zero are exact.
     """
-    d = rows.shape[1]
-    size = projections(np.abs(rows.astype(np.float64)), np.abs(directions))
-    return np.asarray(gamma(d + 8) * size + d * float(np.finfo(np.float64).tiny))
+    n = terms(rows)
+    size = projections(abs(as_float64(rows)), np.abs(directions))
+    return np.asarray(gamma(n + 8) * size + n * float(np.finfo(np.float64).tiny))
 
 
-def safe_projections(rows: NDArray[np.floating], signs: NDArray[np.integer], directions: Array) -> Array:
+def safe_projections(rows: Rows, signs: NDArray[np.integer], directions: Array) -> Array:
     """Lower bounds (n, k) on y w.x that any later float64 evaluation confirms.
 
     Parameters
@@ -106,12 +110,12 @@ def normalised_weights(weights: Array, signs: NDArray[np.integer], intercept: bo
     return scaled
 
 
-def dual_vector(rows: NDArray[np.floating], signs: NDArray[np.integer], weights: Array) -> Array:
+def dual_vector(rows: Rows, signs: NDArray[np.integer], weights: Array) -> Array:
     """sum_i a_i y_i x_i (d,) in float64."""
-    return np.asarray((weights * signs) @ np.asarray(rows, dtype=np.float64))
+    return weighted_sum(rows, weights * signs)
 
 
-def upper_bound(rows: NDArray[np.floating], signs: NDArray[np.integer], weights: Array, intercept: bool) -> float:
+def upper_bound(rows: Rows, signs: NDArray[np.integer], weights: Array, intercept: bool) -> float:
     """No hypothesis has a larger margin on any data that holds these rows (m, d); rounded up.
 
     ``weights`` (m,) are normalised as ``normalised_weights`` gives them. Any weights are valid: their quality decides
@@ -119,13 +123,12 @@ def upper_bound(rows: NDArray[np.floating], signs: NDArray[np.integer], weights:
     """
     if intercept and not ((signs > 0).any() and (signs < 0).any()):
         return np.inf
-    exact = np.asarray(rows, dtype=np.float64)
-    length = float(np.linalg.norm(dual_vector(exact, signs, weights)))
+    length = float(np.linalg.norm(dual_vector(rows, signs, weights)))
     # Weights sum to 1 up to rounding, too: both errors are of the order of gamma times the mean row length.
-    mean_length = float(weights @ np.linalg.norm(exact, axis=1))
-    length = length * (1 + gamma(exact.shape[1] + 4)) + 2 * gamma(len(weights) + 4) * mean_length
-    if exact.any():
-        length += float(np.sqrt(exact.shape[1])) * VANISHED
+    mean_length = float(weights @ lengths(rows))
+    length = length * (1 + gamma(rows.shape[1] + 4)) + 2 * gamma(len(weights) + 4) * mean_length
+    if not all_zero(rows):
+        length += float(np.sqrt(rows.shape[1])) * VANISHED
     return length / 2 if intercept else length
 
 

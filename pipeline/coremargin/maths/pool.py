@@ -23,7 +23,15 @@ from coremargin.maths.margin import (
     upper_bound,
 )
 from coremargin.maths.nearest import Nearest, Status, nearest_point
+from coremargin.maths.rows import Rows, filled, is_sparse, lengths, signed, take, weighted_sum
+from coremargin.maths.wide import nearest_wide
 
+#: Sparse rows of at most so many features are solved as dense ones.
+NARROW = 1000
+#: Where hulls meet, rows with smaller shares of the largest weight are taken away by and by, so many at a time.
+HEAVY = (1e-2, 1e-4, 1e-6)
+#: So many sparse rows are given to the exact kernel when Newton's method does not get to the tolerance.
+KERNEL_ROWS = 2000
 #: From so many times more features than rows on, rows are solved in coordinates of their own span.
 WIDE = 3
 
@@ -57,9 +65,9 @@ def _most_violated(
     return np.concatenate(chosen), gap
 
 
-def _first_rows(rows: Array, groups: NDArray[np.integer], batch: int) -> NDArray[np.intp]:
+def _first_rows(rows: Rows, groups: NDArray[np.integer], batch: int) -> NDArray[np.intp]:
     """A cold working set: the rows of each group nearest to the other along the line between the means."""
-    direction = np.sum([rows[groups == g].mean(axis=0) for g in np.unique(groups)], axis=0)
+    direction = np.sum([take(rows, groups == g).mean(axis=0) for g in np.unique(groups)], axis=0)
     levels = rows @ direction
     return np.concatenate(
         [
@@ -70,7 +78,7 @@ def _first_rows(rows: Array, groups: NDArray[np.integer], batch: int) -> NDArray
 
 
 def solve_pool(
-    rows: NDArray[np.floating],
+    rows: Rows,
     signs: NDArray[np.integer],
     *,
     intercept: bool,
@@ -84,22 +92,18 @@ def solve_pool(
     start: (m,) weights of an earlier solution. tolerance: relative gap between primal and dual on the pool.
     zero: a distance at or below this counts as zero (the hulls meet); None: what float64 can tell for these rows.
     """
-    # With an intercept the geometry does not depend on the origin; near the mean it is better conditioned.
-    centre = rows.mean(axis=0, dtype=np.float64) if intercept else np.zeros(rows.shape[1])
-    z: Array = np.asarray(rows, np.float64) - centre
-    z *= signs[:, None]
-    groups = (signs > 0).astype(np.int64) if intercept else np.zeros(len(rows), np.int64)
+    z = _signed(rows, signs, intercept=intercept)
+    groups = (signs > 0).astype(np.int64) if intercept else np.zeros(len(signs), np.int64)
     if zero is None:
-        radius = float(np.sqrt(np.einsum("ij,ij->i", z, z).max()))
-        zero = resolution(radius, rows.shape[1] + 2, rows.shape[1])
+        zero = resolution(float(lengths(z).max()), rows.shape[1] + 2, rows.shape[1])
     batch = max(100, rows.shape[1])
-    weights = np.zeros(len(rows)) if start is None else start.copy()
+    weights = np.zeros(len(signs)) if start is None else start.copy()
     work = _first_rows(z, groups, batch) if start is None else np.flatnonzero(start > 0)
     warm, point = start is not None, np.zeros(rows.shape[1])
     status: Status = "stalled"
     for _ in range(max_rounds):
         work = np.unique(work)
-        local = _nearest(z[work], groups[work], weights[work] if warm else None, tolerance / 2, zero)
+        local = _nearest(take(z, work), groups[work], weights[work] if warm else None, tolerance / 2, zero)
         weights[:] = 0.0
         weights[work] = local.weights
         warm, point, status = True, local.point, local.status
@@ -114,6 +118,18 @@ def solve_pool(
         cut = np.quantile(levels[work], 0.9)
         work = np.concatenate([work[(levels[work] <= cut) | (weights[work] > 0)], entering])
     return _as_hypothesis(rows, signs, weights, point, status, intercept)
+
+
+def _signed(rows: Rows, signs: NDArray[np.integer], *, intercept: bool) -> Rows:
+    """The z_i = y_i x_i. With an intercept the geometry does not depend on the origin; near the mean dense rows are
+    better conditioned.
+    """
+    if is_sparse(rows):
+        return signed(rows if rows.shape[1] > NARROW else rows.toarray(), signs)
+    centre = rows.mean(axis=0, dtype=np.float64) if intercept else np.zeros(rows.shape[1])
+    z: Array = np.asarray(rows, np.float64) - centre
+    z *= signs[:, None]
+    return z
 
 
 def _in_their_span(z: Array) -> Array:
@@ -133,7 +149,31 @@ def _lifted(found: Nearest, z: Array) -> Nearest:
     return found if len(found.point) == z.shape[1] else replace(found, point=found.weights @ z)
 
 
-def _nearest(z: Array, groups: NDArray[np.integer], start: Array | None, tolerance: float, zero: float) -> Nearest:
+def _nearest(z: Rows, groups: NDArray[np.integer], start: Array | None, tolerance: float, zero: float) -> Nearest:
+    """The nearest point, from Newton's method where rows are sparse and it gets to the tolerance."""
+    if not is_sparse(z):
+        return _nearest_dense(np.asarray(z, np.float64), groups, start, tolerance, zero)
+    found = nearest_wide(z, groups, start, tolerance=tolerance, zero=zero)
+    if found.status == "optimal":
+        return found
+    for share in HEAVY:
+        heavy = np.flatnonzero(found.weights >= share * found.weights.max())
+        if len(heavy) > KERNEL_ROWS or len(np.unique(groups[heavy])) < len(np.unique(groups)):
+            continue
+        meeting = _nearest_dense(filled(take(z, heavy)), groups[heavy], None, tolerance, zero)
+        if meeting.status == "zero":
+            weights = np.zeros(len(groups))
+            weights[heavy] = meeting.weights
+            return replace(meeting, weights=weights, point=weighted_sum(z, weights))
+    if len(groups) > KERNEL_ROWS:
+        return replace(found, status="stalled")
+    exact = _nearest_dense(filled(z), groups, found.weights, tolerance, zero)
+    return replace(exact, point=weighted_sum(z, exact.weights))
+
+
+def _nearest_dense(
+    z: Array, groups: NDArray[np.integer], start: Array | None, tolerance: float, zero: float
+) -> Nearest:
     """The nearest point; "zero" only when no direction that the kernel finds is proven to separate the rows."""
     flat = _in_their_span(z)
     found = _lifted(nearest_point(flat, groups, start, tolerance=tolerance, zero=zero), z)
@@ -149,7 +189,7 @@ def _nearest(z: Array, groups: NDArray[np.integer], start: Array | None, toleran
 
 
 def _as_hypothesis(
-    rows: NDArray[np.floating],
+    rows: Rows,
     signs: NDArray[np.integer],
     weights: Array,
     point: Array,
@@ -158,11 +198,11 @@ def _as_hypothesis(
 ) -> PoolSolution:
     a = normalised_weights(weights, signs, intercept)
     used = np.flatnonzero(a > 0)
-    upper = upper_bound(rows[used], signs[used], a[used], intercept)
+    upper = upper_bound(take(rows, used), signs[used], a[used], intercept)
     length = float(np.linalg.norm(point))
     if status == "zero" or length == 0.0:
         return PoolSolution(np.zeros(rows.shape[1]), 0.0, a, upper, "zero")
     w = point / length
-    levels = signs[used] * (rows[used] @ w)
+    levels = signs[used] * (take(rows, used) @ w)
     smallest = np.array([[levels[signs[used] > 0].min(initial=np.inf)], [levels[signs[used] < 0].min(initial=np.inf)]])
     return PoolSolution(w, float(best_offset(smallest, intercept)[0]), a, upper, status)

@@ -7,7 +7,8 @@ otherwise; the error of a dot product is at most gamma(terms(rows)) times the su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -31,6 +32,11 @@ def is_sparse(rows: Any) -> TypeGuard[csr_array]:
 def nothing(features: int, dtype: Any = np.float64, *, sparse: bool = False) -> Rows:
     """No rows (0, d)."""
     return csr_array((0, features), dtype=dtype) if sparse else np.zeros((0, features), dtype)
+
+
+def precision(rows: Rows) -> np.dtype[Any]:
+    """In which rows are scanned: their own when dense; float64 when sparse, whose indices cost more than the digits."""
+    return np.dtype(np.float64) if is_sparse(rows) else rows.dtype
 
 
 def products(rows: Rows, columns: NDArray[np.floating[Any]], dtype: Any = np.float64) -> NDArray[np.floating[Any]]:
@@ -88,6 +94,12 @@ def weighted_sum(rows: Rows, weights: Array) -> Array:
     return np.asarray(weights @ np.asarray(rows, dtype=np.float64))
 
 
+def gram(rows: Rows) -> Array:
+    """All dot products (n, n) of rows (n, d) with each other."""
+    exact = as_float64(rows)
+    return np.asarray((exact @ exact.T).toarray() if is_sparse(exact) else exact @ exact.T)
+
+
 def lengths(rows: Rows) -> Array:
     """||x|| (n,) of rows (n, d)."""
     if not is_sparse(rows):
@@ -102,6 +114,38 @@ def lengths(rows: Rows) -> Array:
 def terms(rows: Rows) -> int:
     """How many products a dot product with one of these rows adds up at most; those with a zero are exact."""
     return int(np.diff(rows.indptr).max(initial=0)) if is_sparse(rows) else int(rows.shape[1])
+
+
+def all_zero(rows: Rows) -> bool:
+    """True when no value of any row differs from zero."""
+    return not (rows.data if is_sparse(rows) else rows).any()
+
+
+def vector(rows: Rows, k: int) -> Array:
+    """Row k as a dense vector (d,) in float64; a copy."""
+    row = take(rows, [k])
+    return np.array((row.toarray() if is_sparse(row) else row)[0], dtype=np.float64)
+
+
+def parts(rows: Rows) -> Iterator[tuple[Array, NDArray[np.integer] | slice]]:
+    """Of each row the values (m,) in float64 that may differ from zero, and their columns (m,)."""
+    exact = as_float64(rows)
+    if not is_sparse(exact):
+        for row in exact:
+            yield row, slice(None)
+        return
+    for first, stop in pairwise(exact.indptr.tolist()):
+        yield exact.data[first:stop], exact.indices[first:stop]
+
+
+def filled(rows: Rows) -> Array:
+    """Rows (n, d) as a dense array (n, k) in float64; of sparse rows the k features that occur."""
+    if not is_sparse(rows):
+        return np.asarray(rows, dtype=np.float64)
+    used = np.unique(rows.indices)
+    return (
+        np.ascontiguousarray(rows[:, used].toarray(), dtype=np.float64) if len(used) else np.zeros((rows.shape[0], 1))
+    )
 
 
 def take(rows: Rows, positions: Any) -> Rows:

@@ -23,7 +23,8 @@ from coremargin.maths.margin import (
     safe_projections,
 )  # fmt: skip
 from coremargin.maths.pool import solve_pool
-from coremargin.problems.ledger import Ledger
+from coremargin.maths.rows import as_float64, take, vector
+from coremargin.problems.ledger import Ledger, worthwhile
 from coremargin.problems.margin_probe import MarginProbe
 from coremargin.problems.margin_result import figures, result
 from coremargin.problems.margin_state import HardMarginState, Hypothesis
@@ -34,7 +35,9 @@ from coremargin.problems.start import (
     Sample,
     check_scale,
     first_row,
+    pool_row_bytes,
     read_sample,
+    row_bytes,
     sample_chunks,
     two_classes,
 )
@@ -103,7 +106,7 @@ class HardMargin:
     @property
     def pool_rows(self) -> int:
         """How many rows the pool may hold."""
-        return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // (8 * self.source.features))
+        return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // pool_row_bytes(self.source))
 
     # start
 
@@ -126,9 +129,9 @@ class HardMargin:
         """The state before the first scan, from some rows of both classes or, with the paper's strategies, one row."""
         source = self.source
         check_scale(source)
-        pool = Pool.nothing(source.features).add(sample.ids, sample.rows, sample.signs)
+        empty = Pool.nothing(source.features, sparse=source.sparse)
+        pool = empty.add(sample.ids, sample.rows, sample.signs)
         sketch = np.linspace(0, len(pool) - 1, min(SKETCH_ROWS, len(pool))).astype(int)
-        empty = Pool.nothing(source.features)
         state = HardMarginState(
             round=0, status="running", pool=empty, newest=Hypothesis.zero(source.features), best=None, lower=-np.inf,
             upper=np.inf, coreset=empty, ledger=Ledger.blank(source.chunks, source.features),
@@ -155,12 +158,12 @@ class HardMargin:
             level=(1 - self.epsilon if self.strategy == "any-violator" else 1.0) * min(state.upper, 1e300),
             keep=self._keep_per_block, known=state.pool.ids, low=low, high=high, bins=BINS,
             dtype=self.source.dtype.name, chunk_rows=self.source.chunk_rows,
-            first_only=self.strategy == "any-violator",
+            first_only=self.strategy == "any-violator", sparse=self.source.sparse,
         )  # fmt: skip
 
     def skip(self, state: HardMarginState) -> NDArray[np.bool_]:
         """Chunks (c,) whose rows the ledger already proves to be far enough away."""
-        if self.strategy != "fast" or not np.isfinite(state.upper):
+        if self.strategy != "fast" or not np.isfinite(state.upper) or not worthwhile(self.source):
             return np.zeros(self.source.chunks, bool)
         floor = state.ledger.screen(self.source, state.newest.w[:, None], np.arange(self.source.chunks))[0]
         offset = np.array([[state.newest.b], [-state.newest.b]])
@@ -201,7 +204,7 @@ class HardMargin:
         if len(skipped):
             floors = state.ledger.screen(self.source, directions, skipped).min(axis=2).T
             pool = np.stack([
-                safe_projections(state.pool.rows[m], state.pool.signs[m], directions).min(axis=0, initial=np.inf)
+                safe_projections(take(state.pool.rows, m), state.pool.signs[m], directions).min(axis=0, initial=np.inf)
                 for m in (state.pool.signs > 0, state.pool.signs < 0)
             ])  # fmt: skip
             smallest = np.minimum(smallest, np.minimum(floors, pool))
@@ -219,9 +222,9 @@ class HardMargin:
         """The pool with what the scan sent home; room is made first where the budget is reached."""
         ids, rows, signs = summary.row_id, summary.row_x, summary.row_sign
         if self.strategy != "fast" and len(ids):
-            margins = signs * (rows.astype(np.float64) @ state.newest.w + state.newest.b)
+            margins = signs * (as_float64(rows) @ state.newest.w + state.newest.b)
             k = np.lexsort([ids, margins])[:1] if self.strategy == "paper" else np.argsort(ids)[:1]
-            ids, rows, signs = ids[k], rows[k], signs[k]
+            ids, rows, signs = ids[k], take(rows, k), signs[k]
         pool = state.pool
         if len(pool) + len(ids) > self.pool_rows and state.upper < state.upper_at_eviction:
             pool, state = self._make_room(state, len(ids))
@@ -235,7 +238,7 @@ class HardMargin:
     def _truthful(self, state: HardMarginState, summary: MarginSummary, pool: Pool) -> Ledger:
         """The ledger after the pool took its rows: floors speak again of those that a scan sent home in vain."""
         out = np.isin(summary.row_id, pool.ids, invert=True)
-        rows = summary.row_x[out].astype(np.float64)
+        rows = as_float64(take(summary.row_x, out))
         return state.ledger.lowered(summary.row_id[out] // self.source.chunk_rows, rows, summary.row_sign[out])
 
     def _make_room(self, state: HardMarginState, coming: int) -> tuple[Pool, HardMarginState]:
@@ -244,15 +247,16 @@ class HardMargin:
         kept = pool.lowest(self._margins(state, pool), max(0, self.pool_rows - coming))
         gone = np.setdiff1d(np.arange(len(pool)), kept)
         chunks = pool.ids[gone] // self.source.chunk_rows
-        ledger = state.ledger.lowered(chunks, pool.rows[gone], pool.signs[gone])
+        ledger = state.ledger.lowered(chunks, take(pool.rows, gone), pool.signs[gone])
         return pool.take(kept), replace(state, ledger=ledger, upper_at_eviction=state.upper)
 
     def _solve(self, state: HardMarginState, pool: Pool) -> HardMarginState:
         """Newest hypothesis and upper bound from the pool."""
         if self.intercept and not pool.both_classes:  # the margin of one class alone is unbounded
-            length = float(np.linalg.norm(pool.rows[0]))
-            w = pool.signs[0] * pool.rows[0] / length if length else np.eye(self.source.features)[0]
-            return replace(state, pool=pool, newest=Hypothesis(w, 0.0))
+            first = vector(pool.rows, 0)
+            if not first.any():
+                first[0] = pool.signs[0]
+            return replace(state, pool=pool, newest=Hypothesis(pool.signs[0] * first / np.linalg.norm(first), 0.0))
         start = pool.weights if (pool.weights > 0).any() else None
         solution = solve_pool(
             pool.rows, pool.signs, intercept=self.intercept, start=start, tolerance=min(1e-10, 1e-4 * self.epsilon)
@@ -285,10 +289,10 @@ class HardMargin:
         """
         if self.strategy != "fast":
             return 1
-        row_bytes = self.source.features * self.source.dtype.itemsize
-        least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * row_bytes)  # w of many features is carried by many rows
-        size = min(max(KEEP_SHARE * self.source.nbytes, least), KEEP_BYTES_MOST)
-        return max(1, min(int(size) // row_bytes, self.pool_rows // 4))
+        size = max(1, row_bytes(self.source))
+        least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * size)  # w of many features is carried by many rows
+        home = min(max(KEEP_SHARE * self.source.nbytes, least), KEEP_BYTES_MOST)
+        return max(1, min(int(home) // size, self.pool_rows // 4))
 
     @property
     def _keep_per_block(self) -> int:

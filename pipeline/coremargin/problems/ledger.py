@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import NEGATIVE, POSITIVE, Array, safe_projections
+from coremargin.maths.rows import Rows, take
 from coremargin.maths.screening import screened_floor
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Centres are loaded in slabs of about this size: a store of terabytes has a hundred thousand chunks.
 SLAB_BYTES = 32 << 20
+#: Centres of sparse chunks are read where they are at most this share of the store's bytes.
+CENTRES_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -46,14 +49,14 @@ class Ledger:
         which[which >= 0] = packed
         return Ledger(new_floor, which, directions[used])
 
-    def lowered(self, chunks: NDArray[np.int64], rows: Array, signs: NDArray[np.int8]) -> Ledger:
+    def lowered(self, chunks: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Ledger:
         """After rows (m, d) that lie in ``chunks`` (m,) have left the pool: floors speak of them again."""
         floor = self.floor.copy()
         for which in np.unique(self.which[chunks]):
             if which < 0:
                 continue
             here = np.flatnonzero(self.which[chunks] == which)
-            values = safe_projections(rows[here], signs[here], self.directions[which][:, None])[:, 0]
+            values = safe_projections(take(rows, here), signs[here], self.directions[which][:, None])[:, 0]
             for sign, column in ((1, POSITIVE), (-1, NEGATIVE)):
                 mine = here[signs[here] == sign]
                 np.minimum.at(floor[:, column], chunks[mine], values[signs[here] == sign])
@@ -81,6 +84,14 @@ class Ledger:
     def to_arrays(self) -> dict[str, Array | NDArray[np.int64]]:
         """For models and checkpoints."""
         return {"ledger_floor": self.floor, "ledger_which": self.which, "ledger_directions": self.directions}
+
+
+def worthwhile(source: Source) -> bool:
+    """Whether screening saves more than it reads.
+
+    The centres of a sparse store are dense: with a million features one is as long as the chunk that it may spare.
+    """
+    return not source.sparse or 8 * source.chunks * source.features <= CENTRES_SHARE * source.nbytes
 
 
 def _slabs(chunks: int, features: int) -> Iterator[slice]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import Array, gamma, safe_projections
-from coremargin.maths.rows import products
+from coremargin.maths.rows import precision, products, take
 from coremargin.problems.margin_summary import MarginSummary
 from coremargin.problems.selection import ChunkRows, LowestRows
 
@@ -37,6 +37,7 @@ class MarginProbe:
     level: margins below it count as violations. keep: rows of each class worth sending home, per block.
     known (m,) int64, sorted: ids of the rows in the pool; they are not sent again and do not enter floors.
     low, high, bins: the range of the histogram of margins. first_only: send only the first violation in row order.
+    sparse: rows come, and go home, as csr arrays.
     """
 
     base: Array
@@ -52,6 +53,7 @@ class MarginProbe:
     dtype: str
     chunk_rows: int
     first_only: bool = False
+    sparse: bool = False
 
     @property
     def directions(self) -> Array:
@@ -65,7 +67,9 @@ class MarginProbe:
 
     def empty(self) -> MarginSummary:
         """The answer for no rows."""
-        return MarginSummary.nothing(self.mix.shape[1], len(self.base), np.dtype(self.dtype), self.bins)
+        return MarginSummary.nothing(
+            self.mix.shape[1], len(self.base), np.dtype(self.dtype), self.bins, sparse=self.sparse
+        )
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> MarginSummary:
         """A summary from a checkpoint."""
@@ -74,13 +78,13 @@ class MarginProbe:
     def __call__(self, source: Source, block: Block) -> MarginSummary:
         """Answer for one block, chunk by chunk."""
         answer, directions = self.empty(), self.directions
-        lowest = LowestRows(self.keep, len(self.base), np.dtype(self.dtype))
+        lowest = LowestRows(self.keep, len(self.base), np.dtype(self.dtype), sparse=self.sparse)
         longest = source.scalars().max_norm
         for chunk in block.chunks:
             rows, codes = source.read(chunk)
             start, _ = source.span(chunk)
             data = ChunkRows(chunk, start, rows, codes, float(longest[chunk]))
-            answer = answer.merge(self.ask(data, directions, lowest, products(rows, self.base, rows.dtype)))
+            answer = answer.merge(self.ask(data, directions, lowest, products(rows, self.base, precision(rows))))
         return self.finished(answer, lowest)
 
     def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
@@ -92,7 +96,7 @@ class MarginProbe:
         """Answer for one chunk; given (1 or 2, n): ``products`` of its rows and ``base``, in their own precision."""
         members = [np.flatnonzero(data.codes == code) for code in self.codes]
         fast, error = self._multiply(data, members, given)
-        first, stop = np.searchsorted(self.known, [data.start, data.start + len(data.rows)])
+        first, stop = np.searchsorted(self.known, [data.start, data.start + len(data.codes)])
         known = self.known[first:stop] - data.start
         nothing = self.empty()
         smallest, ids, histogram = nothing.smallest, nothing.smallest_id, nothing.histogram
@@ -140,7 +144,7 @@ class MarginProbe:
         close = np.unique(np.concatenate([np.flatnonzero(~(v > c)) for v, c in zip(values, cut, strict=True)]))
         best, where = np.full(len(error), np.inf), np.zeros(len(error), np.int64)
         for part in np.array_split(mine[close], 1 + len(close) // 4096):
-            exact = safe_projections(data.rows[part], np.full(len(part), sign), directions)
+            exact = safe_projections(take(data.rows, part), np.full(len(part), sign), directions)
             k = exact.argmin(axis=0)
             found = exact[k, np.arange(len(k))]
             where = np.where(found < best, part[k] + data.start, where)

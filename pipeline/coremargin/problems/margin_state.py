@@ -79,8 +79,7 @@ class HardMarginState:
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
         arrays["status"] = np.array(STATUSES.index(self.status))
         for name in ("pool", "coreset", "sketch"):
-            part = getattr(self, name)
-            arrays |= {f"{name}_{field}": getattr(part, field) for field in ("ids", "rows", "signs", "weights")}
+            arrays |= getattr(self, name).to_arrays(name)
         for name in ("newest", "best"):
             hypothesis = getattr(self, name)
             if hypothesis is not None:
@@ -92,10 +91,7 @@ class HardMarginState:
         """Inverse of ``to_arrays``."""
         numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
         numbers |= {name: int(numbers[name]) for name in _COUNTS}
-        pools = {
-            name: Pool(*(arrays[f"{name}_{field}"] for field in ("ids", "rows", "signs", "weights")))
-            for name in ("pool", "coreset", "sketch")
-        }
+        pools = {name: Pool.from_arrays(name, arrays) for name in ("pool", "coreset", "sketch")}
         hypotheses = {
             name: Hypothesis(arrays[f"{name}_w"], float(arrays[f"{name}_b"])) if f"{name}_w" in arrays else None
             for name in ("newest", "best")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths import rows as maths_rows
+
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
 
@@ -32,14 +34,16 @@ class MarginSummary:
     floor_chunk: NDArray[np.int64]
     floor: Array
     row_id: NDArray[np.int64]
-    row_x: NDArray[np.floating[Any]]
+    row_x: maths_rows.Rows
     row_sign: NDArray[np.int8]
     histogram: NDArray[np.int64]
     seen: NDArray[np.int64]
     below: NDArray[np.int64]
 
     @classmethod
-    def nothing(cls, hypotheses: int, features: int, dtype: np.dtype[Any], bins: int) -> MarginSummary:
+    def nothing(
+        cls, hypotheses: int, features: int, dtype: np.dtype[Any], bins: int, *, sparse: bool = False
+    ) -> MarginSummary:
         """The identity of ``merge``."""
         return cls(
             smallest=np.full((2, hypotheses), np.inf),
@@ -47,7 +51,7 @@ class MarginSummary:
             floor_chunk=np.zeros(0, np.int64),
             floor=np.zeros((0, 2)),
             row_id=np.zeros(0, np.int64),
-            row_x=np.zeros((0, features), dtype),
+            row_x=maths_rows.nothing(features, dtype, sparse=sparse),
             row_sign=np.zeros(0, np.int8),
             histogram=np.zeros((2, bins), np.int64),
             seen=np.zeros(2, np.int64),
@@ -65,7 +69,7 @@ class MarginSummary:
             floor_chunk=np.concatenate([self.floor_chunk, later.floor_chunk]),
             floor=np.concatenate([self.floor, later.floor]),
             row_id=np.concatenate([self.row_id, later.row_id]),
-            row_x=np.concatenate([self.row_x, later.row_x]),
+            row_x=maths_rows.concatenate([self.row_x, later.row_x]),
             row_sign=np.concatenate([self.row_sign, later.row_sign]),
             histogram=self.histogram + later.histogram,
             seen=self.seen + later.seen,
@@ -74,9 +78,11 @@ class MarginSummary:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row_x"}
+        return plain | maths_rows.to_arrays("row_x", self.row_x)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> MarginSummary:
         """Inverse of ``to_arrays``."""
-        return cls(**{f.name: arrays[f.name] for f in fields(cls)})
+        plain: dict[str, Any] = {f.name: arrays[f.name] for f in fields(cls) if f.name != "row_x"}
+        return cls(**plain, row_x=maths_rows.from_arrays("row_x", arrays))

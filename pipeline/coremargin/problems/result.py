@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from coremargin.maths.rows import Rows
 
 Array = NDArray[np.float64]
 
@@ -33,7 +36,7 @@ class Result:
     ids: NDArray[np.int64]
     signs: NDArray[np.int8]
     weights: Array
-    rows: Array
+    rows: Rows
     final: bool
     extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 

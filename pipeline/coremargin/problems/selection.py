@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths import rows as maths_rows
+
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
 
@@ -22,7 +24,7 @@ class ChunkRows:
 
     chunk: int
     start: int
-    rows: NDArray[Any]
+    rows: maths_rows.Rows
     codes: NDArray[np.int32]
     longest: float
 
@@ -35,10 +37,11 @@ class _Offered:
     ids: NDArray[np.int64]
     chunk: NDArray[np.int64]
     error: Array
-    rows: NDArray[Any]
+    rows: maths_rows.Rows
 
     def take(self, order: NDArray[np.intp]) -> _Offered:
-        return _Offered(self.value[order], self.ids[order], self.chunk[order], self.error[order], self.rows[order])
+        rows = maths_rows.take(self.rows, order)
+        return _Offered(self.value[order], self.ids[order], self.chunk[order], self.error[order], rows)
 
 
 _Lost = tuple[NDArray[np.int64], NDArray[np.float64]]  # chunks, and floors of rows in them
@@ -50,10 +53,10 @@ COMPACT = 4
 class LowestRows:
     """The ``keep`` lowest rows of each class over the chunks of a block."""
 
-    def __init__(self, keep: int, features: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, keep: int, features: int, dtype: np.dtype[Any], *, sparse: bool = False) -> None:
         self.keep = keep
-        none = np.zeros(0, np.int64)
-        nothing = _Offered(np.zeros(0), none, none, np.zeros(0), np.zeros((0, features), dtype))
+        none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
+        nothing = _Offered(np.zeros(0), none, none, np.zeros(0), rows)
         self._offers = ([nothing], [nothing])
         self._lowest = [np.zeros(0), np.zeros(0)]  # the lowest different values so far, at most ``keep``
         self._lost: tuple[list[_Lost], list[_Lost]] = ([], [])  # of rows that were kept for a while
@@ -73,7 +76,8 @@ class LowestRows:
             value, rows = values[taken].astype(np.float64), mine[taken]
             self._lowest[k] = np.unique(np.concatenate([self._lowest[k], value]))[: self.keep]
             chunk, errors = np.full(len(rows), data.chunk), np.full(len(rows), error)
-            self._offers[k].append(_Offered(value, rows + data.start, chunk, errors, data.rows[rows]))
+            found = maths_rows.take(data.rows, rows)
+            self._offers[k].append(_Offered(value, rows + data.start, chunk, errors, found))
             if sum(len(offer.ids) for offer in self._offers[k]) > COMPACT * self.keep:
                 self._sort_out(k)
         return floor
@@ -87,8 +91,9 @@ class LowestRows:
 
     def _sort_out(self, k: int) -> _Offered:
         """Keep the lowest of the offers, each value once: of the copies of a row one is enough."""
-        names = ("value", "ids", "chunk", "error", "rows")
-        every = _Offered(*(np.concatenate([getattr(offer, name) for offer in self._offers[k]]) for name in names))
+        offers, names = self._offers[k], ("value", "ids", "chunk", "error")
+        plain = {name: np.concatenate([getattr(offer, name) for offer in offers]) for name in names}
+        every = _Offered(**plain, rows=maths_rows.concatenate([offer.rows for offer in offers]))
         order = np.lexsort([every.ids, every.value])
         first = np.ones(len(order), bool)
         first[1:] = every.value[order[1:]] != every.value[order[:-1]]
@@ -101,7 +106,7 @@ class LowestRows:
 
     def finish(
         self, chunks: NDArray[np.int64], floors: Array
-    ) -> tuple[Array, tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int8]]]:
+    ) -> tuple[Array, tuple[NDArray[np.int64], maths_rows.Rows, NDArray[np.int8]]]:
         """Floors (c, 2) that count the rows given up later, and the rows kept: ids, rows, signs, in row order."""
         floors, kept = floors.copy(), [self._sort_out(k) for k in range(2)]
         for k, lost in enumerate(self._lost):
@@ -110,8 +115,8 @@ class LowestRows:
         ids = np.concatenate([part.ids for part in kept])
         signs = np.repeat(np.array([1, -1], np.int8), [len(part.ids) for part in kept])
         order = np.argsort(ids, kind="stable")
-        rows = np.concatenate([part.rows for part in kept])
-        return floors, (ids[order], rows[order], signs[order])
+        rows = maths_rows.concatenate([part.rows for part in kept])
+        return floors, (ids[order], maths_rows.take(rows, order), signs[order])
 
 
 def _lowest_distinct(values: NDArray[Any], keep: int) -> NDArray[np.intp]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.errors import BadRow, LabelError, StoreError
+from coremargin.maths.pool import NARROW
+from coremargin.maths.rows import Rows, concatenate, take
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -60,12 +62,24 @@ class Sample:
 
     chunks: list[int]
     ids: NDArray[np.int64]
-    rows: NDArray[np.floating[Any]]
+    rows: Rows
     signs: NDArray[np.int8]
 
     def nbytes(self, source: Source) -> int:
         """Bytes that were read for it."""
         return sum(source.span(c)[1] - source.span(c)[0] for c in self.chunks) * source.nbytes // source.rows
+
+
+def row_bytes(source: Source) -> int:
+    """Bytes of a row as it is read; of sparse rows, whose lengths differ, the mean."""
+    return source.nbytes // source.rows if source.sparse else source.features * source.dtype.itemsize
+
+
+def pool_row_bytes(source: Source) -> int:
+    """Bytes of a row in a pool, in float64; few features are solved dense, whatever the rows are."""
+    if source.sparse and source.features > NARROW:
+        return max(1, row_bytes(source) * 8 // source.dtype.itemsize)
+    return 8 * source.features
 
 
 def sample_chunks(source: Source, codes: tuple[int, int], share: float, limit_bytes: int) -> list[int]:
@@ -90,9 +104,9 @@ def read_sample(source: Source, chunks: list[int], codes: tuple[int, int]) -> Sa
         x, code = source.read(chunk)
         mine = np.flatnonzero((code == codes[0]) | (code == codes[1]))
         ids.append(mine + source.span(chunk)[0])
-        rows.append(x[mine])
+        rows.append(take(x, mine))
         signs.append(np.where(code[mine] == codes[0], 1, -1).astype(np.int8))
-    return Sample(chunks, np.concatenate(ids), np.concatenate(rows), np.concatenate(signs))
+    return Sample(chunks, np.concatenate(ids), concatenate(rows), np.concatenate(signs))
 
 
 def first_row(source: Source, codes: tuple[int, int]) -> Sample:
