@@ -386,17 +386,17 @@ def test_between_the_two_renames_the_previous_model_is_read(tmp_path: Path) -> N
 def test_a_load_never_mixes_two_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model replaced while it is loaded gives one of the two, never the record of one and the arrays of the other."""
     path = save(tmp_path / "m", model())
-    real = model_module._read_record
+    real = model_module.read_json
     replaced = []
 
-    def slow(folder: int, place: Path) -> Any:
-        found = real(folder, place)
+    def slow(file: Any, place: str) -> Any:
+        found = real(file, place)
         if not replaced:
             replaced.append(True)
             save(path, model(b=1.0, rows=11), overwrite=True)
         return found
 
-    monkeypatch.setattr(model_module, "_read_record", slow)
+    monkeypatch.setattr(model_module, "read_json", slow)
     loaded = Model.load(path)
     assert (loaded.b, loaded.rows) == (1.0, 11)
 
@@ -406,17 +406,17 @@ def test_a_model_that_is_being_removed_is_not_taken_for_incomplete(
 ) -> None:
     """A reader whose folder was replaced and has lost some of its files, but not all, reads the new model."""
     path, new = save(tmp_path / "m", model()), save(tmp_path / "new", model(b=1.0, rows=11))
-    real = model_module._read_record
+    real = model_module.read_json
 
-    def slow(folder: int, place: Path) -> Any:
-        found = real(folder, place)
+    def slow(file: Any, place: str) -> Any:
+        found = real(file, place)
         if new.exists():
             os.rename(path, aside_of(path))
             os.rename(new, path)
             (aside_of(path) / "arrays.npz").unlink()
         return found
 
-    monkeypatch.setattr(model_module, "_read_record", slow)
+    monkeypatch.setattr(model_module, "read_json", slow)
     loaded = Model.load(path)
     assert (loaded.b, loaded.rows) == (1.0, 11)
 

@@ -98,4 +98,7 @@ def _bounds(record: dict[str, Any]) -> str:
     lower, upper = ("?" if record[name] is None else f"{record[name]:.6g}" for name in ("lower", "upper"))
     proven = None not in (record["lower"], record["upper"], record["ratio"])
     ratio = f" (ratio {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
+    if "members" in record:
+        done = f"{record['members_certified']:,} of {record['members']:,} certified"
+        return f"{done}; lowest: {record['worst']}, bounds {lower} to {upper}{ratio}"
     return f"bounds {lower} to {upper}{ratio}"

@@ -30,7 +30,10 @@ _cluster = click.option(
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the model.")
 @click.option("--epsilon", type=float, default=1e-3, show_default=True, help="Share of the best that may be missed.")
 @click.option("--loss", type=click.Choice(["hinge", "squared_hinge"]), help="For noisy rows; without it: hard margin.")
-@click.option("--C", "C", type=float, help="Price of a row's loss.  [default: 1.0]")
+@click.option("--C", "C", metavar="NUMBER[,...]", help="Price of a row's loss; several: a model each.  [default: 1.0]")
+@click.option("--classes", type=click.Choice(["ovr"]), help="More than two classes: each against the rest.")
+@click.option("--folds", type=int, help="Cross-validation by so many folds, in the same scans; chooses C.")
+@click.option("--fold-seed", type=int, help="Which rows the folds have.  [default: 0]")
 @click.option("--class-weight", metavar="balanced|NEG,POS", help="Factors of C: smaller label, larger label.")
 @click.option(
     "--scaling",
@@ -66,6 +69,8 @@ def train(store: Path, out: Path, **options: Any) -> int:
     \b
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
       coremargin train noisy.zarr --out noisy.model --loss hinge --C 0.1
+      coremargin train digits.zarr --out digits.model --classes ovr \\
+          --loss hinge --C 0.1,1,10 --folds 5
     """
     from coremargin import spec as specs
     from coremargin.learn.job import TrainJob
@@ -73,12 +78,24 @@ def train(store: Path, out: Path, **options: Any) -> int:
     flags = {name: options.pop(name) for name in ("resume", "restart", "overwrite", "as_json", "quiet")}
     cluster = options.pop("cluster")
     options["intercept"] = not options.pop("no_intercept")
+    options["C"] = _costs(options["C"])
     options["class_weight"] = _class_weight(options["class_weight"])
     given = {key: value for key, value in options.items() if value is not None}
     job = specs.convert(
         {"job": "train", "store": str(store), "out": str(out), **given}, TrainJob, where="coremargin train"
     )
     return _run(job, cluster, flags)
+
+
+def _costs(text: str | None) -> float | list[float] | None:
+    """A number, or several with commas."""
+    if text is None:
+        return None
+    try:
+        costs = [float(word) for word in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"--C: expected a number, or several as in 0.1,1,10; found {text!r}") from None
+    return costs if len(costs) > 1 else costs[0]
 
 
 def _class_weight(text: str | None) -> str | list[float] | None:
@@ -151,7 +168,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
         connect(cluster_of(job, cluster), source) as executor,
         live(source, executor, quiet=quiet or as_json) as progress,
     ):
-        report = partial(write_report, name=job.out.name)
+        report = None if job.is_fleet else partial(write_report, name=job.out.name)
         outcome = train_job(
             job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress
         )

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.cli.common import count, facts
-from coremargin.report.numbers import NO_BREAK, SCALINGS, percent_up, precision_for, relative_gap
-from coremargin.spec import format_seconds, format_size
+from coremargin.cli.common import facts
+from coremargin.cli.fleet_words import cost_of, fleet_text
+from coremargin.learn.fleet import FleetModel
+from coremargin.report.numbers import NO_BREAK, percent_up, precision_for, relative_gap
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
+    from coremargin.learn.model import Model
     from coremargin.learn.outcome import Outcome
 
 
 def outcome_text(outcome: Outcome, job: TrainJob) -> str:
     """The result, what it cost, and what to do next."""
+    if isinstance(outcome.model, FleetModel):
+        return fleet_text(outcome, outcome.model, job)
     done: dict[str, Any] = outcome.summary()
-    reads = done["bytes_read"] / done["store_bytes"]
-    scans = count(done["scans"], "scan")
-    cost = [
-        ("read", f"{format_size(done['bytes_read'])}, {reads:.2f} times the store, in {scans} and a sample"),
-        ("time", format_seconds(done["seconds"])),
-        ("memory", f"{format_size(done['peak_rss_bytes'])} at most, driver and workers together"),
-        _held(outcome),
-    ]
-    if job.scaling is not None:
-        cost.append(("scaled", f"{SCALINGS[job.scaling]}; the model does it by itself"))
+    cost = cost_of(done, job, _held(outcome))
     return "\n".join([*_verdict(outcome, job), "", facts(cost), "", *_next(outcome, job)])
+
+
+def _model(outcome: Outcome) -> Model:
+    """The one model of a job that is not about a fleet."""
+    return cast("Model", outcome.model)
 
 
 def _held(outcome: Outcome) -> tuple[str, str]:
     done = outcome.summary()
-    if outcome.model.certificate.kind == "duality_gap":
+    if _model(outcome).certificate.kind == "duality_gap":
         return "band", f"{done['pool_rows']:,} rows near the margin came home one by one, the others as sums"
     return "pool", f"{done['pool_rows']:,} rows, {done['coreset_rows']:,} of them carry the proof"
 
 
 def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
-    if outcome.model.certificate.kind == "duality_gap":
+    if _model(outcome).certificate.kind == "duality_gap":
         return _verdict_on_value(outcome, job)
     done = outcome.summary()
     if done["status"] == "certified":
@@ -47,7 +47,7 @@ def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
             f"no hyperplane reaches more than {done['upper']:.8g}: at least {share} of the best possible.",
         ]
     if done["status"] == "not_separable":
-        ids = ", ".join(str(row) for row in outcome.model.coreset_ids[:8].tolist())
+        ids = ", ".join(str(row) for row in _model(outcome).coreset_ids[:8].tolist())
         more = ", ..." if done["coreset_rows"] > 8 else ""
         return [
             f"not separable: the hulls of {done['coreset_rows']:,} rows meet (rows {ids}{more}),",

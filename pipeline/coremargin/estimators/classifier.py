@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -93,11 +93,12 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         source = source_of(self, X, y)
         price: dict[str, Any] = {} if self.loss is None else {"C": self.C, "class_weight": self._weights(source)}
         rounds: list[dict[str, Any]] = []
-        model = train(
+        found = train(
             source, cluster=self.cluster, loss=self.loss, epsilon=self.epsilon, intercept=bool(self.fit_intercept),
             memory=self.memory, on_round=rounds.append,
             **{key: value for key, value in price.items() if value is not None},
         )  # fmt: skip
+        model = cast("Model", found)  # neither classes nor folds were asked for
         self._check_proof(model)
         self.model_, self.certificate_ = model, model.certificate
         self.classes_ = label_array(sorted(model.classes))

@@ -31,6 +31,7 @@ from coremargin.scan.cluster import Threads, connect, load_cluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coremargin.learn.fleet import FleetModel
     from coremargin.learn.model import Model
 
 
@@ -44,7 +45,7 @@ def train(
     overwrite: bool = False,
     on_round: Callable[[dict[str, Any]], None] | None = None,
     **parameters: Any,
-) -> Model:
+) -> Model | FleetModel:
     """Train a maximum-margin classifier and prove it.
 
     Parameters
@@ -56,9 +57,11 @@ def train(
     begin: "resume" goes on where an interrupted run stopped, if there is one; "restart" throws its checkpoint away.
     overwrite: replace a model that is there. on_round: called with a record after every round.
     parameters: epsilon (1e-3), intercept (True), loss (None: hard margin), C, class_weight, scaling, strategy ("fast"),
-        memory, sample, block, max_scans, time_limit; see ``TrainJob``.
+        memory, sample, block, max_scans, time_limit; for many models from the same scans classes ("ovr"), C as a list,
+        folds, fold_seed; see ``TrainJob``.
 
-    Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. Raises CoremarginError.
+    Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. With classes, folds or a list of
+    C it is a fleet: ``model.members`` have certificates each. Raises CoremarginError.
     """
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
@@ -77,7 +80,7 @@ def train(
     with connect(load_cluster(cluster) if stored else Threads(), rows) as executor:
         if out is None:
             return run_problem(job, problem_of(job, rows), executor, no_checkpoint(), progress).model
-        report = partial(write_report, name=Path(out).name)
+        report = None if job.is_fleet else partial(write_report, name=Path(out).name)
         outcome = train_job(
             job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress
         )  # fmt: skip

@@ -96,6 +96,9 @@ def _swap(aside: Path, path: Path) -> None:
 
 def _sync_tree(folder: Path) -> None:
     for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            _sync_tree(Path(entry.path))
+            continue
         handle = os.open(entry.path, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -20,6 +20,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     epsilon: what may be missing of the best possible margin, as a share; with a loss, of its value. loss: None for
     the hard margin; "hinge" or "squared_hinge" for rows that no hyperplane separates, with C, the price of a row's
     loss, and class_weight, factors of C for the negative and the positive class, or "balanced": n / (2 n_class).
+    A fleet, many models from the same scans: classes "ovr" trains each class against the rest; C may be a list; folds
+    is for cross-validation, the fold of a row being a hash of its id and fold_seed.
     scaling: rows are scaled as they are read, from the store's statistics of all its rows: "standard" (mean 0 and
     standard deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (within 1 of 0) or "rownorm" (every row of
     length 1). The proof is about the scaled rows, and the model carries the scaling. intercept: False for a hyperplane
@@ -35,8 +37,11 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     epsilon: float = 1e-3
     intercept: bool = True
     loss: Literal["hinge", "squared_hinge"] | None = None
-    C: float = 1.0
+    C: float | tuple[float, ...] = 1.0
     class_weight: Literal["balanced"] | tuple[float, float] | None = None
+    classes: Literal["ovr"] | None = None
+    folds: Annotated[int, Meta(ge=2, le=1000)] | None = None
+    fold_seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     scaling: Kind | None = None
     strategy: Literal["fast", "paper", "any-violator"] = "fast"
     memory: Size = Size(256 * 2**20)
@@ -52,27 +57,53 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
             raise ValueError(f"epsilon: expected a number between 0 and 1, both excluded; found {self.epsilon}")
         if not 0 < self.sample <= 1:
             raise ValueError(f"sample: expected a share above 0 and up to 1; found {self.sample}")
-        if not COSTS[0] <= self.C <= COSTS[1]:
-            raise ValueError(f"C: expected a number above 0, from {COSTS[0]:g} to {COSTS[1]:g}; found {self.C}")
+        self._check_costs()
         if isinstance(self.class_weight, tuple) and not all(0 < weight < float("inf") for weight in self.class_weight):
             raise ValueError(f"class_weight: expected two numbers above 0; found {list(self.class_weight)}")
         if self.loss is None and (self.C != 1.0 or self.class_weight is not None):
             raise ValueError("C and class_weight: a hard margin has none; give loss too")
-        if self.loss is not None and self.strategy != "fast":
-            raise ValueError(f"strategy: {self.strategy!r} is for the hard margin; with a loss there is only 'fast'")
+        if self.strategy != "fast" and (self.loss is not None or self.is_fleet):
+            what = "with a loss" if self.loss is not None else "for many models at once"
+            raise ValueError(f"strategy: {self.strategy!r} is for one hard margin; {what} there is only 'fast'")
+        if self.fold_seed and self.folds is None:
+            raise ValueError("fold_seed: it says which rows each fold has; give folds too")
         for name in ("memory", "block"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1 byte; found {getattr(self, name)}")
 
+    def _check_costs(self) -> None:
+        for cost in self.costs:
+            if not COSTS[0] <= cost <= COSTS[1]:
+                raise ValueError(f"C: expected a number above 0, from {COSTS[0]:g} to {COSTS[1]:g}; found {cost}")
+        if not self.costs or len(set(self.costs)) < len(self.costs):
+            raise ValueError(f"C: expected different numbers; found {list(self.costs)}")
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        """The values of C, from small to large."""
+        return tuple(sorted(self.C)) if isinstance(self.C, tuple) else (self.C,)
+
+    @property
+    def is_fleet(self) -> bool:
+        """True when the job asks for many models at once, be it only one class or one value of C that is left."""
+        return self.classes is not None or self.folds is not None or isinstance(self.C, tuple)
+
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that decides about the result, nothing about the machine."""
+        if not self.is_fleet:
+            return self.parameters_of(self.costs[0])
+        fleet = {"classes": self.classes, "folds": self.folds, "fold_seed": self.fold_seed}
+        return {**self.parameters_of(self.costs[0]), **({"C": list(self.costs)} if self.loss else {}), **fleet}
+
+    def parameters_of(self, cost: float) -> dict[str, Any]:
+        """The parameters of one model, with this C."""
         shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": self.strategy}
         if self.scaling is not None:  # models of rows as they are have no such key
             shared["scaling"] = self.scaling
         if self.loss is None:
             return shared
         weight = list(self.class_weight) if isinstance(self.class_weight, tuple) else self.class_weight
-        return {**shared, "loss": self.loss, "C": self.C, "class_weight": weight}
+        return {**shared, "loss": self.loss, "C": cost, "class_weight": weight}
 
     def identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be of use."""

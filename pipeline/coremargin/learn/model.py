@@ -8,7 +8,6 @@ whole or not at all.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +18,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coremargin.errors import BadRow, DataError, OutputError, UsageError
+from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.learn.folder import opened, read_arrays, read_folder, recover, replacing, write_arrays
+from coremargin.learn.model_files import check_target, read_json, write_run
 from coremargin.learn.record import Certificate, check_record, json_text, plain
 from coremargin.maths.scaling import folded, unit_rows
 
-_LARGEST_JSON = 16 << 20
 _SLAB_ELEMENTS = 1 << 20  # float64 scratch of 8 MiB when rows are converted
 _LEDGER = "ledger_"
 
@@ -132,6 +131,11 @@ class Model:
         return Certificate.from_record(self.record["certificate"])
 
     @property
+    def store_digest(self) -> str:
+        """Identity of the rows that the certificate is about."""
+        return self.certificate.store_digest
+
+    @property
     def features(self) -> int:
         """Features per row, d."""
         return int(self.record["features"])
@@ -168,7 +172,7 @@ class Model:
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row: ``classes[1]`` where the decision value is positive, else ``classes[0]``; (n,)."""
-        return label_array(self.classes)[(self.decision_function(X) > 0).astype(np.intp)]
+        return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
 
     def to_sklearn(self) -> Any:
         """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it."""
@@ -205,12 +209,19 @@ class Model:
     def load(cls, path: str | os.PathLike[str]) -> Model:
         """The model in a folder. Raises DataError: nothing there, a newer version, truncated or altered files."""
         place = Path(os.path.abspath(path))
-        return read_folder(place, lambda folder: cls._read(folder, place))
+        return read_folder(place, lambda folder: cls.read(folder, place))
 
     @classmethod
-    def _read(cls, folder: int, path: Path) -> Model:
-        record = _read_record(folder, path)
-        with opened(folder, "arrays.npz") as file:
+    def read(cls, folder: int, path: Path, below: str = "") -> Model:
+        """From an open folder, or a folder ``below`` it; path: of the open one, for messages."""
+        path = path / below
+        with opened(folder, str(Path(below, "model.json"))) as file:
+            record = read_json(file, f"{path}/model.json")
+        try:
+            check_record(record)
+        except DataError as error:
+            raise DataError(f"{path}/model.json: {error}") from None
+        with opened(folder, str(Path(below, "arrays.npz"))) as file:
             arrays = read_arrays(file, f"{path}/arrays.npz")
         ledger = {name.removeprefix(_LEDGER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEDGER)}
         expected = {"w", "b", "alpha", "coreset_ids", "coreset_x", "coreset_y"}
@@ -243,13 +254,20 @@ class Model:
         recover(place)
         check_target(place, overwrite=overwrite)
         with replacing(place) as folder:
-            write_arrays(folder / "arrays.npz", self.arrays())
-            (folder / "model.json").write_text(json_text(self.record), encoding="utf-8")
-            (folder / "run.json").write_text(json_text(run or {}), encoding="utf-8")
-            lines = [json.dumps(plain(line), allow_nan=False) + "\n" for line in rounds]
-            (folder / "rounds.jsonl").write_text("".join(lines), encoding="utf-8")
+            self.write(folder)
+            write_run(folder, run, rounds)
             if report is not None:
                 report(folder)
+
+    def write(self, folder: Path) -> None:
+        """Write ``model.json`` and ``arrays.npz`` into an empty folder."""
+        write_arrays(folder / "arrays.npz", self.arrays())
+        (folder / "model.json").write_text(json_text(self.record), encoding="utf-8")
+
+
+def decided(decisions: np.ndarray) -> np.ndarray:
+    """Places (n,) of the classes that decision values name: (n,) positive or not, (n, k) the largest, ties first."""
+    return np.asarray(decisions > 0 if decisions.ndim == 1 else decisions.argmax(axis=1), np.intp)
 
 
 def label_array(classes: Sequence[Any]) -> np.ndarray:
@@ -262,27 +280,3 @@ def _frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
     copy = np.array(values, dtype=dtype, order="C")
     copy.flags.writeable = False
     return copy
-
-
-def _read_record(folder: int, path: Path) -> dict[str, Any]:
-    with opened(folder, "model.json") as file:
-        text = file.read(_LARGEST_JSON + 1)
-    try:
-        record: dict[str, Any] = json.loads(text) if len(text) <= _LARGEST_JSON else {}
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}/model.json: expected JSON, cannot be read ({error}); get an unaltered copy") from error
-    try:
-        check_record(record)
-    except DataError as error:
-        raise DataError(f"{path}/model.json: {error}") from None
-    return record
-
-
-def check_target(path: Path, *, overwrite: bool) -> None:
-    """Raises OutputError where ``save`` would: something else is there, or a model without leave to replace it."""
-    if not os.path.lexists(path):
-        return
-    if not path.is_dir() or (any(path.iterdir()) and not (path / "model.json").is_file()):
-        raise OutputError(f"{path}: expected a model or nothing, found something else there; choose another place")
-    if any(path.iterdir()) and not overwrite:
-        raise OutputError(f"{path}: a model is there already; choose another place, or give --overwrite")

@@ -68,8 +68,12 @@ class Problem(Protocol):
     def figures(self, state: Any) -> dict[str, Any]:
         """What a round is described by: lower, lower_now, upper, pool_rows, coreset_rows, new_rows, rows_below."""
 
-    def result(self, state: Any) -> Result:
-        """The model that a state stands for."""
-
     def restore(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """A state from a checkpoint."""
+
+
+class OneProblem(Problem, Protocol):
+    """A problem with one model as its result; a fleet has many."""
+
+    def result(self, state: Any) -> Result:
+        """The model that a state stands for."""

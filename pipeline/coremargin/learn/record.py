@@ -30,6 +30,10 @@ _KEYS = {
     "certificate": dict,
     "software": dict,
 }
+#: view: which rows and labels of the store a member of a fleet is about. class: the label that stands against the rest
+#: (classes are then false and true; null: the store's two); fold: the one of ``folds`` that is held out (null: none).
+_OPTIONAL = {"view"}
+_VIEW = {"class", "fold", "folds", "fold_seed"}
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,11 @@ def check_record(record: Any) -> None:
         newer = isinstance(version, int) and version > VERSION
         hint = "it was made by a newer coremargin: upgrade" if newer else "get an unaltered copy"
         raise DataError(f"expected version {VERSION}, found {version!r}; {hint}")
-    _refuse_keys("record", record, set(_KEYS))
+    _refuse_keys("record", record, set(_KEYS) | (_OPTIONAL & set(record)))
     for key, kind in _KEYS.items():
         _expect("record", record, key, kind)
+    if "view" in record:
+        _check_view(record["view"])
     if record["status"] not in STATUSES:
         raise DataError(
             f"status: expected one of {', '.join(STATUSES)}, found {record['status']!r}; get an unaltered copy"
@@ -121,6 +127,18 @@ def check_record(record: Any) -> None:
             f"certificate.kind: {certificate.kind!r} does not go with problem {record['problem']!r}; "
             f"get an unaltered copy"
         )
+
+
+def _check_view(view: Any) -> None:
+    """Raises DataError unless this says which rows and labels a model is about."""
+    _refuse_keys("view", view if isinstance(view, dict) else {}, _VIEW)
+    whole = [view[key] for key in ("fold", "folds", "fold_seed")]
+    if view["fold"] is None:
+        ok = whole == [None] * 3
+    else:
+        ok = all(isinstance(value, int) and not isinstance(value, bool) for value in whole) and 0 <= whole[0] < whole[1]
+    if not ok or not isinstance(view["class"], str | int | float | None):
+        raise DataError(f"view: {view!r} says no class and no fold; get an unaltered copy")
 
 
 def _check_soft(parameters: Mapping[str, Any]) -> None:

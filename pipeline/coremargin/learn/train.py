@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,9 +21,11 @@ from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.errors import CoremarginError, DataError, Interrupted, OutputError, StoreError, UsageError
 from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
+from coremargin.learn.fleet import read_model
+from coremargin.learn.fleet_job import fleet_of
 from coremargin.learn.folder import recover
 from coremargin.learn.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
-from coremargin.learn.model import Model, check_target
+from coremargin.learn.model_files import check_target
 from coremargin.learn.outcome import Outcome, as_model, as_run, round_record
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.problems.soft_margin import SoftMargin
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.learn.job import TrainJob
     from coremargin.learn.protocol import Problem
+    from coremargin.problems.fleet_members import MemberProblem
     from coremargin.scan.protocols import Executor
 
 
@@ -64,19 +68,25 @@ def problem_of(job: TrainJob, source: Source) -> Problem:
     Raises LabelError, StoreError, BadRow (a column that cannot be scaled) before anything is read.
     """
     source = scaled(source, job.scaling)
-    problem: Problem
-    if job.loss is None:
-        problem = HardMargin(
-            source, job.epsilon, intercept=job.intercept, strategy=job.strategy, pool_bytes=job.memory,
-            sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
-        )  # fmt: skip
-    else:
-        problem = SoftMargin(
-            source, job.epsilon, job.loss, job.C, class_weight=job.class_weight, intercept=job.intercept,
-            memory_bytes=job.memory, sample_share=job.sample,
-        )  # fmt: skip
+    make = partial(_single, job)
+    problem: Problem = fleet_of(job, source, make) if job.is_fleet else make(source, job.costs[0], 1)
     problem.codes  # noqa: B018  refuses what cannot be trained, now
     return problem
+
+
+def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> MemberProblem:
+    """One problem; sharing: how many there are, with one memory for all."""
+    if job.loss is None or cost is None:
+        return HardMargin(
+            source, job.epsilon, intercept=job.intercept, strategy=job.strategy, pool_bytes=job.memory // sharing,
+            sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
+        )  # fmt: skip
+    matrices = sharing if job.loss == "squared_hinge" else 1  # the hinge has some only while it is solved
+    return SoftMargin(
+        source, job.epsilon, job.loss, cost, class_weight=job.class_weight, intercept=job.intercept,
+        memory_bytes=job.memory // matrices, band_bytes=None if sharing == 1 else job.memory // 4,
+        sample_share=job.sample,
+    )  # fmt: skip
 
 
 def open_store(job: TrainJob, begin: Begin) -> Store:
@@ -157,7 +167,7 @@ def train_job(
 def _stopped(out: Path) -> bool:
     """True when the model at ``out`` is that of a run that stopped at a limit: resuming may replace it."""
     with suppress(DataError):
-        return Model.load(out).status == "stopped"
+        return read_model(out).status == "stopped"
     return False
 
 
@@ -168,12 +178,12 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
     """
     try:
         recover(Path(os.path.realpath(job.out)))
-        model = Model.load(job.out)
+        model = read_model(job.out)
         run = json.loads((job.out / "run.json").read_text(encoding="utf-8"))
         rounds = [json.loads(line) for line in (job.out / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]
     except (DataError, OSError, ValueError):
         return None
-    same = model.certificate.store_digest == source.digest and model.parameters == job.parameters()
+    same = model.store_digest == source.digest and model.parameters == job.parameters()
     return Outcome(model, run, rounds) if same and model.status != "stopped" else None
 
 

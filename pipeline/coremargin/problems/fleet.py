@@ -166,10 +166,7 @@ class Fleet:
         if not final:
             return Judge.absent(self.source.features, crew.codes)
         columns = [self.hypothesis(k, state) for k, state in enumerate(states)]
-        groups: dict[tuple[int | None, float | None], list[int]] = {}
-        for number, member in enumerate(crew.members):
-            groups.setdefault((member.fold, member.cost), []).append(number)
-        juries = tuple(Jury(tuple(numbers), fold) for (fold, _), numbers in groups.items())
+        juries = tuple(Jury(tuple(numbers), fold) for (fold, _), numbers in crew.juries.items())
         return Judge(np.column_stack(columns), crew.codes, juries)
 
     def hypothesis(self, number: int, state: MemberState) -> Array:

@@ -57,6 +57,14 @@ class Crew:
             chains.setdefault((member.fold, member.code), []).append(number)
         return list(chains.values())
 
+    @property
+    def juries(self) -> dict[tuple[int | None, float | None], list[int]]:
+        """Numbers of the members that decide together, by fold and C."""
+        juries: dict[tuple[int | None, float | None], list[int]] = {}
+        for number, member in enumerate(self.members):
+            juries.setdefault((member.fold, member.cost), []).append(number)
+        return juries
+
 
 def crew_of(
     source: Source,
@@ -117,5 +125,6 @@ def _words(source: Source, codes: Sequence[int]) -> dict[int, str]:
 
 def _name(word: str | None, cost: float | None, fold: int | None) -> str:
     """Such as class-3_C-0.1_fold-2."""
-    parts: list[tuple[str, Any]] = [("class", word), ("C", None if cost is None else f"{cost:.17g}"), ("fold", fold)]
+    short = f"{cost:g}" if cost is not None and float(f"{cost:g}") == cost else cost
+    parts: list[tuple[str, Any]] = [("class", word), ("C", short), ("fold", fold)]
     return "_".join(f"{kind}-{value}" for kind, value in parts if value is not None) or "all"

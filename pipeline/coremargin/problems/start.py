@@ -42,7 +42,8 @@ def two_classes(source: Source) -> tuple[int, int]:
         raise LabelError(f"{source.name}: expected two classes, found only {shown}; a margin needs rows of both")
     raise LabelError(
         f"{source.name}: expected two classes, found {len(labels)} ({shown}); a model separates two classes: "
-        f"ingest the pair you mean with --only {labels[0]},{labels[1]}"
+        f"train each against the rest with --classes ovr, or ingest the pair you mean with --only "
+        f"{labels[0]},{labels[1]}"
     )
 
 

@@ -1,0 +1,197 @@
+"""Many models that were trained by the same scans: one for each class, value of C and fold.
+
+On disk a fleet is a folder with ``fleet.json`` (fleet_record.py says what is in it), ``members/NAME/``, each the folder
+of an ordinary model of two classes, ``run.json`` and ``rounds.jsonl``. It appears whole or not at all, as models do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import DataError, UsageError
+from coremargin.learn.fleet_record import FILE, check_fleet_record
+from coremargin.learn.folder import opened, read_folder, recover, replacing
+from coremargin.learn.model import Model, decided, label_array
+from coremargin.learn.model_files import check_target, read_json, write_run
+from coremargin.learn.record import json_text, plain
+
+MEMBERS = "members"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FleetModel:
+    """Models of one store; ``record`` is the content of ``fleet.json``, ``members`` are the models by name.
+
+    C: the value whose members decide, None when there are several and none was chosen: ``at`` takes one.
+    Raises DataError when record and members do not fit together.
+    """
+
+    record: Mapping[str, Any]
+    members: Mapping[str, Model]
+    C: float | None = None
+
+    def __post_init__(self) -> None:
+        record = plain(dict(self.record))
+        check_fleet_record(record)
+        names = [entry["name"] for entry in record["members"]]
+        if names != list(self.members):
+            raise DataError(f"members: expected {', '.join(names[:8])}, found others; get an unaltered copy")
+        for entry in record["members"]:
+            _check_member(entry, self.members[entry["name"]], record)
+        object.__setattr__(self, "record", record)
+        if self.C is None and record["chosen"] is not None:
+            object.__setattr__(self, "C", record["chosen"]["C"])
+
+    @property
+    def status(self) -> str:
+        """How training ended: "certified" when all members are, else "not_separable" or "stopped"."""
+        return str(self.record["status"])
+
+    @property
+    def problem(self) -> str:
+        """Which problem all members solve, e.g. "soft_margin"."""
+        return str(self.record["problem"])
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The labels in order."""
+        return tuple(self.record["classes"])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was asked for: as of a member, C as a list, and classes, folds, fold_seed."""
+        return dict(self.record["parameters"])
+
+    @property
+    def store_digest(self) -> str:
+        """Identity of the rows that the certificates are about."""
+        return str(self.record["store_digest"])
+
+    @property
+    def features(self) -> int:
+        """Features per row, d."""
+        return int(self.record["features"])
+
+    @property
+    def rows(self) -> int:
+        """Rows of the store."""
+        return int(self.record["rows"])
+
+    @property
+    def costs(self) -> tuple[float | None, ...]:
+        """The values of C, from small to large; (None,) for hard margins."""
+        return tuple(dict.fromkeys(entry["C"] for entry in self.record["members"]))
+
+    def at(self, C: float) -> FleetModel:
+        """The same fleet, with the members for this C deciding. Raises UsageError for a C that it does not have."""
+        if C not in self.costs:
+            known = ", ".join(f"{cost:g}" for cost in self.costs if cost is not None) or "none: hard margins"
+            raise UsageError(f"C: expected one of those that were trained ({known}), got {C!r}")
+        return replace(self, C=C)
+
+    def deciders(self) -> list[Model]:
+        """The members that decide: trained on all rows with the C in use, one a class, or the one of two classes."""
+        if self.C is None and self.costs != (None,):
+            known = ", ".join(f"{cost:g}" for cost in self.costs)
+            raise UsageError(f"this fleet has several values of C ({known}) and none was chosen; say which: C=..., --C")
+        found = [entry for entry in self.record["members"] if entry["fold"] is None and entry["C"] == self.C]
+        return [self.members[entry["name"]] for entry in found]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Decision values of rows X (n, d): (n, classes), or (n,) for two classes, positive towards ``classes[1]``.
+
+        Raises UsageError when no C is chosen or X has another shape or kind, BadRow when a row is not finite.
+        """
+        values = [member.decision_function(X) for member in self.deciders()]
+        return values[0] if len(values) == 1 else np.stack(values, axis=1)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of each row, that of the largest decision value, (n,)."""
+        return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
+
+    def __repr__(self) -> str:
+        words = [entry["status"] for entry in self.record["members"]]
+        costs = "" if self.costs == (None,) else f", C {', '.join(f'{cost:g}' for cost in self.costs)}"
+        return (
+            f"FleetModel({self.status}: {len(self.classes)} classes{costs}, {words.count('certified')} of {len(words)} "
+            f"members certified, {self.rows:,} rows x {self.features:,} features)"
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> FleetModel:
+        """The fleet in a folder. Raises DataError: nothing there, a newer version, truncated or altered files."""
+        place = Path(os.path.abspath(path))
+        return read_folder(place, lambda folder: cls.read(folder, place))
+
+    @classmethod
+    def read(cls, folder: int, path: Path) -> FleetModel:
+        """From an open folder; path: for messages."""
+        with opened(folder, FILE) as file:
+            record = read_json(file, f"{path}/{FILE}")
+        try:
+            check_fleet_record(record)
+        except DataError as error:
+            raise DataError(f"{path}/{FILE}: {error}") from None
+        names = [entry["name"] for entry in record["members"]]
+        members = {name: Model.read(folder, path, f"{MEMBERS}/{name}") for name in names}
+        try:
+            return cls(record, members)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        run: Mapping[str, Any] | None = None,
+        rounds: Sequence[Mapping[str, Any]] = (),
+        report: Callable[[Path], object] | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the folder, whole or not at all; see ``Model.save``."""
+        place = Path(os.path.realpath(path))
+        recover(place)
+        check_target(place, overwrite=overwrite)
+        with replacing(place) as folder:
+            (folder / FILE).write_text(json_text(self.record), encoding="utf-8")
+            write_run(folder, run, rounds)
+            (folder / MEMBERS).mkdir()
+            for name, member in self.members.items():
+                (folder / MEMBERS / name).mkdir()
+                member.write(folder / MEMBERS / name)
+            if report is not None:
+                report(folder)
+
+
+def _check_member(entry: Mapping[str, Any], member: Model, record: Mapping[str, Any]) -> None:
+    """Raises DataError unless a member is what the fleet says it is."""
+    claims, view = member.certificate, member.record.get("view", {})
+    found = {
+        "class": view.get("class"), "C": member.parameters.get("C"), "fold": view.get("fold"), "status": member.status,
+        "lower": claims.lower, "upper": claims.upper, "ratio": claims.ratio, "coreset_rows": claims.coreset_rows,
+    }  # fmt: skip
+    wrong = [key for key, value in found.items() if entry[key] != value or type(entry[key]) is not type(value)]
+    if (member.features, member.rows, member.store_digest) != (
+        record["features"], record["rows"], record["store_digest"],
+    ):  # fmt: skip
+        wrong.append("store")
+    if wrong:
+        raise DataError(
+            f"members/{entry['name']}: {', '.join(wrong)}: not what the fleet's record says; get an unaltered copy"
+        )
+
+
+def read_model(path: str | os.PathLike[str]) -> Model | FleetModel:
+    """The model or fleet in a folder. Raises DataError."""
+    place = Path(os.path.abspath(path))
+
+    def read(folder: int) -> Model | FleetModel:
+        return FleetModel.read(folder, place) if FILE in os.listdir(folder) else Model.read(folder, place)
+
+    return read_folder(place, read)

@@ -1,0 +1,42 @@
+"""Files in the folders of models and fleets, and whether such a folder may be written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from coremargin.errors import DataError, OutputError
+from coremargin.learn.record import json_text, plain
+
+_LARGEST_JSON = 16 << 20
+
+
+def read_json(file: BinaryIO, place: str) -> dict[str, Any]:
+    """The record in an open file. Raises DataError that names ``place``: too long to be one, not JSON."""
+    text = file.read(_LARGEST_JSON + 1)
+    try:
+        record: dict[str, Any] = json.loads(text) if len(text) <= _LARGEST_JSON else {}
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: expected JSON, cannot be read ({error}); get an unaltered copy") from error
+    return record
+
+
+def write_run(folder: Path, run: Mapping[str, Any] | None, rounds: Sequence[Mapping[str, Any]]) -> None:
+    """Write how a run went: ``run.json`` and ``rounds.jsonl``."""
+    (folder / "run.json").write_text(json_text(run or {}), encoding="utf-8")
+    lines = [json.dumps(plain(line), allow_nan=False) + "\n" for line in rounds]
+    (folder / "rounds.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Raises OutputError where ``save`` would: something else is there, or a model without leave to replace it."""
+    if not os.path.lexists(path):
+        return
+    ours = any((path / name).is_file() for name in ("model.json", "fleet.json"))
+    if not path.is_dir() or (any(path.iterdir()) and not ours):
+        raise OutputError(f"{path}: expected a model or nothing, found something else there; choose another place")
+    if any(path.iterdir()) and not overwrite:
+        raise OutputError(f"{path}: a model is there already; choose another place, or give --overwrite")
