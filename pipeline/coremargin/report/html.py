@@ -6,29 +6,23 @@ json only and puts ``report.html`` into it. The page loads nothing, runs no scri
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from functools import cache, partial
-from importlib import resources
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
 import numpy as np
 
-from coremargin.errors import DataError, OutputError
-from coremargin.report import charts, numbers, soft
+from coremargin.errors import DataError
+from coremargin.report import charts, numbers, page, soft
 from coremargin.report.histogram import histogram, signed_bins
-from coremargin.spec import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from coremargin.report.page import Json
 
 CORESET_SHOWN = 50  #: rows of the coreset in the table, by weight
-ROUNDS_SHOWN = 120  #: rows of the table of rounds; beyond it the middle is left out
-
-Json = Mapping[str, Any]
 
 
 def render_report(
@@ -59,15 +53,15 @@ def render_report(
         "precision": precision,
         "weights": numbers.precision_for(None, float(np.max(coreset["alpha"], initial=0.0))),
         "epsilon": _epsilon(model),
-        "rounds": _round_rows(rounds),
+        "rounds": page.round_rows(rounds),
         "coreset": _coreset_rows(coreset, int(certificate.get("coreset_rows") or len(coreset["ids"]))),
-        "reading": _reading(run, rounds),
-        "started": _moment(run.get("started")),
+        "reading": page.reading(run, rounds),
+        "started": page.moment(run.get("started")),
         "commands": _commands(run, name),
         **_charts(model, run, rounds, precision),
         "soft": soft.view(model, run, rounds, coreset) if certificate.get("kind") == "duality_gap" else None,
     }
-    return _template().render(view)
+    return page.template("template.html.j2").render(view)
 
 
 def write_report(folder: Path, *, name: str | None = None) -> Path:
@@ -77,60 +71,10 @@ def write_report(folder: Path, *, name: str | None = None) -> Path:
     Raises DataError where the folder does not hold a readable model, OutputError where it cannot be written.
     """
     folder = Path(folder)
-    model, run = _read_json(folder / "model.json"), _read_json(folder / "run.json")
-    page = render_report(
-        model, run, _read_lines(folder / "rounds.jsonl"), _read_coreset(folder), name=name or folder.name
-    )
-    target = folder / "report.html"
-    aside = folder / f".report.html.{os.getpid()}"
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(target)
-        _sync_folder(folder)
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written: {error.strerror}; make room or give write access") from error
-    finally:
-        aside.unlink(missing_ok=True)
-    return target
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}: expected a file of a model folder, got: {error}; is this a model's folder?"
-        ) from error
-
-
-def _parse(text: str, place: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise DataError(f"{place}: not JSON: {error}; get an unaltered copy") from error
-    if not isinstance(value, dict):
-        raise DataError(f"{place}: expected a JSON object, got {type(value).__name__}; is this a model's folder?")
-    return value
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    return _parse(_read_text(path), str(path))
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    lines = _read_text(path).splitlines()
-    return [_parse(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1) if line.strip()]
+    model, run = page.read_json(folder / "model.json"), page.read_json(folder / "run.json")
+    rounds = page.read_lines(folder / "rounds.jsonl")
+    text = render_report(model, run, rounds, _read_coreset(folder), name=name or folder.name)
+    return page.written(folder, text)
 
 
 def _read_coreset(folder: Path) -> dict[str, np.ndarray]:
@@ -163,25 +107,6 @@ def _ratio(certificate: Json, lower: float | None, upper: float | None) -> float
     return proven if claimed is None else min(claimed, 1.0)
 
 
-def _moment(value: Any) -> str:
-    try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError:
-        return numbers.DASH
-    return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime("%Y-%m-%d %H:%M") + (
-        " UTC" if moment.tzinfo else ""
-    )
-
-
-def _round_rows(rounds: Sequence[Json]) -> list[Json | int]:
-    """The rounds to show; a whole number stands for so many rounds left out."""
-    if len(rounds) <= ROUNDS_SHOWN:
-        return list(rounds)
-    tail = ROUNDS_SHOWN * 2 // 3
-    head = ROUNDS_SHOWN - tail
-    return [*rounds[:head], len(rounds) - ROUNDS_SHOWN, *rounds[-tail:]]
-
-
 def _coreset_rows(coreset: Mapping[str, Any], total: int) -> dict[str, Any]:
     """The heaviest rows, ties by id, and how many there are of each class."""
     ids, y, alpha, margins = (np.asarray(coreset[key]) for key in ("ids", "y", "alpha", "margins"))
@@ -204,17 +129,6 @@ def _coreset_rows(coreset: Mapping[str, Any], total: int) -> dict[str, Any]:
         "total": total,
         "negative": int(((y < 0) & weighty).sum()),
         "positive": int(((y > 0) & weighty).sum()),
-    }
-
-
-def _reading(run: Json, rounds: Sequence[Json]) -> dict[str, Any]:
-    """Totals over all rounds: bytes against the store, chunks skipped in scans."""
-    store, total = numbers.finite(run.get("store_bytes")), numbers.finite(run.get("bytes_read"))
-    scans = [r for r in rounds if r.get("kind") != "sample"]
-    return {
-        "times": total / store if store and total is not None else None,
-        "skipped": sum(int(numbers.finite(r.get("chunks_skipped")) or 0) for r in scans),
-        "chunks": sum(int(numbers.finite(r.get("chunks")) or 0) for r in scans),
     }
 
 
@@ -256,36 +170,3 @@ def _beyond(run: Json) -> bool:
     """Whether the outermost bins hold rows: they then stand for everything beyond them too."""
     histogram = run.get("histogram") or {}
     return any(rows and (rows[0] or rows[-1]) for rows in (histogram.get("negative"), histogram.get("positive")))
-
-
-def _size(value: Any) -> str:
-    number = numbers.finite(value)
-    return numbers.DASH if number is None else format_size(number).replace(" ", numbers.NO_BREAK)
-
-
-def _seconds(value: Any) -> str:
-    number = numbers.finite(value)
-    return numbers.DASH if number is None else format_seconds(number).replace(" ", numbers.NO_BREAK)
-
-
-@cache
-def _template() -> jinja2.Template:
-    """The template, found beside this module also inside a zip or wheel."""
-    folder = resources.files("coremargin.report")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        loader=jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8")),
-    )  # fmt: skip
-    environment.filters.update(
-        count=numbers.count,
-        significant=numbers.significant,
-        percent=numbers.percent_down,
-        percent_up=numbers.percent_up,
-        label=numbers.label_text,
-        size=_size,
-        seconds=_seconds,
-        gap=numbers.relative_gap,
-        bare=numbers.without_unit,
-    )
-    environment.globals.update(dash=numbers.DASH, nbsp=numbers.NO_BREAK)
-    return environment.get_template("template.html.j2")
