@@ -105,13 +105,16 @@ def test_pickle_and_joblib_keep_every_bit(fitted: tuple[MarginCoresetClassifier,
 
 @LOSSES
 def test_skops_keeps_every_bit(fitted: tuple[MarginCoresetClassifier, np.ndarray], tmp_path: Path) -> None:
-    """skops asks for trust in three of our types and no others, and gives the same machine back."""
+    """skops asks for trust in our own types and no others, and gives the same machine back."""
     skops = pytest.importorskip("skops.io")
     machine, X = fitted
     skops.dump(machine, tmp_path / "machine.skops")
     strangers = skops.get_untrusted_types(file=tmp_path / "machine.skops")
     assert sorted(strangers) == [
+        "coremargin.data.format.Digested",
         "coremargin.estimators.classifier.MarginCoresetClassifier",
+        "coremargin.estimators.past.Bunch",
+        "coremargin.estimators.past.Past",
         "coremargin.learn.model.Model",
         "coremargin.learn.record.Certificate",
     ]

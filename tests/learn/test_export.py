@@ -53,6 +53,21 @@ def test_onnx_agrees_in_float64(trained: tuple[Model, np.ndarray]) -> None:
     assert label.tolist() == model.predict(X).tolist()
 
 
+@pytest.mark.parametrize("scaling", ["standard", "rownorm"])
+def test_scaling_goes_with_the_model(scaling: str, rng: np.random.Generator) -> None:
+    """A model of scaled rows is exported for rows as they are: folded into coefficients, or with a step of its own."""
+    pytest.importorskip("onnx")
+    X = rng.normal(size=(200, 5)) * 10.0 ** np.arange(-2, 3) + 3.0
+    y = np.where(X[:, 2] + 0.02 * X[:, 3] > 3.0, "yes", "no")
+    model = coremargin.train(X, y, loss="hinge", scaling=scaling)
+    X[7] = 0.0  # has no length to be divided by
+    expected = model.decision_function(X)
+    label, decision = run_onnx(model.to_onnx(), X)
+    np.testing.assert_allclose(decision, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(model.to_sklearn().decision_function(X), decision, rtol=1e-9, atol=1e-9)
+    assert label.tolist() == model.predict(X).tolist() == model.to_sklearn().predict(X).tolist()
+
+
 def test_onnx_in_float32_agrees_to_its_precision(trained: tuple[Model, np.ndarray]) -> None:
     """With 24 bits the decision values agree to 1e-6 of the terms they are sums of."""
     pytest.importorskip("onnx")

@@ -17,6 +17,7 @@ from coremargin.data.format import CHUNK_BYTES, Digested, chunks_of, default_chu
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_rows
 from coremargin.data.statistics import ChunkStatistics, chunk_digest, concatenate, measure
+from coremargin.data.weights import all_weights
 from coremargin.errors import DamagedChunk, StoreError, UsageError
 
 
@@ -29,20 +30,28 @@ class LazySource(ArraySource):
     """
 
     def __init__(
-        self, X: Any, y: Any, *, classes: tuple[Any, ...] | None = None, chunk_rows: int | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        weights: Any = None,
+        classes: tuple[Any, ...] | None = None,
+        chunk_rows: int | None = None,
     ) -> None:
-        """X: two dimensions, real numbers, slices by rows; y: labels of one kind, an array of any of these kinds.
+        """X: two dimensions, real numbers, slices by rows; y: labels of one kind, weights: as for ``ArraySource``.
 
-        float32 and smaller kinds are read as float32, all others as float64. classes: an order of codes to keep.
-        chunk_rows: rows read at a time, instead of the choice above.
+        y and weights are arrays of any of these kinds and are read at once. float32 and smaller kinds of X are read as
+        float32, all others as float64. classes: an order of codes to keep. chunk_rows: rows read at a time, instead of
+        the choice above.
         Raises UsageError (shape, blocks of unknown length), BadRow, LabelError, StoreError (no rows, no features).
         """
         self.name = f"{type(X).__module__.split('.')[0]} array"
         self.rows, self.features = _shape(X, self.name)
-        self.sparse, self._weights = False, None
+        self.sparse = False
+        self._weights = None if weights is None else all_weights(_at_once(weights), self.rows, "weights")
         self._X, self.dtype = X, _precision(X, self.name)
         coder = LabelCoder(classes or ())
-        self._y = coder.encode(_labels(y), self.rows, "y")
+        self._y = coder.encode(_at_once(y), self.rows, "y")
         self._y.flags.writeable = False
         self.classes = tuple(coder.classes)
         self.chunk_rows = min(self.rows, chunk_rows or _chunk_rows(X, self.features, self.dtype))
@@ -50,8 +59,9 @@ class LazySource(ArraySource):
         with ThreadPoolExecutor(min(self.chunks, os.cpu_count() or 1)) as threads:
             self._statistics = concatenate(list(threads.map(self._measured, range(self.chunks))), len(self.classes))
         self.digest = store_digest(
-            features=self.features, dtype=self.dtype.name, classes=self.classes, chunks=Digested.of(self._statistics)
-        )
+            features=self.features, dtype=self.dtype.name, classes=self.classes, chunks=Digested.of(self._statistics),
+            weighted=self._weights is not None,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"LazySource({self.name}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
@@ -91,7 +101,7 @@ class LazySource(ArraySource):
         return rows, self._y[start:stop]
 
     def _measured(self, chunk: int) -> ChunkStatistics:
-        return measure(*self._fetched(chunk), len(self.classes))
+        return measure(*self._fetched(chunk), len(self.classes), self.weights(chunk))
 
 
 def computed(part: Any) -> np.ndarray:
@@ -126,9 +136,9 @@ def _precision(X: Any, name: str) -> np.dtype[Any]:
     return np.dtype(np.float32 if exact else np.float64)
 
 
-def _labels(y: Any) -> Any:
-    """All labels at once."""
-    return computed(y[:]) if is_lazy(y) else y
+def _at_once(values: Any) -> Any:
+    """All labels, or weights."""
+    return computed(values[:]) if is_lazy(values) else values
 
 
 def _chunk_rows(X: Any, features: int, dtype: np.dtype[Any]) -> int:

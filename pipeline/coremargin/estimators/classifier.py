@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
-from coremargin.errors import NotCertified, UsageError
+from coremargin.errors import UsageError
+from coremargin.estimators.batches import InBatches
 from coremargin.estimators.inputs import decision_values, source_of
-from coremargin.estimators.support import support_of
+from coremargin.estimators.past import Past
+from coremargin.estimators.support import check_proof, support_of
 from coremargin.learn.api import train
 from coremargin.learn.export import Linear, as_onnx, as_sklearn, linear_of
 from coremargin.learn.model import label_array
+from coremargin.spec import parse_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from coremargin.learn.model import Model
 
 
-class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Linear support vector machine for two classes, trained to a proven gap.
 
     Minimises 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) with an intercept that is not penalised, the problem of
@@ -50,7 +51,8 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     certificate_: both bounds and what they prove; model_: the ``Model`` that ``save`` writes and ``coremargin verify``
     checks.
     support_ (m,), coreset_ (m, d): positions and values of the rows that decide the answer: for a hard margin those
-    that carry the proof; with a loss all rows that have one or lie on the edge, known for rows in memory only.
+    that carry the proof; with a loss all rows that have one or lie on the edge, known for rows in memory only, their
+    values if ``memory`` holds them.
 
     Examples
     --------
@@ -91,7 +93,25 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         for and no hyperplane separates the rows. Warns (ConvergenceWarning) when more scans would not reach epsilon.
         """
         source = source_of(self, X, y)
-        price: dict[str, Any] = {} if self.loss is None else {"C": self.C, "class_weight": self._weights(source)}
+        models, scans = self._trained(source)
+        check_proof(models, self.epsilon)
+        self._adopt(models, scans)
+        self._forget("support_", "coreset_", "_past")
+        arrays = source if isinstance(source, ArraySource) and not isinstance(source, LazySource) else None
+        if self.loss is None or arrays is not None:
+            self.support_ = support_of(models, source)
+            room = parse_size(self.memory) // (8 * source.features)
+            if len(self.support_) <= room:
+                self.coreset_ = source.rows_at(self.support_)[0]
+            if arrays is not None and arrays.rows <= room and self.class_weight != "balanced":
+                self._remember(Past.of(arrays), models, room=2 * len(self.support_))
+        return self
+
+    def _trained(self, source: Source) -> tuple[list[Model], int]:
+        """A model for each problem of a source, and the scans that they took."""
+        price: dict[str, Any] = (
+            {} if self.loss is None else {"C": self.C, "class_weight": self._weights(source.classes)}
+        )
         rounds: list[dict[str, Any]] = []
         found = train(
             source, cluster=self.cluster, loss=self.loss, epsilon=self.epsilon, intercept=bool(self.fit_intercept),
@@ -99,45 +119,31 @@ class MarginCoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             **{key: value for key, value in price.items() if value is not None},
         )  # fmt: skip
         model = cast("Model", found)  # neither classes nor folds were asked for
-        self._check_proof(model)
-        self.model_, self.certificate_ = model, model.certificate
-        self.classes_ = label_array(sorted(model.classes))
-        self.coef_, self.intercept_ = model.w[None, :].copy(), np.array([model.b])
-        self.n_iter_ = max(1, sum(record["kind"] == "scan" for record in rounds))
-        self._keep_support(model, source)
-        return self
+        return [model], max(1, sum(record["kind"] == "scan" for record in rounds))
 
-    def _check_proof(self, model: Model) -> None:
-        """Raise NotCertified, or warn, where the proof that was asked for is not there."""
-        if model.status == "not_separable":
-            raise NotCertified(
-                f"no hyperplane separates the rows: the hulls of rows {model.coreset_ids[:8].tolist()} meet; "
-                f"choose loss='hinge' or loss='squared_hinge'"
-            )
-        if model.status == "stopped":
-            message = (
-                f"not certified to epsilon = {self.epsilon}: the ratio of the bounds is {model.certificate.ratio}, and "
-                f"more scans would not raise it; choose a larger epsilon or more memory"
-            )
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    def _adopt(self, models: list[Model], scans: int) -> None:
+        """Set what is learnt."""
+        self.model_, self.certificate_ = models[0], models[0].certificate
+        self.classes_ = label_array(sorted(self.model_.classes))
+        self.coef_ = np.stack([model.w for model in models])
+        self.intercept_ = np.array([model.b for model in models])
+        self.n_iter_ = scans
 
-    def _keep_support(self, model: Model, source: Source) -> None:
-        """Set ``support_`` and ``coreset_``, or forget those of an earlier fit where nobody knows."""
-        if self.loss is None:
-            self.support_, self.coreset_ = model.coreset_ids.copy(), model.coreset_x.copy()
-        elif isinstance(source, ArraySource) and not isinstance(source, LazySource):
-            self.support_ = support_of(model, source)
-            self.coreset_ = source.rows_at(self.support_)[0]
-        else:
-            for name in ("support_", "coreset_"):
-                if hasattr(self, name):
-                    delattr(self, name)
+    def _models(self) -> list[Model]:
+        """What was learnt, a model for each problem."""
+        return [self.model_]
 
-    def _weights(self, source: Source) -> str | list[float] | None:
+    def _forget(self, *names: str) -> None:
+        """What an earlier fit knew and this one does not."""
+        for name in names:
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _weights(self, classes: tuple[Any, ...]) -> str | list[float] | None:
         """class_weight as factors for the negative and the positive class."""
         if self.class_weight is None or isinstance(self.class_weight, str):
             return self.class_weight
-        labels = sorted(source.classes)
+        labels = sorted(classes)
         strangers = [label for label in self.class_weight if label not in labels]
         if strangers:
             raise UsageError(f"class_weight: expected factors for the labels {labels}, found one for {strangers[0]!r}")

@@ -14,6 +14,7 @@ from coremargin.data.lazy import LazySource, computed, is_lazy
 from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.errors import LabelError, UsageError
+from coremargin.estimators.past import Past
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,32 @@ def source_of(estimator: Any, X: Any, y: Any) -> Source:
     if not hasattr(X, "columns") and hasattr(estimator, "feature_names_in_") and isinstance(source, Store | LazySource):
         del estimator.feature_names_in_  # of an earlier fit
     return source
+
+
+def batch_of(estimator: Any, X: Any, y: Any, classes: Any, past: Past | None) -> Past:
+    """The rows of one batch for ``partial_fit``, in memory, checked against what was seen before.
+
+    classes: all labels there will be; None: those of the first batch. Raises as ``source_of`` does.
+    """
+    if isinstance(X, str | os.PathLike | Source) or _is_lazy(X):
+        raise UsageError(f"partial_fit: expected rows in memory, got {type(X).__name__}; give its blocks one by one")
+    X, y = validate_data(estimator, X, y, reset=past is None, dtype=_DTYPES, y_numeric=False)
+    check_classification_targets(y)
+    known = None if classes is None else tuple(np.unique(np.asarray(classes)).tolist())
+    if past is None:
+        return Past.of(ArraySource(X, y, classes=known))
+    if known is not None and set(known) != set(past.classes):
+        raise UsageError(f"classes: expected those of the first call, {sorted(past.classes)}, got {list(known)}")
+    return Past.of(ArraySource(_in_precision(X, past.rows.dtype), y, classes=past.classes))
+
+
+def _in_precision(X: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The same values in the precision of the first batch; UsageError where that would round them."""
+    with np.errstate(over="ignore"):
+        rows = X.astype(dtype, copy=False)
+    if rows.dtype.itemsize < X.dtype.itemsize and not np.array_equal(rows, X):
+        raise UsageError(f"X: expected values of {dtype} as in the first batch, got {X.dtype}; begin with {X.dtype}")
+    return rows
 
 
 def _check_classes(source: Source) -> None:

@@ -34,35 +34,37 @@ _OPSET, _IR = 13, 8  # of 2020 and 2021: every runtime since then reads them
 class Linear:
     """Decision values coef (k, d) x + intercept (k,): one a class, or k = 1 for two, where positive is the second.
 
-    classes (max(k, 2),): their labels. about: a few words on where it comes from, for the metadata.
+    classes (max(k, 2),): their labels. unit: rows are divided by their lengths first. about: a few words on where it
+    comes from, for the metadata.
     """
 
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
     classes: NDArray[Any]
     about: Mapping[str, str]
+    unit: bool = False
 
 
 def linear_of(model: Model) -> Linear:
-    """The hypothesis of a model of two classes, for rows as they are. Raises UsageError: it is not linear in them."""
-    if model.scaling == "rownorm":
-        raise UsageError(
-            "export: rows are divided by their lengths first, which neither LinearSVC nor one matrix product does; "
-            "put scikit-learn's Normalizer before a model that was trained without scaling"
-        )
+    """The hypothesis of a model of two classes, for rows as they are: a scaling of columns is folded into it."""
     about = {
         "problem": model.problem, "status": model.status,
         "certificate": json.dumps(model.record["certificate"], sort_keys=True),
     }  # fmt: skip
-    return Linear(model.coef[None, :].copy(), np.array([model.intercept]), label_array(model.classes), about)
+    return Linear(
+        model.coef[None, :].copy(), np.array([model.intercept]), label_array(model.classes), about,
+        unit=model.scaling == "rownorm",
+    )  # fmt: skip
 
 
 def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:
     """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and labels; names (d,): of the columns, if any.
 
     It predicts, calibrates, sits in pipelines and is saved like any other; ``fit`` would train it anew, as LinearSVC
-    does.
+    does. Rows that are divided by their lengths need a pipeline: a ``Normalizer`` comes before it.
     """
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import Normalizer
     from sklearn.svm import LinearSVC
 
     machine = LinearSVC()
@@ -70,7 +72,7 @@ def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:
     machine.classes_, machine.n_features_in_, machine.n_iter_ = linear.classes.copy(), linear.coef.shape[1], 0
     if names is not None:
         machine.feature_names_in_ = names.copy()
-    return machine
+    return make_pipeline(Normalizer(), machine) if linear.unit else machine
 
 
 def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
@@ -96,23 +98,13 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
         helper.make_tensor("last", TensorProto.INT64, (1,), np.ones(1, np.int64)),
         labels,
     ]
-    nodes = [helper.make_node("Gemm", ["X", "coef", "intercept"], ["values" if k == 1 else "decision"])]
-    if k == 1:
-        nodes += [
-            helper.make_node("Squeeze", ["values", "last"], ["decision"]),
-            helper.make_node("Greater", ["decision", "zero"], ["above"]),
-            helper.make_node("Cast", ["above"], ["code"], to=TensorProto.INT64),
-        ]
-    else:
-        nodes.append(helper.make_node("ArgMax", ["decision"], ["code"], axis=1, keepdims=0))
-    nodes.append(helper.make_node("Gather", ["labels", "code"], ["label"], axis=0))
     outputs = [
         helper.make_tensor_value_info("label", labels.data_type, ["rows"]),
         helper.make_tensor_value_info("decision", kind, ["rows"] if k == 1 else ["rows", k]),
     ]
     inputs = [helper.make_tensor_value_info("X", kind, ["rows", d])]
     used = [c for c in constants if k == 1 or c.name not in ("zero", "last")]
-    graph = helper.make_graph(nodes, "coremargin", inputs, outputs, initializer=used)
+    graph = helper.make_graph(_nodes(linear), "coremargin", inputs, outputs, initializer=used)
     made = helper.make_model(
         graph, producer_name="coremargin", producer_version=version("coremargin"), ir_version=_IR,
         opset_imports=[helper.make_opsetid("", _OPSET)],
@@ -120,6 +112,25 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     helper.set_model_props(made, dict(linear.about))
     checker.check_model(made)
     return made
+
+
+def _nodes(linear: Linear) -> list[Any]:
+    """From X to label and decision."""
+    from onnx import TensorProto, helper
+
+    two = len(linear.coef) == 1
+    nodes = [helper.make_node("LpNormalization", ["X"], ["unit"], axis=1, p=2)] if linear.unit else []
+    rows = "unit" if linear.unit else "X"
+    nodes.append(helper.make_node("Gemm", [rows, "coef", "intercept"], ["values" if two else "decision"]))
+    if two:
+        nodes += [
+            helper.make_node("Squeeze", ["values", "last"], ["decision"]),
+            helper.make_node("Greater", ["decision", "zero"], ["above"]),
+            helper.make_node("Cast", ["above"], ["code"], to=TensorProto.INT64),
+        ]
+    else:
+        nodes.append(helper.make_node("ArgMax", ["decision"], ["code"], axis=1, keepdims=0))
+    return [*nodes, helper.make_node("Gather", ["labels", "code"], ["label"], axis=0)]
 
 
 def _label_tensor(classes: NDArray[Any]) -> Any:

@@ -1,0 +1,100 @@
+"""``partial_fit``: batches one after the other, and a certificate about all rows of all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from coremargin.errors import UsageError
+from coremargin.estimators.continuing import about_all, relieved, stand
+from coremargin.estimators.inputs import batch_of
+from coremargin.estimators.support import check_proof, support_of
+from coremargin.spec import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from coremargin.data.source import Source
+    from coremargin.estimators.past import Past
+    from coremargin.learn.model import Model
+
+#: Parameters that the proof of all rows rests on: they stay as they were for the first batch.
+_TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight")
+
+
+class InBatches:
+    """What an estimator of maximum margins needs to learn from batches; it has these parameters and methods."""
+
+    loss: str | None
+    C: float
+    epsilon: float
+    class_weight: Mapping[Any, float] | str | None
+    memory: str | int
+    _trained: Callable[[Source], tuple[list[Model], int]]
+    _models: Callable[[], list[Model]]
+    _adopt: Callable[[list[Model], int], None]
+    _weights: Callable[[tuple[Any, ...]], Any]
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+        """Go on with a batch of rows X (n, d), labels y (n,); ``certificate_`` is about all rows seen since the first.
+
+        classes: all labels there will be, in the first call; None: those of the first batch. It has rows of all.
+
+        Rows are kept while half of ``memory`` holds them: until then the answer is that of ``fit`` on all batches, to
+        the digest, so that ``coremargin verify`` checks ``model_`` against a store of them. Then rows with the largest
+        margins are let go, and what is known of them (floors and a ball, see estimators/past.py) bounds what a new
+        hypothesis does to them. Where that does not prove epsilon, the bounds are what it does prove, the status is
+        "stopped", and a ConvergenceWarning says so: ``fit`` on a store of all rows proves more. A hard margin that the
+        new rows respect stays as it is, for the price of one look at them.
+
+        Raises as ``fit`` does (a batch that is refused leaves everything as it was), and UsageError for rows that are
+        not in memory, class_weight="balanced", parameters that changed since the first batch, or when the rows that
+        decide the answer no longer fit into memory. After ``fit`` on rows in memory, no more of them than ``memory``
+        holds, it goes on from there; after ``fit`` on a store or more rows nothing was kept: begin with a clone.
+        """
+        past: Past | None = getattr(self, "_past", None)
+        before = self._models() if past is not None else None
+        self._check_terms(past)
+        batch = batch_of(self, X, y, classes, past)
+        past = batch if past is None else past.joined(batch)
+        source = past.source()
+        models, scans = stand(before, past) if before else None, 1
+        if models is None:
+            found, scans = self._trained(source)
+            support = past.ids[support_of(found, source)]
+            models = about_all(found, past, before)
+        else:
+            support = np.unique(np.concatenate([model.coreset_ids for model in models]))
+        check_proof(models, self.epsilon, batches=True)
+        rows = source.rows_at(np.searchsorted(past.ids, support))[0]
+        self._remember(past, models, parse_size(self.memory) // 2 // (8 * past.rows.shape[1]))
+        self._adopt(models, scans)
+        self.support_, self.coreset_ = support, rows
+        return self
+
+    def _remember(self, past: Past, models: list[Model], room: int) -> None:
+        """Keep at most ``room`` rows of the past, and the terms that the proof of all rows rests on."""
+        self._past: Past | None = relieved(past, models, self._prices(past), room)
+        self._terms = {name: getattr(self, name) for name in _TERMS}
+
+    def _check_terms(self, past: Past | None) -> None:
+        if self.loss is not None and self.class_weight == "balanced":
+            raise UsageError('class_weight: "balanced" is not known before all rows are; give partial_fit the factors')
+        if past is None:
+            if hasattr(self, "coef_"):
+                raise UsageError(
+                    "partial_fit: fit on this kept no rows to go on from; begin with partial_fit on a clone"
+                )
+            return
+        for name, was in self._terms.items():
+            now = getattr(self, name)
+            if now != was:
+                raise UsageError(f"{name}: expected {was!r} as for the first batch, found {now!r}; begin with a clone")
+
+    def _prices(self, past: Past) -> list[NDArray[np.float64]]:
+        """What a loss costs on the positive and on the negative side of each problem."""
+        negative, positive = self._weights(past.classes) or (1.0, 1.0)
+        return [float(self.C) * np.array([float(positive), float(negative)])]

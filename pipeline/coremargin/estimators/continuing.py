@@ -1,0 +1,123 @@
+"""What a model that was trained on the rows kept says about all rows seen: the honest part of ``partial_fit``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import NEGATIVE, POSITIVE, best_offset, is_certified, lower_bound, ratio, safe_projections
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from coremargin.estimators.past import Past
+    from coremargin.learn.model import Model
+
+#: Points of the way from the hypothesis before (0) to the newest (1) that are tried where the newest is not proven.
+_SEGMENT = (1.0, 0.95, 0.9, 0.75, 0.5, 0.25, 0.0)
+#: So many rows are kept however little memory there is.
+FEWEST = 16
+
+
+def about_all(models: Sequence[Model], past: Past, before: Sequence[Model] | None) -> list[Model]:
+    """The models with certificates about all rows seen, as far as the bunches prove them.
+
+    models: one per problem, trained on ``past.source()``; before: the models until now. The bound that rests on the
+    rows kept holds for all rows; the other one gives away what rows that are gone may cost. Where that is more than
+    epsilon allows, the status is "stopped". A hard margin may come with another hypothesis on the way from the one
+    before, if that proves more.
+    """
+    return [_about_all(model, past, k, before[k] if before else None) for k, model in enumerate(models)]
+
+
+def _about_all(model: Model, past: Past, k: int, before: Model | None) -> Model:
+    lower, upper = model.certificate.lower, model.certificate.upper
+    if model.status == "not_separable" or not past.bunches:
+        return _claiming(model, past, lower, upper, model.status)
+    if model.certificate.kind == "margin":
+        return _margin_of_all(model, past, k, before)
+    power = 2 if model.parameters["loss"] == "squared_hinge" else 1
+    value = (np.inf if upper is None else upper) + past.most_lost(k, model.w, model.b, power)
+    proven = soft.is_certified(value, lower or 0.0, model.certificate.epsilon)
+    return _claiming(model, past, lower, value, "certified" if proven else "stopped")
+
+
+def stand(models: Sequence[Model], past: Past) -> list[Model] | None:
+    """The same hard-margin models about all rows seen, when the new rows leave their proofs whole; None otherwise."""
+    found = []
+    for k, model in enumerate(models):
+        upper = model.certificate.upper
+        if model.certificate.kind != "margin" or upper is None:
+            return None
+        lower, hypothesis = _best(past, k, model.w[:, None], intercept=bool(model.parameters["intercept"]))
+        if not is_certified(lower, upper, model.certificate.epsilon):
+            return None
+        found.append(_claiming(_at(model, hypothesis), past, lower, upper, "certified", ids=model.coreset_ids))
+    return found
+
+
+def relieved(past: Past, models: Sequence[Model], prices: Sequence[NDArray[np.float64]], room: int) -> Past:
+    """The past with at most ``room`` rows; prices (2,) of the sides of each problem. Raises what ``let_go`` raises."""
+    hard = models[0].certificate.kind == "margin"
+    return past.let_go(
+        [(model.w, model.b) for model in models],
+        [(model.certificate.lower or model.certificate.upper or 1.0) if hard else 1.0 for model in models],
+        prices, max(FEWEST, room),
+        np.unique(np.concatenate([model.coreset_ids for model in models])) if hard else None,
+    )  # fmt: skip
+
+
+def _margin_of_all(model: Model, past: Past, k: int, before: Model | None) -> Model:
+    upper = model.certificate.upper
+    directions = model.w[:, None]
+    if before is not None:
+        t = np.array(_SEGMENT)
+        directions = np.outer(model.w, t) + np.outer(before.w, 1.0 - t)
+    lower, hypothesis = _best(past, k, directions, intercept=bool(model.parameters["intercept"]))
+    if lower <= 0:  # nothing is proven for the rows that are gone: the answer for those kept, without a claim
+        return _claiming(model, past, None, upper, "stopped")
+    proven = upper is not None and is_certified(lower, upper, model.certificate.epsilon)
+    return _claiming(_at(model, hypothesis), past, lower, upper, "certified" if proven else "stopped")
+
+
+def _best(
+    past: Past, k: int, directions: NDArray[np.float64], *, intercept: bool
+) -> tuple[float, tuple[NDArray[np.float64], float]]:
+    """The largest margin proven for all rows seen by one of the directions (d, j), and its hypothesis of length 1."""
+    signs, least = past.signs(k), past.floors(k, directions)
+    for side, sign in ((POSITIVE, 1), (NEGATIVE, -1)):
+        mine = np.flatnonzero((signs == sign) & (past.weights > 0))
+        if len(mine):
+            values = safe_projections(past.rows[mine], signs[mine], directions).min(axis=0)
+            least[side] = np.minimum(least[side], values)
+    lower, offset = lower_bound(least, directions, intercept), best_offset(least, intercept)
+    j = int(np.argmax(lower))
+    length = float(np.linalg.norm(directions[:, j]))
+    return float(lower[j]), (directions[:, j] / length, float(offset[j]) / length)
+
+
+def _at(model: Model, hypothesis: tuple[NDArray[np.float64], float]) -> Model:
+    return replace(model, w=hypothesis[0], b=hypothesis[1])
+
+
+def _claiming(
+    model: Model, past: Past, lower: float | None, upper: float | None, status: str,
+    ids: NDArray[np.int64] | None = None,
+) -> Model:  # fmt: skip
+    """The model with these bounds about all rows seen; ids: of the coreset among them, if it has them already.
+
+    The ledger of a hard margin goes: it speaks of chunks of the rows kept.
+    """
+    proven = None if model.status == "not_separable" or lower is None or upper is None else ratio(lower, upper)
+    claims: dict[str, Any] = {
+        **model.record["certificate"], "lower": lower, "upper": upper, "ratio": proven, "store_digest": past.digest,
+        "radius": past.radius,
+    }  # fmt: skip
+    record = {**model.record, "rows": past.seen, "status": status, "certificate": claims}
+    ledger = model.ledger if model.certificate.kind == "duality_gap" else {}
+    return replace(model, record=record, ledger=ledger, coreset_ids=past.ids[model.coreset_ids] if ids is None else ids)

@@ -1,0 +1,202 @@
+"""What ``partial_fit`` keeps of the rows it has seen: those near the margin, and of all others what proves them.
+
+Rows are *let go*, those with the largest margins first, when memory is used up. Of rows that were let go together at
+hypotheses (w0, b0) there remain their floors, the least y w0.x of either side, and a ball that holds them. At any other
+hypothesis the floors fall by what the ball allows (maths/screening.py), so that what a new hypothesis does to rows that
+are gone is bounded, never guessed:
+
+    hard margin   no row that is gone has a margin below the screened floor + y b
+    soft margin   none loses more than max(0, 1 - that margin), times the price of all of them
+
+A row with a loss never goes, so that leaving the others out makes no value larger: the dual bound stays a bound for
+all rows. A hard margin's upper bound rests on its coreset, which stays too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.arrays import ArraySource
+from coremargin.data.format import Digested, store_digest
+from coremargin.data.statistics import measure
+from coremargin.errors import UsageError
+from coremargin.maths.margin import NEGATIVE, POSITIVE, safe_projections
+from coremargin.maths.screening import screened_floor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+#: So many bunches are remembered; then they become one, with a wider ball.
+MOST_BUNCHES = 256
+_UP = 1.0 + 1e-12
+
+
+@dataclass(frozen=True)
+class Bunch:
+    """Rows that were let go together, in k problems: directions (k, d), floors (k, 2) and prices (k, 2) of either side.
+
+    Columns are the positive and the negative side; a price is that of all its rows. centre (d,), radius: a ball.
+    """
+
+    directions: NDArray[np.float64]
+    floors: NDArray[np.float64]
+    prices: NDArray[np.float64]
+    centre: NDArray[np.float64]
+    radius: float
+
+    def screened(self, k: int, direction: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Floors (2,) of problem k at another direction (d,); a side without rows has none (inf)."""
+        old = self.directions[k]
+        bound = screened_floor(self.floors[k][None], self.centre[None], np.array([self.radius]), old, direction)
+        return np.asarray(bound[0])
+
+
+@dataclass(frozen=True)
+class Past:
+    """Rows seen so far: those kept, with ids in order of arrival, codes and weights; bunches of those let go.
+
+    classes: labels by code, in order of first appearance; digested: checksums of all rows seen, so that the certificate
+    names their content as a store of them would.
+    """
+
+    classes: tuple[Any, ...]
+    ids: NDArray[np.int64]
+    rows: NDArray[np.floating[Any]]
+    codes: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    digested: Digested
+    counts: NDArray[np.int64]
+    radius: float
+    weighted: bool
+    bunches: tuple[Bunch, ...] = field(default=())
+
+    @classmethod
+    def of(cls, source: ArraySource) -> Past:
+        """All rows of a first batch."""
+        parts = [source.read(chunk) for chunk in range(source.chunks)]
+        weights = [source.weights(chunk) for chunk in range(source.chunks)]
+        scalars = source.scalars()
+        return cls(
+            classes=source.classes, ids=np.arange(source.rows), rows=np.concatenate([rows for rows, _ in parts]),
+            codes=np.concatenate([codes for _, codes in parts]),
+            weights=np.ones(source.rows) if weights[0] is None else np.concatenate(weights),  # type: ignore[arg-type]
+            digested=Digested.of(scalars), counts=scalars.counts.sum(axis=0), radius=float(scalars.max_norm.max()),
+            weighted=weights[0] is not None,
+        )  # fmt: skip
+
+    def source(self) -> ArraySource:
+        """The rows kept, as a source; row ids are positions in ``ids``."""
+        labels = np.array(self.classes, dtype=object)[self.codes]
+        return ArraySource(self.rows, labels, weights=self.weights if self.weighted else None, classes=self.classes)
+
+    @property
+    def seen(self) -> int:
+        """Rows seen so far."""
+        return int(self.digested.rows.sum())
+
+    @property
+    def positives(self) -> list[int]:
+        """Codes of the positive class of each problem: of two classes the larger label, of more each one in order."""
+        order = sorted(range(len(self.classes)), key=self.classes.__getitem__)
+        return order if len(order) > 2 else order[-1:]
+
+    @property
+    def digest(self) -> str:
+        """Identity of all rows seen, in order: that of a store or an array of them."""
+        return store_digest(
+            features=self.rows.shape[1], dtype=self.rows.dtype.name, classes=self.classes, chunks=self.digested,
+            weighted=self.weighted,
+        )  # fmt: skip
+
+    def joined(self, batch: Past) -> Past:
+        """With the rows of a batch, which has the same classes and dtype."""
+        return replace(
+            self,
+            ids=np.concatenate([self.ids, batch.ids + self.seen]), rows=np.concatenate([self.rows, batch.rows]),
+            codes=np.concatenate([self.codes, batch.codes]), weights=np.concatenate([self.weights, batch.weights]),
+            digested=self.digested.then(batch.digested), counts=self.counts + batch.counts,
+            radius=max(self.radius, batch.radius), weighted=self.weighted,
+        )  # fmt: skip
+
+    def signs(self, k: int) -> NDArray[np.int8]:
+        """Sides (m,) of the kept rows in problem k: 1 for those of its class, else -1."""
+        return np.where(self.codes == self.positives[k], 1, -1).astype(np.int8)
+
+    def floors(self, k: int, directions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Lower bounds (2, j) on y w.x of problem k over all rows that are gone, at directions (d, j)."""
+        least = np.full((2, directions.shape[1]), np.inf)
+        for bunch in self.bunches:
+            for j, direction in enumerate(directions.T):
+                least[:, j] = np.minimum(least[:, j], bunch.screened(k, direction))
+        return least
+
+    def most_lost(self, k: int, w: NDArray[np.float64], b: float, power: int) -> float:
+        """What all rows that are gone may lose together at (w, b) in problem k, at most; power: 2 for squared hinge."""
+        total = 0.0
+        for bunch in self.bunches:
+            for price, floor, offset in zip(bunch.prices[k], bunch.screened(k, w), (b, -b), strict=True):
+                if price > 0:
+                    least = floor + offset - 4e-16 * (abs(floor) + abs(offset))
+                    total += float(price) * max(0.0, 1.0 - least) ** power * _UP
+        return total
+
+    def let_go(
+        self, hypotheses: Sequence[tuple[NDArray[np.float64], float]], edges: Sequence[float],
+        prices: Sequence[NDArray[np.float64]], most: int, carrying: NDArray[np.int64] | None,
+    ) -> Past:  # fmt: skip
+        """With at most ``most`` rows kept: those with the largest margins go.
+
+        hypotheses (w, b), edges (margins are measured in units of them) and prices (2,) of the sides of each problem.
+        carrying: ids that stay in any case; None: rows with a margin below 1, which have a loss.
+        Raises UsageError when these are too many.
+        """
+        if len(self.ids) <= most:
+            return self
+        margins = np.min([
+            self.signs(k) * (self.rows @ w + b) / edge
+            for k, ((w, b), edge) in enumerate(zip(hypotheses, edges, strict=True))
+        ], axis=0)  # fmt: skip
+        kept = margins < 1.0 if carrying is None else np.isin(self.ids, carrying)
+        if kept.sum() > most:
+            raise UsageError(
+                f"memory: {kept.sum():,} of {self.seen:,} rows decide the answer and are kept, there is room for "
+                f"{most:,}; give more memory, or ingest the rows into a store and fit that"
+            )
+        order = np.lexsort([self.ids, np.where(kept, -np.inf, margins)])
+        near, far = np.sort(order[:most]), np.sort(order[most:])
+        gone = self._bunch(far, hypotheses, prices)
+        past = replace(
+            self, ids=self.ids[near], rows=self.rows[near], codes=self.codes[near], weights=self.weights[near],
+            bunches=(*self.bunches, gone),
+        )  # fmt: skip
+        return past if len(past.bunches) <= MOST_BUNCHES else past.merged(hypotheses)
+
+    def _bunch(
+        self, far: NDArray[np.intp], hypotheses: Sequence[tuple[NDArray[np.float64], float]],
+        prices: Sequence[NDArray[np.float64]],
+    ) -> Bunch:  # fmt: skip
+        rows, weights = self.rows[far], self.weights[far]
+        ball = measure(rows, self.codes[far], len(self.classes))
+        floors, totals = np.full((len(hypotheses), 2), np.inf), np.zeros((len(hypotheses), 2))
+        for k, (w, _) in enumerate(hypotheses):
+            signs = self.signs(k)[far]
+            values = safe_projections(rows, signs, w[:, None])[:, 0]
+            for side, sign in ((POSITIVE, 1), (NEGATIVE, -1)):
+                mine = (signs == sign) & (weights > 0)
+                floors[k, side] = values[mine].min(initial=np.inf)
+                totals[k, side] = prices[k][side] * weights[mine].sum() * _UP
+        return Bunch(np.stack([w for w, _ in hypotheses]), floors, totals, ball.centre[0], float(ball.radius[0]))
+
+    def merged(self, hypotheses: Sequence[tuple[NDArray[np.float64], float]]) -> Past:
+        """The same with all bunches in one: floors at these hypotheses, a ball around all balls."""
+        centre = np.mean([bunch.centre for bunch in self.bunches], axis=0)
+        floors = np.stack([self.floors(k, w[:, None])[:, 0] for k, (w, _) in enumerate(hypotheses)])
+        radius = max(float(np.linalg.norm(bunch.centre - centre)) * _UP + bunch.radius for bunch in self.bunches)
+        prices = np.sum([bunch.prices for bunch in self.bunches], axis=0) * _UP
+        one = Bunch(np.stack([w for w, _ in hypotheses]), floors, prices, centre, radius * _UP)
+        return replace(self, bunches=(one,))

@@ -1,0 +1,236 @@
+"""Batches: the certificate is about all rows seen, and true, whatever was let go."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+import coremargin
+from coremargin.errors import LabelError, NotCertified, UsageError
+from coremargin.estimators import MarginCoresetClassifier, past
+
+if TYPE_CHECKING:
+    from coremargin.data.store import Store
+
+LOSSES = pytest.mark.parametrize("loss", [None, "hinge", "squared_hinge"])
+FEATURES = 8
+
+
+@pytest.fixture
+def rows(loss: str | None, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """1,200 rows far from the origin, separable by 0.3; with a loss 2 % have the other label."""
+    plane = rng.normal(size=FEATURES)
+    plane /= np.linalg.norm(plane)
+    X = rng.normal(size=(1200, FEATURES))
+    y = np.where(X @ plane > 0, 1, -1)
+    X += 0.3 * y[:, None] * plane + 5.0
+    return X, y if loss is None else np.where(rng.random(len(y)) < 0.02, -y, y)
+
+
+def in_batches(machine: Any, X: np.ndarray, y: np.ndarray, sizes: list[int]) -> Any:
+    """``partial_fit`` on runs of rows of these sizes; after each the certificate is checked against all rows so far."""
+    stop = 0
+    for size in sizes:
+        start, stop = stop, stop + size
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # what it says is checked below
+            machine.partial_fit(X[start:stop], y[start:stop])
+        check_claims(machine, X[:stop], y[:stop])
+    assert stop == len(X)
+    return machine
+
+
+def value_of(machine: Any, X: np.ndarray, y: np.ndarray) -> float:
+    """Smallest margin, or value of the objective, of the hypothesis on all rows; computed here."""
+    margins = y * (X @ machine.coef_[0] + machine.intercept_[0])
+    if machine.loss is None:
+        return float(margins.min() / np.linalg.norm(machine.coef_))
+    lost = np.maximum(0.0, 1.0 - margins) ** (2 if machine.loss == "squared_hinge" else 1)
+    return float(0.5 * machine.coef_[0] @ machine.coef_[0] + machine.C * lost.sum())
+
+
+def check_claims(machine: Any, X: np.ndarray, y: np.ndarray) -> None:
+    """The bounds are true of all rows seen: of this hypothesis, and of the best one, found by ``fit``."""
+    claims, value = machine.certificate_, value_of(machine, X, y)
+    best = clone(machine).set_params(memory="256 MiB", epsilon=1e-9).fit(X, y).certificate_
+    if machine.loss is None:
+        assert claims.upper >= best.lower
+        assert claims.lower is None or claims.lower <= value
+    else:
+        assert claims.lower <= best.upper
+        assert claims.upper >= value
+    assert (machine.model_.status == "certified") == (claims.ratio is not None and claims.ratio >= 1 - machine.epsilon)
+
+
+@LOSSES
+def test_batches_that_fit_into_memory_are_a_fit(
+    loss: str | None, rows: tuple[np.ndarray, np.ndarray], make_store: Callable[..., Store], tmp_path: Path
+) -> None:
+    """Until memory is used up the answer is that of ``fit`` on all rows, and `verify` checks it on a store of them."""
+    X, y = rows
+    machine = in_batches(MarginCoresetClassifier(loss=loss, C=0.1), X, y, [500, 300, 1, 399])
+    whole = MarginCoresetClassifier(loss=loss, C=0.1).fit(X, y)
+    assert machine.certificate_.store_digest == whole.certificate_.store_digest
+    assert machine.model_.rows == len(X)
+    if loss is not None:  # a hard margin may stand as it was, within epsilon
+        np.testing.assert_array_equal(machine.coef_, whole.coef_)
+        np.testing.assert_array_equal(machine.support_, whole.support_)
+    np.testing.assert_array_equal(machine.coreset_, X[machine.support_])
+    machine.model_.save(tmp_path / "rows.model")
+    assert coremargin.verify(tmp_path / "rows.model", make_store(X, y, chunk_rows=256).path).ok
+
+
+def test_a_hard_margin_stays_certified_with_few_rows_kept(
+    make_separable: Callable[..., Any], make_store: Callable[..., Store], tmp_path: Path
+) -> None:
+    """With room for a tenth of the rows floors and balls prove the rest, and `verify` finds it true of every row."""
+    X, y = make_separable(3000, 6, dtype="float64")
+    machine = MarginCoresetClassifier(loss=None, memory=2 * 300 * 8 * 6)
+    in_batches(machine, X, y, [600] * 5)
+    assert machine.model_.status == "certified"
+    assert len(machine._past.ids) == 300
+    assert machine._past.bunches
+    machine.model_.save(tmp_path / "rows.model")
+    assert coremargin.verify(tmp_path / "rows.model", make_store(X, y).path).ok
+
+
+@pytest.mark.parametrize(("loss", "room"), [(None, 40), ("hinge", 400), ("squared_hinge", 700)])
+def test_claims_stay_true_when_rows_are_let_go(
+    loss: str | None, room: int, rows: tuple[np.ndarray, np.ndarray]
+) -> None:
+    """With little room the certificate claims less, never something false; not proven means "stopped"."""
+    machine = MarginCoresetClassifier(loss=loss, C=0.1, memory=2 * room * 8 * FEATURES)
+    in_batches(machine, *rows, [300] * 4)
+    assert machine._past.bunches
+    assert len(machine._past.ids) <= room
+
+
+def test_rows_that_turn_the_plane_end_the_proof(rng: np.random.Generator) -> None:
+    """When new rows move the plane far, what is known of old rows proves little: stopped, with a warning that says so.
+
+    And the old rows are not forgotten: whatever lower bound is left holds for them.
+    """
+    X = rng.normal(size=(400, 3)) * [3.0, 3.0, 0.05]
+    y = np.where(X[:, 2] > 0, 1, -1)
+    X[:, 2] += y
+    turned = X[:100] + y[:100, None] * np.array([8.0, 0.0, -0.9])
+    machine = MarginCoresetClassifier(loss=None, memory=2 * 16 * 8 * 3).partial_fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="rows of earlier batches were let go"):
+        machine.partial_fit(turned[:50], y[:50])
+    assert machine.model_.status == "stopped"
+    seen, labels = np.concatenate([X, turned[:50]]), np.concatenate([y, y[:50]])
+    check_claims(machine, seen, labels)
+
+
+def test_a_margin_that_new_rows_respect_is_kept(make_separable: Callable[..., Any]) -> None:
+    """Rows beyond the margin change neither the hypothesis nor the coreset; the digest is about them too."""
+    X, y = make_separable(400, 4, dtype="float64")
+    machine = MarginCoresetClassifier(loss=None).partial_fit(X, y)
+    w, digest = machine.coef_.copy(), machine.certificate_.store_digest
+    far = X + 3.0 * y[:, None] * w
+    machine.partial_fit(far, y)
+    np.testing.assert_allclose(machine.coef_, w, rtol=1e-12)
+    assert machine.certificate_.store_digest != digest
+    assert (machine.support_ < 400).all()
+    check_claims(machine, np.concatenate([X, far]), np.concatenate([y, y]))
+
+
+def test_many_bunches_become_one(make_separable: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many batches come, no more than a fixed number of bunches is remembered, and the claims stay true."""
+    monkeypatch.setattr(past, "MOST_BUNCHES", 3)
+    X, y = make_separable(1000, 4, dtype="float64")
+    machine = MarginCoresetClassifier(loss=None, memory=2 * 60 * 8 * 4)
+    in_batches(machine, X, y, [100] * 10)
+    assert len(machine._past.bunches) <= 3
+    assert machine.certificate_.lower > 0
+
+
+def test_a_contradiction_with_an_earlier_batch_is_found(make_separable: Callable[..., Any]) -> None:
+    """A row that equals one of the coreset but has the other label leaves no margin; the machine stays as it was."""
+    X, y = make_separable(200, 4, dtype="float64")
+    machine = MarginCoresetClassifier(loss=None).partial_fit(X, y)
+    before, row = machine.coef_, machine.support_[0]
+    with pytest.raises(NotCertified, match="no hyperplane separates the rows"):
+        machine.partial_fit(X[[row]], -y[[row]])
+    assert machine.coef_ is before
+    machine.partial_fit(X[[row]], y[[row]])
+    assert machine.model_.rows == 201
+
+
+def test_labels_are_those_that_were_announced(make_separable: Callable[..., Any]) -> None:
+    """A label that no earlier call spoke of is refused; a later batch may be of one class."""
+    X, y = make_separable(100, 3, dtype="float64")
+    machine = MarginCoresetClassifier().partial_fit(X, y, classes=[-1, 1])
+    machine.partial_fit(X[y == 1], y[y == 1])
+    with pytest.raises(LabelError, match=r"expected labels among \(-1, 1\), got also \[7\]"):
+        machine.partial_fit(X[:1], [7])
+    with pytest.raises(UsageError, match="expected those of the first call"):
+        machine.partial_fit(X, y, classes=[-1, 0])
+    with pytest.raises(LabelError, match="expected two classes, found only 1"):
+        MarginCoresetClassifier().partial_fit(X[y == 1], y[y == 1], classes=[-1, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"C": 2.0}, "C: expected 1.0 as for the first batch, found 2.0; begin with a clone"),
+        ({"loss": None}, "loss: expected 'squared_hinge' as for the first batch, found None"),
+        ({"class_weight": "balanced"}, "is not known before all rows are"),
+    ],
+)
+def test_terms_do_not_change_on_the_way(
+    change: dict[str, Any], message: str, make_separable: Callable[..., Any]
+) -> None:
+    """What the sums of earlier batches rest on cannot be changed between two batches."""
+    X, y = make_separable(100, 3)
+    machine = MarginCoresetClassifier().partial_fit(X, y)
+    with pytest.raises(UsageError, match=message):
+        machine.set_params(**change).partial_fit(X, y)
+
+
+@LOSSES
+def test_batches_go_on_from_a_fit(loss: str | None, rows: tuple[np.ndarray, np.ndarray]) -> None:
+    """``fit`` keeps the rows that decide and what proves the others: batches after it speak of all rows, truly."""
+    X, y = rows
+    machine = MarginCoresetClassifier(loss=loss, C=0.1).fit(X[:800], y[:800])
+    assert len(machine._past.ids) <= max(16, 2 * len(machine.support_))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine.partial_fit(X[800:], y[800:])
+    check_claims(machine, X, y)
+    assert machine.certificate_.store_digest == MarginCoresetClassifier().fit(X, y).certificate_.store_digest
+
+
+def test_fit_on_a_store_keeps_no_rows(make_separable: Callable[..., Any], make_store: Callable[..., Store]) -> None:
+    """After ``fit`` on a store there is nothing to go on from, and it forgets the batches before it."""
+    X, y = make_separable(100, 3)
+    store = make_store(X, y)
+    machine = MarginCoresetClassifier().partial_fit(X, y).fit(store)
+    assert not hasattr(machine, "_past")
+    with pytest.raises(UsageError, match="kept no rows to go on from; begin with partial_fit on a clone"):
+        machine.partial_fit(X, y)
+    with pytest.raises(UsageError, match="expected rows in memory, got Store"):
+        clone(machine).partial_fit(store)
+
+
+def test_precision_is_that_of_the_first_batch(make_separable: Callable[..., Any]) -> None:
+    """Values that float32 holds may follow in float64; others would be rounded and are refused."""
+    X, y = make_separable(100, 3)
+    machine = MarginCoresetClassifier().partial_fit(X, y).partial_fit(X.astype(np.float64), y)
+    assert machine.model_.record["dtype"] == "float32"
+    with pytest.raises(UsageError, match="expected values of float32 as in the first batch, got float64"):
+        machine.partial_fit(X.astype(np.float64) + 1e-12, y)
+
+
+def test_rows_that_decide_are_never_let_go(rng: np.random.Generator) -> None:
+    """Where the rows with a loss alone fill the memory there is an error, not a guess."""
+    X, y = rng.normal(size=(300, 2)), np.where(rng.random(300) < 0.5, "a", "b")
+    with pytest.raises(UsageError, match="rows decide the answer and are kept, there is room for 50"):
+        MarginCoresetClassifier(memory=2 * 50 * 8 * 2).partial_fit(X, y)
