@@ -457,12 +457,13 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
     assert 0 < np.count_nonzero(exact < 1) < np.count_nonzero(exact <= 1) < 400
     probe = BandProbe(
         base=np.append(w, b)[:, None], points=np.ones(1), codes=(0, 1), prices=np.ones(2), loss="hinge", keep=0,
-        low=0.0, high=2.0, bins=4, dtype="float64",
+        held=np.zeros(0, np.int64), curve=False, low=0.0, high=2.0, bins=4, chunk_rows=400, dtype="float64",
+        sparse=False,
     )  # fmt: skip
     for shift in range(5):
         part = X[shift:]
         longest = float(np.linalg.norm(part, axis=1).max())
-        answer = probe._ask(part, np.zeros(len(part), np.int32), 0, longest)
+        answer = probe._ask(part, probe.counted(0, np.zeros(len(part), np.int32), None), 0, longest)
         assert answer.far_price[0] == np.count_nonzero(exact[shift:] < 1)
 
 

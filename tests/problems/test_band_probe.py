@@ -22,8 +22,10 @@ def ask(source: ArraySource, base: np.ndarray, **changes: Any) -> BandProbe:
     points = np.ones(1) if base.shape[1] == 1 else np.array([1.0, 0.25, 0.5, 0.9])
     options: dict[str, Any] = {
         "base": base, "points": points, "codes": (0, 1), "prices": PRICES, "loss": "squared_hinge", "keep": 5,
-        "low": -3.0, "high": 5.0, "bins": 16, "dtype": source.dtype.name,
+        "held": np.zeros(0, np.int64), "low": -3.0, "high": 5.0, "bins": 16, "dtype": source.dtype.name,
+        "chunk_rows": source.chunk_rows, "sparse": source.sparse,
     }  # fmt: skip
+    options["curve"] = (options | changes)["loss"] == "squared_hinge"
     return BandProbe(**(options | changes))
 
 

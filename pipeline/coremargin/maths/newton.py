@@ -58,7 +58,7 @@ def minimise_squared_hinge(
         if -float(gradient @ step) <= SMALL * abs(value):
             break
         change = rows.signed @ step
-        t = _root(model.slope_along(move, margins, step, change))
+        t = root(model.slope_along(move, margins, step, change))
         new = model.value(move + t * step, margins + t * change)
         if new >= value:
             break
@@ -132,7 +132,7 @@ def _solve(hessian: Array, gradient: Array) -> Array:
     return np.asarray(np.linalg.lstsq(scaled, right, rcond=None)[0] * scale)
 
 
-def _root(slope: Callable[[float], float]) -> float:
+def root(slope: Callable[[float], float]) -> float:
     """Where an increasing function that is negative at 0 vanishes: secants, with a halving after each."""
     low, high, at_low, at_high = 0.0, 1.0, slope(0.0), slope(1.0)
     small = 1e-13 * abs(at_low)

@@ -7,7 +7,7 @@ summed from products in the rows' own precision.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.exact import exact_decisions
 from coremargin.maths.margin import gamma
-from coremargin.maths.rows import TILE_BYTES, products, weighted_sums
+from coremargin.maths.rows import TILE_BYTES, Rows, nothing, products, take, weighted_sums
 from coremargin.problems.band_summary import BandSummary
 
 if TYPE_CHECKING:
@@ -23,19 +23,32 @@ if TYPE_CHECKING:
     from coremargin.scan.protocols import Block
 
 Array = NDArray[np.float64]
-Pick = Callable[[NDArray[np.intp]], NDArray[Any]]
+Pick = Callable[[NDArray[np.intp]], Rows]
 
 #: Sizes of terms between which float32 squares and adds them up without over- or underflow.
 SAFE = (1e-12, 1e12)
 
 
 @dataclass(frozen=True)
+class Counted:
+    """The rows that count, those of the two classes with a weight: places (n,), signs, prices c.
+
+    held (n,): rows that the driver has.
+    """
+
+    places: NDArray[np.intp]
+    signs: NDArray[np.int8]
+    prices: Array
+    held: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
 class Divided:
-    """Labelled rows at the newest hypothesis.
+    """Rows that count at the newest hypothesis.
 
     signs, prices (n,); margins (k, n); near: positions of the rows that come home; slack max(0, 1 - margin); losing:
-    those far from the margin with slack. columns (n, 4): the weights of the rows in the summary's sums, c xi of the
-    positive and of the negative class, c y and c xi y of losing rows.
+    those with slack that are far from the margin, and not held. columns (n, 4): the weights of the rows in the
+    summary's sums, c xi of the positive and of the negative class, c y and c xi y of losing rows.
     """
 
     signs: NDArray[np.int8]
@@ -53,8 +66,9 @@ class BandProbe:
 
     base (d + 1, 1 or 2): (w, b) of the newest hypothesis, and of the best one so far. points (k,): where on the segment
     from the best (0) to the newest (1) the losses are wanted, 1 first. codes: label codes of the positive and the
-    negative class; prices (2,): c of their rows. keep: rows near the margin to send home, per chunk. intercept: False
-    keeps b out of all sums. low, high, bins: range of the histogram of margins.
+    negative class; prices (2,): c of their rows of weight 1. keep: rows near the margin to send home, per chunk. held
+    (m,) int64, increasing: ids of rows that the driver has; they are not sent, nor counted as far. curve: far_curve is
+    wanted. low, high, bins: range of the histogram of margins. chunk_rows, dtype, sparse: of the source.
     """
 
     base: Array
@@ -63,10 +77,14 @@ class BandProbe:
     prices: Array
     loss: str
     keep: int
+    held: NDArray[np.int64]
+    curve: bool
     low: float
     high: float
     bins: int
+    chunk_rows: int
     dtype: str
+    sparse: bool
 
     @property
     def squared(self) -> bool:
@@ -74,13 +92,14 @@ class BandProbe:
         return self.loss == "squared_hinge"
 
     def narrow(self, block: Block) -> BandProbe:
-        """The same question."""
-        return self
+        """The same question with the held ids in this block only."""
+        first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
+        return replace(self, held=self.held[np.searchsorted(self.held, first) : np.searchsorted(self.held, stop)])
 
     def empty(self) -> BandSummary:
         """The answer for no rows."""
-        d = len(self.base) - 1
-        return BandSummary.nothing(len(self.points), d, np.dtype(self.dtype), self.bins, self.squared)
+        rows = nothing(len(self.base) - 1, np.dtype(self.dtype), sparse=self.sparse)
+        return BandSummary.nothing(len(self.points), self.bins, rows, curve=self.curve)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> BandSummary:
         """A summary from a checkpoint."""
@@ -92,38 +111,45 @@ class BandProbe:
         longest = source.scalars().max_norm
         for chunk in block.chunks:
             rows, codes = source.read(chunk)
-            answer = answer.merge(self._ask(rows, codes, source.span(chunk)[0], float(longest[chunk])))
+            counted = self.counted(source.span(chunk)[0], codes, source.weights(chunk))
+            answer = answer.merge(self._ask(rows, counted, source.span(chunk)[0], float(longest[chunk])))
         return answer
 
-    def _ask(self, rows: NDArray[Any], codes: NDArray[np.int32], start: int, longest: float) -> BandSummary:
-        signs = self.signs(codes)
-        places = np.arange(len(signs))
-        if not signs.all():  # unlabelled rows, and rows of other classes
-            places = np.flatnonzero(signs)
-            rows, signs = rows[places], signs[places]
-        margins = decisions(rows, self.base) * signs
-        near = self.near(margins[0], self.keep)
-        parts = self.divided(lambda at: rows[at], signs, margins, near, longest)
-        ids = places[near] + start
-        losing = rows[parts.losing] if self.squared else rows[:0]
-        return self.summary(parts, weighted_sums(rows, parts.columns), ids, rows[near], losing)
+    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> BandSummary:
+        places = counted.places
+        if len(places) < rows.shape[0]:
+            rows = take(rows, places)
+        margins = decisions(rows, self.base) * counted.signs
+        near = self.near(margins[0], self.keep, counted.held)
+        parts = self.divided(lambda at: take(rows, at), counted, margins, near, longest)
+        losing = take(rows, np.flatnonzero(parts.losing) if self.curve else np.zeros(0, np.intp))
+        return self.summary(
+            parts, weighted_sums(rows, parts.columns), places[near] + start, take(rows, near), losing
+        )  # fmt: skip
 
-    def signs(self, codes: NDArray[np.int32]) -> NDArray[np.int8]:
-        """1 and -1 (n,) for rows of the positive and the negative class, 0 for others."""
-        return np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)
+    def counted(self, start: int, codes: NDArray[np.int32], weights: Array | None) -> Counted:
+        """Which of some rows in a run count: start is the id of the first; label codes (n,), sample weights (n,)."""
+        signs = np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)
+        prices = np.where(signs > 0, self.prices[0], self.prices[1])
+        if weights is not None:
+            prices = prices * weights
+            signs[prices == 0] = 0
+        places = np.flatnonzero(signs)
+        held = np.isin(places + start, self.held) if len(self.held) else np.zeros(len(places), bool)
+        if len(places) < len(signs):
+            signs, prices = signs[places], prices[places]
+        return Counted(places, signs, prices, held)
 
-    def divided(
-        self, pick: Pick, signs: NDArray[np.int8], margins: Array, near: NDArray[np.intp], longest: float
-    ) -> Divided:
-        """Labelled rows with their margins (k, n), of which those at ``near`` come home; pick: rows by position.
+    def divided(self, pick: Pick, counted: Counted, margins: Array, near: NDArray[np.intp], longest: float) -> Divided:
+        """Rows with their margins (k, n), of which those at ``near`` come home; pick: rows by position.
 
         Margins of the newest hypothesis are settled in place.
         """
-        far = np.ones(len(signs), bool)
+        signs, prices = counted.signs, counted.prices
+        far = ~counted.held
         far[near] = False
         if not self.squared:
             self._settle(pick, signs, margins[0], far, longest)
-        prices = np.where(signs > 0, self.prices[0], self.prices[1])
         slack = np.maximum(1.0 - margins[0], 0.0)
         cost = prices * slack
         losing = far & (margins[0] < 1.0)
@@ -132,25 +158,24 @@ class BandProbe:
         columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), push, slope], axis=1)
         return Divided(signs, margins, near, prices, slack, losing, columns)
 
-    def summary(
-        self, parts: Divided, total: Array, ids: NDArray[np.int64], near: NDArray[Any], losing: NDArray[Any]
-    ) -> BandSummary:
+    def summary(self, parts: Divided, total: Array, ids: NDArray[np.int64], near: Rows, losing: Rows) -> BandSummary:
         """The answer. total (4, d): ``parts.columns.T @ rows``; ids (m,), near (m, d): of the rows that come home.
 
-        losing: the far rows on the losing side, for the squared hinge.
+        losing: the far rows on the losing side, where their curve is wanted.
         """
         signs, newest, prices, slack, columns = parts.signs, parts.margins[0], parts.prices, parts.slack, parts.columns
-        far = parts.losing
+        far, positive = parts.losing, signs > 0
         return BandSummary(
             losses=self._losses(parts.margins, prices),
             slack=columns[:, :2].sum(axis=0), squares=slack @ columns[:, :2], pull=total[:2],
             far_price=np.array([prices[far].sum()]), far_value=np.array([(prices[far] * slack[far]) @ slack[far]]),
             far_push=np.append(total[2], columns[:, 2].sum()), far_slope=np.append(total[3], columns[:, 3].sum()),
-            far_curve=_tiled_curve(losing, prices[far]) if self.squared else np.zeros((0, 0)),
-            row_id=ids, row_x=near, row_sign=signs[parts.near],
-            histogram=np.stack([self._bin(newest[signs > 0]), self._bin(newest[signs < 0])]),
-            seen=np.array([np.count_nonzero(signs > 0), np.count_nonzero(signs < 0)]),
-            below=np.array([np.count_nonzero(newest < 1.0)]),
+            far_curve=_tiled_curve(losing, prices[far]) if self.curve else np.zeros((0, 0)),
+            row_id=ids, row_x=near, row_sign=signs[parts.near], row_price=prices[parts.near],
+            histogram=np.stack([self._bin(newest[positive]), self._bin(newest[~positive])]),
+            seen=np.array([np.count_nonzero(positive), np.count_nonzero(~positive)]),
+            mass=np.array([prices[positive].sum(), prices[~positive].sum()]),
+            below=np.array([np.count_nonzero(newest < 1.0)]), at_stake=np.array([prices[newest < 1.0].sum()]),
         )  # fmt: skip
 
     def _settle(
@@ -166,15 +191,16 @@ class BandProbe:
         margins[open_ones] = signs[open_ones] * exact_decisions(pick(open_ones), w, b)
 
     @staticmethod
-    def near(margins: Array, keep: int) -> NDArray[np.intp]:
-        """Positions (increasing) of the ``keep`` rows with margins nearest to 1, ties by position."""
-        if len(margins) <= keep:
-            return np.arange(len(margins))
-        distance = np.abs(margins - 1.0)
+    def near(margins: Array, keep: int, held: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Positions (increasing) of the ``keep`` rows with margins nearest to 1, ties by position; held ones apart."""
+        free = np.flatnonzero(~held)
+        if len(free) <= keep:
+            return free
+        distance = np.abs(margins[free] - 1.0)
         cut = np.partition(distance, keep - 1)[keep - 1] if keep else -1.0
         certain = np.flatnonzero(distance < cut)
         ties = np.flatnonzero(distance == cut)[: keep - len(certain)]
-        return np.sort(np.concatenate([certain, ties]))
+        return np.asarray(free[np.sort(np.concatenate([certain, ties]))])
 
     def _losses(self, margins: Array, prices: Array) -> Array:
         losses = np.empty(len(self.points))
@@ -189,13 +215,13 @@ class BandProbe:
         return np.bincount(np.clip(place, 0, self.bins - 1).astype(np.intp), minlength=self.bins)
 
 
-def decisions(rows: NDArray[Any], base: Array) -> Array:
+def decisions(rows: Rows, base: Array) -> Array:
     """(k, n) float64: rows (n, d) times w plus b of each column of ``base`` (d + 1, k)."""
     return np.asarray(products(rows, base[:-1]) + base[-1][:, None])
 
 
-def _tiled_curve(rows: NDArray[Any], weights: Array) -> Array:
-    """sum_i weight_i (x_i, 1)(x_i, 1)^T (d + 1, d + 1).
+def _tiled_curve(rows: Rows, weights: Array) -> Array:
+    """sum_i weight_i (x_i, 1)(x_i, 1)^T (d + 1, d + 1) of dense rows.
 
     The products are made in the rows' own precision, around a row of them: far from the origin little else would be
     left of float32.
@@ -203,7 +229,7 @@ def _tiled_curve(rows: NDArray[Any], weights: Array) -> Array:
     d = rows.shape[1]
     step = max(1, TILE_BYTES // (8 * d))
     curve = np.zeros((d + 1, d + 1))
-    if not len(rows):
+    if not rows.shape[0]:
         return curve
     centre, root = rows[len(rows) // 2], np.sqrt(weights)
     size = float(root.max()) * max(float(rows.max()) - float(rows.min()), 0.0)

@@ -26,7 +26,7 @@ from coremargin.problems.fleet_state import Book, FleetState, MemberState, pools
 from coremargin.problems.fleet_summary import unpacked
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.problems.soft_margin import SoftMargin
-from coremargin.problems.start import Sample
+from coremargin.problems.start import Sample, left_out
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -81,7 +81,7 @@ class Fleet:
     def start(self) -> FleetState:
         """Solve all members on one sample, along C each from the solution before."""
         chunks = self.sample_chunks
-        ids, rows, codes = self._read(chunks)
+        ids, rows, codes, weights = self._read(chunks)
         fold = fold_of(ids, self.crew.folds, self.crew.seed) if self.crew.folds else None
 
         def solve(chain: list[int]) -> list[tuple[int, MemberState]]:
@@ -89,7 +89,8 @@ class Fleet:
             shown = lens.codes(codes, fold)
             mine = np.flatnonzero((shown == positive) | (shown == negative))
             signs = np.where(shown[mine] == positive, 1, -1).astype(np.int8)
-            return self._begin(chain, Sample(chunks, ids[mine], take(rows, mine), signs))
+            weigh = None if weights is None else weights[mine]
+            return self._begin(chain, Sample(chunks, ids[mine], take(rows, mine), signs, weigh))
 
         found = dict(entry for chain in side_by_side(solve, self.crew.chains) for entry in chain)
         states = [found[number] for number in range(len(found))]
@@ -114,16 +115,21 @@ class Fleet:
                 solved.append((number, thin(problem.begin(sample))))
         return solved
 
-    def _read(self, chunks: list[int]) -> tuple[NDArray[np.int64], Rows, NDArray[np.int32]]:
-        """Ids (m,), rows (m, d) and codes (m,) of the labelled rows of some chunks."""
-        ids, rows, codes = [], [], []
+    def _read(self, chunks: list[int]) -> tuple[NDArray[np.int64], Rows, NDArray[np.int32], Array | None]:
+        """Ids (m,), rows (m, d), codes (m,) and weights (m,), None: all 1, of rows of some chunks that count."""
+        ids, rows, codes, weights = [], [], [], []
         for chunk in chunks:
             x, code = self.source.read(chunk)
+            weight = self.source.weights(chunk)
+            code = left_out(code, weight)
             mine = np.flatnonzero(code >= 0)
             ids.append(mine + self.source.span(chunk)[0])
             rows.append(take(x, mine))
             codes.append(code[mine])
-        return np.concatenate(ids), concatenate(rows), np.concatenate(codes)
+            if weight is not None:
+                weights.append(weight[mine])
+        every = np.concatenate(weights) if weights else None
+        return np.concatenate(ids), concatenate(rows), np.concatenate(codes), every
 
     def _book(self, states: Iterable[MemberState], parts: list[tuple[NDArray[np.int64], Rows]]) -> Book:
         wanted = [pool.ids for state in states for pool in pools(state).values()]

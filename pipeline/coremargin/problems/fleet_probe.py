@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from coremargin.data.folds import fold_of, masked
 from coremargin.data.relabelled import against_rest
 from coremargin.maths.rows import Rows, many_products, nothing, take, weighted_sums
-from coremargin.problems.band_probe import BandProbe, Divided
+from coremargin.problems.band_probe import BandProbe, Counted, Divided
 from coremargin.problems.band_summary import BandSummary
 from coremargin.problems.fleet_summary import FleetSummary, without_rows
 from coremargin.problems.margin_probe import MarginProbe
 from coremargin.problems.margin_summary import MarginSummary
 from coremargin.problems.selection import ChunkRows, LowestRows
+from coremargin.problems.start import left_out
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -84,15 +85,18 @@ class FleetProbe:
         columns = Columns.of([*(probe.base for probe in soft), self.judge.hypotheses])
         for chunk in block.chunks:
             rows, codes = source.read(chunk)
+            weights = source.weights(chunk)
+            codes = left_out(codes, weights)
             start, stop = source.span(chunk)
             fold = fold_of(np.arange(start, stop), self.folds, self.seed) if self.folds else None
-            data = ChunkRows(chunk, start, rows, codes, float(source.scalars().max_norm[chunk]))
+            data = ChunkRows(chunk, start, rows, codes, float(source.scalars().max_norm[chunk]), weights)
             margins.ask(data, fold)
             width = columns.base.shape[1] + 4 * len(soft)
             step = max(1, SLAB_BYTES // (8 * max(1, width)))
             for first in range(0, len(codes) if width else 0, step):
                 part = slice(first, first + step)
-                slab = ChunkRows(chunk, start + first, rows[part], codes[part], data.longest)
+                some = None if weights is None else weights[part]
+                slab = ChunkRows(chunk, start + first, rows[part], codes[part], data.longest, some)
                 share = len(slab.codes) / len(codes)
                 found = self._slab(slab, None if fold is None else fold[part], soft, columns, share)
                 answer = answer.merge(found)
@@ -111,27 +115,25 @@ class FleetProbe:
             return replace(self.empty(), confusion=confusion)
         views = []
         for probe, lens, places in zip(soft, self.lenses, columns.places[:-1], strict=True):
-            signs = probe.signs(lens.codes(slab.codes, fold))
-            mine = np.flatnonzero(signs)
-            margins = values[places][:, mine] * signs[mine]
+            counted = probe.counted(slab.start, lens.codes(slab.codes, fold), slab.weights)
+            margins = values[places][:, counted.places] * counted.signs
             keep = -int(-probe.keep * share // 1)
-            views.append(_View(mine, signs[mine], margins, mine[probe.near(margins[0], keep)]))
+            views.append(_View(counted, margins, counted.places[probe.near(margins[0], keep, counted.held)]))
         wanted = together(views, max(1, int(self.most * share)), len(slab.codes))
         return replace(_answers(slab, soft, views, wanted), confusion=confusion)
 
 
 @dataclass(frozen=True)
 class _View:
-    """A member's labelled rows: their places in the slab, signs, margins (k, n), and the places of those it wants."""
+    """A member's rows that count, their margins (k, n), and the places in the slab of those it wants."""
 
-    mine: NDArray[np.intp]
-    signs: NDArray[np.int8]
+    counted: Counted
     margins: Array
     wanted: NDArray[np.intp]
 
     def at(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
         """Positions among the member's rows of places in the slab."""
-        return np.searchsorted(self.mine, places)
+        return np.searchsorted(self.counted.places, places)
 
 
 def together(views: Sequence[_View], most: int, rows: int) -> NDArray[np.bool_]:
@@ -158,13 +160,15 @@ def _answers(
     weights, parts = np.zeros((len(slab.codes), 4 * len(soft))), list[Divided]()
     for k, (probe, view) in enumerate(zip(soft, views, strict=True)):
         near = view.at(view.wanted[wanted[view.wanted]])
-        part = probe.divided(partial(_rows_at, slab.rows, view.mine), view.signs, view.margins, near, slab.longest)
-        weights[view.mine, 4 * k : 4 * k + 4] = part.columns
+        mine = view.counted.places
+        part = probe.divided(partial(_rows_at, slab.rows, mine), view.counted, view.margins, near, slab.longest)
+        weights[mine, 4 * k : 4 * k + 4] = part.columns
         parts.append(part)
     totals, found = weighted_sums(slab.rows, weights), []
     for k, (probe, view, part) in enumerate(zip(soft, views, parts, strict=True)):
-        ids = view.mine[part.near] + slab.start
-        losing = slab.rows[view.mine[part.losing]] if probe.squared else slab.rows[:0]
+        mine = view.counted.places
+        ids = mine[part.near] + slab.start
+        losing = slab.rows[mine[part.losing]] if probe.curve else slab.rows[:0]
         found.append(probe.summary(part, totals[4 * k : 4 * k + 4], ids, np.zeros((len(ids), 0)), losing))
     home = np.flatnonzero(np.isin(np.arange(len(wanted)), np.concatenate([s.row_id for s in found]) - slab.start))
     return FleetSummary(tuple(found), home + slab.start, take(slab.rows, home), np.zeros((0, 0, 0), np.int64))

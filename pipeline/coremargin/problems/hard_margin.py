@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.margin import (
-    Array,
-    best_offset,
-    is_certified,
-    lower_bound,
-    safe_projections,
-)  # fmt: skip
+from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, safe_projections
 from coremargin.maths.pool import solve_pool
 from coremargin.maths.rows import as_float64, take, vector
 from coremargin.problems.ledger import Ledger, worthwhile
@@ -34,6 +28,7 @@ from coremargin.problems.start import (
     SAMPLE_SHARE,
     Sample,
     check_scale,
+    class_weights,
     first_row,
     pool_row_bytes,
     read_sample,
@@ -129,6 +124,7 @@ class HardMargin:
         """The state before the first scan, from some rows of both classes or, with the paper's strategies, one row."""
         source = self.source
         check_scale(source)
+        class_weights(source, self.codes)  # a class must not be left out as a whole
         empty = Pool.nothing(source.features, sparse=source.sparse)
         pool = empty.add(sample.ids, sample.rows, sample.signs)
         sketch = np.linspace(0, len(pool) - 1, min(SKETCH_ROWS, len(pool))).astype(int)

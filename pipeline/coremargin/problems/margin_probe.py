@@ -18,6 +18,7 @@ from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import precision, products, take
 from coremargin.problems.margin_summary import MarginSummary
 from coremargin.problems.selection import ChunkRows, LowestRows
+from coremargin.problems.start import left_out
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -82,6 +83,7 @@ class MarginProbe:
         longest = source.scalars().max_norm
         for chunk in block.chunks:
             rows, codes = source.read(chunk)
+            codes = left_out(codes, source.weights(chunk))
             start, _ = source.span(chunk)
             data = ChunkRows(chunk, start, rows, codes, float(longest[chunk]))
             answer = answer.merge(self.ask(data, directions, lowest, products(rows, self.base, precision(rows))))

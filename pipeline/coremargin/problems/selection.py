@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChunkRows:
-    """One chunk as read: its index, its first row id, rows (n, d), label codes (n,), a bound on the rows' length."""
+    """One chunk as read: its index, its first row id, rows (n, d), label codes (n,), a bound on the rows' length.
+
+    weights (n,): of the samples, None where all are 1.
+    """
 
     chunk: int
     start: int
     rows: maths_rows.Rows
     codes: NDArray[np.int32]
     longest: float
+    weights: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ shows what moved. Certified means primal - dual <= epsilon primal, both over all
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from coremargin.problems.start import (
     SAMPLE_SHARE,
     Sample,
     check_scale,
+    class_weights,
     read_sample,
     sample_chunks,
     two_classes,
@@ -98,14 +100,18 @@ class SoftMargin:
             )
         return two_classes(self.source)
 
+    @cached_property
+    def totals(self) -> Array:
+        """Sums of the sample weights (2,) of the positive and of the negative class: with no weights, their rows."""
+        return class_weights(self.source, self.codes)
+
     @property
     def prices(self) -> Array:
-        """c of a row of the positive and of the negative class."""
+        """c of a row of weight 1 of the positive and of the negative class."""
         if self.class_weight is None:
             return np.full(2, self.cost)
         if self.class_weight == "balanced":
-            counts = self.source.scalars().counts.sum(axis=0)[list(self.codes)]
-            return np.asarray(self.cost * counts.sum() / (2.0 * counts))
+            return np.asarray(self.cost * self.totals.sum() / (2.0 * self.totals))
         negative, positive = self.class_weight
         return self.cost * np.array([positive, negative])
 
@@ -130,16 +136,18 @@ class SoftMargin:
 
         near (d + 1,): a solution to start from, such as that for another C.
         """
-        source = self.source
+        source, totals = self.source, self.totals
         check_scale(source)
         p = source.features + 1
         few = thinned(found.signs, max(1000, 5 * p, int(SOLVE_COST[self.loss] / p**2)))
-        sample = Pool.nothing(source.features).add(found.ids[few], found.rows[few], found.signs[few])
-        counts = source.scalars().counts.sum(axis=0)[list(self.codes)]
-        share = np.array([(sample.signs > 0).sum(), (sample.signs < 0).sum()]) / counts
-        prices = np.where(sample.signs > 0, self.prices[0] / share[0], self.prices[1] / share[1])
+        sample = self._priced(found, few)
+        positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]
+        shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
         nothing = np.zeros(source.features + 1)
-        newest = self._minimise_rows(sample, prices, nothing if near is None else near)
+        newest = nothing if near is None else near
+        if shown.all():
+            share = self.prices * totals / shown  # prices of the sample add up to those of all rows
+            newest = self._minimise_rows(sample, sample.weights * np.where(positive, share[0], share[1]), newest)
         margins = sample.signs * (sample.rows @ newest[:-1] + newest[-1])
         low, high = histogram_range(margins)
         return SoftState(
@@ -150,6 +158,14 @@ class SoftMargin:
             histogram=np.zeros((2, BINS), np.int64), low=low, high=high, rows_below=-1,
             sample_bytes=found.nbytes(source),
         )  # fmt: skip
+
+    def _priced(self, found: Sample, few: NDArray[np.intp]) -> Pool:
+        """Some rows of the sample, their prices as weights."""
+        signs = found.signs[few]
+        prices = np.where(signs > 0, self.prices[0], self.prices[1])
+        if found.weights is not None:
+            prices = prices * found.weights[few]
+        return Pool.nothing(self.source.features).add(found.ids[few], found.rows[few], signs).weighted(prices)
 
     def _minimise_rows(self, pool: Pool, prices: Array, near: Array) -> Array:
         signed = self.signed(pool.rows, pool.signs)
@@ -174,7 +190,9 @@ class SoftMargin:
             base, points = np.column_stack([state.newest, state.best]), np.array([1.0, *SEGMENT])
         return BandProbe(
             base=base, points=points, codes=self.codes, prices=self.prices, loss=self.loss,
-            keep=self._band_rows(state.widen), low=state.low, high=state.high, bins=BINS, dtype=self.source.dtype.name,
+            keep=self._band_rows(state.widen), held=np.zeros(0, np.int64), curve=self.loss == "squared_hinge",
+            low=state.low, high=state.high, bins=BINS, chunk_rows=self.source.chunk_rows,
+            dtype=self.source.dtype.name, sparse=self.source.sparse,
         )  # fmt: skip
 
     def _band_rows(self, widen: int) -> int:
@@ -269,7 +287,7 @@ class SoftMargin:
         """
         longest = float(self.source.scalars().max_norm.max())
         margin = gamma(len(size) + 8) * (longest * float(np.linalg.norm(size[:-1])) + float(size[-1]) + 1.0)
-        prices = float(self.prices @ summary.seen)
+        prices = float(summary.mass.sum())
         if self.loss == "squared_hinge":
             lost = 2.0 * margin * float(np.sqrt(prices * max(value, 0.0))) + margin * margin * prices
         else:

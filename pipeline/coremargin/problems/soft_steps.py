@@ -34,7 +34,7 @@ def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) ->
     if not problem.intercept:
         curve[-1], curve[:, -1], slope[-1] = 0.0, 0.0, 0.0
     rows = problem.signed(summary.row_x, summary.row_sign)
-    model = Rows(rows, np.where(summary.row_sign > 0, problem.prices[0], problem.prices[1]), rows @ state.newest)
+    model = Rows(rows, summary.row_price, rows @ state.newest)
     far = Quadratic(float(summary.far_value[0]), slope, curve)
     step, _ = minimise_squared_hinge(state.newest, problem.metric, far, model)
     return step, state
@@ -52,14 +52,12 @@ def _slack_error(problem: SoftMargin, at: Array, summary: BandSummary) -> float:
     """
     size = float(problem.source.scalars().max_norm.max()) * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0
     slack = float(summary.slack.min() if problem.intercept else summary.slack.sum())
-    losing = float(problem.prices.max()) * float(summary.below[0])
-    return 2.0**-48 * size * losing / slack if slack > 0 else 0.0
+    return 2.0**-48 * size * float(summary.at_stake[0]) / slack if slack > 0 else 0.0
 
 
 def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
     """The dual bound of the band model, which underestimates the value everywhere, and its minimiser."""
-    rows = problem.signed(summary.row_x, summary.row_sign)
-    prices = np.where(summary.row_sign > 0, problem.prices[0], problem.prices[1])
+    rows, prices = problem.signed(summary.row_x, summary.row_sign), summary.row_price
     push = summary.far_push.copy()
     if not problem.intercept:
         push[-1] = 0.0
@@ -106,8 +104,8 @@ def _guarded(
     was, would = signed @ state.newest < 1.0, signed @ step < 1.0
     if not (was != would).any():
         return None
-    prices = np.where(state.sample.signs[away] > 0, problem.prices[0], problem.prices[1])
-    prices = prices * (state.total_rows - len(summary.row_id)) / max(1, int(away.sum()))
+    prices = state.sample.weights[away]
+    prices = prices * float(summary.mass.sum() - summary.row_price.sum()) / float(prices.sum())
     nothing = np.zeros(len(prices))
     guard = HingeModel(
         free.metric, free.push, np.vstack([free.rows, signed]),

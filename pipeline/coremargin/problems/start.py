@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,12 +60,16 @@ def check_scale(source: Source) -> None:
 
 @dataclass(frozen=True)
 class Sample:
-    """The chunks that were read first, and their labelled rows: ids (m,), rows (m, d), signs (m,)."""
+    """The chunks that were read first, and their rows that count: ids (m,), rows (m, d), signs (m,), weights (m,).
+
+    weights: None where all are 1. Rows without label or of weight 0 do not count.
+    """
 
     chunks: list[int]
     ids: NDArray[np.int64]
     rows: Rows
     signs: NDArray[np.int8]
+    weights: NDArray[np.float64] | None = None
 
     def nbytes(self, source: Source) -> int:
         """Bytes that were read for it."""
@@ -100,18 +105,55 @@ def sample_chunks(source: Source, codes: tuple[int, int], share: float, limit_by
 
 def read_sample(source: Source, chunks: list[int], codes: tuple[int, int]) -> Sample:
     """The rows of two classes of some chunks."""
-    ids, rows, signs = [], [], []
+    ids, rows, signs, weights = [], [], [], []
     for chunk in chunks:
         x, code = source.read(chunk)
+        weight = source.weights(chunk)
+        code = left_out(code, weight)
         mine = np.flatnonzero((code == codes[0]) | (code == codes[1]))
         ids.append(mine + source.span(chunk)[0])
         rows.append(take(x, mine))
         signs.append(np.where(code[mine] == codes[0], 1, -1).astype(np.int8))
-    return Sample(chunks, np.concatenate(ids), concatenate(rows), np.concatenate(signs))
+        if weight is not None:
+            weights.append(weight[mine])
+    every = np.concatenate(weights) if weights else None
+    return Sample(chunks, np.concatenate(ids), concatenate(rows), np.concatenate(signs), every)
+
+
+def left_out(codes: NDArray[np.int32], weights: NDArray[np.float64] | None) -> NDArray[np.int32]:
+    """Label codes (n,) with -1, unlabelled, for rows of weight 0: they do not count."""
+    return codes if weights is None or weights.all() else np.where(weights > 0, codes, -1).astype(np.int32)
+
+
+def nothing_counts(source: Source, code: int) -> LabelError:
+    """The error for a class of which all rows weigh 0."""
+    return LabelError(
+        f"{source.name}: expected rows of both classes, found that all of class {source.classes[code]!r} weigh 0, "
+        f"which leaves them out; give some of them a weight above 0"
+    )
+
+
+def class_weights(source: Source, codes: tuple[int, int]) -> NDArray[np.float64]:
+    """Sums of the sample weights (2,) over the rows of the positive and the negative class, all above 0.
+
+    Labels and weights are read for it, no rows. Raises LabelError for a class of which all rows weigh 0.
+    """
+    totals = np.zeros(2)
+    if source.weights(0) is None:
+        return np.asarray(source.scalars().counts.sum(axis=0)[list(codes)], np.float64)
+    for chunk in range(source.chunks):
+        labels, weights = source.labels(chunk), source.weights(chunk)
+        if weights is not None:
+            totals += [math.fsum(weights[labels == code]) for code in codes]
+    if not totals.all():
+        raise nothing_counts(source, codes[int(totals[0] > 0)])
+    return totals
 
 
 def first_row(source: Source, codes: tuple[int, int]) -> Sample:
     """The first labelled row, as the paper's algorithm starts from one example, and the chunk that was read for it."""
-    chunk = int(np.flatnonzero(source.scalars().counts[:, list(codes)].any(axis=1))[0])
-    found = read_sample(source, [chunk], codes)
-    return Sample([chunk], found.ids[:1], found.rows[:1], found.signs[:1])
+    for chunk in np.flatnonzero(source.scalars().counts[:, list(codes)].any(axis=1)):
+        found = read_sample(source, [int(chunk)], codes)
+        if len(found.ids):
+            return Sample([int(chunk)], found.ids[:1], found.rows[:1], found.signs[:1])
+    raise nothing_counts(source, codes[0])
