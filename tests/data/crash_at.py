@@ -1,6 +1,7 @@
 """Run one write of a store again and again, killed at its first, second, ... step on disk; check what is left.
 
-Usage: crash_at.py FOLDER create|append|overwrite STRIDE. Prints how many steps the write takes.
+Usage: crash_at.py FOLDER create|append|overwrite STRIDE dense|sparse. Prints how many steps the write takes; sparse
+stores have weights, too.
 """
 
 from __future__ import annotations
@@ -23,23 +24,31 @@ if TYPE_CHECKING:
 
 OLD, NEW = 150, 300
 RNG = np.random.default_rng(7)
-X = RNG.normal(size=(NEW, 3)).astype(np.float32)
+SPARSE = sys.argv[4:] == ["sparse"]
+X = (RNG.normal(size=(NEW, 3)) * (RNG.random((NEW, 3)) < (0.6 if SPARSE else 2))).astype(np.float32)
+WEIGHTS = RNG.random(NEW) if SPARSE else None
 Y = np.where(X[:, 0] > 0, "a", "b")
 STEPS = ("replace", "rename", "fsync", "mkdir", "unlink")
 
 
 def create(path: Path, rows: slice, *, overwrite: bool = False) -> None:
     """Write a new store."""
-    with StoreWriter.create(path, features=3, chunk_bytes=64 * 12, overwrite=overwrite) as writer:
-        writer.write(X[rows], Y[rows])
+    options: dict[str, Any] = {"sparse": True, "weighted": True, "chunk_rows": 64} if SPARSE else {}
+    with StoreWriter.create(path, features=3, chunk_bytes=64 * 12, overwrite=overwrite, **options) as writer:
+        write(writer, rows)
+
+
+def write(writer: StoreWriter, rows: slice) -> None:
+    """Rows with all that belongs to them."""
+    writer.write(X[rows], Y[rows], None if WEIGHTS is None else WEIGHTS[rows])
 
 
 def append(path: Path) -> None:
     """Write the new rows after the old ones, in two commits."""
     with StoreWriter.append(path) as writer:
-        writer.write(X[OLD:200], Y[OLD:200])
+        write(writer, slice(OLD, 200))
         writer.commit()
-        writer.write(X[200:], Y[200:])
+        write(writer, slice(200, None))
 
 
 def kill_at(step: int) -> None:
@@ -79,10 +88,18 @@ def left_whole(path: Path, how: str) -> int:
     store = Store.open(path)
     allowed = {"create": (NEW,), "append": (OLD, 200, NEW), "overwrite": (OLD, NEW)}[how]
     assert store.rows in allowed, store.rows
-    rows = np.concatenate([np.array(store.read(chunk)[0]) for chunk in range(store.chunks)])
+    rows = np.concatenate([dense(store.read(chunk)[0]) for chunk in range(store.chunks)])
     assert np.array_equal(rows, X[: store.rows])
+    if WEIGHTS is not None:
+        weights = [np.array(store.weights(chunk)) for chunk in range(store.chunks)]
+        assert np.array_equal(np.concatenate(weights), WEIGHTS[: store.rows])
     assert check_store(path, workers=1).whole
     return store.rows
+
+
+def dense(rows: Any) -> np.ndarray:
+    """A copy of rows of either kind."""
+    return np.array(rows.toarray() if SPARSE else rows)
 
 
 def main() -> None:
@@ -98,7 +115,7 @@ def main() -> None:
         if how == "append":
             with StoreWriter.append(path) as writer:
                 if rows < NEW:
-                    writer.write(X[rows:], Y[rows:])
+                    write(writer, slice(rows, None))
         else:
             create(path, slice(None), overwrite=True)
         assert left_whole(path, how) == NEW

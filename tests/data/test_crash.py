@@ -29,20 +29,25 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("how", "least", "stride"),
+    ("how", "least", "stride", "kind"),
     [
-        ("create", 60, 7),
-        ("append", 90, 11),
-        ("overwrite", 60, 7),
-        pytest.param("create", 60, 1, marks=pytest.mark.slow),
-        pytest.param("append", 90, 1, marks=pytest.mark.slow),
-        pytest.param("overwrite", 60, 1, marks=pytest.mark.slow),
+        ("create", 60, 7, "dense"),
+        ("append", 90, 11, "dense"),
+        ("overwrite", 60, 7, "dense"),
+        ("create", 100, 29, "sparse"),
+        ("append", 150, 31, "sparse"),
+        pytest.param("create", 60, 1, "dense", marks=pytest.mark.slow),
+        pytest.param("append", 90, 1, "dense", marks=pytest.mark.slow),
+        pytest.param("overwrite", 60, 1, "dense", marks=pytest.mark.slow),
+        pytest.param("create", 100, 1, "sparse", marks=pytest.mark.slow),
+        pytest.param("append", 150, 1, "sparse", marks=pytest.mark.slow),
+        pytest.param("overwrite", 100, 1, "sparse", marks=pytest.mark.slow),
     ],
 )
-def test_killed_at_every_step(how: str, least: int, stride: int) -> None:
+def test_killed_at_every_step(how: str, least: int, stride: int, kind: str) -> None:
     """Whatever step on disk a SIGKILL comes before, the old rows or the new ones are there, whole and checked."""
     with quick_folder() as folder:
-        command = [sys.executable, str(HERE / "crash_at.py"), str(folder), how, str(stride)]
+        command = [sys.executable, str(HERE / "crash_at.py"), str(folder), how, str(stride), kind]
         done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= least

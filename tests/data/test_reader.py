@@ -57,7 +57,7 @@ def test_fast_path_equals_general_path(
         for map_bytes in (0, 1 << 20):
             store = Store.open(path, map_bytes=map_bytes)
             found_X, found_y = all_rows(store)
-            for general, found, array in zip(store.readers(), (found_X, found_y), ("X", "y"), strict=True):
+            for general, found, array in zip(store.readers()[:2], (found_X, found_y), ("X", "y"), strict=True):
                 slow = np.concatenate([general._read_general(chunk) for chunk in range(store.chunks)])
                 assert found.dtype == slow.dtype
                 np.testing.assert_array_equal(found, slow)

@@ -179,7 +179,7 @@ def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **opt
       coremargin synth large.zarr --size "30 GB" --features 100
       coremargin synth noisy.zarr --rows 1e5 --noise 0.02 --seed 7
     """
-    from coremargin.data.format import CHUNK_BYTES
+    from coremargin.data.sizes import CHUNK_BYTES
     from coremargin.data.synth import Recipe
     from coremargin.data.synth import synth as run
 

@@ -7,17 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.format import (
-    CHUNK_BYTES,
-    Digested,
-    chunks_of,
-    default_chunk_rows,
-    scanned_bytes,
-    sparse_chunk_rows,
-    store_digest,
-)
+from coremargin.data.digest import Digested, store_digest
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_rows, in_memory_dtype
+from coremargin.data.sizes import CHUNK_BYTES, chunks_of, default_chunk_rows, scanned_bytes, sparse_chunk_rows
 from coremargin.data.sparse import as_sparse_rows, csr_rows, csr_slice
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, concatenate, measure
 from coremargin.data.weights import all_weights
@@ -120,7 +113,7 @@ class ArraySource:
 
     def scalars(self) -> ChunkScalars:
         """The entries of ``statistics`` that are a number per chunk or per class and chunk."""
-        return ChunkScalars(**{field.name: getattr(self._statistics, field.name) for field in fields(ChunkScalars)})
+        return self._statistics.scalars
 
     def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Mean rows (stop - start, d) float64 of the chunks [start, stop)."""

@@ -6,22 +6,29 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from coremargin.data.rows import as_rows
+from coremargin.data.sparse import as_sparse_rows, csr_slice
 from coremargin.data.statistics import ChunkStatistics, measure
 from coremargin.data.store import Store
 from coremargin.data.synth import in_order
-from coremargin.errors import DamagedChunk, StoreError
+from coremargin.data.weights import as_weights
+from coremargin.errors import BadRow, DamagedChunk, StoreError
+from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from coremargin.data.reader import ArrayReader
+    from coremargin.data.buffers import Content
+    from coremargin.data.store import Readers
 
 _SLICE = 256  # chunks whose statistics are held at a time
+_SPARSE_SLICE = 8  # of sparse rows: each may mention a million features
 _EXACT = ("rows", "counts", "unlabelled", "low", "high", "digest", "nonzeros", "marks")
 _RELATIVE = 1e-9  # of radius and norm, about a centre that may differ in its last bits between machines
 _ROUNDING = 1e-15  # per row: sums in another order
@@ -69,8 +76,9 @@ def check_store(
     workers = workers or len(os.sched_getaffinity(0))
     damaged: list[Damage] = []
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-check") as pool:
-        for start in range(0, store.chunks, _SLICE):
-            chunks = range(start, min(store.chunks, start + _SLICE))
+        together = _SPARSE_SLICE if store.sparse else _SLICE
+        for start in range(0, store.chunks, together):
+            chunks = range(start, min(store.chunks, start + together))
             stored, complaint = _stored(store, chunks)
             damaged += complaint
             look = partial(_look, store, readers, stored, start)
@@ -89,37 +97,44 @@ def _stored(store: Store, chunks: range) -> tuple[ChunkStatistics | None, list[D
         return None, [Damage(None, store.span(chunks.start)[0], store.span(chunks.stop - 1)[1], str(error))]
 
 
-def _look(
-    store: Store, readers: tuple[ArrayReader, ArrayReader], stored: ChunkStatistics | None, first: int, chunk: int
-) -> tuple[Damage, ...]:
+def _look(store: Store, readers: Readers, stored: ChunkStatistics | None, first: int, chunk: int) -> tuple[Damage, ...]:
     """What is wrong with one chunk."""
     start, stop = store.span(chunk)
-    read: list[np.ndarray] = []
+    read: list[Any] = []
     found: list[str] = []
-    for reader in readers:
+    known = [reader for reader in readers if reader is not None]
+    for reader in known:
         try:
             read.append(reader.reread(chunk))
         except DamagedChunk as error:
             found.append(str(error))
-    if len(read) == len(readers):
-        found += _contents(store, read[0], read[1], stored, chunk - first, chunk)
+    if len(read) == len(known):
+        found += _contents(store, (read[0], read[1], read[2] if store.weighted else None), stored, chunk - first, chunk)
     return tuple(Damage(chunk, start, stop, what) for what in found)
 
 
-def _contents(
-    store: Store, X: np.ndarray, codes: np.ndarray, stored: ChunkStatistics | None, index: int, chunk: int
-) -> list[str]:
+def _contents(store: Store, content: Content, stored: ChunkStatistics | None, index: int, chunk: int) -> list[str]:
     """What is wrong with rows whose bytes are those that were written."""
-    place = f"{store.name}: chunk {chunk}"
-    bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
-    if bad.size:
-        row = store.span(chunk)[0] + int(bad[0])
-        return [f"{place}: row {row} holds a value that is not finite; ingest again without such rows"]
+    X: Any = content[0]
+    codes, weights = content[1:]
+    place, first = f"{store.name}: chunk {chunk}", store.span(chunk)[0]
+    try:
+        if store.sparse:
+            unknown = csr_array((X.data, X.indices, X.indptr), shape=X.shape)  # without the reader's word for its order
+            kept = as_sparse_rows(unknown, dtype=store.dtype, place=place, first=first)
+            if not (np.array_equal(kept.indices, X.indices) and np.array_equal(kept.indptr, X.indptr)):
+                return [f"{place}: expected ascending indices and no zeros, found others; ingest again"]
+        else:
+            as_rows(X, dtype=store.dtype, place=place, first=first)
+        if weights is not None:
+            as_weights(weights, len(codes), place, first)
+    except BadRow as error:
+        return [f"{error}; ingest again without such rows"]
     if codes.min() < -1 or codes.max() >= len(store.classes):
         return [f"{place}: expected codes from -1 to {len(store.classes) - 1}, got {codes.min()} to {codes.max()}"]
     if stored is None:
         return []
-    names = _differing(measure(X, codes, len(store.classes)), stored, index)
+    names = _differing(measure(X, codes, len(store.classes), weights), stored, index)
     return [f"{place}: the statistics {', '.join(names)} are not those of its rows; ingest again"] if names else []
 
 
@@ -128,7 +143,12 @@ def _differing(computed: ChunkStatistics, stored: ChunkStatistics, index: int) -
     names = []
     size = float(computed.max_norm[0])
     for field in fields(ChunkStatistics):
-        new, old = getattr(computed, field.name)[0], getattr(stored, field.name)[index]
+        new, old = getattr(computed, field.name), getattr(stored, field.name)
+        if is_sparse(new):  # the features that occur are the same, or the statistics are another chunk's
+            old = csr_slice(old, index, index + 1)
+            new, old = (new.data, old.data) if np.array_equal(new.indices, old.indices) else (np.zeros(1), np.ones(1))
+        else:
+            new, old = new[0], old[index]
         if field.name in _EXACT:
             same = np.array_equal(new, old)
         elif field.name in ("radius", "max_norm"):  # bounds: never below the truth, about which the centre may wobble

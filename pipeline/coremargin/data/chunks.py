@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.digest import Digested, store_digest
 from coremargin.data.files import output_errors, sync_folder, write_json, write_whole
-from coremargin.data.format import UNLABELLED, Commit, Digested, Facts, chunks_of, read_facts, store_digest
-from coremargin.data.layout import layouts, read_layouts
-from coremargin.data.manifest import Manifest, write_group
-from coremargin.data.statistics import ChunkStatistics, concatenate, measure
+from coremargin.data.format import Commit, Facts, read_facts
+from coremargin.data.layout import layouts, lengths, read_layouts, sparse_group
+from coremargin.data.manifest import BLOCKS, Manifest, write_group
+from coremargin.data.sizes import chunks_of
+from coremargin.data.statistics import ChunkScalars, ChunkStatistics, concatenate, measure
+from coremargin.data.support import FOLDER as VECTORS
+from coremargin.data.support import vector_file, write_vectors
+from coremargin.data.value_files import File, ValueFiles
 from coremargin.errors import StoreError
+from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from coremargin.data.codecs import Encoding
     from coremargin.data.place import Place
+    from coremargin.data.store import Store
 
 _MERGE_CHUNKS = 4096  # statistics of small commits are merged into the next one up to this many chunks
 _MERGE_RATIO = 3
@@ -33,45 +41,102 @@ class ChunkSink:
         self.place, self.facts, self.encoding = place, facts, encoding
         self.first = facts.rows // facts.chunk_rows  #: first chunk that the next commit describes
         self.bytes_written = 0  #: bytes of chunk files so far
-        self._entries: dict[int, ChunkStatistics] = {}
+        self._entries: dict[int, ChunkStatistics | ChunkScalars] = {}
+        self._nonzeros = 0  # stored values that the last commit described
         self._lock = threading.Lock()
+        self._layouts = layouts(place.folder, facts, encoding)
+        self._values = ValueFiles(facts.file_entries, np.dtype(facts.dtype))
         if not facts.commits:
             with output_errors(place.path):
-                for name in ("X", "y"):
-                    (place.folder / name).mkdir()
+                for name in (*self._layouts, *([f"{BLOCKS}/{VECTORS}"] if facts.sparse else [])):
+                    (place.folder / name).mkdir(parents=True)
+
+    @property
+    def values(self) -> int:
+        """Values of sparse rows that were taken so far."""
+        return self._values.count
 
     @classmethod
-    def resume(cls, place: Place) -> ChunkSink:
+    def resume(cls, store: Store, place: Place) -> ChunkSink:
         """Go on after the last commit. Raises StoreError when the store's codecs are not those of this writer."""
         facts = read_facts(place.path)
-        X, y = read_layouts(place.path, facts)
-        encoding = X.encoding
-        if encoding is None or layouts(place.path, facts, encoding) != (X, y):
+        found = read_layouts(place.path, facts)
+        encoding = found["X/data" if facts.sparse else "X"].encoding
+        if encoding is None or layouts(place.path, facts, encoding) != found:
             text = "expected codecs and chunk names as this writer makes them, found others; ingest into a new store"
             raise StoreError(f"{place.path}: {text}")
-        return cls(place, facts, encoding)
+        sink = cls(place, facts, encoding)
+        if facts.sparse:
+            whole = int(store.scalars().nonzeros[: sink.first].sum())
+            sink._values = ValueFiles(facts.file_entries, np.dtype(facts.dtype), whole, store.sparse_head(whole))
+        return sink
 
-    def put(self, index: int, X: np.ndarray, codes: np.ndarray, classes: int) -> None:
-        """Measure and write a chunk: finite rows X (n, d) of the store's dtype, codes (n,) int32 below ``classes``."""
-        entry = measure(X, codes, classes)
-        size = 0
-        for layout, values, fill in zip(self._layouts(), (X, codes), (np.nan, UNLABELLED), strict=True):
-            whole = np.ascontiguousarray(values, dtype=layout.dtype)
-            if len(values) < layout.chunk_rows:  # Zarr stores the last chunk at full size
-                whole = np.full((layout.chunk_rows, *layout.tail), fill, dtype=layout.dtype)
-                whole[: len(values)] = values
-            encoding = layout.encoding or self.encoding
-            size += write_whole(self.place.folder / layout.key(index), encoding.encode(whole))
+    def tasks(
+        self, index: int, X: Rows, codes: np.ndarray, weights: np.ndarray | None, classes: int
+    ) -> list[Callable[[], None]]:
+        """What is to be done for a whole chunk, in any thread; chunks of sparse rows come in order."""
+        start, files = 0, list[File]()
+        if is_sparse(X):
+            start = self._values.count
+            files = self._values.add(X.data, X.indices)
+        return [
+            partial(self.put, index, X, codes, weights, classes, start),
+            *(partial(self._write_values, number, data, indices) for number, data, indices in files),
+        ]
+
+    def put(
+        self, index: int, X: Rows, codes: np.ndarray, weights: np.ndarray | None, classes: int, start: int = 0
+    ) -> None:
+        """Measure a chunk and write what has its place by rows: finite rows X (n, d) of the store's dtype, codes (n,)
+        int32 below ``classes``, weights (n,) or None. start: how many values sparse rows before it store.
+        """  # fmt: skip
+        entry = measure(X, codes, classes, weights)
+        if is_sparse(X):
+            size = self._write("X/indptr", index, (start + X.indptr.astype(np.int64))[: self.facts.chunk_rows])
+        else:
+            size = self._write("X", index, X)
+        size += self._write("y", index, codes)
+        if weights is not None:
+            size += self._write("weights", index, weights)
+        kept: ChunkStatistics | ChunkScalars = entry
+        if is_sparse(X):  # vectors of thousands of chunks would not fit in memory
+            path = vector_file(self.place.folder / BLOCKS, index, X.shape[0])
+            size, kept = size + write_vectors(path, entry, X.dtype), entry.scalars
         with self._lock:
-            self._entries[index] = entry
+            self._entries[index] = kept
             self.bytes_written += size
+
+    def close_values(self, last: Rows | None, rows: int) -> None:
+        """Write the values of sparse rows that fill no file yet, those of the last chunk among them, for a commit."""
+        if not self.facts.sparse:
+            return
+        data, indices = (last.data, last.indices) if is_sparse(last) else (None, None)
+        for number, *values in self._values.rest(data, indices):
+            self._write_values(number, *values)
+        if rows % self.facts.chunk_rows == 0:  # the end of the last row is the first entry of another chunk
+            self._write("X/indptr", rows // self.facts.chunk_rows, np.array([self._values.count]))
+
+    def _write_values(self, number: int, data: np.ndarray, indices: np.ndarray) -> None:
+        size = self._write("X/data", number, data) + self._write("X/indices", number, indices)
+        with self._lock:
+            self.bytes_written += size
+
+    def _write(self, name: str, number: int, values: np.ndarray) -> int:
+        layout = self._layouts[name]
+        encoding = layout.encoding or self.encoding
+        return write_whole(self.place.folder / layout.key(number), encoding.encode(layout.padded(values)))
 
     def commit(self, rows: int, classes: Sequence[Any]) -> None:
         """Make rows [0, rows) visible, atomically; their chunks must have been put."""
         facts = self._described(rows, replace(self.facts, classes=tuple(classes)))
-        for layout in self._layouts():
-            write_json(self.place.folder / layout.name / "zarr.json", layout.metadata(rows))
-            sync_folder(self.place.folder / layout.name)
+        folder = self.place.folder
+        for name, length in lengths(self.facts, rows, self._nonzeros).items():
+            write_json(folder / name / "zarr.json", self._layouts[name].metadata(length))
+            sync_folder(folder / name)
+        if facts.sparse:
+            write_json(folder / "X" / "zarr.json", sparse_group(facts, rows))
+            for name in ("X", f"{BLOCKS}/{VECTORS}"):
+                sync_folder(folder / name)
         write_json(self.place.folder / "zarr.json", facts.root())
         sync_folder(self.place.folder)
         if not self.place.published:
@@ -87,24 +152,26 @@ class ChunkSink:
             start = _merged_from(facts.commits, first, last)
             earlier = Manifest(self.place.folder, facts, facts.commits)
             before = earlier.scalars()
-            parts.insert(0, earlier.part(start, first, before))
+            part = before.part(start, first) if facts.sparse else earlier.part(start, first, before)
+            parts.insert(0, part)
             known = Digested.of(before).upto(start)
         else:
             start, known = first, None
         statistics = concatenate(parts, len(facts.classes))
         written = Digested.of(statistics)
+        known = known.then(written) if known else written
+        self._nonzeros = int(known.nonzeros.sum())
         digest = store_digest(
             features=facts.features,
             dtype=facts.dtype,
             classes=facts.classes,
-            chunks=known.then(written) if known else written,
+            chunks=known,
+            sparse=facts.sparse,
+            weighted=facts.weighted,
         )
         commit = Commit(rows, len(facts.classes), start, last, f"{len(facts.commits):06d}", digest)
-        write_group(self.place.folder, commit.group, statistics)
+        write_group(self.place.folder, commit.group, statistics, facts)
         return replace(facts, commits=(*facts.commits, commit))
-
-    def _layouts(self) -> tuple[Any, Any]:
-        return layouts(self.place.folder, self.facts, self.encoding)
 
 
 def _merged_from(commits: Sequence[Commit], first: int, last: int) -> int:

@@ -5,25 +5,30 @@
     name.zarr/
       zarr.json             group; attributes: see ``Facts.attributes``
       X/                    (n, d) float32 or float64, chunks of whole rows (c.0.0, c.1.0, ...), fill value NaN
+      X/data, indices, indptr   instead, when rows are sparse: a group in anndata's encoding "csr_matrix" 0.1.0
       y/                    (n,) int32 class codes, same rows per chunk (c.0, c.1, ...), -1 unlabelled
+      weights/              (n,) float64 sample weights, when there are any, same rows per chunk
       blocks/000000/ ...    statistics of the chunks [first, last) that one commit wrote; a later entry supersedes
 
 A commit replaces the root ``zarr.json``: rows beyond its ``rows`` do not exist, whatever lies on disk. Older commits
 stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix.
+
+Sparse rows: data (float32 or float64) and indices (int32) lie in files of ``file_entries`` stored values each, whatever
+the rows; indptr (n + 1,) int64 has ``chunk_rows`` row starts per file. A chunk of rows is a run of stored values, whose
+place follows from the numbers of stored values that the statistics hold.
+
+Version 1 is a store of dense rows without weights, version 2 one with either.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.checksum import joined
 from coremargin.data.plain import group_metadata, read_json
-from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
+from coremargin.data.sizes import chunks_of
 from coremargin.errors import StoreError
 
 if TYPE_CHECKING:
@@ -31,16 +36,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = "coremargin-store"
-VERSION = 1
+VERSION = 2  #: the newest; stores of dense rows without weights say 1, so that older readers open them
 UNLABELLED = -1
-LABEL_DTYPE = np.dtype("<i4")
-WEIGHT_DTYPE = np.dtype("<f8")
-INDICES, LENGTHS, WEIGHTS = range(3)  #: columns of ``ChunkStatistics.marks``
 DTYPES = ("float32", "float64")
-CHUNK_BYTES = 8 << 20  #: default size of a chunk of rows
-SMALLEST_CHUNK_BYTES = 1 << 20  #: a store that is smaller than one chunk shrinks its chunks, but not below this
 LARGEST_CHUNK_BYTES = 1 << 30
-MOST_SPARSE_CHUNK_ROWS = 1 << 17  #: however few values a row has: what follows may have many more
 MOST_FEATURES = 1 << 26
 MOST_CLASSES = 4096
 MOST_ROWS = 1 << 53
@@ -68,6 +67,13 @@ class Facts:
     classes: tuple[Any, ...]
     commits: tuple[Commit, ...] = ()
     about: dict[str, Any] = field(default_factory=dict)
+    file_entries: int = 0  #: of sparse rows: stored values per file of data and indices; 0: rows are dense
+    weighted: bool = False
+
+    @property
+    def sparse(self) -> bool:
+        """Rows are sparse."""
+        return self.file_entries > 0
 
     @property
     def rows(self) -> int:
@@ -76,9 +82,11 @@ class Facts:
 
     def attributes(self) -> dict[str, Any]:
         """As stored in the root ``zarr.json``."""
+        extra: dict[str, Any] = {"file_entries": self.file_entries} if self.sparse else {}
+        extra |= {"weighted": True} if self.weighted else {}
         return {
             "format": FORMAT,
-            "version": VERSION,
+            "version": VERSION if extra else 1,
             "features": self.features,
             "dtype": self.dtype,
             "classes": list(self.classes),
@@ -86,110 +94,12 @@ class Facts:
             "chunk_rows": self.chunk_rows,
             "commits": [vars(commit) for commit in self.commits],
             "about": self.about,
+            **extra,
         }
 
     def root(self) -> dict[str, Any]:
         """The root ``zarr.json``."""
         return group_metadata(self.attributes())
-
-
-@dataclass(frozen=True)
-class Digested:
-    """What the digest of a store needs of its chunks (c,): rows, stored values, checksums; see ``ChunkStatistics``."""
-
-    rows: np.ndarray
-    nonzeros: np.ndarray
-    digest: np.ndarray
-    marks: np.ndarray
-
-    @classmethod
-    def of(cls, chunks: Any) -> Digested:
-        """From ``ChunkStatistics`` or ``ChunkScalars``."""
-        return cls(chunks.rows, chunks.nonzeros, chunks.digest, chunks.marks)
-
-    def upto(self, chunks: int) -> Digested:
-        """The first chunks."""
-        return Digested(*(values[:chunks] for values in vars(self).values()))
-
-    def then(self, other: Digested) -> Digested:
-        """With the chunks that follow."""
-        both = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Digested(*(np.concatenate(pair) for pair in both))
-
-
-def chunks_of(rows: int, chunk_rows: int) -> int:
-    """Chunks that hold so many rows."""
-    return -(-rows // chunk_rows)
-
-
-def default_chunk_rows(features: int, dtype: str, chunk_bytes: int) -> int:
-    """Rows per chunk of about ``chunk_bytes``, at least one."""
-    return max(1, chunk_bytes // (features * np.dtype(dtype).itemsize))
-
-
-def sparse_chunk_rows(rows: int, nonzeros: int, dtype: str, chunk_bytes: int) -> int:
-    """Rows per chunk of about ``chunk_bytes`` of values and indices, by the average of some rows; at least one."""
-    entry = np.dtype(dtype).itemsize + INDEX_DTYPE.itemsize
-    return max(1, min(MOST_SPARSE_CHUNK_ROWS, rows * chunk_bytes // max(1, nonzeros * entry)))
-
-
-def fitting_chunk_rows(rows: int, features: int, dtype: str, chunk_bytes: int) -> int:
-    """Rows per chunk of a new store of so many rows; Zarr stores chunks at full size: small stores get small ones."""
-    full = default_chunk_rows(features, dtype, chunk_bytes)
-    least = default_chunk_rows(features, dtype, min(chunk_bytes, SMALLEST_CHUNK_BYTES))
-    return min(full, max(rows, least))
-
-
-def scanned_bytes(rows: int, row_bytes: int, *, nonzeros: int | None = None, weighted: bool = False) -> int:
-    """Bytes that a scan of so many rows reads, uncompressed: values, labels, and weights where there are any.
-
-    row_bytes: of one dense row; nonzeros: stored values of sparse rows, then ``row_bytes`` is that of one value.
-    """
-    beside = LABEL_DTYPE.itemsize + (WEIGHT_DTYPE.itemsize if weighted else 0)
-    if nonzeros is None:
-        return rows * (row_bytes + beside)
-    return nonzeros * (row_bytes + INDEX_DTYPE.itemsize) + rows * (INDPTR_DTYPE.itemsize + beside)
-
-
-def store_digest(
-    *,
-    features: int,
-    dtype: str,
-    classes: Sequence[Any],
-    chunks: Digested,
-    sparse: bool = False,
-    weighted: bool = False,
-) -> str:
-    """Identity of the committed content, from the rows and the checksums of each chunk.
-
-    Depends on the rows, their order, the codes, the classes, the weights, and whether the rows are sparse; not on
-    compression, nor on how rows were cut into chunks or commits: the checksums of the chunks are joined into those of
-    all rows, of all labels, and so on.
-    """
-    rows = [int(n) for n in chunks.rows]
-    digests = [int(digest) for digest in chunks.digest]
-    values = [int(n) for n in chunks.nonzeros]
-    itemsize = np.dtype(dtype).itemsize
-
-    def mark(column: int, counts: list[int], size: int) -> int:
-        crcs = [int(crc) for crc in chunks.marks[:, column]]
-        return joined((crc, n * size) for crc, n in zip(crcs, counts, strict=True))
-
-    facts: dict[str, Any] = {
-        "format": FORMAT,
-        "features": features,
-        "dtype": dtype,
-        "classes": list(classes),
-        "rows": sum(rows),
-        "x": joined((digest >> 32, n * itemsize) for n, digest in zip(values, digests, strict=True)),
-        "y": joined((digest & 0xFFFFFFFF, n * LABEL_DTYPE.itemsize) for n, digest in zip(rows, digests, strict=True)),
-    }
-    if sparse:
-        facts["indices"] = mark(INDICES, values, INDEX_DTYPE.itemsize)
-        facts["lengths"] = mark(LENGTHS, rows, INDPTR_DTYPE.itemsize)
-    if weighted:
-        facts["weights"] = mark(WEIGHTS, rows, WEIGHT_DTYPE.itemsize)
-    return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def read_facts(path: Path) -> Facts:
@@ -210,7 +120,7 @@ def read_facts(path: Path) -> Facts:
             f"`coremargin ingest` makes stores"
         )
     version = attributes.get("version")
-    if version != VERSION:
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= VERSION:
         if isinstance(version, int) and version > VERSION:
             raise StoreError(
                 f"{path}: made by a newer coremargin: expected format {VERSION}, found {version}; upgrade coremargin"
@@ -236,10 +146,12 @@ def _parse(attributes: dict[str, Any]) -> Facts:
         classes=tuple(_list(attributes, "classes")),
         commits=tuple(_commit(entry) for entry in _list(attributes, "commits")),
         about=dict(attributes.get("about") or {}),
+        file_entries=_whole(attributes, "file_entries", 1, LARGEST_CHUNK_BYTES) if "file_entries" in attributes else 0,
+        weighted=bool(attributes.get("weighted", False)),
     )
     rows = _whole(attributes, "rows", 1, MOST_ROWS)
     chunk_bytes = facts.chunk_rows * facts.features * np.dtype(facts.dtype).itemsize
-    if chunk_bytes > max(LARGEST_CHUNK_BYTES, facts.features * np.dtype(facts.dtype).itemsize):
+    if not facts.sparse and chunk_bytes > max(LARGEST_CHUNK_BYTES, facts.features * np.dtype(facts.dtype).itemsize):
         raise ValueError(f"expected chunks of at most {LARGEST_CHUNK_BYTES:,} bytes, got {chunk_bytes:,}")
     if len(facts.classes) > MOST_CLASSES or not all(isinstance(label, str | int | float) for label in facts.classes):
         raise ValueError(f"expected at most {MOST_CLASSES} classes, each a text or a number")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.format import CHUNK_BYTES
+from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import OnProgress, Progress, RowSource, SourceOptions
 from coremargin.data.sources.labels import Label, LabelStream, Vocabulary
 from coremargin.data.sources.npy import companion

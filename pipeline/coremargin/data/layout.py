@@ -1,19 +1,23 @@
-"""The two arrays of a store, as their ``zarr.json`` describes them, and where their chunks lie."""
+"""The arrays of a store, as their ``zarr.json`` describes them, and where their chunks lie."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.codecs import Encoding, parsed
-from coremargin.data.format import Facts, chunks_of
-from coremargin.data.plain import CRC_BYTES, array_metadata, read_json
+from coremargin.data.plain import CRC_BYTES, array_metadata, group_metadata, read_json
+from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
+from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.errors import StoreError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from coremargin.data.format import Facts
+
+ENTRIES = ("X/data", "X/indices")  #: arrays with one entry per stored value of sparse rows
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class ArrayLayout:
     """One array: chunks of shape (chunk_rows, *tail); ``encoding`` None needs the general reader."""
 
     store: Path
-    name: str  #: "X" or "y"
+    name: str  #: "X", or "X/data" and so on of sparse rows; "y", "weights"
     chunk_rows: int
     tail: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -54,38 +58,73 @@ class ArrayLayout:
         """The chunk's file."""
         return self.store / self.key(chunk)
 
-    def metadata(self, rows: int) -> dict[str, Any]:
-        """The ``zarr.json`` of the array at a number of rows; only for encodings that a writer makes."""
+    def metadata(self, length: int) -> dict[str, Any]:
+        """The ``zarr.json`` of the array at a length; only for encodings that a writer makes."""
         encoding = self.encoding or Encoding()
-        names = ("row", "feature")[: 1 + len(self.tail)]
         return array_metadata(
-            (rows, *self.tail),
+            (length, *self.tail),
             (self.chunk_rows, *self.tail),
             self.dtype,
             codecs=encoding.codecs(self.dtype.itemsize),
-            fill=float("nan") if self.tail else -1,
-            names=names,
+            fill=self.fill,
+            names=("row", "feature")[: 1 + len(self.tail)] if self.name not in ENTRIES else ("value",),
         )
 
+    @property
+    def fill(self) -> float | int:
+        """What pads the last chunk: no row has it."""
+        return float("nan") if self.dtype.kind == "f" else -1
 
-def layouts(path: Path, facts: Facts, encoding: Encoding) -> tuple[ArrayLayout, ArrayLayout]:
-    """The arrays X and y of a store that is being written."""
-    y = Encoding("none") if encoding.raw else encoding
-    return (
-        ArrayLayout(path, "X", facts.chunk_rows, (facts.features,), np.dtype(facts.dtype), encoding),
-        ArrayLayout(path, "y", facts.chunk_rows, (), np.dtype("int32"), y),
-    )
-
-
-def read_layouts(path: Path, facts: Facts) -> tuple[ArrayLayout, ArrayLayout]:
-    """The arrays X and y of the store at ``path``; StoreError when they do not fit the facts or each other."""
-    return (
-        _read(path, "X", facts, (facts.features,), np.dtype(facts.dtype)),
-        _read(path, "y", facts, (), np.dtype("int32")),
-    )
+    def padded(self, values: np.ndarray) -> np.ndarray:
+        """A whole chunk that begins with these values; Zarr stores the last chunk at full size."""
+        if len(values) == self.chunk_rows:
+            return np.ascontiguousarray(values, dtype=self.dtype)
+        whole = np.full((self.chunk_rows, *self.tail), self.fill, dtype=self.dtype)
+        whole[: len(values)] = values
+        return whole
 
 
-def _read(path: Path, name: str, facts: Facts, tail: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayLayout:
+def layouts(path: Path, facts: Facts, encoding: Encoding) -> dict[str, ArrayLayout]:
+    """The arrays of a store that is being written, by name."""
+    beside = Encoding("none") if encoding.raw else encoding
+    dtype = np.dtype(facts.dtype)
+    if facts.sparse:
+        found = [
+            ArrayLayout(path, "X/data", facts.file_entries, (), dtype, encoding),
+            ArrayLayout(path, "X/indices", facts.file_entries, (), INDEX_DTYPE, encoding),
+            ArrayLayout(path, "X/indptr", facts.chunk_rows, (), INDPTR_DTYPE, beside),
+        ]
+    else:
+        found = [ArrayLayout(path, "X", facts.chunk_rows, (facts.features,), dtype, encoding)]
+    found.append(ArrayLayout(path, "y", facts.chunk_rows, (), LABEL_DTYPE, beside))
+    if facts.weighted:
+        found.append(ArrayLayout(path, "weights", facts.chunk_rows, (), WEIGHT_DTYPE, beside))
+    return {layout.name: layout for layout in found}
+
+
+def lengths(facts: Facts, rows: int, nonzeros: int) -> dict[str, int]:
+    """How long each array is at so many rows."""
+    return {
+        name: {"X/indptr": rows + 1}.get(name, nonzeros if name in ENTRIES else rows)
+        for name in layouts(Path(), facts, Encoding())
+    }
+
+
+def sparse_group(facts: Facts, rows: int) -> dict[str, Any]:
+    """The ``zarr.json`` of X when rows are sparse, as anndata writes and reads it."""
+    shape = [rows, facts.features]
+    return group_metadata({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": shape})
+
+
+def read_layouts(path: Path, facts: Facts) -> dict[str, ArrayLayout]:
+    """The arrays of the store at ``path``; StoreError when they do not fit the facts or each other."""
+    expected = layouts(path, facts, Encoding())
+    least = lengths(facts, facts.rows, 0)  # the statistics know how many values are stored
+    return {name: _read(path, layout, least[name]) for name, layout in expected.items()}
+
+
+def _read(path: Path, expected: ArrayLayout, rows: int) -> ArrayLayout:
+    name, tail, dtype, step = expected.name, expected.tail, expected.dtype, expected.chunk_rows
     place = f"{path}/{name}/zarr.json"
     try:
         metadata = read_json(path / name / "zarr.json")
@@ -108,17 +147,14 @@ def _read(path: Path, name: str, facts: Facts, tail: tuple[int, ...], dtype: np.
         raise StoreError(f"{place}: expected a regular array with default chunk keys, got {kinds} and {separator!r}")
     if found != dtype.name:
         raise StoreError(f"{place}: expected {dtype.name}, got {found!r}; restore the file from a copy")
-    if len(shape) != 1 + len(tail) or shape[1:] != tail or not _at_least(shape[0], facts.rows):
+    if len(shape) != 1 + len(tail) or shape[1:] != tail or not isinstance(shape[0], int) or shape[0] < rows:
         raise StoreError(
-            f"{place}: expected shape {(facts.rows, *tail)}, got {shape}; X and y must have the store's rows"
+            f"{place}: expected shape {(rows, *tail)}, got {shape}; all arrays must have what the store's rows need"
         )
-    if grid != (facts.chunk_rows, *tail):
+    if grid != (step, *tail):
+        what = "stored values" if name in ENTRIES else "whole rows"
         raise StoreError(
-            f"{place}: expected chunks of {facts.chunk_rows} whole rows, shape {(facts.chunk_rows, *tail)}, "
+            f"{place}: expected chunks of {step} {what}, shape {(step, *tail)}, "
             f"got {grid}; write the store again with `coremargin ingest`"
         )
-    return ArrayLayout(path, name, facts.chunk_rows, tail, dtype, parsed(codecs, place), separator)
-
-
-def _at_least(value: Any, rows: int) -> bool:
-    return isinstance(value, int) and value >= rows and chunks_of(rows, 1) >= 0
+    return ArrayLayout(path, name, step, tail, dtype, parsed(codecs, place), separator)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.arrays import ArraySource, checked_ids
-from coremargin.data.format import CHUNK_BYTES, Digested, chunks_of, default_chunk_rows, store_digest
+from coremargin.data.digest import Digested, store_digest
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_rows
+from coremargin.data.sizes import CHUNK_BYTES, chunks_of, default_chunk_rows
 from coremargin.data.statistics import ChunkStatistics, chunk_digest, concatenate, measure
 from coremargin.data.weights import all_weights
 from coremargin.errors import DamagedChunk, StoreError, UsageError

@@ -5,19 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.digest import Digested, store_digest
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json
-from coremargin.data.format import Commit, Digested, Facts, chunks_of, store_digest
 from coremargin.data.plain import group_metadata, read_array, write_array
+from coremargin.data.sizes import chunks_of
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
+from coremargin.data.support import read_vectors, vector_file
 from coremargin.errors import StoreError
+from coremargin.maths.rows import concatenate as stacked
+from coremargin.maths.rows import nothing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from coremargin.data.format import Commit, Facts
 
 BLOCKS = "blocks"
 _SCALARS = {
@@ -27,11 +33,15 @@ _SCALARS = {
     "max_norm": "float64",
     "digest": "uint64",
 }
+MARKS = 3  #: columns of ``ChunkStatistics.marks``
 _VECTORS = ("centre", "low", "high", "total", "spread")
 
 
-def write_group(store: Path, group: str, statistics: ChunkStatistics) -> None:
-    """Write one commit's statistics; the group appears whole. What an unfinished commit left there is replaced."""
+def write_group(store: Path, group: str, statistics: ChunkStatistics | ChunkScalars, facts: Facts) -> None:
+    """Write one commit's statistics; the group appears whole. What an unfinished commit left there is replaced.
+
+    The vectors of sparse chunks have files of their own: see support.py.
+    """
     blocks = store / BLOCKS
     aside, final = blocks / f".{group}{ASIDE}", blocks / group
     with output_errors(final):
@@ -44,15 +54,21 @@ def write_group(store: Path, group: str, statistics: ChunkStatistics) -> None:
         aside.mkdir()
         write_json(aside / "zarr.json", group_metadata({}))
         for field in fields(statistics):
-            if field.name in ("nonzeros", "marks"):
+            if field.name in ("nonzeros", "marks") and field.name not in _extra(facts):
                 continue
             values = getattr(statistics, field.name)
-            tail = {"counts": ("class",)}.get(field.name, ("feature",))
+            tail = {"counts": ("class",), "marks": ("mark",)}.get(field.name, ("feature",))
             write_array(aside / field.name, values, ("chunk", *tail)[: values.ndim])
             sync_folder(aside / field.name)
         sync_folder(aside)
         os.rename(aside, final)
         sync_folder(blocks)
+
+
+def _extra(facts: Facts) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """dtype and row shape of the columns that not every store has."""
+    extra: dict[str, tuple[str, tuple[int, ...]]] = {"nonzeros": ("int64", ())} if facts.sparse else {}
+    return extra | ({"marks": ("uint32", (MARKS,))} if facts.sparse or facts.weighted else {})
 
 
 class Manifest:
@@ -79,19 +95,35 @@ class Manifest:
             for a, b, c in self._spans
         ]
         columns["nonzeros"] = columns["rows"] * self._facts.features
-        columns["marks"] = np.zeros((self._last.last, 3), dtype=np.uint32)
+        columns["marks"] = np.zeros((self._last.last, MARKS), dtype=np.uint32)
+        for name, (dtype, tail) in _extra(self._facts).items():
+            columns[name] = self._column(name, dtype, tail, 0, self._last.last)
         scalars = ChunkScalars(counts=np.concatenate(counts), **columns)
         self._check(scalars)
         return scalars
 
     def vectors(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Rows [start, stop) of centre, low, high, total or spread: (stop - start, d) float64."""
+        """Rows [start, stop) of centre, low, high, total or spread, of dense chunks: (stop - start, d) float64."""
         return self._column(name, "float64", (self._facts.features,), start, stop)
 
     def part(self, start: int, stop: int, known: ChunkScalars) -> ChunkStatistics:
         """Everything, of the chunks [start, stop); ``known`` are the scalars of all chunks."""
-        scalars = {name: values[start:stop] for name, values in vars(known).items()}
+        scalars = vars(known.part(start, stop))
+        if self._facts.sparse:
+            return ChunkStatistics(**scalars, **self.sparse_vectors(start, stop, known.rows))
         return ChunkStatistics(**scalars, **{name: self.vectors(name, start, stop) for name in _VECTORS})
+
+    def sparse_vectors(self, start: int, stop: int, rows: np.ndarray) -> dict[str, Any]:
+        """The vectors (stop - start, d) of sparse chunks as CSR arrays; rows (c,): of all chunks."""
+        facts, blocks = self._facts, self._store / BLOCKS
+        dtype = np.dtype(facts.dtype)
+        found = [
+            read_vectors(vector_file(blocks, chunk, int(rows[chunk])), int(rows[chunk]), facts.features, dtype)
+            for chunk in range(start, stop)
+        ]
+        if not found:
+            return {name: nothing(facts.features, sparse=True) for name in _VECTORS}
+        return {name: stacked([part[name] for part in found]) for name in _VECTORS}
 
     def _column(self, name: str, dtype: str, tail: tuple[int, ...], start: int, stop: int) -> np.ndarray:
         parts = [np.zeros((0, *tail), dtype=dtype)]
@@ -127,6 +159,8 @@ class Manifest:
             dtype=facts.dtype,
             classes=facts.classes[: last.classes],
             chunks=Digested.of(scalars),
+            sparse=facts.sparse,
+            weighted=facts.weighted,
         )
         if digest != last.digest:
             raise StoreError(

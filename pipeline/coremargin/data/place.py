@@ -8,8 +8,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from coremargin.data.codecs import Encoding
 from coremargin.data.files import move_over, output_errors, sweep, sync_folder
 from coremargin.data.format import read_facts
+from coremargin.data.layout import layouts
+from coremargin.data.support import FOLDER as VECTORS
 from coremargin.errors import Busy, OutputError, StoreError, UsageError
 
 _LOCK = ".lock"
@@ -54,10 +57,10 @@ class Place:
     def existing(cls, path: str | os.PathLike[str]) -> Place:
         """For going on with a store. Raises StoreError, OutputError, Busy."""
         place = Path(os.path.abspath(path))
-        read_facts(place)
+        facts = read_facts(place)
         lock = _locked(place, place)
-        for folder in (place, *(place / name for name in ("X", "y", "blocks"))):
-            sweep(folder)
+        for name in ("", *layouts(place, facts, Encoding()), "X", "blocks", f"blocks/{VECTORS}"):
+            sweep(place / name)
         return cls(place, place, lock)
 
     @property

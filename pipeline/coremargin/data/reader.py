@@ -56,7 +56,7 @@ budget = _Budget()
 
 
 @dataclass(frozen=True)
-class _State:
+class FileState:
     """A file as it was when its bytes were checked."""
 
     inode: int
@@ -64,7 +64,8 @@ class _State:
     mtime_ns: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> _State:
+    def of(cls, status: os.stat_result) -> FileState:
+        """From what the system says of it."""
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -74,12 +75,12 @@ class ArrayReader:
     def __init__(self, layout: ArrayLayout, rows: np.ndarray, crcs: np.ndarray, map_bytes: int) -> None:
         """rows (c,): rows of each chunk; crcs (c,): crc32c of their bytes; map_bytes: the process's budget."""
         self.layout, self._rows, self._crcs, self._map_bytes = layout, rows, crcs, map_bytes
-        self._trusted: dict[int, _State] = {}
-        self._maps: dict[int, tuple[_State, np.ndarray]] = {}
+        self._trusted: dict[int, FileState] = {}
+        self._maps: dict[int, tuple[FileState, np.ndarray]] = {}
         self._lock = threading.Lock()
         self._buffers = threading.local()
         self._general: Any = None
-        weakref.finalize(self, _release, self._maps)
+        weakref.finalize(self, release, self._maps)
 
     def read(self, chunk: int) -> np.ndarray:
         """Rows (n, *tail) of a chunk, read-only; valid until this thread reads again. Raises DamagedChunk."""
@@ -115,7 +116,7 @@ class ArrayReader:
         except OSError as error:
             self._unreadable(chunk, error)
         self._check_size(chunk, status.st_size)
-        state = _State.of(status)
+        state = FileState.of(status)
         kept = self._maps.get(chunk)
         if kept is not None:
             if kept[0] == state:
@@ -134,7 +135,7 @@ class ArrayReader:
                 mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
             data = np.frombuffer(mapped, dtype=np.uint8)
             values = self._shaped(data, chunk)
-            self._check(chunk, values, _State.of(status))
+            self._check(chunk, values, FileState.of(status))
         except OSError as error:
             budget.give_back(size)
             self._unreadable(chunk, error)
@@ -145,7 +146,7 @@ class ArrayReader:
             if chunk in self._maps:  # another thread was faster; this map lives as long as its array
                 budget.give_back(size)
             else:
-                self._maps[chunk] = (_State.of(status), data)
+                self._maps[chunk] = (FileState.of(status), data)
         return values
 
     def _fill(self, chunk: int, path: Path) -> np.ndarray:
@@ -155,11 +156,11 @@ class ArrayReader:
             with open(path, "rb", buffering=0) as file:
                 status = os.fstat(file.fileno())
                 self._check_size(chunk, status.st_size)
-                _read_into(file, buffer[:used])
+                read_into(file, buffer[:used])
         except OSError as error:
             self._unreadable(chunk, error)
         values = self._shaped(buffer, chunk)
-        self._check(chunk, values, _State.of(status))
+        self._check(chunk, values, FileState.of(status))
         return values
 
     def _read_encoded(self, chunk: int, encoding: Encoding) -> np.ndarray:
@@ -171,7 +172,7 @@ class ArrayReader:
                 if status.st_size > limit:
                     self._damaged(chunk, f"expected at most {limit:,} bytes, got {status.st_size:,}")
                 packed = self._buffer("file", limit)[: status.st_size]
-                _read_into(file, packed)
+                read_into(file, packed)
         except OSError as error:
             self._unreadable(chunk, error)
         buffer = self._buffer("chunk", self.layout.chunk_bytes)
@@ -180,7 +181,7 @@ class ArrayReader:
         except ValueError as error:
             self._damaged(chunk, str(error))
         values = self._shaped(buffer, chunk)
-        self._check(chunk, values, _State.of(status))
+        self._check(chunk, values, FileState.of(status))
         return values
 
     def _read_general(self, chunk: int) -> np.ndarray:
@@ -199,7 +200,7 @@ class ArrayReader:
             self._damaged(chunk, f"cannot be decoded: {error}")
         if len(values) != self._rows[chunk]:
             raise StoreError(f"{self.layout.store}: {self.layout.name} has fewer rows than the store commits to")
-        self._check(chunk, values, _State.of(status))
+        self._check(chunk, values, FileState.of(status))
         return values
 
     def _pick(self, chunk: int, offsets: np.ndarray) -> np.ndarray | None:
@@ -209,7 +210,7 @@ class ArrayReader:
         raw = picked.reshape(-1).view(np.uint8).reshape(len(offsets), width)
         try:
             with open(self.layout.file(chunk), "rb", buffering=0) as file:
-                if _State.of(os.fstat(file.fileno())) != self._trusted.get(chunk):
+                if FileState.of(os.fstat(file.fileno())) != self._trusted.get(chunk):
                     return None
                 for k, offset in enumerate(offsets.tolist()):
                     if os.preadv(file.fileno(), [raw[k].data], offset * width) != width:
@@ -230,7 +231,7 @@ class ArrayReader:
             setattr(self._buffers, use, buffer)
         return buffer[:size]
 
-    def _check(self, chunk: int, values: np.ndarray, state: _State) -> None:
+    def _check(self, chunk: int, values: np.ndarray, state: FileState) -> None:
         if self._trusted.get(chunk) == state:
             return
         got = crc32c(values.data.cast("B"))
@@ -267,13 +268,15 @@ class ArrayReader:
         ) from cause
 
 
-def _release(maps: dict[int, tuple[_State, np.ndarray]]) -> None:
+def release(maps: dict[int, tuple[FileState, np.ndarray]]) -> None:
+    """Give back the budget of maps whose reader is gone."""
     for _, data in maps.values():
         budget.give_back(data.nbytes)
     maps.clear()
 
 
-def _read_into(file: Any, buffer: np.ndarray) -> None:
+def read_into(file: Any, buffer: np.ndarray) -> None:
+    """Fill the buffer (uint8) from a raw file; OSError when the file ends before."""
     view, done = buffer.data, 0
     while done < len(view):
         got = file.readinto(view[done:])

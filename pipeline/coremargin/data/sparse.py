@@ -18,7 +18,8 @@ INDPTR_DTYPE = np.dtype("<i8")  #: of row starts on disk
 
 def csr_rows(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, features: int) -> csr_array:
     """Rows (n, d) from canonical parts, without a copy or a look at them; indptr (n + 1,) starts at 0."""
-    rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, features), copy=False)
+    rows = csr_array((len(indptr) - 1, features), dtype=data.dtype)
+    rows.data, rows.indices, rows.indptr = data, indices, indptr  # given to SciPy at once, views would be copied
     rows.has_sorted_indices = rows.has_canonical_format = True
     return rows
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.data.sparse import csr_rows
+from coremargin.data.support import centre_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,9 +58,7 @@ def sparse_sums(X: csr_array, scale_of: float) -> SparseSums:
     scale = scaling(largest, scale_of)
     with np.errstate(over="ignore"):
         total = np.bincount(place, values, minlength=u)
-        centre = total / n
-    if not np.isfinite(centre).all():  # the sum overflowed, the mean need not
-        centre = np.bincount(place, values / n, minlength=u)
+    centre = centre_of(total, n)
     scaled, middle = values * scale, centre * scale
     apart = scaled - middle[place]
     with np.errstate(over="ignore"):

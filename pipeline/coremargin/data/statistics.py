@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -56,6 +56,11 @@ class ChunkStatistics:
     nonzeros: np.ndarray
     marks: np.ndarray
 
+    @property
+    def scalars(self) -> ChunkScalars:
+        """What is a number per chunk, or per class and chunk."""
+        return ChunkScalars(**{field.name: getattr(self, field.name) for field in fields(ChunkScalars)})
+
 
 @dataclass(frozen=True)
 class ChunkScalars:
@@ -69,6 +74,10 @@ class ChunkScalars:
     digest: np.ndarray
     nonzeros: np.ndarray
     marks: np.ndarray
+
+    def part(self, start: int, stop: int) -> ChunkScalars:
+        """Those of the chunks [start, stop)."""
+        return ChunkScalars(**{name: values[start:stop] for name, values in vars(self).items()})
 
 
 def chunk_digest(X: np.ndarray | csr_array, codes: np.ndarray) -> int:
@@ -185,15 +194,18 @@ def _rounded_up(square: float, scale: float, d: int) -> float:
         return float(np.nextafter((np.sqrt(square) * (1.0 + (d + 8) * _UNIT) + slack) / scale, np.inf))
 
 
-def concatenate(parts: Sequence[ChunkStatistics], classes: int) -> ChunkStatistics:
+Entries = TypeVar("Entries", bound="ChunkStatistics | ChunkScalars")
+
+
+def concatenate(parts: Sequence[Entries], classes: int) -> Entries:
     """The entries of all parts (at least one), in order; counts are widened with zeros to ``classes`` columns."""
     columns: dict[str, Any] = {}
-    for field in fields(ChunkStatistics):
+    for field in fields(parts[0]):
         arrays = [getattr(part, field.name) for part in parts]
         if field.name == "counts":
             arrays = [widened(array, classes) for array in arrays]
         columns[field.name] = stacked(arrays)
-    return ChunkStatistics(**columns)
+    return type(parts[0])(**columns)
 
 
 def widened(counts: np.ndarray, classes: int) -> np.ndarray:

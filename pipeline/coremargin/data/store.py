@@ -7,18 +7,22 @@ import threading
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from coremargin.data.arrays import ArraySource, checked_ids
+from coremargin.data.csr_reader import CsrReader
+from coremargin.data.digest import WEIGHTS
 from coremargin.data.format import Commit, Facts, read_facts
 from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.reader import MAP_BYTES, ArrayReader
+from coremargin.data.sizes import scanned_bytes
 from coremargin.data.source import Source
 from coremargin.data.view import View, ViewHandle, root
 from coremargin.errors import StoreError
+from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
@@ -36,6 +40,14 @@ class StoreHandle:
     map_bytes: int = MAP_BYTES
 
 
+class Readers(NamedTuple):
+    """What reads the chunks of a store; ``weights`` is None when it has none."""
+
+    X: ArrayReader | CsrReader
+    y: ArrayReader
+    weights: ArrayReader | None
+
+
 class Store:
     """The committed rows of a store, frozen when it was opened: a store that grows meanwhile changes nothing here."""
 
@@ -46,7 +58,7 @@ class Store:
         self.rows, self.features, self.chunk_rows, self.chunks = last.rows, facts.features, facts.chunk_rows, last.last
         self.dtype: np.dtype[Any] = np.dtype(facts.dtype)
         self.classes = facts.classes[: last.classes]
-        self.sparse = False
+        self.sparse, self._weighted = facts.sparse, facts.weighted
         self.digest = last.digest
         self.about = facts.about
         self.commits = len(commits)
@@ -54,7 +66,7 @@ class Store:
         self._layouts = read_layouts(path, facts)
         self._manifest = Manifest(path, facts, commits)
         self._lock = threading.Lock()
-        self._made: tuple[ArrayReader, ArrayReader] | None = None
+        self._made: Readers | None = None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, map_bytes: int = MAP_BYTES, rows: int | None = None) -> Store:
@@ -83,13 +95,25 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all committed rows and labels, uncompressed."""
-        return self.rows * (self.features * self.dtype.itemsize + 4)
+        """Bytes of all committed rows, labels and weights, uncompressed."""
+        if self.sparse:
+            return scanned_bytes(self.rows, self.dtype.itemsize, nonzeros=self.nonzeros, weighted=self._weighted)
+        return scanned_bytes(self.rows, self.features * self.dtype.itemsize, weighted=self._weighted)
+
+    @property
+    def nonzeros(self) -> int:
+        """Values that are stored; of dense rows all are."""
+        return int(self.scalars().nonzeros.sum())
+
+    @property
+    def weighted(self) -> bool:
+        """Rows have weights."""
+        return self._weighted
 
     @cached_property
     def compressed_bytes(self) -> int:
-        """Bytes of the files that hold rows and labels."""
-        return sum(_bytes_under(self.path / name) for name in ("X", "y"))
+        """Bytes of the files that hold rows, labels and weights."""
+        return sum(_bytes_under(self.path / name) for name in self._layouts)
 
     @cached_property
     def stored_bytes(self) -> int:
@@ -99,7 +123,7 @@ class Store:
     @property
     def compression(self) -> str:
         """How chunks are stored: "none", "lz4", "zstd", or "other" for codecs that only the general reader runs."""
-        encoding = self._layouts[0].encoding
+        encoding = self._layouts["X/data" if self.sparse else "X"].encoding
         return encoding.compression if encoding else "other"
 
     def span(self, chunk: int) -> tuple[int, int]:
@@ -108,36 +132,45 @@ class Store:
             raise IndexError(f"{self.name}: expected a chunk from 0 to {self.chunks - 1}, got {chunk}")
         return chunk * self.chunk_rows, min(self.rows, (chunk + 1) * self.chunk_rows)
 
-    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (n, d) in ``dtype`` and codes (n,) int32, read-only, valid until this thread reads again."""
+    def read(self, chunk: int) -> tuple[Any, np.ndarray]:
+        """Rows (n, d), an array or csr_array, and codes (n,) int32, read-only, valid until this thread reads again."""
         self.span(chunk)
-        X, y = self.readers()
-        return X.read(chunk), y.read(chunk)
+        readers = self.readers()
+        return readers.X.read(chunk), readers.y.read(chunk)
 
     def labels(self, chunk: int) -> np.ndarray:
         """Codes (n,) int32 of a chunk, read-only, without its rows."""
         self.span(chunk)
-        return self.readers()[1].read(chunk)
+        return self.readers().y.read(chunk)
 
     def weights(self, chunk: int) -> np.ndarray | None:
-        """Sample weights (n,) float64 of a chunk; None: all are 1."""
+        """Sample weights (n,) float64 of a chunk, valid until this thread asks again; None: all are 1."""
         self.span(chunk)
-        return None
+        reader = self.readers().weights
+        return None if reader is None else reader.read(chunk)
 
-    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given; each chunk read once."""
+    def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Rows (m, d) float64 and codes (m,) int32 of the row ids, in the order given; each chunk is read once."""
         ids = checked_ids(ids, self.rows, self.name)
-        rows = np.empty((len(ids), self.features), dtype=np.float64)
         codes = np.empty(len(ids), dtype=np.int32)
-        X, y = self.readers()
+        readers = self.readers()
         order = np.argsort(ids, kind="stable")
         chunk_of = ids[order] // self.chunk_rows
+        parts = [nothing(self.features, self.dtype, sparse=self.sparse)]
         for chunk in np.unique(chunk_of):
             where = order[np.searchsorted(chunk_of, chunk) : np.searchsorted(chunk_of, chunk, side="right")]
             offsets = ids[where] - chunk * self.chunk_rows
-            rows[where] = X.take(int(chunk), offsets)
-            codes[where] = y.take(int(chunk), offsets)
-        return rows, codes
+            parts.append(readers.X.take(int(chunk), offsets))
+            codes[where] = readers.y.take(int(chunk), offsets)
+        rows = concatenate(parts)
+        return as_float64(take(rows, np.argsort(order, kind="stable"))), codes
+
+    def sparse_head(self, values: int) -> tuple[np.ndarray, np.ndarray]:
+        """Data and indices that lie before value ``values`` in the file that holds it; for going on with a store."""
+        reader = self.readers().X
+        if not isinstance(reader, CsrReader):
+            raise TypeError(f"{self.name}: rows are dense")
+        return reader.head(values)
 
     def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
         """Everything that ingest counted, per chunk of [start, stop): 5 d numbers each; ``scalars`` are less."""
@@ -148,8 +181,11 @@ class Store:
         return self._scalars
 
     def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Centres (stop - start, d) float64 of the chunks [start, stop)."""
-        return self._manifest.vectors("centre", start, self.chunks if stop is None else stop)
+        """Centres (stop - start, d) float64 of the chunks [start, stop), dense whatever the rows are."""
+        stop = self.chunks if stop is None else stop
+        if self.sparse:
+            return np.asarray(self._manifest.sparse_vectors(start, stop, self.scalars().rows)["centre"].toarray())
+        return self._manifest.vectors("centre", start, stop)
 
     def handle(self) -> StoreHandle:
         """A small picklable value from which ``open_source`` makes the same source in another process."""
@@ -159,20 +195,27 @@ class Store:
     def _scalars(self) -> ChunkScalars:
         return self._manifest.scalars()
 
-    def readers(self) -> tuple[ArrayReader, ArrayReader]:
-        """What reads rows and labels, once the manifest said what to expect."""
+    def readers(self) -> Readers:
+        """What reads rows, labels and weights, once the manifest said what to expect."""
         if self._made is None:
             with self._lock:
                 if self._made is None:
-                    scalars = self.scalars()
-                    halves = (scalars.digest >> np.uint64(32), scalars.digest & np.uint64(0xFFFFFFFF))
-                    budgets = (self._map_bytes, 0)  # labels are small: copied into a buffer, not mapped
-                    X, y = (
-                        ArrayReader(layout, scalars.rows, crcs, limit)
-                        for layout, crcs, limit in zip(self._layouts, halves, budgets, strict=True)
-                    )
-                    self._made = X, y
+                    self._made = self._make_readers()
         return self._made
+
+    def _make_readers(self) -> Readers:
+        scalars, layouts = self.scalars(), self._layouts
+        values, labels = scalars.digest >> np.uint64(32), scalars.digest & np.uint64(0xFFFFFFFF)
+        X: ArrayReader | CsrReader
+        if self.sparse:
+            X = CsrReader(layouts, scalars, self.features, self._map_bytes)
+        else:
+            X = ArrayReader(layouts["X"], scalars.rows, values, self._map_bytes)
+        y = ArrayReader(layouts["y"], scalars.rows, labels, 0)  # small: copied into a buffer, not mapped
+        weights = None
+        if self._weighted:
+            weights = ArrayReader(layouts["weights"], scalars.rows, scalars.marks[:, WEIGHTS], 0)
+        return Readers(X, y, weights)
 
 
 def _bytes_under(folder: Path) -> int:

@@ -18,16 +18,9 @@ import numpy as np
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import Encoding
 from coremargin.data.files import free_bytes
-from coremargin.data.format import (
-    CHUNK_BYTES,
-    DTYPES,
-    LARGEST_CHUNK_BYTES,
-    MOST_ROWS,
-    Facts,
-    chunks_of,
-    fitting_chunk_rows,
-)
+from coremargin.data.format import DTYPES, LARGEST_CHUNK_BYTES, MOST_ROWS, Facts
 from coremargin.data.place import Place
+from coremargin.data.sizes import CHUNK_BYTES, chunks_of, fitting_chunk_rows
 from coremargin.data.store import Store
 from coremargin.errors import OutputError, UsageError
 
@@ -139,7 +132,7 @@ def _fill(
     def make(index: int) -> int:
         start, stop = index * chunk_rows, min(recipe.rows, (index + 1) * chunk_rows)
         X, codes = rows_of(recipe, start, stop)
-        sink.put(index, X, codes, len(CLASSES))
+        sink.put(index, X, codes, None, len(CLASSES))
         return stop
 
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-synth") as pool:

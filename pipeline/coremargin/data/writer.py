@@ -11,24 +11,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
-from coremargin.data.format import (
-    CHUNK_BYTES,
-    DTYPES,
-    LARGEST_CHUNK_BYTES,
-    MOST_FEATURES,
-    UNLABELLED,
-    Facts,
-    default_chunk_rows,
-    fitting_chunk_rows,
-)
+from coremargin.data.format import DTYPES, LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS, Facts
 from coremargin.data.labels import LabelCoder
 from coremargin.data.place import Place
 from coremargin.data.rows import as_rows
+from coremargin.data.sizes import (
+    CHUNK_BYTES,
+    MOST_SPARSE_CHUNK_ROWS,
+    default_chunk_rows,
+    fitting_chunk_rows,
+    fitting_sparse,
+)
+from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
+from coremargin.data.weights import as_weights
 from coremargin.errors import StoreError, UsageError
+from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
     import os
@@ -45,17 +48,22 @@ class StoreWriter:
         """Use ``create`` or ``append``."""
         self._place, self._facts, self._sink = place, facts, sink
         self._compression, self._chunk_bytes = "none", CHUNK_BYTES
+        self._chunk_rows: int | None = None
+        self.sparse = facts.sparse  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)
         self._dtype = np.dtype(facts.dtype)
-        self._X = np.empty((facts.chunk_rows, facts.features), dtype=self._dtype)
-        self._y = np.full(facts.chunk_rows, UNLABELLED, dtype=np.int32)
-        self._next, self._fill = divmod(facts.rows, facts.chunk_rows)  # the buffer's chunk, and its rows so far
+        self._next = facts.rows // facts.chunk_rows  # the buffer's chunk
+        self._buffer: DenseBuffer | SparseBuffer
+        if facts.sparse:
+            self._buffer = SparseBuffer(facts.chunk_rows, facts.features, self._dtype, None)
+        else:
+            self._buffer = DenseBuffer(facts.chunk_rows, facts.features, self._dtype, weighted=facts.weighted)
         self._origin, self._origin_rows = "", 0
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="coremargin-write")
         self._pending: list[Future[None]] = []
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913 - one word for each decision about a store, all but two with a default
         cls,
         path: str | os.PathLike[str],
         *,
@@ -64,17 +72,27 @@ class StoreWriter:
         chunk_bytes: int = CHUNK_BYTES,
         compression: str = "none",
         overwrite: bool = False,
+        sparse: bool = False,
+        weighted: bool = False,
+        chunk_rows: int | None = None,
     ) -> StoreWriter:
         """A writer of a new store; with ``overwrite`` an old one stays in place until the first commit.
 
         compression: "none" (can be mapped), "lz4", "zstd", or "auto" (lz4 where the first chunk shrinks by a third).
+        sparse: keep rows as CSR; weighted: every row comes with a weight. chunk_rows: rows of a chunk, instead of what
+        fits ``chunk_bytes``; of sparse rows that is guessed from the first ones.
         Raises UsageError (a store is there, absurd numbers), OutputError (cannot write), Busy (another writer).
         """
         name = np.dtype(dtype).name
-        _check_options(features, name, chunk_bytes, compression)
-        facts = Facts(features, name, default_chunk_rows(features, name, chunk_bytes), ())
+        _check_options(features, name, chunk_bytes, compression, chunk_rows)
+        rows = chunk_rows or (MOST_SPARSE_CHUNK_ROWS if sparse else default_chunk_rows(features, name, chunk_bytes))
+        facts = Facts(features, name, rows, (), weighted=weighted)
         writer = cls(Place.new(path, overwrite=overwrite), facts)
-        writer._compression, writer._chunk_bytes = compression, chunk_bytes
+        writer._compression, writer._chunk_bytes, writer._chunk_rows = compression, chunk_bytes, chunk_rows
+        writer.sparse = sparse
+        if sparse:
+            limit = None if chunk_rows else chunk_bytes
+            writer._buffer = SparseBuffer(rows, features, writer._dtype, limit)
         return writer
 
     @classmethod
@@ -82,11 +100,12 @@ class StoreWriter:
         """A writer that goes on after the last committed row. Raises StoreError, OutputError, Busy, DamagedChunk."""
         place = Place.existing(path)
         try:
-            sink = ChunkSink.resume(place)
+            store = Store.open(place.path, map_bytes=0)
+            sink = ChunkSink.resume(store, place)
             writer = cls(place, sink.facts, sink)
-            if writer._fill:
-                X, codes = Store.open(place.path, map_bytes=0).read(writer._next)
-                writer._X[: writer._fill], writer._y[: writer._fill] = X, codes
+            if sink.facts.rows % sink.facts.chunk_rows:
+                rows, codes = store.read(writer._next)
+                writer._buffer.add((rows, codes, store.weights(writer._next)), 0)
             return writer
         except BaseException:
             place.close()
@@ -122,7 +141,7 @@ class StoreWriter:
     @property
     def rows(self) -> int:
         """Rows written so far, committed or not."""
-        return self._next * self._facts.chunk_rows + self._fill
+        return self._next * self._facts.chunk_rows + self._buffer.fill
 
     @property
     def committed(self) -> int:
@@ -139,26 +158,42 @@ class StoreWriter:
         """Bytes of chunk files so far."""
         return self._sink.bytes_written if self._sink else 0
 
-    def write(self, X: Any, labels: Any = None, *, origin: str = "") -> None:
-        """Take rows X (m, d) and their labels (m,), or None: all unlabelled. Nothing is taken when they are refused.
+    def write(self, X: Any, labels: Any = None, weights: Any = None, *, origin: str = "") -> None:
+        """Take rows X (m, d), an array or a SciPy matrix, whatever the store keeps, labels (m,) or None (unlabelled),
+        and weights (m,) when the store has them. Nothing is taken when they are refused.
 
         origin names the place for messages, such as a file; rows are counted from where it last changed.
         Raises BadRow, LabelError, OutputError.
-        """
+        """  # fmt: skip
         if origin != self._origin:
             self._origin, self._origin_rows = origin, 0
-        place, first = origin or "rows", self._origin_rows
-        rows = as_rows(X, dtype=self._dtype, place=place, features=self._facts.features, first=first)
-        codes = self._coder.encode(labels, len(rows), place, first)
-        self._origin_rows += len(rows)
+        place, first, facts = origin or "rows", self._origin_rows, self._facts
+        rows = self._checked(X, place, first)
+        if (weights is not None) != facts.weighted:
+            have, got = ("weights", "none") if facts.weighted else ("no weights", "some")
+            raise UsageError(f"{self._place.path}: the store has {have}, got {got}: give every row a weight or none")
+        kept = None if weights is None else as_weights(weights, rows.shape[0], place, first)
+        codes = self._coder.encode(labels, rows.shape[0], place, first)
+        self._origin_rows += rows.shape[0]
+        self._add((rows, codes, kept))
+
+    def _checked(self, X: Any, place: str, first: int) -> Rows:
+        """Finite rows of the store's kind, dtype and width."""
+        wanted: dict[str, Any] = {"dtype": self._dtype, "place": place, "features": self.features, "first": first}
+        if is_sparse(X):
+            rows = as_sparse_rows(X, **wanted)
+            return rows if self.sparse else np.asarray(rows.toarray())
+        dense = as_rows(X, **wanted)
+        return as_sparse_rows(csr_array(dense), **wanted) if self.sparse else dense
+
+    def _add(self, content: Content) -> None:
         done = 0
-        while done < len(rows):
-            step = min(len(rows) - done, self._facts.chunk_rows - self._fill)
-            self._X[self._fill : self._fill + step] = rows[done : done + step]
-            self._y[self._fill : self._fill + step] = codes[done : done + step]
-            self._fill, done = self._fill + step, done + step
-            if self._fill == self._facts.chunk_rows:
-                self._hand_over()
+        while done < content[0].shape[0]:
+            done += self._buffer.add(content, done)
+            if self._buffer.full:
+                self._settle(self._buffer.fill, whole=True)
+                if self._buffer.full:
+                    self._hand_over()
 
     def commit(self) -> int:
         """Make everything written so far visible, atomically. Returns the committed rows. StoreError without rows."""
@@ -167,42 +202,61 @@ class StoreWriter:
             raise StoreError(f"{self._place.path}: expected at least one row, got none; nothing was written")
         if rows == self.committed:
             return rows
-        sink = self._settled(rows)
+        sink = self._settle(rows)
+        if self._buffer.full:  # a new store that became exactly one chunk
+            self._hand_over()
         wait(self._pending)
         while self._pending:
             self._pending[0].result()  # stays first in line when it failed: a later commit fails, too
             self._pending.pop(0)
-        if self._fill:
-            sink.put(self._next, self._X[: self._fill], self._y[: self._fill], len(self._coder.classes))
+        last = None
+        if self._buffer.fill:
+            last, codes, weights = self._buffer.content()
+            sink.put(self._next, last, codes, weights, len(self._coder.classes), sink.values)
+        sink.close_values(last, rows)
         sink.commit(rows, self.classes)
-        if self._fill == self._facts.chunk_rows:  # a new store that became exactly one chunk
-            self._next, self._fill = self._next + 1, 0
         return rows
 
-    def _settled(self, rows: int) -> ChunkSink:
-        """The sink; the first call decides, with the first rows at hand, how chunks are stored."""
+    def _settle(self, rows: int, *, whole: bool = False) -> ChunkSink:
+        """The sink; the first call decides, with the first rows at hand, how chunks are stored.
+
+        whole: they are one chunk, and more may follow; else they are all there are for now.
+        """
         if self._sink is None:
-            facts = self._facts
-            chunk_rows = fitting_chunk_rows(rows, facts.features, facts.dtype, self._chunk_bytes)
-            self._facts = facts = replace(facts, chunk_rows=chunk_rows)
-            self._X, self._y = self._X[:chunk_rows], self._y[:chunk_rows]
-            encoding = Encoding(chosen(self._compression, self._X[: min(rows, facts.chunk_rows)]))
-            self._sink = ChunkSink(self._place, facts, encoding)
+            X, codes, weights = self._buffer.content()
+            chunk_rows, entries = self._shape(rows, X, whole=whole)
+            self._facts = replace(self._facts, chunk_rows=chunk_rows, file_entries=entries)
+            sample = X.data if is_sparse(X) else X[:chunk_rows]
+            self._sink = ChunkSink(self._place, self._facts, Encoding(chosen(self._compression, sample)))
+            self._buffer = self._buffer.fresh(chunk_rows)
+            self._add((X, codes, weights))
         return self._sink
+
+    def _shape(self, rows: int, X: Rows, *, whole: bool) -> tuple[int, int]:
+        """Rows per chunk of a new store, and for sparse ones values per file."""
+        facts, size = self._facts, self._chunk_bytes
+        if not is_sparse(X):
+            full = whole or self._chunk_rows is not None
+            return facts.chunk_rows if full else fitting_chunk_rows(rows, facts.features, facts.dtype, size), 0
+        chunk_rows, entries = fitting_sparse(rows, X.nnz, facts.dtype, size)
+        if whole:
+            chunk_rows, entries = fitting_sparse(MOST_ROWS, MOST_ROWS * X.nnz // rows, facts.dtype, size)
+        return self._chunk_rows or chunk_rows, entries
 
     def _hand_over(self) -> None:
         """Give the full buffer to the writing threads and start a new one."""
-        sink = self._settled(self._facts.chunk_rows)
-        while len(self._pending) >= _PENDING:
-            self._pending[0].result()
-            self._pending.pop(0)
-        classes = len(self._coder.classes)
-        self._pending.append(self._pool.submit(sink.put, self._next, self._X, self._y, classes))
-        self._X, self._y = np.empty_like(self._X), np.full_like(self._y, UNLABELLED)
-        self._fill, self._next = 0, self._next + 1
+        sink = self._settle(self._facts.chunk_rows)
+        X, codes, weights = self._buffer.content()
+        for task in sink.tasks(self._next, X, codes, weights, len(self._coder.classes)):
+            while len(self._pending) >= _PENDING:
+                self._pending[0].result()
+                self._pending.pop(0)
+            self._pending.append(self._pool.submit(task))
+        self._buffer = self._buffer.fresh(self._facts.chunk_rows)
+        self._next += 1
 
 
-def _check_options(features: int, dtype: str, chunk_bytes: int, compression: str) -> None:
+def _check_options(features: int, dtype: str, chunk_bytes: int, compression: str, chunk_rows: int | None) -> None:
     if dtype not in DTYPES:
         raise UsageError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
     if compression not in COMPRESSIONS:
@@ -213,3 +267,5 @@ def _check_options(features: int, dtype: str, chunk_bytes: int, compression: str
         raise UsageError(f"features: expected 1 to {MOST_FEATURES:,}, got {features}")
     if not 1 <= chunk_bytes <= LARGEST_CHUNK_BYTES:
         raise UsageError(f"chunk_bytes: expected 1 to {LARGEST_CHUNK_BYTES:,}, got {chunk_bytes}")
+    if chunk_rows is not None and not 1 <= chunk_rows <= MOST_ROWS:
+        raise UsageError(f"chunk_rows: expected at least 1, got {chunk_rows}")

@@ -1,0 +1,85 @@
+"""Identity of a store's content, from the checksums of its chunks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.checksum import joined
+from coremargin.data.format import FORMAT
+from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
+from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INDICES, LENGTHS, WEIGHTS = range(3)  #: columns of ``ChunkStatistics.marks``
+
+
+@dataclass(frozen=True)
+class Digested:
+    """What the digest of a store needs of its chunks (c,): rows, stored values, checksums; see ``ChunkStatistics``."""
+
+    rows: np.ndarray
+    nonzeros: np.ndarray
+    digest: np.ndarray
+    marks: np.ndarray
+
+    @classmethod
+    def of(cls, chunks: Any) -> Digested:
+        """From ``ChunkStatistics`` or ``ChunkScalars``."""
+        return cls(chunks.rows, chunks.nonzeros, chunks.digest, chunks.marks)
+
+    def upto(self, chunks: int) -> Digested:
+        """The first chunks."""
+        return Digested(*(values[:chunks] for values in vars(self).values()))
+
+    def then(self, other: Digested) -> Digested:
+        """With the chunks that follow."""
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Digested(*(np.concatenate(pair) for pair in both))
+
+
+def store_digest(
+    *,
+    features: int,
+    dtype: str,
+    classes: Sequence[Any],
+    chunks: Digested,
+    sparse: bool = False,
+    weighted: bool = False,
+) -> str:
+    """Identity of the committed content, from the rows and the checksums of each chunk.
+
+    Depends on the rows, their order, the codes, the classes, the weights, and whether the rows are sparse; not on
+    compression, nor on how rows were cut into chunks or commits: the checksums of the chunks are joined into those of
+    all rows, of all labels, and so on.
+    """
+    rows = [int(n) for n in chunks.rows]
+    digests = [int(digest) for digest in chunks.digest]
+    values = [int(n) for n in chunks.nonzeros]
+    itemsize = np.dtype(dtype).itemsize
+
+    def mark(column: int, counts: list[int], size: int) -> int:
+        crcs = [int(crc) for crc in chunks.marks[:, column]]
+        return joined((crc, n * size) for crc, n in zip(crcs, counts, strict=True))
+
+    facts: dict[str, Any] = {
+        "format": FORMAT,
+        "features": features,
+        "dtype": dtype,
+        "classes": list(classes),
+        "rows": sum(rows),
+        "x": joined((digest >> 32, n * itemsize) for n, digest in zip(values, digests, strict=True)),
+        "y": joined((digest & 0xFFFFFFFF, n * LABEL_DTYPE.itemsize) for n, digest in zip(rows, digests, strict=True)),
+    }
+    if sparse:
+        facts["indices"] = mark(INDICES, values, INDEX_DTYPE.itemsize)
+        facts["lengths"] = mark(LENGTHS, rows, INDPTR_DTYPE.itemsize)
+    if weighted:
+        facts["weights"] = mark(WEIGHTS, rows, WEIGHT_DTYPE.itemsize)
+    return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

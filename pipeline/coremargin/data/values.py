@@ -1,0 +1,185 @@
+"""Runs of values of one long array, across its files: what the rows of a sparse store are made of.
+
+As in reader.py: uncompressed files are mapped and stay mapped within the process's budget, else the bytes wanted are
+read into a buffer per thread; compressed files are decoded whole, and the last one is kept per thread. Whoever reads
+holds the values against a checksum, and is told in what state the files were.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.reader import FileState, budget, open_with_zarr, read_into, release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coremargin.data.layout import ArrayLayout
+
+States = tuple[FileState, ...]
+
+
+class FileProblem(Exception):
+    """A file that does not hold what it should."""
+
+    def __init__(self, key: str, what: str) -> None:
+        super().__init__(f"file {key}: {what}")
+
+
+class ValueReader:
+    """Reads values [start, stop) of an array of one dimension. Safe in many threads."""
+
+    def __init__(self, layout: ArrayLayout, map_bytes: int) -> None:
+        """map_bytes: the process's budget of maps; 0: never map."""
+        self.layout, self._map_bytes = layout, map_bytes
+        self._maps: dict[int, tuple[FileState, np.ndarray]] = {}
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._general: Any = None
+        weakref.finalize(self, release, self._maps)
+
+    def read(self, start: int, stop: int) -> tuple[np.ndarray, States]:
+        """The values, valid until this thread reads again, and the states of the files. Raises FileProblem."""
+        parts = list(self._parts(start, stop))
+        if len(parts) == 1 and self.layout.encoding is not None:
+            values, state = self._part(*parts[0], out=None)
+            return values, (state,)
+        out, done, states = self._buffer("joined", stop - start), 0, []
+        for file, low, high in parts:
+            values, state = self._part(file, low, high, out=out[done : done + high - low])
+            if not np.shares_memory(values, out):
+                out[done : done + high - low] = values
+            done += high - low
+            states.append(state)
+        return out, tuple(states)
+
+    def check_file(self, file: int) -> np.ndarray:
+        """All values of a file, padding included, held against the checksum in the file. Raises FileProblem."""
+        if self.layout.encoding is None:
+            return self._decoded(file)[0]
+        with self._opened(file) as opened:
+            return self._decode(file, opened)[0]
+
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """(file, first, last) within each file."""
+        step = self.layout.chunk_rows
+        for file in range(start // step, -(-stop // step)):
+            yield file, max(0, start - file * step), min(step, stop - file * step)
+
+    def _part(self, file: int, low: int, high: int, out: np.ndarray | None) -> tuple[np.ndarray, FileState]:
+        encoding = self.layout.encoding
+        if encoding is None or not encoding.raw:
+            values, state = self._decoded(file)
+            if len(values) < high:
+                raise self._problem(file, f"expected at least {high:,} values, found {len(values):,}")
+            return values[low:high], state
+        mapped = self._mapped(file)
+        if mapped is not None:
+            return mapped[1][low:high], mapped[0]
+        out = self._buffer("run", high - low) if out is None else out
+        with self._opened(file) as opened:
+            state = self._state(file, os.fstat(opened.fileno()))
+            try:
+                opened.seek(low * self.layout.dtype.itemsize)
+                read_into(opened, out.view(np.uint8))
+            except OSError as error:
+                raise self._problem(file, f"cannot be read: {error}") from error
+        return out, state
+
+    def _mapped(self, file: int) -> tuple[FileState, np.ndarray] | None:
+        """The map of a file, or None when there is no room for it."""
+        try:
+            state = self._state(file, os.stat(self.layout.file(file)))
+        except OSError as error:
+            raise self._unreadable(file, error) from error
+        kept = self._maps.get(file)
+        if kept is not None and kept[0] == state:
+            return kept
+        if kept is not None:  # replaced or changed under us
+            with self._lock:
+                if self._maps.pop(file, None) is not None:
+                    budget.give_back(self.layout.chunk_bytes)
+        if not budget.take(self.layout.chunk_bytes, self._map_bytes):
+            return None
+        try:
+            with self._opened(file) as opened:
+                state = self._state(file, os.fstat(opened.fileno()))
+                data = mmap.mmap(opened.fileno(), self.layout.chunk_bytes, access=mmap.ACCESS_READ)
+        except BaseException:
+            budget.give_back(self.layout.chunk_bytes)
+            raise
+        found = state, np.frombuffer(data, dtype=self.layout.dtype)
+        with self._lock:
+            if file in self._maps:  # another thread was faster
+                budget.give_back(self.layout.chunk_bytes)
+            else:
+                self._maps[file] = found
+        return found
+
+    def _decoded(self, file: int) -> tuple[np.ndarray, FileState]:
+        """All values of a file that has to be decoded; this thread's last one is kept."""
+        kept: tuple[int, FileState, np.ndarray] | None = getattr(self._local, "decoded", None)
+        with self._opened(file) as opened:
+            state = FileState.of(os.fstat(opened.fileno()))
+            if kept is not None and kept[:2] == (file, state):
+                return kept[2], state
+            values, state = self._decode(file, opened)
+        self._local.decoded = file, state, values
+        return values, state
+
+    def _decode(self, file: int, opened: Any) -> tuple[np.ndarray, FileState]:
+        encoding, state = self.layout.encoding, FileState.of(os.fstat(opened.fileno()))
+        if encoding is None:
+            return self._through_zarr(file), state
+        limit = self.layout.chunk_bytes + self.layout.chunk_bytes // 8 + 65536
+        if state.size > limit:
+            raise self._problem(file, f"expected at most {limit:,} bytes, got {state.size:,}")
+        values = np.empty(self.layout.chunk_rows, dtype=self.layout.dtype)
+        try:
+            encoding.decode(memoryview(opened.read()), values.view(np.uint8))
+        except (ValueError, OSError) as error:
+            raise self._problem(file, str(error)) from error
+        return values, state
+
+    def _through_zarr(self, file: int) -> np.ndarray:
+        step = self.layout.chunk_rows
+        try:
+            if self._general is None:
+                self._general = open_with_zarr(self.layout)
+            return np.ascontiguousarray(self._general[file * step : (file + 1) * step], dtype=self.layout.dtype)
+        except (OSError, RuntimeError, ValueError, TypeError, LookupError) as error:  # what codecs raise on bad bytes
+            raise self._problem(file, f"cannot be decoded: {error}") from error
+
+    def _opened(self, file: int) -> Any:
+        try:
+            return open(self.layout.file(file), "rb", buffering=0)
+        except OSError as error:
+            raise self._unreadable(file, error) from error
+
+    def _state(self, file: int, status: os.stat_result) -> FileState:
+        expected = self.layout.file_bytes
+        if status.st_size != expected:
+            what = "cut short" if status.st_size < (expected or 0) else "too long"
+            raise self._problem(file, f"the file is {what}: expected {expected:,} bytes, got {status.st_size:,}")
+        return FileState.of(status)
+
+    def _buffer(self, use: str, size: int) -> np.ndarray:
+        buffer: np.ndarray | None = getattr(self._local, use, None)
+        if buffer is None or len(buffer) < size:
+            buffer = np.empty(size, dtype=self.layout.dtype)
+            setattr(self._local, use, buffer)
+        return buffer[:size]
+
+    def _problem(self, file: int, what: str) -> FileProblem:
+        return FileProblem(self.layout.key(file), what)
+
+    def _unreadable(self, file: int, error: OSError) -> FileProblem:
+        if isinstance(error, FileNotFoundError):
+            return self._problem(file, "the file is missing")
+        return self._problem(file, f"the file cannot be read: {error.strerror or error}")
