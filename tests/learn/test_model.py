@@ -150,7 +150,7 @@ def test_slabs_do_not_change_decision_values(monkeypatch: pytest.MonkeyPatch) ->
     """Cutting rows into slabs for conversion leaves the values as they are."""
     X = np.random.default_rng(0).normal(size=(1000, 2)).astype(np.float32)
     whole = model().decision_function(X)
-    monkeypatch.setattr("coremargin.learn.model._SLAB_ELEMENTS", 64)
+    monkeypatch.setattr("coremargin.learn.decision._SLAB_ELEMENTS", 64)
     np.testing.assert_array_equal(model().decision_function(X), whole)
 
 

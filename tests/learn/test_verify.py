@@ -396,7 +396,7 @@ def test_slabs_do_not_change_the_outcome(tmp_path: Path, monkeypatch: pytest.Mon
     """Cutting chunks into slabs of one row finds the same."""
     path = saved(make_model(store), tmp_path / "m")
     whole = examine(path, store)
-    monkeypatch.setattr("coremargin.learn.verify_scan.SLAB", 1)
+    monkeypatch.setattr("coremargin.learn.verify_sums.SLAB", 1)
     assert examine(path, store) == whole
 
 

@@ -18,13 +18,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.errors import DataError
+from coremargin.learn.decision import decision_values
 from coremargin.learn.folder import opened, read_arrays, read_folder, recover, replacing, write_arrays
 from coremargin.learn.model_files import check_target, read_json, write_run
 from coremargin.learn.record import Certificate, check_record, json_text, plain
-from coremargin.maths.scaling import folded, unit_rows
+from coremargin.maths.rows import Rows, from_arrays, frozen_rows, is_sparse, to_arrays
+from coremargin.maths.scaling import folded
 
-_SLAB_ELEMENTS = 1 << 20  # float64 scratch of 8 MiB when rows are converted
 _LEDGER = "ledger_"
 
 
@@ -35,7 +36,8 @@ class Model:
     w (d,) float64, b; decision value of a row x: w.x + b, positive towards ``classes[1]``. alpha (m,) float64 dual
     weights of the rows coreset_ids (m,) int64 with signs coreset_y (m,) int8 in {-1, +1}.
     Hard margin: ||w|| = 1; each class's weights sum to 1 with an intercept, all sum to 1 without; coreset_x (m, d)
-    float64, exact copies of the store's rows; ledger: name -> array, what the scans proved about each chunk.
+    float64, exact copies of the store's rows, a csr_array where these are sparse; ledger: name -> array, what the scans
+    proved about each chunk.
     Soft margin: alpha in [0, c], of the hinge's rows near the margin (none for squared hinge); coreset_x is (m, 0);
     ledger: "reference" (d + 1,), the hypothesis that gives all other rows their dual weights.
     Scaled rows (``scaling``): w, b, coreset_x and the certificate are about rows scaled by shift and factor (d,), both
@@ -48,7 +50,7 @@ class Model:
     b: float
     alpha: np.ndarray
     coreset_ids: np.ndarray
-    coreset_x: np.ndarray
+    coreset_x: Rows
     coreset_y: np.ndarray
     ledger: Mapping[str, np.ndarray] = field(default_factory=dict)
     shift: np.ndarray | None = None
@@ -66,12 +68,13 @@ class Model:
             raise DataError("shift, factor: expected both with a scaling of columns, else none; get an unaltered copy")
         shapes |= {"shift": (d,), "factor": (d,)} if columns else {}
         for name, shape in shapes.items():
-            values = _frozen(getattr(self, name), dtypes.get(name, np.float64))
+            values = getattr(self, name)
+            values = frozen_rows(values) if is_sparse(values) else _frozen(values, dtypes.get(name, np.float64))
             if values.shape != shape:
                 raise DataError(
                     f"{name}: expected shape {shape} as the record says, found {values.shape}; get an unaltered copy"
                 )
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
+            if values.dtype.kind == "f" and not np.isfinite(values.data if is_sparse(values) else values).all():
                 raise DataError(f"{name}: expected finite numbers, found NaN or infinity; get an unaltered copy")
             object.__setattr__(self, name, values)
         if not math.isfinite(self.b):
@@ -146,29 +149,14 @@ class Model:
         return int(self.record["rows"])
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Decision value of each row as it is: X (n, d) numbers -> (n,) float64, positive towards ``classes[1]``.
+        """Decision value of each row as it is, (n,) float64, positive towards ``classes[1]``.
+
+        X (n, d): numbers, an array or a SciPy sparse matrix.
 
         coef.x + intercept, in float64: that of the scaled row, w.z + b, up to rounding.
         Raises UsageError when X has another shape or kind, BadRow when a row is not finite.
         """
-        X = np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != self.features:
-            raise UsageError(f"X: expected rows of {self.features} features, got an array of shape {X.shape}")
-        if X.dtype.kind not in "fiub":
-            raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
-        values = np.empty(len(X))
-        step = max(1, _SLAB_ELEMENTS // self.features)
-        with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named below
-            for start in range(0, len(X), step):
-                rows = np.asarray(X[start : start + step], dtype=np.float64)
-                values[start : start + step] = (unit_rows(rows) if self.scaling == "rownorm" else rows) @ self.coef
-        values += self.intercept
-        if not np.isfinite(values).all():
-            row = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise BadRow(
-                f"X, row {row}: expected finite numbers, the decision value is {values[row]}; clean or drop the row"
-            )
-        return values
+        return decision_values(X, self.coef, self.intercept, unit=self.scaling == "rownorm")
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row: ``classes[1]`` where the decision value is positive, else ``classes[0]``; (n,)."""
@@ -199,8 +187,9 @@ class Model:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The content of ``arrays.npz``."""
-        names = ("w", "alpha", "coreset_ids", "coreset_x", "coreset_y")
+        names = ("w", "alpha", "coreset_ids", "coreset_y")
         arrays = {name: getattr(self, name) for name in names} | {"b": np.array([self.b])}
+        arrays |= to_arrays("coreset_x", self.coreset_x)
         if self.shift is not None and self.factor is not None:
             arrays |= {"shift": self.shift, "factor": self.factor}
         return arrays | {_LEDGER + name: values for name, values in self.ledger.items()}
@@ -224,15 +213,15 @@ class Model:
         with opened(folder, str(Path(below, "arrays.npz"))) as file:
             arrays = read_arrays(file, f"{path}/arrays.npz")
         ledger = {name.removeprefix(_LEDGER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEDGER)}
-        expected = {"w", "b", "alpha", "coreset_ids", "coreset_x", "coreset_y"}
-        if set(arrays) - {"shift", "factor"} != expected or arrays["b"].shape != (1,):
-            raise DataError(
-                f"{path}/arrays.npz: expected {', '.join(sorted(expected))}, found {', '.join(sorted(arrays))}"
-            )
+        parts = {name: arrays.pop(name) for name in list(arrays) if name.startswith("coreset_x")}
+        expected = {"w", "b", "alpha", "coreset_ids", "coreset_y"}
+        if set(arrays) - {"shift", "factor"} != expected or arrays["b"].shape != (1,) or not parts:
+            names = (", ".join(sorted(found)) for found in (expected | {"coreset_x"}, arrays | parts))
+            raise DataError("{}/arrays.npz: expected {}, found {}".format(path, *names))
         offset = float(arrays.pop("b")[0])
         try:
-            return cls(record=record, b=offset, ledger=ledger, **arrays)
-        except DataError as error:
+            return cls(record=record, b=offset, ledger=ledger, coreset_x=from_arrays("coreset_x", parts), **arrays)
+        except (DataError, KeyError, ValueError) as error:
             raise DataError(f"{path}: {error}") from None
 
     def save(

@@ -1,4 +1,4 @@
-"""What a model claims, read by ``verify`` itself: json and numpy only, none of the code that trains or loads models."""
+"""What a model claims, read by ``verify`` itself: none of the code that trains or loads models is used."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from coremargin.errors import DataError
 
 PROBLEMS = ("hard_margin", "soft_margin")
 LOSSES = ("hinge", "squared_hinge")
 COLUMN_SCALINGS = ("standard", "minmax", "maxabs")
-_ARRAYS = ("w", "b", "alpha", "coreset_ids", "coreset_x", "coreset_y")
+_ARRAYS = ("w", "b", "alpha", "coreset_ids", "coreset_y")
+_SPARSE_X = ("coreset_x_data", "coreset_x_indices", "coreset_x_indptr", "coreset_x_shape")
 _LARGEST_JSON = 16 << 20
 _LARGEST_ARRAYS = 16 << 30
 
@@ -50,7 +52,7 @@ class Claim:
     b: float
     alpha: np.ndarray  #: (m,)
     ids: np.ndarray  #: (m,) int64
-    x: np.ndarray  #: (m, d); (m, 0) for a soft margin
+    x: Any  #: (m, d), an array or, of a sparse store, a csr_array; (m, 0) for a soft margin
     y: np.ndarray  #: (m,) in {-1, +1}
     loss: str  #: "hinge" or "squared_hinge"
     cost: float  #: C
@@ -107,7 +109,7 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
         b=float(arrays["b"].reshape(-1)[0]),
         alpha=np.asarray(arrays["alpha"], dtype=np.float64),
         ids=np.asarray(arrays["coreset_ids"], dtype=np.int64),
-        x=np.asarray(arrays["coreset_x"], dtype=np.float64),
+        x=_coreset(arrays),
         y=np.asarray(arrays["coreset_y"], dtype=np.int64),
         loss=_one_of(parameters["loss"], LOSSES) if soft else "",
         cost=_positive(parameters["C"]) if soft else 0.0,
@@ -117,6 +119,25 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
         shift=np.asarray(arrays.get("shift", np.zeros(0)), dtype=np.float64),
         factor=np.asarray(arrays.get("factor", np.zeros(0)), dtype=np.float64),
     )
+
+
+def _coreset(arrays: dict[str, np.ndarray]) -> Any:
+    """The coreset's rows (m, d) float64: an array, or a csr_array made of its parts once these fit together."""
+    if "coreset_x" in arrays:
+        return np.asarray(arrays["coreset_x"], dtype=np.float64)
+    data, indices, indptr, shape = (arrays[name] for name in _SPARSE_X)
+    if data.ndim != 1 or [part.dtype.kind for part in (data, indices, indptr, shape)] != ["f", "i", "i", "i"]:
+        raise ValueError("coreset_x: expected values, columns, row starts and a shape")
+    m, d = shape.tolist()
+    if indptr.shape != (m + 1,) or indices.shape != data.shape or indptr[0] != 0 or indptr[-1] != len(data):
+        raise ValueError("coreset_x: the row starts do not fit the values")
+    if (np.diff(indptr) < 0).any() or (len(indices) and (indices.min() < 0 or indices.max() >= d)):
+        raise ValueError("coreset_x: a row start or a column is out of range")
+    first = np.zeros(len(indices), dtype=bool)
+    first[indptr[:-1][np.diff(indptr) > 0]] = True
+    if not (first[1:] | (np.diff(indices) > 0)).all():
+        raise ValueError("coreset_x: the columns of a row do not ascend")
+    return csr_array((data.astype(np.float64), indices, indptr), shape=(m, d))
 
 
 def _scaling(record: dict[str, Any]) -> str:
@@ -146,7 +167,8 @@ def _check_shapes(claim: Claim, m: int, d: int) -> None:
                 f"{claim.path}/arrays.npz: {name}: model.json says shape {shape}, found {values.shape}; "
                 f"get an unaltered copy of the model"
             )
-        if not np.isfinite(values).all() and name != "alpha":  # dual weights are judged as a claim
+        plain = values.data if issparse(values) else values
+        if not np.isfinite(plain).all() and name != "alpha":  # dual weights are judged as a claim
             raise DataError(f"{claim.path}/arrays.npz: {name} is not finite; get an unaltered copy of the model")
     if not math.isfinite(claim.b) or not np.isin(claim.y, (-1, 1)).all():
         raise DataError(f"{claim.path}/arrays.npz: b or coreset_y make no sense; get an unaltered copy of the model")
@@ -207,7 +229,8 @@ def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         if size > _LARGEST_ARRAYS or promised > size:
             raise DataError(f"{path}: {size:,} bytes that promise {promised:,}; get an unaltered copy of the model")
         with np.load(path, allow_pickle=False) as archive_arrays:
-            return {name: archive_arrays[name] for name in names}
+            rows = ["coreset_x"] if "coreset_x" in archive_arrays.files else _SPARSE_X
+            return {name: archive_arrays[name] for name in (*names, *rows)}
     except DataError:
         raise
     except (OSError, ValueError, KeyError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile) as error:

@@ -18,8 +18,7 @@ import numpy as np
 
 from coremargin.learn.verify_checks import Check
 from coremargin.learn.verify_rows import Chunk
-from coremargin.learn.verify_store import SLAB
-from coremargin.learn.verify_sums import Total
+from coremargin.learn.verify_sums import SLAB, Total
 
 if TYPE_CHECKING:
     from coremargin.learn.verify_claim import Claim

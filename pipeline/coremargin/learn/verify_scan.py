@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.learn.verify_checks import Check, apart
-from coremargin.learn.verify_store import SLAB, Members, StoreScan
-from coremargin.learn.verify_sums import UNIT, dot_products, length
+from coremargin.learn.verify_store import Members, StoreScan
+from coremargin.learn.verify_sums import UNIT, dot_products, length, slabs
 
 if TYPE_CHECKING:
     from coremargin.learn.verify_claim import Claim
@@ -38,17 +38,15 @@ class Scan(StoreScan):
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
-        claim, signs = self.claim, self.signs[chunk.codes]
+        signs = self.signs[chunk.codes]
         lowest: tuple[float, int, int] = (np.inf, -1, 0)
         below, radius = 0, 0.0
-        step = max(1, SLAB // claim.features)
-        for start in range(0, len(chunk.x), step):
-            x = chunk.x[start : start + step].astype(np.float64)
-            found, count, longest = self._slab(x, signs[start : start + step], chunk.start + start)
+        for part, x in slabs(chunk.x):
+            found, count, longest = self._slab(x, signs[part], chunk.start + part.start)
             lowest, below, radius = min(lowest, found), below + count, max(radius, longest)
         return Answer(lowest, below, int((signs == 0).sum()), radius, self.members(chunk, signs))
 
-    def _slab(self, x: np.ndarray, signs: np.ndarray, first: int) -> tuple[tuple[float, int, int], int, float]:
+    def _slab(self, x: Any, signs: np.ndarray, first: int) -> tuple[tuple[float, int, int], int, float]:
         claim = self.claim
         lengths = self.lengths(x, first)
         longest = float(lengths.max())

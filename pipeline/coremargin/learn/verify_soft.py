@@ -11,12 +11,12 @@ margin is evaluated again, rounded once. For squared hinge any xi >= 0 gives a d
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.learn.verify_store import SLAB, Members, StoreScan
-from coremargin.learn.verify_sums import SLAB_ROWS, Total, dot_products, gamma, length
+from coremargin.learn.verify_store import Members, StoreScan
+from coremargin.learn.verify_sums import SLAB_ROWS, Total, dot_products, gamma, length, slabs
 
 if TYPE_CHECKING:
     from coremargin.learn.verify_claim import Claim
@@ -84,11 +84,8 @@ class SoftScan(StoreScan):
         inside = np.zeros(len(signs), dtype=bool)
         inside[local] = True
         sums, radius = Sums(self.claim.features), 0.0
-        step = max(1, min(SLAB_ROWS, SLAB // self.claim.features))
-        for start in range(0, len(signs), step):
-            part = slice(start, start + step)
-            x = chunk.x[part].astype(np.float64)
-            lengths = self.lengths(x, chunk.start + start)
+        for part, x in slabs(chunk.x, SLAB_ROWS):
+            lengths = self.lengths(x, chunk.start + part.start)
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing, see ``checks``
                 sums.add(self._losses(x, signs[part], lengths))
                 sums.add(self._weights(x, signs[part], lengths, ~inside[part]))
@@ -97,7 +94,7 @@ class SoftScan(StoreScan):
             radius = max(radius, float(lengths.max()))
         return Answer(sums.parts(), int((signs == 0).sum()), radius, members)
 
-    def _losses(self, x: np.ndarray, signs: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+    def _losses(self, x: Any, signs: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         margins, error = _margins(x, signs, lengths, self.claim.w, self.claim.b)
         slack = np.maximum(1.0 - margins + error, 0.0)
         loss = slack * slack if self.squared else slack
@@ -107,7 +104,7 @@ class SoftScan(StoreScan):
             "loss": np.array([loss[positive].sum(), loss[negative].sum()]),
         }
 
-    def _weights(self, x: np.ndarray, signs: np.ndarray, lengths: np.ndarray, far: np.ndarray) -> dict[str, np.ndarray]:
+    def _weights(self, x: Any, signs: np.ndarray, lengths: np.ndarray, far: np.ndarray) -> dict[str, np.ndarray]:
         w, b = self.claim.reference[:-1], float(self.claim.reference[-1])
         margins, error = _margins(x, signs, lengths, w, b)
         if self.squared:
@@ -128,15 +125,13 @@ class SoftScan(StoreScan):
         self.found[places[first]] = answer.members.signs[first]
 
 
-def _band(x: np.ndarray, signs: np.ndarray, lengths: np.ndarray, band: np.ndarray) -> dict[str, np.ndarray]:
+def _band(x: Any, signs: np.ndarray, lengths: np.ndarray, band: np.ndarray) -> dict[str, np.ndarray]:
     """The band's part of the dual vector; rows without label have none."""
     weights = np.where(signs != 0, band, 0.0)
     return {"band_pull": (weights * signs) @ x, "band_reach": np.asarray(np.abs(weights) @ lengths)}
 
 
-def _margins(
-    x: np.ndarray, signs: np.ndarray, lengths: np.ndarray, w: np.ndarray, b: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _margins(x: Any, signs: np.ndarray, lengths: np.ndarray, w: np.ndarray, b: float) -> tuple[np.ndarray, np.ndarray]:
     """y (w.x + b) (n,) and a bound on the error of 1 - y (w.x + b)."""
     d = len(w)
     error = gamma(d + 3) * (lengths * length(w) + abs(b) + 1.0) + (d + 4) * _TINY

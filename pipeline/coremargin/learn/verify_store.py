@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.errors import DamagedChunk
 from coremargin.learn.verify_checks import Check, typed
-from coremargin.learn.verify_sums import UNIT, row_lengths
+from coremargin.learn.verify_sums import UNIT, row_lengths, same_rows
 
 if TYPE_CHECKING:
     from coremargin.learn.verify_claim import Claim
     from coremargin.learn.verify_rows import Chunk, Rows
 
-SLAB = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache
 _LISTED = 5  # examples in a message
 _LONGEST = 1e290  # beyond this the arithmetic here overflows
 
@@ -46,7 +45,7 @@ class StoreScan:
         self.turned: list[int] = []
         self.blank: list[int] = []
 
-    def lengths(self, x: np.ndarray, first: int) -> np.ndarray:
+    def lengths(self, x: Any, first: int) -> np.ndarray:
         """||x|| (n,) of rows (n, d) float64. Raises DamagedChunk for rows beyond what this arithmetic can check."""
         lengths = row_lengths(x)
         if not float(lengths.max()) < _LONGEST:
@@ -63,8 +62,7 @@ class StoreScan:
         local = ids - chunk.start
         same = np.ones(len(ids), dtype=bool)
         if self.claim.x.shape[1]:
-            stored = chunk.x[local].astype(np.float64)
-            same = (stored.view(np.int64) == np.ascontiguousarray(self.claim.x[places]).view(np.int64)).all(axis=1)
+            same = same_rows(chunk.x[local].astype(np.float64), self.claim.x[places])
         found = signs[local]
         turned, blank = (found != self.claim.y[places]) & (found != 0), found == 0
         return Members(

@@ -9,17 +9,24 @@ Sums over all rows of a store (the value of a soft margin, its dual vector) are 
 in plain float64, whose error is at most gamma(SLAB_ROWS + 16) of the sum of the terms' sizes; slabs and chunks are
 added by ``Total``, which adds no error of its own that counts. Where such a sum decides about a claim, that error is on
 the side that refutes.
+
+Rows are arrays (n, d) or, of a sparse store, csr arrays with ascending columns; what a sparse row does not name is zero
+and takes part in no sum.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 UNIT = 2.0**-53  #: relative rounding error of one operation
 _SPLITTER = 2.0**27 + 1
 SLAB_ROWS = 1024  #: rows whose terms are added in plain float64
+SLAB = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache
 _TERMS = 1 << 20  # products at a time: bounds the memory of long sums
 
 
@@ -64,9 +71,40 @@ def _exact_products(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return product, error
 
 
-def dot_products(X: np.ndarray, w: np.ndarray, b: float) -> np.ndarray:
+def slabs(x: Any, most: int | None = None) -> Iterator[tuple[slice, Any]]:
+    """Rows x (n, d) in float64, a slab after the other: where it lies, and its rows, at most ``most``."""
+    n, d = x.shape
+    width = max(1, x.nnz // max(1, n)) if issparse(x) else d
+    step = max(1, min(SLAB // width, most or n))
+    for start in range(0, n, step):
+        part = slice(start, min(n, start + step))
+        yield part, x[part].astype(np.float64)
+
+
+def sparse_rows(X: csr_array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Columns and values of each row."""
+    for start, stop in zip(X.indptr[:-1].tolist(), X.indptr[1:].tolist(), strict=True):
+        yield X.indices[start:stop], X.data[start:stop]
+
+
+def same_rows(X: Any, Z: Any) -> np.ndarray:
+    """Which rows (n,) of X and Z, both (n, d) float64 and both dense or both sparse, are equal bit for bit."""
+    if issparse(X) != issparse(Z):
+        return np.zeros(X.shape[0], dtype=bool)
+    if issparse(X):
+        pairs = zip(sparse_rows(X), sparse_rows(Z), strict=True)
+        return np.array([i.tolist() == j.tolist() and u.tobytes() == v.tobytes() for (i, u), (j, v) in pairs], bool)
+    return np.asarray((X.view(np.int64) == np.ascontiguousarray(Z).view(np.int64)).all(axis=1))
+
+
+def dot_products(X: Any, w: np.ndarray, b: float) -> np.ndarray:
     """w.x + b (n,) of rows X (n, d) float64, each rounded once."""
-    values = np.empty(len(X))
+    values = np.empty(X.shape[0])
+    if issparse(X):
+        for k, (columns, row) in enumerate(sparse_rows(X)):
+            products, errors = exact_products(row, w[columns])
+            values[k] = math.fsum([*products.tolist(), *errors.tolist(), b])
+        return values
     step = max(1, _TERMS // max(1, X.shape[1]))
     for start in range(0, len(X), step):
         parts = exact_products(X[start : start + step], w)
@@ -99,10 +137,19 @@ def normalised_weights(alpha: np.ndarray, groups: list[np.ndarray]) -> tuple[np.
     return high, low
 
 
-def combination(X: np.ndarray, high: np.ndarray, low: np.ndarray) -> np.ndarray:
+def combination(X: Any, high: np.ndarray, low: np.ndarray) -> np.ndarray:
     """sum_i (h_i + l_i) x_i (d,) over rows X (m, d), each feature rounded once."""
     m, d = X.shape
-    values = np.empty(d)
+    values = np.zeros(d)
+    if issparse(X):
+        row = np.repeat(np.arange(m), np.diff(X.indptr))
+        order = np.argsort(X.indices, kind="stable")
+        products, errors = exact_products(X.data[order], high[row[order]])
+        errors += X.data[order] * low[row[order]]
+        used, first = np.unique(X.indices[order], return_index=True)
+        for j, start, stop in zip(used, first, [*first[1:], len(order)], strict=True):
+            values[j] = math.fsum([*products[start:stop].tolist(), *errors[start:stop].tolist()])
+        return values
     step = max(1, _TERMS // max(1, m))
     for start in range(0, d, step):
         columns = np.ascontiguousarray(X[:, start : start + step].T)
@@ -113,8 +160,13 @@ def combination(X: np.ndarray, high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return values
 
 
-def row_lengths(X: np.ndarray) -> np.ndarray:
+def row_lengths(X: Any) -> np.ndarray:
     """||x|| (n,) of rows X (n, d) float64: relative error below (d + 4) units, no overflow."""
+    if issparse(X):
+        largest = float(np.abs(X.data).max(initial=0.0))
+        scale = 2.0 ** -math.frexp(largest)[1] if 1e150 < largest < math.inf else 1.0
+        row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        return np.sqrt(np.bincount(row, weights=np.square(X.data * scale), minlength=X.shape[0])) / scale
     largest = max(float(X.max(initial=0.0)), -float(X.min(initial=0.0)))
     if 1e150 < largest < math.inf:
         scale = 2.0 ** -math.frexp(largest)[1]

@@ -163,6 +163,14 @@ def as_float64(rows: Rows) -> Rows:
     return rows.astype(np.float64, copy=False)
 
 
+def frozen_rows(rows: Rows) -> Rows:
+    """A read-only copy in float64."""
+    copy = rows.astype(np.float64)
+    for values in (copy.data, copy.indices, copy.indptr) if is_sparse(copy) else (copy,):
+        values.flags.writeable = False
+    return copy
+
+
 def signed(rows: Rows, signs: NDArray[Any]) -> Rows:
     """y_i x_i (n, d) in float64 for rows (n, d) and signs (n,); a copy."""
     if not is_sparse(rows):
@@ -184,8 +192,8 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]]) -> Rows:
     if name in arrays:
         return arrays[name]
     data, indices, indptr, shape = (arrays[f"{name}_{part}"] for part in _PARTS)
-    if shape.shape != (2,) or shape.dtype.kind != "i" or indices.dtype.kind != "i" or indptr.dtype.kind != "i":
-        raise ValueError(f"{name}: expected indices, indptr and a shape of two whole numbers, found others")
+    if shape.shape != (2,) or [values.dtype.kind for values in (data, indices, indptr, shape)] != ["f", "i", "i", "i"]:
+        raise ValueError(f"{name}: expected values, indices, indptr and a shape of two whole numbers, found others")
     rows = csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
     rows.check_format(full_check=True)
     if not rows.has_canonical_format:

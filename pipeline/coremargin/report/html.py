@@ -1,6 +1,6 @@
 """The report of a model: one HTML page that needs nothing but itself.
 
-``render_report`` is a pure function of what a model folder holds; ``write_report`` reads a folder with numpy and
+``render_report`` is a pure function of what a model folder holds; ``write_report`` reads a folder with numpy, scipy and
 json only and puts ``report.html`` into it. The page loads nothing, runs no script, and escapes every value.
 """
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import DataError
+from coremargin.maths.rows import from_arrays
 from coremargin.report import charts, numbers, page, soft
 from coremargin.report.histogram import histogram, signed_bins
 
@@ -82,7 +83,7 @@ def _read_coreset(folder: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             y = arrays["coreset_y"].astype(np.int8)
-            rows = arrays["coreset_x"]  # no columns where the proof does not need the rows themselves
+            rows = from_arrays("coreset_x", arrays)  # no columns where the proof does not need the rows themselves
             margins = y * (rows @ arrays["w"] + arrays["b"][0]) if rows.shape[1] else np.full(len(y), np.nan)
             norm = float(np.linalg.norm(arrays["w"]))
             return {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins, "norm": norm}

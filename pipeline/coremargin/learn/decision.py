@@ -1,0 +1,57 @@
+"""Decision values of rows as people hand them over: dense or sparse, of any kind of number, finite or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from coremargin.errors import BadRow, UsageError
+from coremargin.maths.rows import products
+from coremargin.maths.scaling import Scaling, unit_rows
+
+_SLAB_ELEMENTS = 1 << 20  # float64 scratch of 8 MiB when rows are converted
+
+
+def decision_values(X: Any, coef: np.ndarray, intercept: float, *, unit: bool = False) -> np.ndarray:
+    """coef.x + intercept (n,) in float64 of rows X (n, d), an array or a SciPy sparse matrix.
+
+    unit: rows are divided by their lengths first. Raises UsageError when X has another shape or kind, BadRow when a row
+    is not finite.
+    """
+    X = X if issparse(X) else np.asarray(X)
+    if X.ndim != 2 or X.shape[1] != len(coef):
+        raise UsageError(f"X: expected rows of {len(coef)} features, got an array of shape {X.shape}")
+    if X.dtype.kind not in "fiub":
+        raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
+    values = _of_sparse(X, coef, unit=unit) if issparse(X) else _of_dense(X, coef, unit=unit)
+    values += intercept
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise BadRow(
+            f"X, row {row}: expected finite numbers, the decision value is {values[row]}; clean or drop the row"
+        )
+    return values
+
+
+def _of_dense(X: np.ndarray, coef: np.ndarray, *, unit: bool) -> np.ndarray:
+    values = np.empty(len(X))
+    step = max(1, _SLAB_ELEMENTS // X.shape[1])
+    with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named afterwards
+        for start in range(0, len(X), step):
+            rows = np.asarray(X[start : start + step], dtype=np.float64)
+            values[start : start + step] = (unit_rows(rows) if unit else rows) @ coef
+    return values
+
+
+def _of_sparse(X: Any, coef: np.ndarray, *, unit: bool) -> np.ndarray:
+    rows = csr_array(X, dtype=np.float64)
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # the caller's matrix stays as it is
+        rows.sum_duplicates()
+    with np.errstate(invalid="ignore", over="ignore"):
+        if unit:
+            scaled, _ = Scaling("rownorm").values(rows)
+            rows = csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape)
+        return np.asarray(products(rows, coef[:, None])[0])
