@@ -248,7 +248,7 @@ def test_attributes(damaged: Path, case: str) -> None:
 def test_arrays_of_different_length(damaged: Path) -> None:
     """Labels that are fewer than the rows are refused when the store is opened."""
     edit_json(damaged / "y" / "zarr.json", lambda array: array.update(shape=[299]))
-    with pytest.raises(StoreError, match="y/zarr.json.*X and y must have the store's rows"):
+    with pytest.raises(StoreError, match="y/zarr.json.*all arrays must have what the store's rows need"):
         Store.open(damaged)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.arrays import ArraySource
-from coremargin.data.format import Digested, store_digest
+from coremargin.data.digest import Digested, store_digest
 from coremargin.data.statistics import measure
 from coremargin.errors import UsageError
 from coremargin.maths.margin import NEGATIVE, POSITIVE, safe_projections

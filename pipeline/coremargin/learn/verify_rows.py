@@ -15,26 +15,41 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import crc32c
 import numpy as np
 
 from coremargin.errors import DamagedChunk, StoreError
+from coremargin.learn.verify_files import Files
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 T = TypeVar("T")
 
-_CODECS = {"bytes", "crc32c", "blosc", "transpose", "sharding_indexed"}
 _PENDING_BYTES = 256 << 20  # chunks in memory at a time
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows x (n, d) in the store's precision and label codes (n,) of the rows [start, start + n)."""
+    """Rows x (n, d), an array or csr_array, in the store's precision, label codes (n,) of the rows [start, start + n),
+
+    and weights (n,) float64, or None when the store has none: all are 1.
+    """  # fmt: skip
 
     start: int
-    x: np.ndarray
+    x: np.ndarray | csr_array
     codes: np.ndarray
+    weights: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What was written down of each chunk (c,): values stored, and crc32c of the bytes of each part."""
+
+    nonzeros: np.ndarray
+    parts: dict[str, np.ndarray]
 
 
 class Rows:
@@ -46,23 +61,25 @@ class Rows:
         attributes = dict(group.attrs)
         if attributes.get("format") != "coremargin-store":
             raise StoreError(f"{self.path}: expected a coremargin store, found other Zarr data; give the store")
-        if attributes.get("version") != 1:
+        if attributes.get("version") not in (1, 2):
             raise StoreError(
-                f"{self.path}: expected format 1, found {attributes.get('version')!r}; verify with a newer coremargin"
+                f"{self.path}: expected format 1 or 2, found {attributes.get('version')!r}; verify with a newer "
+                f"coremargin"
             )
         try:
             self.rows, self.features = int(attributes["rows"]), int(attributes["features"])
             self.classes: tuple[Any, ...] = tuple(attributes["classes"])
             self.dtype, self.chunk_rows = str(attributes["dtype"]), int(attributes["chunk_rows"])
             self.commits = [dict(commit) for commit in attributes["commits"]]
-            self._x, self._y = group["X"], group["y"]
             self.chunks = -(-self.rows // self.chunk_rows)
-            self._check_arrays()
-            self._digests = self._read_digests(group)
+            self._files = Files(self.path, group, attributes)
+            self.sparse, self.weighted = self._files.sparse, self._files.weighted
+            self._sums = self._read_sums(group)
         except (KeyError, TypeError, ValueError, OSError) as error:
             if isinstance(error, StoreError):
                 raise
             raise StoreError(f"{self.path}: the metadata is damaged ({error!r}); restore it from a copy") from error
+        self._starts = np.concatenate([[0], np.cumsum(self._sums.nonzeros)])
         self.digest = ""  # known after a scan
 
     def _open(self) -> Any:
@@ -75,32 +92,25 @@ class Rows:
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise StoreError(f"{self.path}/zarr.json: cannot be read ({error}); restore it from a copy") from error
 
-    def _check_arrays(self) -> None:
-        for array, tail in ((self._x, (self.features,)), (self._y, ())):
-            grid = array.metadata.chunk_grid.chunk_shape
-            if array.shape[0] < self.rows or array.shape[1:] != tail or grid != (self.chunk_rows, *tail):
-                raise StoreError(
-                    f"{self.path}/{array.path}: shape {array.shape} in chunks {grid} does not fit {self.rows:,} rows "
-                    f"in chunks of {self.chunk_rows:,}; restore zarr.json from a copy"
-                )
-            codecs = {codec.to_dict()["name"] for codec in array.metadata.codecs}
-            if codecs - _CODECS:
-                unknown = ", ".join(map(str, codecs - _CODECS))
-                raise StoreError(f"{self.path}/{array.path}: codec {unknown} is not one that stores use; it is not run")
-        if str(self._x.dtype) != self.dtype or str(self._y.dtype) != "int32":
-            raise StoreError(f"{self.path}: expected {self.dtype} and int32, found {self._x.dtype} and {self._y.dtype}")
-
-    def _read_digests(self, group: Any) -> np.ndarray:
-        """Digest of each chunk (c,) uint64: crc32c of its rows in the high half, of its labels in the low half."""
-        digests = np.zeros(self.chunks, dtype=np.uint64)
-        known = np.zeros(self.chunks, dtype=bool)
+    def _read_sums(self, group: Any) -> _Sums:
+        """Of each chunk as ingest wrote them down: digest has the rows in its high half, the labels in the low one."""
+        digests, nonzeros = np.zeros(self.chunks, dtype=np.uint64), np.zeros(self.chunks, dtype=np.int64)
+        marks, known = np.zeros((self.chunks, 3), dtype=np.uint64), np.zeros(self.chunks, dtype=bool)
         for commit in self.commits:
             first, last = int(commit["first"]), int(commit["last"])
-            digests[first:last] = group[f"blocks/{commit['group']}/digest"][: last - first]
-            known[first:last] = True
+            here, blocks = slice(first, last), group[f"blocks/{commit['group']}"]
+            digests[here] = blocks["digest"][: last - first]
+            if self.sparse:
+                nonzeros[here] = blocks["nonzeros"][: last - first]
+            if self.sparse or self.weighted:
+                marks[here] = blocks["marks"][: last - first]
+            known[here] = True
         if not known.all():
             raise StoreError(f"{self.path}/blocks: chunk {int(np.argmin(known))} has no digest; restore it from a copy")
-        return digests
+        parts = {"x": digests >> np.uint64(32), "y": digests & np.uint64(0xFFFFFFFF)}
+        if self.sparse:
+            parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
+        return _Sums(nonzeros, parts | ({"weights": marks[:, 2]} if self.weighted else {}))
 
     def scan(self, ask: Callable[[Chunk], T], *, threads: int | None = None) -> Generator[tuple[Chunk, T], None, None]:
         """``ask(chunk)`` for all chunks, in order, in threads; a bounded number of chunks is in memory at a time.
@@ -108,10 +118,13 @@ class Rows:
         At the end ``digest`` is the identity of the content, from the bytes themselves.
         Raises DamagedChunk: missing, truncated, altered; the place is named.
         """
-        chunk_bytes = max(1, self.chunk_rows * self.features * np.dtype(self.dtype).itemsize)
+        itemsize = np.dtype(self.dtype).itemsize
+        chunk_bytes = max(1, self.chunk_rows * self.features * itemsize)
+        if self.sparse:
+            chunk_bytes = max(1, int(self._sums.nonzeros.max()) * (itemsize + 4))
         threads = max(1, min(threads or min(os.cpu_count() or 1, 8), _PENDING_BYTES // chunk_bytes))
         waiting: deque[Future[tuple[Chunk, T]]] = deque()
-        crc_x = crc_y = 0
+        crcs = dict.fromkeys(self._sums.parts, 0)
         with _one_blas_thread(), ThreadPoolExecutor(threads, thread_name_prefix="coremargin-verify") as pool:
             try:
                 for index in range(self.chunks + threads):
@@ -119,13 +132,13 @@ class Rows:
                         waiting.append(pool.submit(lambda index: self._one(index, ask), index))
                     if index >= threads:
                         chunk, answer = waiting.popleft().result()
-                        crc_x = crc32c.crc32c(_bytes(chunk.x), crc_x)
-                        crc_y = crc32c.crc32c(_bytes(chunk.codes), crc_y)
+                        for name, values in _parts(chunk).items():
+                            crcs[name] = crc32c.crc32c(_bytes(values), crcs[name])
                         yield chunk, answer
             finally:
                 for future in waiting:
                     future.cancel()
-        self.digest = self._identity(crc_x, crc_y)
+        self.digest = self._identity(crcs)
 
     def _one(self, index: int, ask: Callable[[Chunk], T]) -> tuple[Chunk, T]:
         chunk = self._read(index)
@@ -134,42 +147,49 @@ class Rows:
     def _read(self, index: int) -> Chunk:
         start = index * self.chunk_rows
         stop = min(self.rows, start + self.chunk_rows)
-        parts = []
-        for array, key in ((self._x, (index, 0)), (self._y, (index,))):
-            file = f"{array.path}/{array.metadata.encode_chunk_key(key)}"
-            place = f"{self.path}/{file}: chunk {index} (rows {start:,} to {stop - 1:,})"
-            if not (self.path / file).is_file():
-                raise DamagedChunk(f"{place} is missing; restore it from a copy, or ingest the data again")
-            try:
-                parts.append(np.ascontiguousarray(array[start:stop]))
-            except Exception as error:  # codecs raise what they like
-                raise DamagedChunk(f"{place} cannot be read ({error}); restore it from a copy") from error
-        x, codes = parts
-        found = crc32c.crc32c(_bytes(x)) << 32 | crc32c.crc32c(_bytes(codes))
-        expected = int(self._digests[index])
-        if found != expected:
-            what = "rows" if found >> 32 != expected >> 32 else "labels"
-            raise DamagedChunk(
-                f"{self.path}: chunk {index} (rows {start:,} to {stop - 1:,}): the {what} are not what was ingested: "
-                f"expected digest {expected:016x}, got {found:016x}; restore the chunk from a copy"
-            )
+        place, files = f"chunk {index} (rows {start:,} to {stop - 1:,})", self._files
+        x: np.ndarray | csr_array
+        if self.sparse:
+            x = files.read_sparse(start, stop, int(self._starts[index]), int(self._starts[index + 1]), place)
+        else:
+            x = files.read("X", start, stop, place)
+        codes = files.read("y", start, stop, place)
+        chunk = Chunk(start, x, codes, files.read("weights", start, stop, place) if self.weighted else None)
+        for name, values in _parts(chunk).items():
+            found, expected = crc32c.crc32c(_bytes(values)), int(self._sums.parts[name][index])
+            if found != expected:
+                what = {"x": "rows", "y": "labels"}.get(name, name)
+                raise DamagedChunk(
+                    f"{self.path}: {place}: the {what} are not what was ingested: expected digest "
+                    f"{expected:08x}, got {found:08x}; restore the chunk from a copy"
+                )
         if codes.max(initial=-1) >= len(self.classes):
             raise DamagedChunk(
                 f"{self.path}: chunk {index} has label code {codes.max()}, there are {len(self.classes)}"
             )
-        return Chunk(start, x, codes)
+        if chunk.weights is not None and not (np.isfinite(chunk.weights) & (chunk.weights >= 0)).all():
+            raise DamagedChunk(f"{self.path}: {place}: expected weights of at least 0, found others; ingest again")
+        return chunk
 
-    def _identity(self, crc_x: int, crc_y: int) -> str:
+    def _identity(self, crcs: dict[str, int]) -> str:
         facts = {
             "format": "coremargin-store",
             "features": self.features,
             "dtype": self.dtype,
             "classes": list(self.classes[: int(self.commits[-1]["classes"])]),
             "rows": self.rows,
-            "x": crc_x,
-            "y": crc_y,
+            **crcs,
         }
         return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _parts(chunk: Chunk) -> dict[str, np.ndarray]:
+    """What is checked of a chunk, by name."""
+    x = chunk.x
+    parts = {"x": x if isinstance(x, np.ndarray) else x.data, "y": chunk.codes}
+    if not isinstance(x, np.ndarray):
+        parts |= {"indices": x.indices.astype(np.int32), "lengths": np.diff(x.indptr).astype(np.int64)}
+    return parts | ({} if chunk.weights is None else {"weights": chunk.weights})
 
 
 def _bytes(values: np.ndarray) -> Any:

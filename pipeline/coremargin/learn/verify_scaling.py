@@ -11,18 +11,17 @@ which are sums of many terms, to a few units of the store's precision and the ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coremargin.learn.verify_checks import Check
-from coremargin.learn.verify_rows import Chunk
 from coremargin.learn.verify_sums import SLAB, Total
 
 if TYPE_CHECKING:
     from coremargin.learn.verify_claim import Claim
-    from coremargin.learn.verify_rows import Rows
+    from coremargin.learn.verify_rows import Chunk, Rows
 
 #: What trainers may lose when they combine sums of chunks, of means and of deviations; relative.
 _MEAN, _DEVIATION = 1e-9, 1e-6
@@ -55,7 +54,7 @@ class Scaler:
             return chunk
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it is used
             x = (chunk.x - self.shift) * self.factor if self._by_column else self._of_unit_length(chunk.x)
-        return Chunk(chunk.start, x, chunk.codes)
+        return replace(chunk, x=x)
 
     def _of_unit_length(self, x: np.ndarray) -> np.ndarray:
         out = np.empty_like(x)

@@ -1,0 +1,114 @@
+"""The verifier's own reader: sparse rows and weights through plain zarr-python, with every checksum redone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import zarr
+
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import DamagedChunk, StoreError
+from coremargin.learn.verify_rows import Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ROWS = 300
+
+
+@pytest.fixture(params=["none", "lz4"])
+def data(request: pytest.FixtureRequest, tmp_path: Path, rng: np.random.Generator) -> tuple[Path, Any, Any, Any]:
+    """A sparse store with weights, in two commits; its rows, labels and weights."""
+    X = sp.csr_array((rng.normal(size=(ROWS, 9)) * (rng.random((ROWS, 9)) < 0.3)).astype(np.float32))
+    y, weights, path = rng.integers(0, 2, ROWS), rng.random(ROWS), tmp_path / "s.zarr"
+    options: dict[str, Any] = {"chunk_rows": 64, "chunk_bytes": 512, "compression": request.param}
+    with StoreWriter.create(path, features=9, sparse=True, weighted=True, **options) as writer:
+        writer.write(X[:100], y[:100], weights[:100])
+    with StoreWriter.append(path) as writer:
+        writer.write(X[100:], y[100:], weights[100:])
+    return path, X, y, weights
+
+
+def test_rows_are_the_stores(data: tuple[Path, Any, Any, Any]) -> None:
+    """Every chunk comes as CSR rows with labels and weights, and the digest is the store's."""
+    path, X, _, weights = data
+    rows = Rows(path)
+    store = Store.open(path)
+    found = [chunk for chunk, _ in rows.scan(lambda chunk: None, threads=2)]
+    assert [chunk.start for chunk in found] == list(range(0, ROWS, 64))
+    assert (rows.sparse, rows.weighted) == (True, True)
+    for chunk in found:
+        assert isinstance(chunk.x, sp.csr_array)
+        assert chunk.x.dtype == np.float32
+    np.testing.assert_array_equal(np.vstack([chunk.x.toarray() for chunk in found]), X.toarray())
+    np.testing.assert_array_equal(np.concatenate([chunk.weights for chunk in found]), weights)
+    codes = np.concatenate([store.read(k)[1].copy() for k in range(store.chunks)])
+    np.testing.assert_array_equal(np.concatenate([chunk.codes for chunk in found]), codes)
+    assert rows.digest == store.digest
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_all_kinds_of_stores(tmp_path: Path, rng: np.random.Generator, *, sparse: bool, weighted: bool) -> None:
+    """Dense or sparse, weighted or not, in one chunk or many: the digest that the verifier makes is the store's."""
+    X = rng.normal(size=(50, 4)) * (rng.random((50, 4)) < 0.5)
+    X[10:20] = 0.0
+    weights = rng.random(50) if weighted else None
+    for chunk_rows in (7, 50, 1000):
+        path = tmp_path / f"{chunk_rows}.zarr"
+        options: dict[str, Any] = {"sparse": sparse, "weighted": weighted, "chunk_rows": chunk_rows, "chunk_bytes": 64}
+        with StoreWriter.create(path, features=4, dtype="float64", **options) as writer:
+            writer.write(X, np.arange(50) % 3, weights)
+        rows = Rows(path)
+        for chunk, _ in rows.scan(lambda chunk: None):
+            assert (chunk.weights is not None) == weighted
+        assert rows.digest == Store.open(path).digest
+
+
+def flipped(raw: bytes) -> bytes:
+    """The same file with one bit turned near its beginning."""
+    return raw[:20] + bytes([raw[20] ^ 2]) + raw[21:]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", ["X/data", "X/indices", "X/indptr", "y", "weights"])
+@pytest.mark.parametrize("fault", [lambda raw: None, lambda raw: raw[:-1], flipped], ids=["missing", "cut", "flipped"])
+def test_damage_is_named(data: tuple[Path, Any, Any, Any], name: str, fault: Callable[[bytes], bytes | None]) -> None:
+    """A file that is missing, cut or altered ends the scan with its chunk and rows."""
+    path = data[0]
+    file = path / name / "c.1"
+    new = fault(file.read_bytes())
+    if new is None:
+        file.unlink()
+    else:
+        file.write_bytes(new)
+    with pytest.raises(DamagedChunk, match=r"chunk \d \(rows \d+ to \d+\)"):
+        list(Rows(path).scan(lambda chunk: None))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("index", [-1, 9, 2**31 - 1])
+def test_indices_are_checked(data: tuple[Path, Any, Any, Any], index: int) -> None:
+    """An index beyond the features is refused before anybody multiplies by it."""
+    group = zarr.open_group(data[0], mode="r+")
+    indices: Any = group["X/indices"]
+    indices[40] = index
+    with pytest.raises(DamagedChunk, match=r"chunk 0 \(rows 0 to 63\).*not those of rows of 9 features"):
+        list(Rows(data[0]).scan(lambda chunk: None))
+
+
+@pytest.mark.faults
+def test_arrays_are_checked(data: tuple[Path, Any, Any, Any]) -> None:
+    """Row starts of another kind are refused when the store is opened."""
+    group = zarr.open_group(data[0], mode="r+")
+    starts: Any = group["X/indptr"]
+    values = starts[:]
+    del group["X/indptr"]
+    group.create_array("X/indptr", data=values.astype(np.int32), chunks=(64,), compressors=None)
+    with pytest.raises(StoreError, match="X/indptr: expected int64, found int32"):
+        Rows(data[0])
