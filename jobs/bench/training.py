@@ -14,7 +14,7 @@ from coremargin import spec as specs
 from coremargin.data.store import Store
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
-from coremargin.report.html import write_report
+from coremargin.report.write import write_report
 from coremargin.scan.executors import InProcess
 
 if TYPE_CHECKING:

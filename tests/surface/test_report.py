@@ -16,7 +16,8 @@ import pytest
 from coremargin.errors import DataError, OutputError
 from coremargin.report import charts, numbers, soft, svg
 from coremargin.report.histogram import signed_bins
-from coremargin.report.html import render_report, write_report
+from coremargin.report.html import render_report
+from coremargin.report.write import write_report
 from report_examples import HOSTILE, Example, example, soft_example
 
 EXAMPLES = {

@@ -154,7 +154,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     from coremargin.cli.jobs import cluster_of
     from coremargin.cli.live import live
     from coremargin.learn.train import check_output, open_store, terminable, train_job
-    from coremargin.report.html import write_report
+    from coremargin.report.write import write_report
     from coremargin.scan.cluster import connect
 
     as_json, quiet = flags.pop("as_json"), flags.pop("quiet")
@@ -168,7 +168,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
         connect(cluster_of(job, cluster), source) as executor,
         live(source, executor, quiet=quiet or as_json) as progress,
     ):
-        report = None if job.is_fleet else partial(write_report, name=job.out.name)
+        report = partial(write_report, name=job.out.name)
         outcome = train_job(
             job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress
         )

@@ -25,7 +25,7 @@ from coremargin.learn.train import (
     run_problem,
     train_job,
 )
-from coremargin.report.html import write_report
+from coremargin.report.write import write_report
 from coremargin.scan.cluster import Threads, connect, load_cluster
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def train(
     with connect(load_cluster(cluster) if stored else Threads(), rows) as executor:
         if out is None:
             return run_problem(job, problem_of(job, rows), executor, no_checkpoint(), progress).model
-        report = None if job.is_fleet else partial(write_report, name=Path(out).name)
+        report = partial(write_report, name=Path(out).name)
         outcome = train_job(
             job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """The report of a model: one HTML page that needs nothing but itself.
 
-``render_report`` is a pure function of what a model folder holds; ``write_report`` reads a folder with numpy, scipy and
-json only and puts ``report.html`` into it. The page loads nothing, runs no script, and escapes every value.
+``render_report`` is a pure function of what a model folder holds; ``write_model_report`` reads a folder with numpy,
+scipy and json only and puts ``report.html`` into it. The page loads nothing, runs no script, and escapes every value.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def render_report(
     return page.template("template.html.j2").render(view)
 
 
-def write_report(folder: Path, *, name: str | None = None) -> Path:
+def write_model_report(folder: Path, *, name: str | None = None) -> Path:
     """Write ``report.html`` into a model folder, aside and then renamed; the path of the page.
 
     ``name`` is what the page calls the folder (its own name unless it is about to be renamed).
