@@ -153,7 +153,8 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
 
     from coremargin.cli.jobs import cluster_of
     from coremargin.cli.live import live
-    from coremargin.learn.train import check_output, open_store, terminable, train_job
+    from coremargin.learn.interruption import terminable
+    from coremargin.learn.train import check_output, open_store, train_job
     from coremargin.report.write import write_report
     from coremargin.scan.cluster import connect
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from coremargin.learn.interruption import raise_if_interrupted
 from coremargin.scan.plan import plan_blocks
 from coremargin.scan.run import run_scan
 from coremargin.scan.task import block_bytes
@@ -88,7 +89,8 @@ class Engine:
         self.check_time()
 
     def check_time(self) -> None:
-        """Raise OutOfTime when the job's time is over."""
+        """Raise OutOfTime when the job's time is over, KeyboardInterrupt when it was asked to end."""
+        raise_if_interrupted()
         if time.perf_counter() >= self.deadline:
             raise OutOfTime
 

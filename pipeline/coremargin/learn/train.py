@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +22,7 @@ from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_
 from coremargin.learn.fleet import read_model
 from coremargin.learn.fleet_job import fleet_of
 from coremargin.learn.folder import recover
+from coremargin.learn.interruption import raise_if_interrupted, terminable
 from coremargin.learn.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
 from coremargin.learn.model_files import check_target
 from coremargin.learn.outcome import Outcome, as_model, as_run, round_record
@@ -156,6 +155,7 @@ def train_job(
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
                 done = run_problem(job, problem, executor, checkpoint, progress or Progress())
+                raise_if_interrupted()  # asked for while the last block was done, and swallowed there
                 done.model.save(job.out, done.run, done.rounds, report=report, overwrite=overwrite)
                 if done.resumable:  # stopped at a limit: with a larger one, --resume goes on from here
                     checkpoint.save()
@@ -260,23 +260,6 @@ def _keep(checkpoint: Checkpoint) -> None:
     """Save what is new; what was saved before stays when that fails, and the error that ended the job matters more."""
     with suppress(OutputError):
         checkpoint.save()
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """SIGTERM ends what runs in here as Ctrl-C does. In threads other than the main one nothing changes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _raise_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
-
-
-def _raise_interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def no_checkpoint() -> Checkpoint:
