@@ -12,12 +12,13 @@ from scipy.sparse import csr_array
 
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import Interrupted
+from coremargin.errors import ClaimRefuted, Interrupted
 from coremargin.learn import train as train_module
 from coremargin.learn.job import TrainJob
 from coremargin.learn.model import Model
 from coremargin.learn.predict import predict
 from coremargin.learn.train import Progress, train_job
+from coremargin.learn.verify import verify
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.scan.executors import InProcess
 
@@ -82,6 +83,7 @@ def test_sparse_jobs_give_the_same_bits_everywhere(
     assert ended.run["resumed"] == 2
     for name in ("two", "processes", "killed"):
         assert exact(tmp_path / name) == exact(tmp_path / "alone")
+    assert verify(tmp_path / "alone", store.path).ok
 
 
 def test_a_sparse_store_and_a_dense_one_give_the_same_bounds(
@@ -98,6 +100,9 @@ def test_a_sparse_store_and_a_dense_one_give_the_same_bounds(
         out = tmp_path / f"{store.path.stem}.model"
         train_job(TrainJob(store=store.path, out=out, epsilon=1e-6), store, InProcess(1))
         models.append(Model.load(out))
+        assert verify(out, store.path).ok
+        with pytest.raises(ClaimRefuted, match="content"):
+            verify(out, (sparse if store is dense else dense).path)
     for name in ("lower", "upper"):
         found = [getattr(model.certificate, name) for model in models]
         assert found[0] == pytest.approx(found[1], rel=1e-6)
