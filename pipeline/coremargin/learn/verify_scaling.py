@@ -2,7 +2,7 @@
 
 The definition is that of the format, repeated here with code of its own. In the precision of the store, each operation
 rounded once: columns (x - shift) * factor; rownorm x / r in float64 and then rounded, r the root of the squares of the
-row added in float64 from the first column to the last.
+row added in float64 from the first column to the last. Sparse rows are not shifted, and zeros stay zeros.
 
 A claim about scaled rows holds whatever shift and factor are: it is checked on rows scaled with those of the model.
 That they are what the kind of scaling says is a claim of its own: ranges are compared to the bit; means and deviations,
@@ -20,11 +20,14 @@ from coremargin.learn.verify_checks import Check
 from coremargin.learn.verify_sums import SLAB, Total
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from coremargin.learn.verify_claim import Claim
     from coremargin.learn.verify_rows import Chunk, Rows
 
 #: What trainers may lose when they combine sums of chunks, of means and of deviations; relative.
 _MEAN, _DEVIATION = 1e-9, 1e-6
+_CANCELLED = 1e-11  # of sums of a chunk's squares
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,22 @@ class Scaler:
         if not self.claim.scaling:
             return chunk
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it is used
-            x = (chunk.x - self.shift) * self.factor if self._by_column else self._of_unit_length(chunk.x)
-        return replace(chunk, x=x)
+            if isinstance(chunk.x, np.ndarray):
+                x = (chunk.x - self.shift) * self.factor if self._by_column else self._of_unit_length(chunk.x)
+                return replace(chunk, x=x)
+            return replace(chunk, x=self._sparse(chunk.x))
+
+    def _sparse(self, x: csr_array) -> csr_array:
+        if self._by_column:
+            values = x.data * self.factor[x.indices]
+        else:
+            exact, squares = x.data.astype(np.float64), np.zeros(x.shape[0])
+            row = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
+            np.add.at(squares, row, np.square(exact))
+            values = (exact / np.sqrt(squares)[row]).astype(self.dtype)
+        scaled = type(x)((values, x.indices.copy(), x.indptr.copy()), shape=x.shape)
+        scaled.eliminate_zeros()
+        return scaled
 
     def _of_unit_length(self, x: np.ndarray) -> np.ndarray:
         out = np.empty_like(x)
@@ -72,6 +89,8 @@ class Scaler:
         """What the rows of a chunk, as they are stored, say about their columns; None where nothing is claimed."""
         if not self._by_column:
             return None
+        if not isinstance(chunk.x, np.ndarray):
+            return _sparse_columns(chunk.x)
         d = self.claim.features
         low, high = chunk.x.min(axis=0).astype(np.float64), chunk.x.max(axis=0).astype(np.float64)
         sums, squares = Total((d,)), Total((d,))
@@ -109,19 +128,21 @@ class Scaler:
         text = f"{kind}: the proof is about rows scaled by the model's shift and factor, which are the store's columns'"
         return [Check("scaling", ok=True, text=text)]
 
-    def _constant(self) -> np.ndarray:
-        return np.asarray(self._low == self._high)
-
     def _deviating(self) -> str:
         """The first column that is not scaled by its mean and standard deviation, or nothing."""
         n, unit = self.rows.rows, float(np.finfo(self.dtype).eps)
         shift, factor = self.claim.shift, self.claim.factor
         off, size = self._sums.value / n, self._squares.value / n
         variance = np.maximum(size - off * off, 0.0)
-        near = np.abs(off) <= (unit + _MEAN) * np.abs(shift) + _MEAN * np.sqrt(size)
-        wide = np.abs(factor * np.sqrt(variance) - 1.0) <= unit + _DEVIATION
-        constant = self._constant()
-        ok = np.where(constant, (shift == self._low) & (factor == 1), near & wide)
+        lost = np.full_like(size, unit + _DEVIATION)
+        if self.rows.sparse:  # not centred: of sums of squares about 0 large means leave less
+            near, still = shift == 0, shift == 0
+            lost = lost + _CANCELLED * size / np.maximum(variance, np.finfo(np.float64).tiny)
+        else:
+            near = np.abs(off) <= (unit + _MEAN) * np.abs(shift) + _MEAN * np.sqrt(size)
+            still = shift == self._low
+        wide = np.abs(factor * np.sqrt(variance) - 1.0) <= lost
+        ok = np.where(self._low == self._high, still & (factor == 1), near & wide)
         if ok.all():
             return ""
         j = int(np.argmin(ok))
@@ -141,3 +162,12 @@ class Scaler:
         j = int(np.argmin(ok))
         found = f"it lies in [{self._low[j]:.9g}, {self._high[j]:.9g}]"
         return f"column {j}: shift {self.claim.shift[j]:.9g} and factor {self.claim.factor[j]:.9g}, but {found}"
+
+
+def _sparse_columns(x: csr_array) -> Columns:
+    """Of sparse rows, whose shift is 0; what is not stored is 0."""
+    d, exact = x.shape[1], x.data.astype(np.float64)
+    low, high = (getattr(x, name)(axis=0).toarray().reshape(-1).astype(np.float64) for name in ("min", "max"))
+    with np.errstate(over="ignore"):
+        sums, squares = (np.bincount(x.indices, weights=values, minlength=d) for values in (exact, exact * exact))
+    return Columns(low, high, sums, squares)
