@@ -26,7 +26,7 @@ from coremargin.problems.fleet_state import Book, FleetState, MemberState, pools
 from coremargin.problems.fleet_summary import unpacked
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.problems.soft_margin import SoftMargin
-from coremargin.problems.start import Sample, left_out
+from coremargin.problems.start import Sample, left_out, row_bytes
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -146,12 +146,11 @@ class Fleet:
         """The questions of the members that are not done; with all done, only how they do together."""
         running, members = self.running(state), self.crew.members
         probes = [self._problem(k).probe(self._own(state, k)) for k in running]
-        row_bytes = self.source.features * self.source.dtype.itemsize
         return FleetProbe(
             probes=tuple(probes), lenses=tuple(self.lenses[k] for k in running), folds=self.crew.folds,
-            seed=self.crew.seed, most=max(1, self.memory_bytes // 2 // row_bytes // self.source.chunks),
+            seed=self.crew.seed, most=max(1, self.memory_bytes // 2 // row_bytes(self.source) // self.source.chunks),
             judge=self._judge(state.members, final=not running or isinstance(members[0].problem, SoftMargin)),
-            dtype=self.source.dtype.name,
+            dtype=self.source.dtype.name, sparse=self.source.sparse,
         )  # fmt: skip
 
     def _problem(self, number: int) -> Any:

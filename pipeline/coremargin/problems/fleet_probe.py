@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of, masked
 from coremargin.data.relabelled import against_rest
-from coremargin.maths.rows import Rows, many_products, nothing, take, weighted_sums
+from coremargin.maths.rows import Rows, concatenate, many_products, nothing, precision, take, weighted_sums
 from coremargin.problems.band_probe import BandProbe, Counted, Divided
 from coremargin.problems.band_summary import BandSummary
 from coremargin.problems.fleet_summary import FleetSummary, without_rows
@@ -60,6 +60,7 @@ class FleetProbe:
     most: int
     judge: Judge
     dtype: str
+    sparse: bool = False
 
     def narrow(self, block: Block) -> FleetProbe:
         """The same questions, each with what this block needs."""
@@ -68,7 +69,7 @@ class FleetProbe:
     def empty(self) -> FleetSummary:
         """The answer for no rows."""
         parts = tuple(without_rows(probe.empty()) for probe in self.probes)
-        rows = nothing(len(self.judge.hypotheses) - 1, self.dtype)
+        rows = nothing(len(self.judge.hypotheses) - 1, self.dtype, sparse=self.sparse)
         return FleetSummary(parts, np.zeros(0, np.int64), rows, self.judge.nothing())
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> FleetSummary:
@@ -102,7 +103,7 @@ class FleetProbe:
                 answer = answer.merge(found)
         if not hard:
             return answer
-        parts, row_id, row_x = margins.finished(answer.row_x)
+        parts, row_id, row_x = margins.finished()
         return replace(answer, parts=parts, row_id=row_id, row_x=row_x)
 
     def _slab(
@@ -185,7 +186,9 @@ class MarginScan:
         self._probes, self._lenses = probes, lenses
         self._answers = [probe.empty() for probe in probes]
         self._directions = [probe.directions for probe in probes]
-        self._lowest = [LowestRows(probe.keep, len(probe.base), np.dtype(probe.dtype)) for probe in probes]
+        self._lowest = [
+            LowestRows(probe.keep, len(probe.base), np.dtype(probe.dtype), sparse=probe.sparse) for probe in probes
+        ]
 
     def ask(self, data: ChunkRows, fold: NDArray[np.int64] | None) -> None:
         """Take one chunk: one product with all hypotheses, or a few where their values would fill the memory."""
@@ -193,22 +196,20 @@ class MarginScan:
         for first in range(0, len(self._probes), step):
             group = range(first, min(first + step, len(self._probes)))
             columns = Columns.of([self._probes[k].base for k in group])
-            values = many_products(data.rows, columns.base, data.rows.dtype)
+            values = many_products(data.rows, columns.base, precision(data.rows))
             for k, places in zip(group, columns.places, strict=True):
                 seen = replace(data, codes=self._lenses[k].codes(data.codes, fold))
                 found = self._probes[k].ask(seen, self._directions[k], self._lowest[k], values[places])
                 self._answers[k] = self._answers[k].merge(found)
 
-    def finished(self, no_rows: Rows) -> tuple[tuple[MarginSummary, ...], NDArray[np.int64], Rows]:
+    def finished(self) -> tuple[tuple[MarginSummary, ...], NDArray[np.int64], Rows]:
         """The answers without their rows, and the rows that any of them sends home: ids, rows."""
         parts = [
             probe.finished(answer, lowest)
             for probe, answer, lowest in zip(self._probes, self._answers, self._lowest, strict=True)
         ]
-        ids = np.unique(np.concatenate([part.row_id for part in parts]))
-        rows = np.zeros((len(ids), no_rows.shape[1]), no_rows.dtype)
-        for part in parts:
-            rows[np.searchsorted(ids, part.row_id)] = part.row_x
+        ids, first = np.unique(np.concatenate([part.row_id for part in parts]), return_index=True)
+        rows = take(concatenate([part.row_x for part in parts]), first)
         return tuple(without_rows(part) for part in parts), ids, rows  # type: ignore[misc]
 
 
