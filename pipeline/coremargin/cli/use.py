@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from coremargin.cli.common import Advance
     from coremargin.learn.evaluate import Evaluation
     from coremargin.learn.model import Model
-    from coremargin.learn.verify import Verification
+    from coremargin.learn.verify_fleet import FleetVerification
+    from coremargin.learn.verify_one import Verification
 
 SECTION = "Models"
 
@@ -36,7 +37,8 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
 
     One scan, with code that shares nothing with the trainer: the coreset rows are fetched from the store, the upper
     bound is computed again from them, and every row must have the margin that is claimed. For a soft margin, the value
-    of the hypothesis and of the dual point are summed up again over every row. Exit code 0 only if every claim holds, 4
+    of the hypothesis and of the dual point are summed up again over every row. Of a fleet all members are checked in
+    one scan, and who is given which class is counted anew. Exit code 0 only if every claim holds, 4
     if one is false, 3 if the store is damaged.
 
     \b
@@ -45,6 +47,7 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
       coremargin verify rows.model rows.zarr --epsilon 1e-3 && publish rows.model
     """
     from coremargin.learn.verify import examine, refutation
+    from coremargin.learn.verify_fleet import FleetVerification
 
     with progress(quiet=quiet) as advance:
         result = examine(model, store, threads=threads, on_progress=_rows_shown(advance, "verifying", store))
@@ -52,12 +55,21 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
     if not result.ok:
         raise refutation(result)
     if epsilon is not None:
-        _demand(result, epsilon)
+        for member in [member for _, member in result.members] if isinstance(result, FleetVerification) else [result]:
+            _demand(member, epsilon)
 
 
-def _checklist(result: Verification) -> str:
-    width = max(len(check.name) for check in result.checks)
-    checks = [f"  {'ok   ' if c.ok else 'FALSE'}  {c.name.ljust(width)}  {c.text}" for c in result.checks]
+def _checklist(result: Verification | FleetVerification) -> str:
+    from coremargin.learn.verify_fleet import FleetVerification
+
+    fleet, shown = isinstance(result, FleetVerification), list(result.checks)
+    if isinstance(result, FleetVerification):  # the members' where they fail, else their number
+        shown = [*result.tables, *(check for check in shown[len(result.tables) :] if not check.ok)]
+    width = max(len(check.name) for check in shown)
+    checks = [f"  {'ok   ' if c.ok else 'FALSE'}  {c.name.ljust(width)}  {c.text}" for c in shown]
+    if isinstance(result, FleetVerification):
+        good = sum(member.ok for _, member in result.members)
+        checks.append(f"  all claims hold of {good:,} of {count(len(result.members), 'member')}")
     lines = [
         f"{result.model}, {result.store}:",
         "",
@@ -71,8 +83,8 @@ def _checklist(result: Verification) -> str:
     if result.problem == "soft_margin":
         proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
     verdict = {
-        "certified": f"verified: {proven}",
-        "not_separable": "verified: no hyperplane separates the classes",
+        "certified": f"verified: {proven}{', for each member' if fleet else ''}",
+        "not_separable": f"verified: no hyperplane separates the classes{' of some members' if fleet else ''}",
         "stopped": f"verified: the bounds hold; they do not prove epsilon {result.epsilon:g}",
     }
     failed = f"refuted: {len(result.failures)} of {len(result.checks)} checks failed"

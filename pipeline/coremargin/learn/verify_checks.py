@@ -38,13 +38,23 @@ def same_shape(claim: Claim, rows: Rows) -> Check:
 
 
 def same_classes(claim: Claim, rows: Rows) -> Check:
-    """Whether the store's labels are the model's two."""
-    labels = (claim.negative, claim.positive)
-    ok = {typed(label) for label in labels} == {typed(label) for label in rows.classes}
+    """Whether the store's labels are the model's two or, of one class against the rest, that class is among them."""
+    labels, known = (claim.negative, claim.positive), {typed(label) for label in rows.classes}
+    view = claim.view
+    if view.label is None:
+        ok = {typed(label) for label in labels} == known
+    else:
+        ok = labels == (False, True) and all(map(_is_bool, labels)) and typed(view.label) in known and len(known) > 1
     text = f"{claim.negative!r} (negative) and {claim.positive!r} (positive)"
+    if view.label is not None or view.fold is not None:
+        text += f": {view.text}"
     if not ok:
         text = f"model claims {text}, the store has {', '.join(map(repr, rows.classes)) or 'none'}"
     return Check("classes", ok, text)
+
+
+def _is_bool(label: Any) -> bool:
+    return isinstance(label, bool)
 
 
 def typed(label: Any) -> tuple[str, Any]:

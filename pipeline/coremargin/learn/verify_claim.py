@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from coremargin.errors import DataError
+from coremargin.learn.verify_view import View, read_view
 
 PROBLEMS = ("hard_margin", "soft_margin")
 LOSSES = ("hinge", "squared_hinge")
@@ -61,6 +62,7 @@ class Claim:
     scaling: str  #: how rows are scaled, "" for rows as they are stored
     shift: np.ndarray  #: (d,), or (0,) where columns are not scaled
     factor: np.ndarray  #: (d,), or (0,)
+    view: View  #: which rows and labels of the store it is about
 
 
 def read_claim(path: str | os.PathLike[str]) -> Claim:
@@ -118,6 +120,7 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
         scaling=_one_of(_scaling(record), ("", *COLUMN_SCALINGS, "rownorm")),
         shift=np.asarray(arrays.get("shift", np.zeros(0)), dtype=np.float64),
         factor=np.asarray(arrays.get("factor", np.zeros(0)), dtype=np.float64),
+        view=read_view(record),
     )
 
 

@@ -199,7 +199,7 @@ class GapScan(SoftScan):
         if self.claim.upper is None:
             return Check("value", ok=True, text="nothing is claimed")
         claimed, found = apart(self.claim.upper, value)
-        aside = f", {self.unlabelled:,} without label apart" if self.unlabelled else ""
+        aside = self.aside
         text = f"of the hypothesis over all {rows:,} rows{aside}: {found}"
         if value <= self.claim.upper:
             return Check("value", ok=True, text=f"{text} (claimed: at most {claimed})")

@@ -38,7 +38,7 @@ class Scan(StoreScan):
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
-        signs = self.signs[chunk.codes]
+        signs = self.signs(chunk)
         lowest: tuple[float, int, int] = (np.inf, -1, 0)
         below, radius = 0, 0.0
         for part, x in slabs(chunk.x):
@@ -94,7 +94,7 @@ class Scan(StoreScan):
             return Check("lower bound", ok=True, text="nothing is claimed")
         claimed, found = apart(self.claim.lower, margin)
         lowest = f"row {row} (class {label!r}) has margin {found}"
-        aside = f", {self.unlabelled:,} without label apart" if self.unlabelled else ""
+        aside = self.aside
         comma = "," if aside else ""
         count = self.rows.rows - self.unlabelled
         if self.below:

@@ -76,7 +76,7 @@ class SoftScan(StoreScan):
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
-        signs = self.signs[chunk.codes]
+        signs = self.signs(chunk)
         members = self.members(chunk, signs)
         local, first = np.unique(self.claim.ids[members.places] - chunk.start, return_index=True)
         band = np.zeros(len(signs))

@@ -35,8 +35,12 @@ class StoreScan:
 
     def __init__(self, claim: Claim, rows: Rows) -> None:
         self.claim, self.rows = claim, rows
-        side = {typed(claim.negative): -1, typed(claim.positive): 1}
-        self.signs = np.array([side[typed(label)] for label in rows.classes] + [0])  # code -1 is the last: unlabelled
+        if claim.view.label is None:
+            positive, negative = typed(claim.positive), {typed(claim.negative)}
+        else:
+            positive, negative = typed(claim.view.label), set(map(typed, rows.classes))
+        sides = [1 if typed(label) == positive else -1 if typed(label) in negative else 0 for label in rows.classes]
+        self._sides = np.array([*sides, 0])  # code -1 is the last: unlabelled
         self.order = np.argsort(claim.ids, kind="stable")
         self.ids = claim.ids[self.order]
         self.unlabelled = self.matched = 0
@@ -44,6 +48,17 @@ class StoreScan:
         self.strangers: list[int] = []
         self.turned: list[int] = []
         self.blank: list[int] = []
+
+    def signs(self, chunk: Chunk) -> np.ndarray:
+        """1 and -1 (n,) for rows of the positive and the negative class, 0 for rows without label or held out."""
+        return np.where(self.claim.view.held(chunk.start, len(chunk.codes)), 0, self._sides[chunk.codes])
+
+    @property
+    def aside(self) -> str:
+        """Words about the rows that count for nothing."""
+        if not self.unlabelled:
+            return ""
+        return f", {self.unlabelled:,} without label {'or held out ' * (self.claim.view.fold is not None)}apart"
 
     def lengths(self, x: Any, first: int) -> np.ndarray:
         """||x|| (n,) of rows (n, d) float64. Raises DamagedChunk for rows beyond what this arithmetic can check."""
@@ -98,7 +113,8 @@ class StoreScan:
         if self.turned:
             problems.append(f"{listed(self.turned)} of another class in the store")
         if self.blank:
-            problems.append(f"{listed(self.blank)} without label in the store")
+            held = " or held out" * (self.claim.view.fold is not None)
+            problems.append(f"{listed(self.blank)} without label{held} in the store")
         return problems
 
     def norms(self) -> Check:
