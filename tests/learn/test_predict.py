@@ -14,7 +14,7 @@ from sklearn import metrics
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.store import Store
-from coremargin.errors import DataError, LabelError, OutputError, UsageError
+from coremargin.errors import Busy, DataError, LabelError, OutputError, UsageError
 from coremargin.learn import predict as predict_module
 from coremargin.learn.evaluate import evaluate
 from coremargin.learn.model import Model
@@ -51,6 +51,26 @@ def labels(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     truth = make_model().predict(rows)
     turned = rng.random(len(rows)) < 0.2
     return np.where(turned, np.where(truth == "no", "yes", "no"), truth)
+
+
+@pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
+def test_one_writer_at_a_time(tmp_path: Path, make_store: MakeStore, rows: np.ndarray, name: str) -> None:
+    """While predictions are written, another run on the same output is refused, under any name; nothing stays behind."""
+    store, out = make_store(rows, None, chunk_rows=16), tmp_path / "out" / name
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    refused: list[str] = []
+
+    def meanwhile(done: int, total: int) -> None:
+        for other in (out, tmp_path / "link" / name):
+            with pytest.raises(Busy, match="another job is writing these predictions") as found:
+                predict(make_model(), store, other, overwrite=True)
+            refused.append(str(found.value))
+        predict(make_model(), store, tmp_path / "out" / f"{done}{name}", overwrite=True)
+
+    predict(make_model(), store, out, on_progress=meanwhile)
+    assert len(refused) == 2 * store.chunks
+    predict(make_model(), store, out, overwrite=True)
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(".")] == []
 
 
 def test_predictions_in_a_zarr_group(tmp_path: Path, make_store: MakeStore, rows: np.ndarray) -> None:

@@ -20,12 +20,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 import coremargin
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_whole
-from coremargin.errors import Busy, CheckpointError, DataError
+from coremargin.errors import CheckpointError, DataError
 from coremargin.learn.folder import read_arrays, write_arrays
+from coremargin.learn.locked import Locked
 
 if TYPE_CHECKING:
     from coremargin.scan.protocols import BlockResult, Probe, Summary
@@ -64,7 +64,7 @@ class Checkpoint:
         self.folder = folder_of(out)
         self._identity = {"version": VERSION, "software": coremargin.__version__, **identity}
         self._every_s = every_s
-        self._lock = FileLock(self.out.with_name(f".{self.out.name}.lock"), timeout=0)
+        self._lock = Locked(self.out, "this model")
         self._saved = time.monotonic()
         self._state: Any = None
         self._stored_round = -1
@@ -74,22 +74,13 @@ class Checkpoint:
         self.history: dict[str, Any] = {}  #: what the job wants to find again, as JSON: rounds, meters
 
     def __enter__(self) -> Self:
-        with output_errors(self.out):
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                self._lock.acquire()
-            except Timeout:
-                raise Busy(
-                    f"{self.out}: another job is writing this model; wait for it, or choose another output"
-                ) from None
+        self._lock.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(OSError):  # nothing hides the error that ended the job, such as a disk that is read-only by now
-            Path(self._lock.lock_file).unlink(missing_ok=True)  # while it is held: who waits sees it, makes a new one
-        self._lock.release()
+        self._lock.__exit__(kind, error, trace)
 
     # what was there
 

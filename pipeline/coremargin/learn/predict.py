@@ -30,6 +30,7 @@ from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json,
 from coremargin.data.plain import CRC_BYTES, array_metadata, group_metadata
 from coremargin.errors import DataError, OutputError, UsageError
 from coremargin.learn.folder import recover, replacing
+from coremargin.learn.locked import Locked
 from coremargin.learn.model import Model, label_array
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ def predict(
     """Write label and decision value of every row of ``source`` to ``out``: ``*.parquet``, or else a Zarr group.
 
     model, source: opened, or paths. on_progress(rows done, rows in all) is called after each chunk.
-    Raises DataError (other features, damaged store), OutputError (something is there, cannot be written), UsageError
-    (Parquet without pyarrow).
+    Raises DataError (other features, damaged store), OutputError (something is there, cannot be written), Busy (another
+    job is writing there), UsageError (Parquet without pyarrow).
     """
     model, source = opened_model(model), opened_rows(source)
     same_features(model, source)
@@ -86,7 +87,7 @@ def predict(
     open_sink = _parquet if path.suffix.lower() == ".parquet" else _zarr
     counts: Counter[int] = Counter()
     least = np.inf
-    with open_sink(path, model, source, overwrite=overwrite) as sink:
+    with Locked(path, "these predictions"), open_sink(path, model, source, overwrite=overwrite) as sink:
         for decisions in _decisions(model, source, on_progress):
             codes = (decisions > 0).astype(np.int32)
             sink.write(codes, decisions)

@@ -1,0 +1,46 @@
+"""One writer at a time for each output: the lock file ``.NAME.lock`` beside it.
+
+The kernel frees the lock when its holder dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from filelock import FileLock, Timeout
+
+from coremargin.data.files import output_errors
+from coremargin.errors import Busy
+
+
+class Locked:
+    """The right to write at ``out`` while the context lasts. Entering raises Busy when another job has it.
+
+    what: the output in one or two words, for the message.
+    """
+
+    def __init__(self, out: Path, what: str) -> None:
+        self._out, self._what = Path(os.path.realpath(out)), what  # one lock for all names of a place
+        self._lock = FileLock(self._out.with_name(f".{self._out.name}.lock"), timeout=0)
+
+    def __enter__(self) -> Self:
+        with output_errors(self._out):
+            self._out.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._lock.acquire()
+            except Timeout:
+                raise Busy(
+                    f"{self._out}: another job is writing {self._what}; wait for it, or choose another output"
+                ) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):  # nothing hides the error that ended the job, such as a disk that is read-only by now
+            Path(self._lock.lock_file).unlink(missing_ok=True)  # while it is held: who waits sees it, makes a new one
+        self._lock.release()
