@@ -55,7 +55,7 @@ def labels(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
 def test_one_writer_at_a_time(tmp_path: Path, make_store: MakeStore, rows: np.ndarray, name: str) -> None:
-    """While predictions are written, another run on the same output is refused, under any name; nothing stays behind."""
+    """While predictions are written, another run on the same output is refused, under any name; no lock stays."""
     store, out = make_store(rows, None, chunk_rows=16), tmp_path / "out" / name
     (tmp_path / "link").symlink_to(tmp_path / "out")
     refused: list[str] = []
