@@ -32,6 +32,7 @@ class InBatches:
     C: float
     epsilon: float
     class_weight: Mapping[Any, float] | str | None
+    scaling: str | None
     memory: str | int
     _trained: Callable[[Source], tuple[list[Model], int]]
     _models: Callable[[], list[Model]]
@@ -81,6 +82,8 @@ class InBatches:
         self._terms = {name: getattr(self, name) for name in _TERMS}
 
     def _check_terms(self, past: Past | None) -> None:
+        if self.scaling is not None:
+            raise UsageError(f"scaling: {self.scaling!r} is not known before all rows are; scale batches beforehand")
         if self.loss is not None and self.class_weight == "balanced":
             raise UsageError('class_weight: "balanced" is not known before all rows are; give partial_fit the factors')
         if past is None:

@@ -40,7 +40,10 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     loss: "squared_hinge", "hinge", or None for the hard margin (``coremargin.train``: None unless given).
     C: price of a row's loss; class_weight: factors of C, {label: factor} or "balanced". A hard margin reads neither.
     epsilon: the value (hard margin: the margin) is proven to be within this share of the best possible.
-    fit_intercept: False for a hyperplane through the origin.
+    fit_intercept: False for a hyperplane through the origin (of the scaled rows).
+    scaling: "standard", "minmax", "maxabs" or "rownorm": rows are scaled as they are read, from statistics of all rows,
+    as a scaler before this one in a pipeline would; ``coef_`` and ``intercept_`` are for rows as they come (of
+    "rownorm": for rows divided by their lengths). Not for ``partial_fit``.
     cluster: where to scan a store: a file of ``cluster/``, a scheduler's address, "embedded", "threads", None chooses.
     memory: for the rows kept in this process, such as "256 MiB".
 
@@ -65,7 +68,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     True
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one word for each decision, all with a default
         self,
         *,
         loss: str | None = "squared_hinge",
@@ -73,6 +76,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         epsilon: float = 1e-3,
         fit_intercept: bool = True,
         class_weight: Mapping[Any, float] | str | None = None,
+        scaling: str | None = None,
         cluster: str | None = None,
         memory: str | int = "256 MiB",
     ) -> None:
@@ -81,6 +85,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         self.epsilon = epsilon
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
+        self.scaling = scaling
         self.cluster = cluster
         self.memory = memory
 
@@ -103,7 +108,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
             room = parse_size(self.memory) // (8 * source.features)
             if len(self.support_) <= room:
                 self.coreset_ = source.rows_at(self.support_)[0]
-            if arrays is not None and arrays.rows <= room and self.class_weight != "balanced":
+            if arrays is not None and arrays.rows <= room and self.class_weight != "balanced" and self.scaling is None:
                 self._remember(Past.of(arrays), models, room=2 * len(self.support_))
         return self
 
@@ -115,7 +120,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         rounds: list[dict[str, Any]] = []
         found = train(
             source, cluster=self.cluster, loss=self.loss, epsilon=self.epsilon, intercept=bool(self.fit_intercept),
-            memory=self.memory, on_round=rounds.append,
+            memory=self.memory, scaling=self.scaling, on_round=rounds.append,
             **{key: value for key, value in price.items() if value is not None},
         )  # fmt: skip
         model = cast("Model", found)  # neither classes nor folds were asked for
@@ -125,8 +130,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         """Set what is learnt."""
         self.model_, self.certificate_ = models[0], models[0].certificate
         self.classes_ = label_array(sorted(self.model_.classes))
-        self.coef_ = np.stack([model.w for model in models])
-        self.intercept_ = np.array([model.b for model in models])
+        self.coef_ = np.stack([model.coef for model in models])
+        self.intercept_ = np.array([model.intercept for model in models])
         self.n_iter_ = scans
 
     def _models(self) -> list[Model]:

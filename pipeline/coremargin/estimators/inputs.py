@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.errors import LabelError, UsageError
 from coremargin.estimators.past import Past
+from coremargin.maths.scaling import unit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,24 +90,28 @@ def _check_classes(source: Source) -> None:
 def decision_values(estimator: Any, X: Any, coef: NDArray[Any], intercept: NDArray[Any]) -> Any:
     """X coef.T + intercept: (n,) for one row of coefficients (1, d), else (n, k). A Dask array stays lazy.
 
-    X: as for ``source_of``; labels of a store are not looked at.
+    X: as for ``source_of``; labels of a store are not looked at. Rows are divided by their lengths first where the
+    estimator was fitted so.
     """
+    values = partial(_values, coef=coef, intercept=intercept, unit=estimator.model_.scaling == "rownorm")
     if isinstance(X, str | os.PathLike | Source):
         source = X if isinstance(X, Source) else Store.open(X)
         _same_features(estimator, source.features, source.name)
-        return np.concatenate([_values(source.read(chunk)[0], coef, intercept) for chunk in range(source.chunks)])
+        return np.concatenate([values(source.read(chunk)[0]) for chunk in range(source.chunks)])
     if not _is_lazy(X):
-        return _values(validate_data(estimator, X, dtype=_DTYPES, reset=False), coef, intercept)
+        return values(validate_data(estimator, X, dtype=_DTYPES, reset=False))
     _same_features(estimator, X.shape[1], "X")
     if not hasattr(X, "map_blocks"):
-        return np.concatenate([_values(part, coef, intercept) for part in _slices(X)])
+        return np.concatenate([values(part) for part in _slices(X)])
     whole = X.rechunk({1: -1})
     if len(coef) == 1:
-        return whole.map_blocks(_values, coef, intercept, drop_axis=1, dtype=np.float64)
-    return whole.map_blocks(_values, coef, intercept, chunks=(whole.chunks[0], (len(coef),)), dtype=np.float64)
+        return whole.map_blocks(values, drop_axis=1, dtype=np.float64)
+    return whole.map_blocks(values, chunks=(whole.chunks[0], (len(coef),)), dtype=np.float64)
 
 
-def _values(rows: Any, coef: NDArray[Any], intercept: NDArray[Any]) -> NDArray[np.float64]:
+def _values(rows: Any, coef: NDArray[Any], intercept: NDArray[Any], *, unit: bool) -> NDArray[np.float64]:
+    if unit:
+        rows = unit_rows(np.asarray(rows, dtype=np.float64))
     values = np.asarray(rows @ coef.T.astype(np.float64) + intercept, dtype=np.float64)
     return values[:, 0] if len(coef) == 1 else values
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from coremargin.data.scaled import scaled
 from coremargin.errors import NotCertified
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def support_of(models: Sequence[Model], source: Source) -> NDArray[np.int64]:
 def _support(model: Model, source: Source) -> NDArray[np.int64]:
     if model.certificate.kind != "duality_gap":
         return np.asarray(model.coreset_ids)
+    source = scaled(source, model.scaling)
     positive, negative = (source.classes.index(label) for label in reversed(model.classes))
     found = [model.coreset_ids[model.alpha > _VANISHED * model.alpha.max(initial=0.0)]]
     for chunk in range(source.chunks):

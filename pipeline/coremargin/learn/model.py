@@ -24,7 +24,7 @@ from coremargin.learn.folder import opened, read_arrays, read_folder, recover, r
 from coremargin.learn.model_files import check_target, read_json, write_run
 from coremargin.learn.record import Certificate, check_record, json_text, plain
 from coremargin.maths.rows import Rows, from_arrays, frozen_rows, is_sparse, to_arrays
-from coremargin.maths.scaling import folded
+from coremargin.maths.scaling import Kind, folded
 
 _LEDGER = "ledger_"
 
@@ -105,10 +105,10 @@ class Model:
         return dict(self.record["parameters"])
 
     @property
-    def scaling(self) -> str | None:
+    def scaling(self) -> Kind | None:
         """How rows are scaled before w and b: "standard", "minmax", "maxabs", "rownorm", or None."""
-        kind = self.record["parameters"].get("scaling")
-        return None if kind is None else str(kind)
+        kind: Kind | None = self.record["parameters"].get("scaling")
+        return kind
 
     @cached_property
     def _folded(self) -> tuple[np.ndarray, float]:
