@@ -9,6 +9,8 @@ from coremargin.report.numbers import SCALINGS
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from coremargin.learn.fleet import FleetModel
     from coremargin.learn.job import TrainJob
     from coremargin.learn.outcome import Outcome
@@ -33,9 +35,10 @@ def fleet_text(outcome: Outcome, fleet: FleetModel, job: TrainJob) -> str:
     """How many members are proven, how they do together, what it cost and what to do next."""
     done = outcome.summary()
     held = ("rows", f"{done['pool_rows']:,} rows are held, each once, for all models")
-    next_ = [f"model   {job.out}", f"check   coremargin verify {job.out} {job.store}"]
+    next_ = [f"model   {job.out}", f"report  {job.out / 'report.html'}"]
+    next_.append(f"check   coremargin verify {job.out} {job.store}")
     if outcome.resumable:
-        next_.insert(1, "go on   the same command with --resume and a larger limit")
+        next_.insert(2, "go on   the same command with --resume and a larger limit")
     cost = facts(cost_of(done, job, held))
     return "\n".join([*_fleet_verdict(fleet, job), "", *_accuracies(fleet), cost, "", *next_])
 
@@ -70,3 +73,24 @@ def _accuracies(fleet: FleetModel) -> list[str]:
         cost = "" if record["chosen"]["C"] is None else f"C {record['chosen']['C']:g}: "
         lines[-1:] = [f"  {cost}the best mean accuracy on held-out rows" if cost else "", ""]
     return lines
+
+
+def fleet_facts(path: Path, fleet: FleetModel, made: list[tuple[str, str]]) -> str:
+    """What a fleet is, what its members claim, and how they do together."""
+    record = fleet.record
+    pairs = [
+        ("fleet", f"{path}, {fleet.problem}, {count(len(fleet.members), 'model')}"),
+        ("status", fleet.status),
+        ("classes", ", ".join(map(repr, fleet.classes))),
+        ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
+        ("store", fleet.store_digest),
+        ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
+        *made,
+    ]
+    head = ("model", "status", "proven", "coreset")
+    lines = [
+        (entry["name"], entry["status"], "none" if entry["ratio"] is None else repr(entry["ratio"]),
+         f"{entry['coreset_rows']:,}")
+        for entry in record["members"]
+    ]  # fmt: skip
+    return "\n".join([facts(pairs), "", *_accuracies(fleet), table([head, *lines])])

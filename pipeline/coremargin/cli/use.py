@@ -23,6 +23,7 @@ SECTION = "Models"
 
 _model = click.argument("model", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))
+_cost = click.option("--C", "C", type=float, help="Of a fleet: the models of this C decide.  [default: the one chosen]")
 
 
 @click.command(no_args_is_help=True)
@@ -108,10 +109,13 @@ def _demand(result: Verification, epsilon: float) -> None:
 @_model
 @_store
 @click.argument("out", type=click.Path(path_type=Path))
+@_cost
 @click.option("--overwrite", is_flag=True, help="Replace predictions that are there.")
 @json_option
 @quiet_option
-def predict(model: Path, store: Path, out: Path, *, overwrite: bool, as_json: bool, quiet: bool) -> None:
+def predict(
+    model: Path, store: Path, out: Path, *, C: float | None, overwrite: bool, as_json: bool, quiet: bool
+) -> None:
     """Write the label and decision value that MODEL gives every row of STORE to OUT.
 
     OUT ending in .parquet is a Parquet file with the columns row, label, code and decision; anything else is a Zarr
@@ -126,7 +130,7 @@ def predict(model: Path, store: Path, out: Path, *, overwrite: bool, as_json: bo
 
     with progress(quiet=quiet) as advance:
         shown = _rows_shown(advance, "predicting", store)
-        result = run(model, store, out, overwrite=overwrite, on_progress=shown)
+        result = run(model, store, out, C=C, overwrite=overwrite, on_progress=shown)
     if as_json:
         click.echo(json.dumps(result.to_dict()))
     else:
@@ -137,9 +141,10 @@ def predict(model: Path, store: Path, out: Path, *, overwrite: bool, as_json: bo
 @click.command(no_args_is_help=True)
 @_model
 @_store
+@_cost
 @json_option
 @quiet_option
-def evaluate(model: Path, store: Path, *, as_json: bool, quiet: bool) -> None:
+def evaluate(model: Path, store: Path, *, C: float | None, as_json: bool, quiet: bool) -> None:
     """Compare what MODEL says about the rows of STORE with their labels.
 
     Accuracy, precision, recall and F1 of each class, the confusion matrix and the area under the ROC curve, in one
@@ -152,21 +157,23 @@ def evaluate(model: Path, store: Path, *, as_json: bool, quiet: bool) -> None:
     from coremargin.learn.evaluate import evaluate as run
 
     with progress(quiet=quiet) as advance:
-        result = run(model, store, on_progress=_rows_shown(advance, "evaluating", store))
+        result = run(model, store, C=C, on_progress=_rows_shown(advance, "evaluating", store))
     click.echo(json.dumps(result.to_dict()) if as_json else _metrics(result))
 
 
 def _metrics(result: Evaluation) -> str:
-    area = "none: the rows are of one class" if result.roc_auc is None else f"{result.roc_auc:.6f}"
+    area = [("ROC AUC", "none: the rows are of one class" if result.roc_auc is None else f"{result.roc_auc:.6f}")]
     if result.roc_auc_error:
-        area += f" (within {result.roc_auc_error:.1g})"
+        area = [("ROC AUC", f"{result.roc_auc:.6f} (within {result.roc_auc_error:.1g})")]
+    if len(result.classes) > 2:
+        area = []
     apart = f", {result.unlabelled:,} more without label" if result.unlabelled else ""
     pairs = [
         ("rows", f"{result.rows:,}{apart}"),
         ("accuracy", f"{result.accuracy:.6f}"),
         ("balanced", f"{result.balanced_accuracy:.6f}"),
         ("F1", f"{result.f1:.6f} (mean of the classes)"),
-        ("ROC AUC", area),
+        *area,
         ("lowest margin", f"{result.lowest_margin:.6g}"),
     ]
     labels = [repr(score.label) for score in result.classes]
@@ -191,11 +198,16 @@ def show(model: Path, *, as_json: bool) -> None:
       coremargin show rows.model
       coremargin show rows.model --json | jq .certificate.ratio
     """
-    from coremargin.learn.model import Model
+    from coremargin.cli.fleet_words import fleet_facts
+    from coremargin.learn.fleet import FleetModel, read_model
 
-    loaded = Model.load(model)
-    run = _run_of(model)
-    click.echo(json.dumps({**loaded.record, "run": run}) if as_json else _described(model, loaded, run))
+    loaded, run = read_model(model), _run_of(model)
+    if as_json:
+        click.echo(json.dumps({**loaded.record, "run": run}))
+    elif isinstance(loaded, FleetModel):
+        click.echo(fleet_facts(model, loaded, _made(run)))
+    else:
+        click.echo(_described(model, loaded, run))
 
 
 def _run_of(model: Path) -> dict[str, Any]:
@@ -220,14 +232,18 @@ def _described(path: Path, model: Model, run: dict[str, Any]) -> str:
         ("store", model.certificate.store_digest),
         ("software", ", ".join(f"{name} {version}" for name, version in model.record["software"].items())),
     ]
+    return facts([*pairs, *_made(run)])
+
+
+def _made(run: dict[str, Any]) -> list[tuple[str, str]]:
+    """When, and what it cost, as far as that is known."""
     numbers = {key: value for key, value in run.items() if isinstance(value, int | float)}
-    if "started" in run:
-        pairs.append(("made", str(run["started"])))
+    pairs = [("made", str(run["started"]))] if "started" in run else []
     if {"scans", "bytes_read", "seconds"} <= set(numbers):
         scans = count(int(numbers["scans"]), "scan")
         took = f"{scans}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
         pairs.append(("took", took))
-    return facts(pairs)
+    return pairs
 
 
 def _scaling(model: Model) -> list[tuple[str, str]]:

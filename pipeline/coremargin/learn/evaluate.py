@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import LabelError
-from coremargin.learn.predict import opened_model, opened_rows, same_features
+from coremargin.learn.model import decided
+from coremargin.learn.predict import leads, opened_model, opened_rows, same_features
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.learn.fleet import FleetModel
     from coremargin.learn.model import Model
 
 EXACT_ROWS = 10_000_000  #: up to so many rows decision values are kept (90 MB) and the ROC AUC is exact
@@ -38,21 +40,22 @@ class ClassScore:
 class Evaluation:
     """Metrics over the labelled rows; conventions are those of scikit-learn with ``zero_division=0``.
 
-    confusion[i][j]: rows of class i that were given class j. roc_auc: how often a positive row has a larger decision
-    value than a negative one, ties count half; None when there is one class only. It is true within ``roc_auc_error``:
-    0 up to ``exact_rows`` rows, beyond that half the share of the pairs whose values fall into the same narrow bin.
+    confusion[i][j]: rows of class i that were given class j. roc_auc: of two classes, how often a positive row has a
+    larger decision value than a negative one, ties count half; None with rows of one class only, or of more than two.
+    It is true within ``roc_auc_error``: 0 up to ``exact_rows`` rows, beyond that half the share of the pairs whose
+    values fall into the same narrow bin.
     """
 
     rows: int
     unlabelled: int
     accuracy: float
     balanced_accuracy: float  #: mean recall of the classes that have rows
-    f1: float  #: mean of both classes
+    f1: float  #: mean of the classes
     roc_auc: float | None
     roc_auc_error: float
-    classes: tuple[ClassScore, ClassScore]
-    confusion: tuple[tuple[int, int], tuple[int, int]]
-    lowest_margin: float  #: smallest y (w.x + b): negative when a row lies on the wrong side
+    classes: tuple[ClassScore, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    lowest_margin: float  #: smallest lead of a row's own class: negative when a row lies on the wrong side
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -60,21 +63,23 @@ class Evaluation:
 
 
 def evaluate(
-    model: Model | str | os.PathLike[str],
+    model: Model | FleetModel | str | os.PathLike[str],
     source: Source | str | os.PathLike[str],
     *,
+    C: float | None = None,
     on_progress: OnProgress | None = None,
     exact_rows: int = EXACT_ROWS,
 ) -> Evaluation:
     """Metrics of a model on the labelled rows of a source; rows without a label are counted and left out.
 
-    model, source: opened, or paths. on_progress(rows done, rows in all) is called after each chunk.
+    model, source: opened, or paths. C: of a fleet, whose members decide. on_progress(rows done, rows in all) is called
+    after each chunk.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
-    model, source = opened_model(model), opened_rows(source)
+    model, source = opened_model(model, C), opened_rows(source)
     same_features(model, source)
     sides = _sides(model, source)
-    confusion = np.zeros((2, 2), dtype=np.int64)
+    confusion = np.zeros((len(model.classes),) * 2, dtype=np.int64)
     ranks = _Ranks(exact_rows)
     unlabelled, lowest = 0, np.inf
     for chunk in range(source.chunks):
@@ -85,9 +90,10 @@ def evaluate(
         if known.any():
             truth = side[known]
             decisions = model.decision_function(rows if known.all() else rows[known])
-            np.add.at(confusion, (truth, (decisions > 0).astype(np.intp)), 1)
-            ranks.add(decisions, truth == 1)
-            lowest = min(lowest, float((decisions * (2 * truth - 1)).min()))
+            np.add.at(confusion, (truth, decided(decisions)), 1)
+            if decisions.ndim == 1:
+                ranks.add(decisions, truth == 1)
+            lowest = min(lowest, float(leads(decisions, truth).min()))
         unlabelled += int((codes < 0).sum())
         if on_progress is not None:
             on_progress(source.span(chunk)[1], source.rows)
@@ -98,7 +104,7 @@ def evaluate(
     return _scores(model, confusion, ranks, unlabelled, lowest)
 
 
-def _sides(model: Model, source: Source) -> np.ndarray:
+def _sides(model: Model | FleetModel, source: Source) -> np.ndarray:
     """Code -> index in the model's classes; -2: another class; the last entry is for code -1: unlabelled."""
     sides = [model.classes.index(label) if label in model.classes else -2 for label in source.classes]
     return np.array([*sides, -1], dtype=np.intp)
@@ -108,20 +114,21 @@ def _refuse_strangers(source: Source, codes: np.ndarray, side: np.ndarray) -> No
     if (side == -2).any():
         label = source.classes[int(codes[side == -2][0])]
         raise LabelError(
-            f"{source.name}: has rows of class {label!r}, which the model does not know; keep only its two classes"
+            f"{source.name}: has rows of class {label!r}, which the model does not know; keep only its classes"
         )
 
 
-def _scores(model: Model, confusion: np.ndarray, ranks: _Ranks, unlabelled: int, lowest: float) -> Evaluation:
+def _scores(
+    model: Model | FleetModel, confusion: np.ndarray, ranks: _Ranks, unlabelled: int, lowest: float
+) -> Evaluation:
     rows, predicted, hits = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
     recall, precision = _share(hits, rows), _share(hits, predicted)
     f1 = _share(2 * hits, rows + predicted)
-    negative, positive = (
+    scores = tuple(
         ClassScore(label, int(rows[k]), int(predicted[k]), float(precision[k]), float(recall[k]), float(f1[k]))
         for k, label in enumerate(model.classes)
     )
-    auc, error = ranks.auc()
-    (tn, fp), (fn, tp) = confusion.tolist()
+    auc, error = ranks.auc() if len(scores) == 2 else (None, 0.0)
     return Evaluation(
         rows=int(rows.sum()),
         unlabelled=unlabelled,
@@ -130,8 +137,8 @@ def _scores(model: Model, confusion: np.ndarray, ranks: _Ranks, unlabelled: int,
         f1=float(f1.mean()),
         roc_auc=auc,
         roc_auc_error=error,
-        classes=(negative, positive),
-        confusion=((tn, fp), (fn, tp)),
+        classes=scores,
+        confusion=tuple(tuple(line) for line in confusion.tolist()),
         lowest_margin=lowest,
     )
 

@@ -4,7 +4,7 @@
 
     name.zarr/                attributes: format, version, rows, classes (negative, positive), model, source digest
       code                    (n,) int32: 0 the negative class, 1 the positive one; ``classes[code]`` is the label
-      decision                (n,) float64: w.x + b
+      decision                (n,) float64: w.x + b; of more than two classes, that of the class that is given
       label                   (n,) the label itself, where labels are numbers; texts are decoded by ``classes``
 
     name.parquet              columns row, label (decoded), code, decision; the attributes above as metadata
@@ -29,9 +29,10 @@ from coremargin.data.checksum import crc32c
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json, write_whole
 from coremargin.data.plain import CRC_BYTES, array_metadata, group_metadata
 from coremargin.errors import DataError, OutputError, UsageError
+from coremargin.learn.fleet import FleetModel, read_model
 from coremargin.learn.folder import recover, replacing
 from coremargin.learn.locked import Locked
-from coremargin.learn.model import Model, label_array
+from coremargin.learn.model import Model, decided, label_array
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -51,7 +52,7 @@ class Prediction:
     path: Path
     rows: int
     counts: dict[Any, int]  #: rows given each label
-    least: float  #: smallest |decision value|: how near a row lies to the plane
+    least: float  #: smallest |decision value|, or lead over the second class: how near a row is to another label
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -67,20 +68,22 @@ class _Sink(Protocol):
 
 
 def predict(
-    model: Model | str | os.PathLike[str],
+    model: Model | FleetModel | str | os.PathLike[str],
     source: Source | str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
+    C: float | None = None,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Prediction:
     """Write label and decision value of every row of ``source`` to ``out``: ``*.parquet``, or else a Zarr group.
 
-    model, source: opened, or paths. on_progress(rows done, rows in all) is called after each chunk.
+    model, source: opened, or paths. C: of a fleet, whose members decide. on_progress(rows done, rows in all) is called
+    after each chunk.
     Raises DataError (other features, damaged store), OutputError (something is there, cannot be written), Busy (another
-    job is writing there), UsageError (Parquet without pyarrow).
+    job is writing there), UsageError (Parquet without pyarrow; a fleet with several values of C, none of them chosen).
     """
-    model, source = opened_model(model), opened_rows(source)
+    model, source = opened_model(model, C), opened_rows(source)
     same_features(model, source)
     path = Path(os.path.abspath(out))
     _check_place(path, source)
@@ -89,11 +92,10 @@ def predict(
     least = np.inf
     with Locked(path, "these predictions"), open_sink(path, model, source, overwrite=overwrite) as sink:
         for decisions in _decisions(model, source, on_progress):
-            codes = (decisions > 0).astype(np.int32)
-            sink.write(codes, decisions)
-            positive = int(codes.sum())
-            counts.update({1: positive, 0: len(codes) - positive})
-            least = min(least, float(np.abs(decisions).min()))
+            codes = decided(decisions).astype(np.int32)
+            sink.write(codes, decisions if decisions.ndim == 1 else decisions[np.arange(len(codes)), codes])
+            counts.update(dict(enumerate(np.bincount(codes, minlength=len(model.classes)).tolist())))
+            least = min(least, float(np.abs(leads(decisions, codes)).min()))
     return Prediction(path, source.rows, {label: counts[code] for code, label in enumerate(model.classes)}, least)
 
 
@@ -104,7 +106,7 @@ def _check_place(path: Path, source: Source) -> None:
         raise UsageError(f"{path}: lies in the store {store}; choose another place for the predictions")
 
 
-def _decisions(model: Model, source: Source, on_progress: OnProgress | None) -> Iterator[np.ndarray]:
+def _decisions(model: Model | FleetModel, source: Source, on_progress: OnProgress | None) -> Iterator[np.ndarray]:
     """Decision values of all rows in order, in batches of a few chunks."""
     batch: list[np.ndarray] = []
     for chunk in range(source.chunks):
@@ -116,9 +118,27 @@ def _decisions(model: Model, source: Source, on_progress: OnProgress | None) -> 
             batch.clear()
 
 
-def opened_model(model: Model | str | os.PathLike[str]) -> Model:
-    """The model, loaded if it is a path."""
-    return model if isinstance(model, Model) else Model.load(model)
+def opened_model(model: Model | FleetModel | str | os.PathLike[str], C: float | None = None) -> Model | FleetModel:
+    """The model, loaded if it is a path; C: of a fleet, whose members decide. Raises UsageError without a choice."""
+    found = read_model(model) if isinstance(model, str | os.PathLike) else model
+    if isinstance(found, FleetModel):
+        found = found if C is None else found.at(C)
+        found.deciders()
+    elif C is not None:
+        raise UsageError("C: this model is one alone, with its own C; only of a fleet one is chosen")
+    return found
+
+
+def leads(decisions: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """How far (n,) the given classes (n,) are ahead by decision values (n,) or (n, k): negative when another is.
+
+    Of two classes: y (w.x + b); of more: the value of the given class less the largest of the others.
+    """
+    if decisions.ndim == 1:
+        return np.asarray(decisions * (2 * given - 1))
+    rows, others = np.arange(len(given)), decisions.copy()
+    others[rows, given] = -np.inf
+    return np.asarray(decisions[rows, given] - others.max(axis=1))
 
 
 def opened_rows(source: Source | str | os.PathLike[str]) -> Source:
@@ -130,7 +150,7 @@ def opened_rows(source: Source | str | os.PathLike[str]) -> Source:
     return source
 
 
-def same_features(model: Model, source: Source) -> None:
+def same_features(model: Model | FleetModel, source: Source) -> None:
     """Raises DataError unless the rows have the model's features."""
     if source.features != model.features:
         raise DataError(
@@ -168,7 +188,7 @@ class _Column:
 
 
 class _ZarrSink:
-    def __init__(self, folder: Path, rows: int, classes: tuple[Any, Any]) -> None:
+    def __init__(self, folder: Path, rows: int, classes: tuple[Any, ...]) -> None:
         self._labels = label_array(classes)
         self._columns = {"code": _Column(folder / "code", rows, "int32")}
         self._columns["decision"] = _Column(folder / "decision", rows, "float64")
@@ -183,19 +203,20 @@ class _ZarrSink:
             self._columns["label"].write(self._labels[codes])
 
 
-def _attributes(model: Model, source: Source) -> dict[str, Any]:
+def _attributes(model: Model | FleetModel, source: Source) -> dict[str, Any]:
+    proof = {"C": model.C} if isinstance(model, FleetModel) else {"certificate": model.record["certificate"]}
     return {
         "format": FORMAT,
         "version": VERSION,
         "rows": source.rows,
         "classes": list(model.classes),
-        "model": {"status": model.status, "certificate": model.record["certificate"]},
+        "model": {"status": model.status, **proof},
         "source": {"name": Path(source.name).name, "digest": source.digest},
     }
 
 
 @contextmanager
-def _zarr(path: Path, model: Model, source: Source, *, overwrite: bool) -> Iterator[_Sink]:
+def _zarr(path: Path, model: Model | FleetModel, source: Source, *, overwrite: bool) -> Iterator[_Sink]:
     recover(path)
     if os.path.lexists(path):
         _check_old(path, overwrite=overwrite, ours=FORMAT in _text(path / "zarr.json"))
@@ -208,7 +229,7 @@ def _zarr(path: Path, model: Model, source: Source, *, overwrite: bool) -> Itera
 
 
 @contextmanager
-def _parquet(path: Path, model: Model, source: Source, *, overwrite: bool) -> Iterator[_Sink]:
+def _parquet(path: Path, model: Model | FleetModel, source: Source, *, overwrite: bool) -> Iterator[_Sink]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
