@@ -266,7 +266,7 @@ OPTIONS = {
     "dropping the label": ({"label": "b", "drop": ["b"]}, "column 'b' is dropped and is the label: choose one"),
     "an option of another format": ({"features": 3}, "--features does not apply to rows.csv, a delimited text"),
     "a long delimiter": ({"delimiter": "::"}, "--delimiter '::': expected one character, or tab or space"),
-    "an unknown format": ({"format": "xls"}, "unknown format 'xls': expected one of npy, csv, parquet, svmlight"),
+    "an unknown format": ({"format": "xls"}, "unknown format 'xls': expected one of npy, npz, csv, parquet, svmlight"),
     "an unknown dtype": ({"dtype": "float16"}, "dtype 'float16': expected one of float32, float64"),
     "labels twice": ({"label": "a", "labels": [0, 1]}, "--labels goes with neither --label nor --unlabelled"),
     "labels and none": ({"unlabelled": True, "only": ["0"]}, "--unlabelled goes with neither --label nor --only"),

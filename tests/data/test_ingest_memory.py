@@ -38,6 +38,14 @@ def svmlight(path: Path, rows: int) -> None:
             file.write(f"{k % 2} 1:0.5 {k % 90 + 2}:1.5 100:{k}\n")
 
 
+def sparse_svmlight(path: Path, rows: int) -> None:
+    """Lines of sixty pairs of many features: 140 MB of text for 200,000 rows, of CSR 100 MB."""
+    with path.open("w") as file:
+        pairs = [" ".join(f"{700 * j + 11 * k + 1}:{0.5 + k}" for j in range(60)) for k in range(50)]
+        for k in range(rows):
+            file.write(f"{k % 2} {pairs[k % 50]}\n")
+
+
 def parquet(path: Path, rows: int) -> None:
     """Row groups larger than a batch."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -53,6 +61,9 @@ def parquet(path: Path, rows: int) -> None:
     ("name", "make", "rows", "limit"),
     [
         ("x.svm", svmlight, 400_000, 100 * MIB),
+        pytest.param(
+            "x.svm", sparse_svmlight, 200_000, 180 * MIB, marks=pytest.mark.slow
+        ),  # files of 32 MiB, in threads
         pytest.param("x.csv.gz", csv_gz, 400_000, 100 * MIB, marks=pytest.mark.slow),
         # pyarrow holds buffers for each of the hundred columns
         pytest.param("x.parquet", parquet, 600_000, 200 * MIB, marks=pytest.mark.slow),

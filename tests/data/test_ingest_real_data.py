@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, load_npz
 
+from coremargin.data.check import check_store
 from coremargin.data.ingest import ingest
 from coremargin.data.store import Store
 
@@ -54,7 +56,7 @@ def test_svmlight_agrees_with_scikit_learn(real_data: Path, tmp_path: Path) -> N
         report = ingest(real_data / "libsvm" / f"{name}.gz", tmp_path / name, dtype="float64")
         store = Store.open(tmp_path / name)
         rows, codes = store.rows_at(np.arange(report.rows))
-        assert np.array_equal(rows, X.toarray())
+        assert np.array_equal(rows.toarray() if store.sparse else rows, X.toarray())
         assert np.array_equal(np.array(store.classes)[codes], y)
 
 
@@ -79,3 +81,38 @@ def test_term_counts_arrive_from_sparse_matrices(real_data: Path, tmp_path: Path
     store = Store.open(tmp_path / "news.zarr")
     assert set(report.classes) == {"sci.crypt", "sci.space"}
     assert store.statistics().total.sum() == counts[picked].sum()
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "share"), [("rcv1_small.train", 47_237, 0.002), ("w8a", 300, 0.04), ("a9a", 123, 0.12)]
+)
+def test_sparse_stores_agree_with_scikit_learn(
+    real_data: Path, tmp_path: Path, name: str, features: int, share: float
+) -> None:
+    """Sparse where less than a tenth of the values is there; rows are those that scikit-learn reads, bit for bit."""
+    from sklearn.datasets import load_svmlight_file
+
+    path = real_data / "libsvm" / f"{name}.gz"
+    with gzip.open(path) as file:
+        X, y = load_svmlight_file(file, n_features=features)
+    report = ingest(path, tmp_path / "s.zarr", features=features)
+    assert (report.sparse, report.nonzeros) == (share < 0.1, X.nnz if share < 0.1 else X.shape[0] * features)
+    store = Store.open(tmp_path / "s.zarr")
+    rows, codes = store.rows_at(np.arange(store.rows))
+    found = rows if store.sparse else csr_array(rows)
+    expected = X.astype(np.float32)
+    for part in ("data", "indices", "indptr"):
+        assert np.array_equal(getattr(found, part), getattr(expected, part))
+    assert np.array_equal(np.array(store.classes)[codes], y)
+    assert check_store(store.path).whole
+
+
+@pytest.mark.parametrize("name", ["20newsgroups/bydate", "reuters21578/modapte"])
+def test_matrices_of_scipy(real_data: Path, tmp_path: Path, name: str) -> None:
+    """Term counts in files of scipy.sparse.save_npz become sparse stores of the same numbers."""
+    X = load_npz(real_data / f"{name}_tf.npz")
+    report = ingest(real_data / f"{name}_tf.npz", tmp_path / "s.zarr", unlabelled=True)
+    assert (report.sparse, report.rows, report.nonzeros) == (True, X.shape[0], X.nnz)
+    store = Store.open(tmp_path / "s.zarr")
+    ids = np.random.default_rng(0).integers(0, store.rows, 300)
+    assert (store.rows_at(ids)[0] != X[ids]).nnz == 0

@@ -201,7 +201,7 @@ def test_every_source_gives_the_same_store(
 ) -> None:
     """The digest of the store is that of the rows and labels written directly, whatever they came from."""
     expected = make_store(*rows, name="expected.zarr")
-    report = ingest(store=tmp_path / "rows.zarr", **kind(tmp_path, rows))
+    report = ingest(store=tmp_path / "rows.zarr", sparse=False, **kind(tmp_path, rows))
     assert Store.open(tmp_path / "rows.zarr").digest == expected.digest
     labels, counts = np.unique(rows[1], return_counts=True)
     assert report.classes == dict(zip(labels.tolist(), counts.tolist(), strict=True))

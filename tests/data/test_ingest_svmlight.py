@@ -84,7 +84,7 @@ def test_the_first_pass_counts_rows_and_indices(tmp_path: Path) -> None:
     (tmp_path / "b.svm").write_text("1 0:1")
     heard: list[tuple[int, int, int]] = []
     found = survey([tmp_path / "a.svm", tmp_path / "b.svm"], lambda *step: heard.append(step))
-    assert found == [Survey(1, 7, 2), Survey(0, 0, 1)]
+    assert found == [Survey(1, 7, 2, 2), Survey(0, 0, 1, 1)]
     assert heard == [(2, 24, 29), (3, 29, 29)]
 
 

@@ -13,7 +13,7 @@ from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
-    from coremargin.data.ingest import IngestReport
+    from coremargin.data.ingest_report import IngestReport
     from coremargin.data.sources.base import OnProgress, Progress
 
 SECTION = "Data"
@@ -25,6 +25,10 @@ SECTION = "Data"
 @click.option("--labels", metavar="FILE", help="Labels in a file of their own: .npy, or text with one per line.")
 @click.option("--label", metavar="COLUMN", help="Label column: a name, or a number from 0 (-1 is the last).")
 @click.option("--unlabelled", is_flag=True, help="The rows carry no labels.")
+@click.option(
+    "--weights", metavar="WHERE", help="Weights of rows: a column of CSV or Parquet; else a file, as --labels takes."
+)
+@click.option("--sparse/--dense", default=None, help="Keep rows as CSR or in full. [default: what fits the data]")
 @click.option("--only", metavar="LABELS", help="Keep rows with these labels only, for instance 0,1.")
 @click.option("--drop", metavar="COLUMNS", help="Columns to leave out, for instance Id,date.")
 @click.option("--append", is_flag=True, help="Add to a store that exists.")
@@ -33,9 +37,9 @@ SECTION = "Data"
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["npy", "csv", "parquet", "svmlight"]),
+    type=click.Choice(["npy", "npz", "csv", "parquet", "svmlight"]),
     metavar="KIND",
-    help="npy, csv, parquet or svmlight. [default: by name, then content]",
+    help="npy, npz, csv, parquet or svmlight. [default: by name, then content]",
 )
 @click.option("--delimiter", metavar="CHARACTER", help="CSV: what separates fields. [default: found out]")
 @click.option("--header/--no-header", default=None, help="CSV: the first line names columns. [default: found out]")
@@ -58,9 +62,14 @@ def ingest(
 ) -> None:
     """Write rows from files into a STORE, all of them or none.
 
-    SOURCE is one or more files, or a quoted pattern: CSV and other delimited text, SVMlight (made dense), Parquet, or
-    NumPy (X.npy with its labels in y.npy beside it). Text may be compressed with gzip, bzip2 or xz. Memory stays small
-    whatever the size. NaN, infinity, ragged lines and missing labels are refused with file, line and column.
+    SOURCE is one or more files, or a quoted pattern: CSV and other delimited text, SVMlight, Parquet, NumPy or
+    scipy.sparse.save_npz (X.npy or X.npz with its labels in y.npy beside it). Text may be compressed with gzip, bzip2
+    or xz. Memory stays small whatever the size (.npz apart). NaN, infinity, ragged lines and missing labels are refused
+    with file, line and column.
+
+    Sparse rows stay sparse: SVMlight when less than a tenth of its values are there, .npz always. Zeros that such a
+    file spells out are dropped, indices in any order are sorted, and both are said; an index that occurs twice is
+    refused.
 
     Labels come from the column called label, target, class or y, else from the last one; any numbers or texts will do.
 
@@ -70,6 +79,7 @@ def ingest(
       coremargin ingest 'part-*.csv' rows.zarr --label outcome --drop Id
       coremargin ingest X_train.npy digits.zarr --labels y_train.npy
       coremargin ingest a9a a9a.zarr --features 123
+      coremargin ingest rcv1.svm rcv1.zarr --weights weights.npy
       coremargin ingest monday.csv rows.zarr --append
     """
     from coremargin.data.ingest import ingest as run
@@ -115,6 +125,15 @@ def _told(report: IngestReport, *, dry_run: bool, append: bool, **_: Any) -> str
         f"{format_size(report.nbytes)}) to {report.store} in {format_seconds(report.seconds)}"
     )
     lines = [text]
+    if report.sparse:
+        share = report.nonzeros / max(1, report.rows * report.features)
+        lines.append(f"sparse: {about}{report.nonzeros:,} values, {share:.2%} of all (--dense keeps all)")
+    if report.zeros:
+        lines.append(f"zeros that were spelled out, dropped: {about}{report.zeros:,}")
+    if report.unsorted:
+        lines.append(f"rows whose indices were not in order, sorted: {about}{report.unsorted:,}")
+    if report.weight_from is not None:
+        lines.append(f"weights from {report.weight_from}")
     if append:
         lines.append(f"the store {'would hold' if dry_run else 'holds'} {about}{report.store_rows:,} rows")
     if report.skipped:

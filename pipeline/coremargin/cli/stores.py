@@ -47,6 +47,9 @@ def _describe(store: Store) -> dict[str, Any]:
         "rows": store.rows,
         "features": store.features,
         "dtype": str(store.dtype),
+        "sparse": store.sparse,
+        "nonzeros": store.nonzeros,
+        "weighted": store.weighted,
         "chunks": store.chunks,
         "chunk_rows": store.chunk_rows,
         "bytes": store.nbytes,
@@ -61,12 +64,22 @@ def _describe(store: Store) -> dict[str, Any]:
     }
 
 
+def _kinds(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is not true of every store."""
+    lines = []
+    if found["sparse"]:
+        share = found["nonzeros"] / (found["rows"] * found["features"])
+        lines.append(("sparse", f"{found['nonzeros']:,} values, {share:.2%} of all"))
+    return [*lines, ("weights", "one per row")] if found["weighted"] else lines
+
+
 def _described(found: dict[str, Any]) -> str:
     numbers = found["statistics"]
     compression = {"none": "no compression"}.get(found["compression"], found["compression"])
     pairs = [
         ("store", found["store"]),
         ("rows", f"{found['rows']:,} of {found['features']:,} features, {found['dtype']}"),
+        *_kinds(found),
         ("chunks", f"{found['chunks']:,} of up to {found['chunk_rows']:,} rows"),
         (
             "bytes",

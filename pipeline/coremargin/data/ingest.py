@@ -8,48 +8,31 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
-from coremargin.data.sources.base import OnProgress, Progress, RowSource, SourceOptions
+from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
 from coremargin.data.sources.labels import Label, LabelStream, Vocabulary
 from coremargin.data.sources.npy import companion
 from coremargin.data.sources.opening import kinds_of, open_rows
-from coremargin.data.sources.trip import Trip, lengths_differ
+from coremargin.data.sources.trip import Beside, Trip, lengths_differ
+from coremargin.data.sources.weights import WeightStream
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DataError, LabelError, UsageError
+from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 DTYPES = ("float32", "float64")
 DRY_BATCHES = 16  #: what a dry run reads: well under a second, and enough to guess the rest
-
-
-@dataclass(frozen=True)
-class IngestReport:
-    """What was written, or would be (dry run)."""
-
-    source: str
-    store: str
-    rows: int  #: rows written by this ingest
-    features: int
-    dtype: str
-    classes: dict[Label, int]  #: rows of each label, in order of first appearance
-    unlabelled: int
-    skipped: int  #: rows left out by ``only``
-    nbytes: int  #: bytes of the rows written and their labels, uncompressed
-    store_rows: int  #: rows in the store afterwards
-    label_from: str | None
-    seconds: float
-    estimated: bool  #: a dry run has read the beginning only: rows, classes and skipped are scaled up from it
 
 
 def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but two with a default
@@ -59,6 +42,8 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     labels: Any = None,
     label: str | int | None = None,
     unlabelled: bool = False,
+    weights: Any = None,
+    sparse: bool | None = None,
     only: Sequence[Label] | Label | None = None,
     append: bool = False,
     overwrite: bool = False,
@@ -77,12 +62,16 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     """Write the rows of ``source`` into the store at ``store``; nothing appears unless all of it is good.
 
     source: a path, a pattern such as "part-*.csv", a list of these, or an array (NumPy, SciPy sparse, Dask) of shape
-    (rows, features). Files are .npy, CSV and other delimited text, Parquet (extra ``arrow``) or SVMlight; text may be
-    compressed with gzip, bzip2 or xz. ``format`` overrides what name and content say.
+    (rows, features). Files are .npy, .npz of ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet (extra
+    ``arrow``) or SVMlight; text may be compressed with gzip, bzip2 or xz. ``format`` overrides name and content.
 
     labels: labels (rows,) or a path to them (.npy, or text with one per line); by default ``y.npy`` beside ``X.npy``.
     label: the label column by name or number (from 0, negative from the end); by default the one column called label,
     target, class or y, else the last. unlabelled: there are none. only: keep rows with these labels.
+
+    weights: of delimited text and Parquet a column by name or number; else weights (rows,) or a path to them (.npy, or
+    text with one per line): finite, not negative, not all zero. sparse: keep rows as CSR; by default SciPy matrices are
+    kept so, and SVMlight when less than a tenth of the values are stored. Explicit zeros are dropped then, and counted.
 
     append: add to a store that exists; overwrite: replace it. dtype ("float32" or "float64"), compression ("none",
     "lz4", "zstd" or "auto") and chunk_bytes shape a new store; an append follows the store.
@@ -101,6 +90,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     base = Store.open(path) if append else None
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
     labels = _companions(source, format) if labels is None and not unlabelled else labels
+    column, weight_stream = _weights(source, format, weights)
     options = SourceOptions(
         format=format,
         label=label,
@@ -110,24 +100,27 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         features=features if base is None or features is not None else _svmlight_features(source, format, base),
         zero_based=zero_based,
         unlabelled=unlabelled or labels is not None,
+        weights=column,
     )
     rows = open_rows(source, options, on_progress)
     stream = None if labels is None else LabelStream(labels)
-    _check_fit(rows, stream, base, unlabelled=unlabelled)
+    beside = Beside(stream, weight_stream)
+    _check_fit(rows, beside, base, unlabelled=unlabelled)
     trip = Trip(
         rows,
-        stream,
+        beside,
         Vocabulary(base.classes if base else ()),
         np.dtype(dtype),
         None if only is None else _several(only),
+        sparse=_kept_sparse(rows, base, sparse),
     )
     if dry_run:
         deque(islice(trip.batches(), DRY_BATCHES), maxlen=0)
     else:
         shape = (dtype, compression or "none", chunk_bytes or CHUNK_BYTES)
-        writer = StoreWriter.append(path) if append else _new(path, rows.features, shape, overwrite=overwrite)
+        writer = StoreWriter.append(path) if append else _new(path, trip, shape, overwrite=overwrite)
         _write(trip, writer, on_progress)
-    return _report(trip, path, base, dtype, time.perf_counter() - started)
+    return report_of(trip, path, base, dtype, time.perf_counter() - started)
 
 
 def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
@@ -135,11 +128,13 @@ def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
     return (words,) if isinstance(words, str | int | float) else tuple(words)
 
 
-def _new(path: Path, features: int, shape: tuple[str, str, int], *, overwrite: bool) -> StoreWriter:
+def _new(path: Path, trip: Trip, shape: tuple[str, str, int], *, overwrite: bool) -> StoreWriter:
     dtype, compression, chunk_bytes = shape
     return StoreWriter.create(
         path,
-        features=features,
+        features=trip.source.features,
+        sparse=trip.sparse,
+        weighted=trip.weight_from is not None,
         dtype=dtype,
         chunk_bytes=chunk_bytes,
         compression=compression,
@@ -150,33 +145,22 @@ def _new(path: Path, features: int, shape: tuple[str, str, int], *, overwrite: b
 def _write(trip: Trip, writer: StoreWriter, on_progress: OnProgress | None) -> None:
     with writer:  # commits at the end, unless an exception leaves it
         for batch in trip.batches():
-            writer.write(batch.rows, trip.labels_of(batch), origin=batch.origin)
+            for rows, labels, weights in _cut(batch, trip.labels_of(batch), dense=not trip.sparse):
+                writer.write(rows, labels, weights, origin=batch.origin)
             if on_progress is not None:
                 on_progress(Progress("writing", trip.read, trip.done_bytes, trip.source.total_bytes))
 
 
-def _report(trip: Trip, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
-    """What the trip has counted; for a dry run that stopped early, scaled to all rows of the source."""
-    scale, source = 1.0, trip.source
-    if not trip.whole:
-        read = (trip.read, source.rows) if source.rows is not None else (trip.done_bytes, source.total_bytes)
-        scale = max(1.0, (read[1] or 0) / max(1, read[0]))
-    rows = round(trip.kept * scale)
-    return IngestReport(
-        source=source.name,
-        store=str(path),
-        rows=rows,
-        features=source.features,
-        dtype=dtype,
-        classes={label: round(count * scale) for label, count in trip.classes.items()},
-        unlabelled=0 if trip.classes else rows,
-        skipped=round((trip.read - trip.kept) * scale),
-        nbytes=rows * (source.features * np.dtype(dtype).itemsize + 4),
-        store_rows=rows + (base.rows if base else 0),
-        label_from=trip.label_from,
-        seconds=seconds,
-        estimated=not trip.whole,
-    )
+def _cut(batch: Batch, labels: np.ndarray | None, *, dense: bool) -> Iterator[tuple[Any, Any, Any]]:
+    """Rows, labels and weights; sparse rows that are to become dense in parts that fit in memory when they are."""
+    step = batch_rows(int(batch.rows.shape[1])) if dense and is_sparse(batch.rows) else batch.count
+    for start in range(0, batch.count, step):
+        part = slice(start, start + step)
+        yield (
+            batch.rows[part],
+            None if labels is None else labels[part],
+            None if batch.weights is None else batch.weights[part],
+        )
 
 
 def _check_options(
@@ -210,7 +194,7 @@ def _store_dtype(base: Store | None, dtype: str | None, compression: str | None,
 def _companions(source: Any, wanted: str | None) -> list[Path] | None:
     """The label files beside ``X.npy`` files; None for sources that carry their labels themselves."""
     kinds = kinds_of(source, wanted)
-    if kinds is not None and {kind for _, kind in kinds} != {"npy"}:
+    if kinds is not None and not {kind for _, kind in kinds} <= {"npy", "npz"}:
         return None
     if kinds is None:
         raise LabelError("labels are missing: expected one per row; give labels=..., or say unlabelled=True")
@@ -228,8 +212,35 @@ def _svmlight_features(source: Any, wanted: str | None, base: Store) -> int | No
     return base.features if kinds and kinds[0][1] == "svmlight" else None
 
 
-def _check_fit(rows: RowSource, labels: LabelStream | None, base: Store | None, *, unlabelled: bool) -> None:
+def _weights(source: Any, wanted: str | None, weights: Any) -> tuple[str | int | None, WeightStream | None]:
+    """The column that holds the weights, or what reads them from beside the rows."""
+    if weights is None:
+        return None, None
+    kinds = {kind for _, kind in kinds_of(source, wanted) or ()}
+    if kinds & {"csv", "parquet"} and isinstance(weights, str | int):
+        return weights, None
+    return None, WeightStream(weights)
+
+
+def _kept_sparse(rows: RowSource, base: Store | None, wanted: bool | None) -> bool:
+    """Whether the store keeps rows as CSR; an append follows the store."""
+    if base is not None:
+        if wanted is not None and wanted != base.sparse:
+            kind = "sparse" if base.sparse else "dense"
+            raise UsageError(f"{base.name}: its rows are {kind}: leave --sparse and --dense out when appending")
+        return base.sparse
+    return rows.sparse if wanted is None else wanted
+
+
+def _check_fit(rows: RowSource, beside: Beside, base: Store | None, *, unlabelled: bool) -> None:
     """Refuse before the first row is read what can be refused."""
+    labels, weights = beside
+    if weights is not None and weights.length is not None and rows.rows is not None and weights.length != rows.rows:
+        raise lengths_differ(rows.name, rows.rows, weights.name, weights.length, "weights")
+    weighted = weights is not None or rows.weight_from is not None
+    if base is not None and weighted != base.weighted:
+        text = "has weights: say --weights" if base.weighted else "has none: leave --weights out"
+        raise UsageError(f"{base.name}: {text}, so that every row has one or none has")
     if labels is not None and labels.length is not None and rows.rows is not None and labels.length != rows.rows:
         raise lengths_differ(rows.name, rows.rows, labels.name, labels.length)
     if base is not None and rows.features != base.features:

@@ -42,7 +42,7 @@ def as_sparse_rows(
         raise BadRow(f"{place}: expected a sparse matrix of real numbers, got {X.dtype} of shape {X.shape}")
     if features is not None and X.shape[1] != features:
         raise BadRow(f"{place}: expected rows of {features} features, got {X.shape[1]} (from row {first})")
-    _check_structure(X, place, first)
+    check_structure(X, place, first)
     rows = X.tocsr()
     if not rows.has_canonical_format:
         rows = rows.astype(np.float64)  # a copy: the caller's matrix stays as it is, and small integers do not wrap
@@ -63,7 +63,7 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32 if fits else np.int64, copy=False)
 
 
-def _check_structure(X: Any, place: str, first: int) -> None:
+def check_structure(X: Any, place: str, first: int = 0) -> None:
     """Refuse what would make SciPy read beyond its arrays."""
     if X.format not in ("csr", "csc", "bsr"):
         return  # checked by SciPy when they are made

@@ -25,10 +25,7 @@ def as_weights(values: Any, rows: int, place: str, first: int = 0) -> np.ndarray
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         row = int(np.argmax(bad))
-        raise BadRow(
-            f"{place}: row {first + row}: found weight {weights[row]}, expected a finite number of at least 0; "
-            "0 leaves a row out"
-        )
+        raise BadRow(f"{place}: row {first + row}: {refused_weight(weights[row])}")
     weights += 0.0  # -0.0 becomes 0.0
     weights.flags.writeable = False
     return weights
@@ -40,6 +37,11 @@ def all_weights(values: Any, rows: int, place: str) -> np.ndarray:
     if rows and not weights.any():
         raise nothing_left(place)
     return weights
+
+
+def refused_weight(value: float) -> str:
+    """What is wrong with a weight that is refused."""
+    return f"found weight {value}, expected a finite number of at least 0; 0 leaves a row out"
 
 
 def nothing_left(place: str) -> BadRow:

@@ -1,4 +1,4 @@
-"""Arrays from Python: NumPy, SciPy sparse, Dask. Neither SciPy nor Dask is imported here: they are met, not needed."""
+"""Arrays from Python: NumPy, SciPy sparse, Dask. Dask is not imported here: its arrays are met, not needed."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.sources.base import Batch, SourceOptions, batch_rows, check_matrix, refuse_options
+from coremargin.data.sources.base import BATCH_BYTES, Batch, SourceOptions, batch_rows, check_matrix, refuse_options
+from coremargin.data.sparse import check_structure
 from coremargin.errors import DataError, UsageError
+from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from coremargin.data.sources.labels import Vocabulary
 
 
 class ArrayRows:
-    """Rows of a NumPy array (memory maps included) or of a SciPy sparse matrix, made dense batch by batch."""
+    """Rows of a NumPy array (memory maps included) or of a SciPy sparse matrix, which stay sparse."""
 
     label_from: str | None = None
+    weight_from: str | None = None
 
-    def __init__(self, array: Any, options: SourceOptions) -> None:
-        self.name = "array"
-        refuse_options(options, "an array", knows=())
-        self._array = array.tocsr() if hasattr(array, "tocsr") else np.asarray(array)
+    def __init__(self, array: Any, options: SourceOptions, *, name: str = "array") -> None:
+        self.name = name
+        refuse_options(options, name, knows=())
+        self.sparse = is_sparse(array)
+        if is_sparse(array):
+            check_structure(array, self.name)
+            self._array = array.tocsr()
+        else:
+            self._array = np.asarray(array)
         check_matrix(tuple(self._array.shape), self._array.dtype, self.name)
         self.rows: int | None = int(self._array.shape[0])
         self.features = int(self._array.shape[1])
@@ -37,9 +45,11 @@ class DaskRows:
     """Rows of a Dask array, computed block by block in order; blocks should fit in memory."""
 
     label_from: str | None = None
+    weight_from: str | None = None
 
     def __init__(self, array: Any, options: SourceOptions) -> None:
         self.name = "Dask array"
+        self.sparse = False
         refuse_options(options, "a Dask array", knows=())
         if array.ndim != 2 or array.shape[1] != array.shape[1]:
             raise UsageError(
@@ -69,10 +79,11 @@ def array_batches(array: Any, name: str, *, start: int = 0, done: int = 0) -> It
     """Slices of ``array`` (n, d), NumPy or CSR; row numbers in messages count from ``start``."""
     count, features = array.shape
     step = batch_rows(features)
+    if is_sparse(array):
+        step = max(1, count * BATCH_BYTES // (8 * max(1, array.nnz)))
     for low in range(0, count, step):
         rows = array[low : low + step]
-        rows = rows.toarray() if hasattr(rows, "toarray") else rows
-        share = (low + len(rows)) / count
+        share = (low + rows.shape[0]) / count
         yield Batch(
             rows=rows,
             codes=None,

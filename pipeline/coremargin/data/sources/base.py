@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
     from coremargin.data.sources.labels import Vocabulary
@@ -18,17 +19,25 @@ BATCH_BYTES = 8 * 2**20  #: a batch holds about this much as float64, whatever t
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows (m, d) of any real dtype, their label codes and their places.
+    """Rows (m, d) of any real dtype, an array or CSR, their label codes, their weights and their places.
 
-    codes (m,) int32 index the vocabulary, -1 is a missing label; None when the source carries no labels.
+    codes (m,) int32 index the vocabulary, -1 is a missing label; None when the source carries no labels. weights (m,)
+    float64, None when the source carries none.
     """
 
-    rows: np.ndarray
+    rows: Rows
     codes: np.ndarray | None
     origin: str  #: the file or array that the rows come from
     place: Callable[[int], str]  #: names row i of the batch as a person would look it up: "train.csv, line 17"
     column: Callable[[int], str]  #: names feature j likewise: "column 'age'"
     done_bytes: int  #: bytes of the source consumed so far
+    weights: np.ndarray | None = None
+    unsorted: int = 0  #: rows whose indices were not in order, and have been sorted
+
+    @property
+    def count(self) -> int:
+        """How many rows these are."""
+        return int(self.rows.shape[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,8 @@ class RowSource(Protocol):
     rows: int | None  #: None when only reading tells
     total_bytes: int | None
     label_from: str | None  #: where the labels come from, for the report; None when the source carries none
+    weight_from: str | None  #: where the weights come from; None when the source carries none
+    sparse: bool  #: rows are best kept sparse
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """All rows in order; raises DataError with the place of what cannot be read."""
@@ -69,6 +80,7 @@ class SourceOptions:
     features: int | None = None  #: SVMlight: the number of features
     zero_based: bool | None = None  #: SVMlight: whether the first feature has index 0
     unlabelled: bool = False  #: the source carries no labels (or they come from elsewhere)
+    weights: str | int | None = None  #: column of the weights, by name or number
 
 
 def batch_rows(features: int) -> int:
@@ -88,10 +100,11 @@ def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Non
         raise DataError(f"{name}: no rows: expected at least one")
 
 
-def first_bad(rows: np.ndarray, dtype: np.dtype[Any]) -> tuple[int, int, str] | None:
+def first_bad(rows: Rows, dtype: np.dtype[Any]) -> tuple[int, int, str] | None:
     """(row, feature, what was found) of the first value that is not finite in ``dtype``, or None."""
+    values = np.asarray(rows.data) if is_sparse(rows) else rows
     with np.errstate(over="ignore", invalid="ignore"):
-        cast = rows.astype(dtype, copy=False)
+        cast = values.astype(dtype, copy=False)
     # A sum that is finite proves every term finite, at the cost of one pass without a temporary.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.sum(cast, dtype=np.float64)):
@@ -99,8 +112,12 @@ def first_bad(rows: np.ndarray, dtype: np.dtype[Any]) -> tuple[int, int, str] | 
     bad = ~np.isfinite(cast)
     if not bad.any():
         return None
-    row, feature = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    value = float(rows[row, feature])
+    at = int(np.argmax(bad))
+    value = float(values.reshape(-1)[at])
+    if is_sparse(rows):
+        row, feature = int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
+    else:
+        row, feature = (int(i) for i in np.unravel_index(at, bad.shape))
     if np.isfinite(value):
         return row, feature, f"{value:.6g}, too large for {dtype}; scale the column or use --dtype float64"
     advice = "remove the row or fill in the value first"
@@ -118,7 +135,7 @@ def refuse_bad(batch: Batch, dtype: np.dtype[Any]) -> None:
 def refuse_options(options: SourceOptions, kind: str, *, knows: tuple[str, ...]) -> None:
     """Raise UsageError for an option that this kind of source cannot use."""
     default = SourceOptions()
-    for field in ("label", "drop", "delimiter", "header", "features", "zero_based"):
+    for field in ("label", "drop", "delimiter", "header", "features", "zero_based", "weights"):
         if field not in knows and getattr(options, field) != getattr(default, field):
             option = "--" + field.replace("_", "-")
             raise UsageError(f"{option} does not apply to {kind}: leave it out")

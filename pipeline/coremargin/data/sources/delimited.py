@@ -34,8 +34,10 @@ Converters = dict[int | str, Callable[[str], float]]
 class DelimitedFile:
     """Rows of one delimited text file. Quoted fields may hold delimiters, not line ends."""
 
+    sparse = False
+
     def __init__(self, path: Path, options: SourceOptions) -> None:
-        refuse_options(options, f"{path}, a delimited text", knows=("label", "drop", "delimiter", "header"))
+        refuse_options(options, f"{path}, a delimited text", knows=("label", "drop", "delimiter", "header", "weights"))
         self.name, self.path = str(path), path
         self.total_bytes: int | None = file_bytes(path)
         self.rows: int | None = None
@@ -59,7 +61,12 @@ class DelimitedFile:
             self._label = label_column(options.label, self.names, self._width, place=self.name)
             if self._label in out:
                 raise UsageError(f"{self.name}: {self._named(self._label)} is dropped and is the label: choose one")
-        self._kept = [i for i in range(self._width) if i not in out and i != self._label]
+        self._weights: int | None = None
+        if options.weights is not None:
+            self._weights = find_column(options.weights, self.names, self._width, place=self.name)
+            if self._weights in out or self._weights == self._label:
+                raise UsageError(f"{self.name}: {self._named(self._weights)} is dropped or is the label: choose one")
+        self._kept = [i for i in range(self._width) if i not in out and i not in (self._label, self._weights)]
         if not self._kept:
             raise DataError(
                 f"{self.name}: zero features: expected numbers beside the label, found {self._width} columns; "
@@ -68,6 +75,7 @@ class DelimitedFile:
         self.features = len(self._kept)
         self.feature_names = None if self.names is None else tuple(self.names[i] for i in self._kept)
         self.label_from = None if self._label is None else self._named(self._label)
+        self.weight_from = None if self._weights is None else self._named(self._weights)
         self._unused = [i for i in out if i != self._label]
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
@@ -102,6 +110,7 @@ class DelimitedFile:
             place=lambda row: f"{self.name}, line {numbers[row]}",
             column=lambda feature: self._named(self._kept[feature]),
             done_bytes=piece.done_bytes,
+            weights=None if self._weights is None else table[:, self._weights],
         )
 
     def _parse(self, lines: list[str], converters: Converters) -> np.ndarray | None:
@@ -136,7 +145,7 @@ class DelimitedFile:
                 f"{place}: found {len(fields)} fields, expected {self._width} as in the first line; correct the line "
                 "(a quoted field must not span lines)"
             )
-        for column in self._kept:
+        for column in [*self._kept, *([] if self._weights is None else [self._weights])]:
             text = fields[column]
             if not _is_number(text):
                 found = "an empty field" if not text.strip() else repr(text)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
+from scipy.sparse import load_npz
 
-from coremargin.data.sources.arrays import array_batches
+from coremargin.data.sources.arrays import ArrayRows, array_batches
 from coremargin.data.sources.base import Batch, SourceOptions, check_matrix, refuse_options
 from coremargin.data.sources.paths import file_bytes
 from coremargin.errors import DataError, UsageError
@@ -23,6 +26,8 @@ class NpyFile:
     """Rows of one .npy file of shape (rows, features)."""
 
     label_from: str | None = None
+    weight_from: str | None = None
+    sparse = False
 
     def __init__(self, path: Path, options: SourceOptions) -> None:
         refuse_options(options, f"{path}, a NumPy file", knows=())
@@ -36,6 +41,22 @@ class NpyFile:
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """Slices of the memory map."""
         return array_batches(self._array, self.name)
+
+
+class NpzFile(ArrayRows):
+    """Rows of one .npz file of ``scipy.sparse.save_npz``; all of it is in memory while it is read."""
+
+    def __init__(self, path: Path, options: SourceOptions) -> None:
+        refuse_options(options, f"{path}, a SciPy file", knows=())
+        size = file_bytes(path)
+        try:
+            with path.open("rb") as file:
+                matrix = load_npz(file)
+        except (ValueError, OSError, KeyError, AttributeError, BadZipFile, zlib.error) as error:
+            raise DataError(
+                f"{path} ({size:,} bytes): not a whole file of scipy.sparse.save_npz: {error}; write it again"
+            ) from error
+        super().__init__(matrix, options, name=str(path))
 
 
 def is_npy(path: Path) -> bool:
@@ -60,9 +81,9 @@ def map_npy(path: Path) -> np.ndarray:
 
 
 def companion(path: Path) -> Path | None:
-    """The label file beside a NumPy file: ``y.npy`` for ``X.npy``, ``y_train.npy`` for ``X_train.npy``."""
+    """The label file beside rows: ``y.npy`` for ``X.npy`` or ``X.npz``, ``y_train.npy`` for ``X_train.npy``."""
     if path.name[:1] in ("X", "x"):
-        beside = path.with_name("y" + path.name[1:])
+        beside = path.with_name("y" + path.name[1:]).with_suffix(".npy")
         if beside.exists():
             return beside
     return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coremargin.data.sources.arrays import ArrayRows, DaskRows, is_dask
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions
 from coremargin.data.sources.delimited import DelimitedFile
-from coremargin.data.sources.npy import NpyFile, is_npy
+from coremargin.data.sources.npy import NpyFile, NpzFile, is_npy
 from coremargin.data.sources.parquet import ParquetFile
 from coremargin.data.sources.paths import FORMATS, expand, file_bytes, kind_from_content, kind_from_name
 from coremargin.data.sources.svmlight import open_svmlight
@@ -30,7 +30,8 @@ class Chain:
             _agree(parts[0], part)
         self.name = parts[0].name if len(parts) == 1 else f"{len(parts)} files ({parts[0].name}, ...)"
         self.features = parts[0].features
-        self.label_from = parts[0].label_from
+        self.label_from, self.weight_from = parts[0].label_from, parts[0].weight_from
+        self.sparse = parts[0].sparse
         counts = [part.rows for part in parts]
         sizes = [part.total_bytes for part in parts]
         self.rows: int | None = None if None in counts else sum(count or 0 for count in counts)
@@ -70,6 +71,7 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
         return Chain(open_svmlight(paths, options, on_survey))
     opened: dict[str, Callable[[Path, SourceOptions], RowSource]] = {
         "npy": NpyFile,
+        "npz": NpzFile,
         "csv": DelimitedFile,
         "parquet": ParquetFile,
     }
@@ -102,7 +104,7 @@ def _kind(path: Path, wanted: str | None) -> str:
 
 
 def _refuse_for_svmlight(options: SourceOptions, path: Path) -> None:
-    for option in ("label", "drop", "delimiter", "header"):
+    for option in ("label", "drop", "delimiter", "header", "weights"):
         if getattr(options, option) not in (None, ()):
             raise UsageError(f"--{option} does not apply to {path}, an SVMlight file: leave it out")
 

@@ -23,8 +23,10 @@ _BUFFER_BYTES = 2**18  #: per column
 class ParquetFile:
     """Rows of one Parquet file, a record batch at a time."""
 
+    sparse = False
+
     def __init__(self, path: Path, options: SourceOptions) -> None:
-        refuse_options(options, f"{path}, a Parquet file", knows=("label", "drop"))
+        refuse_options(options, f"{path}, a Parquet file", knows=("label", "drop", "weights"))
         _need_pyarrow(path)
         self.name, self.path = str(path), path
         self.total_bytes: int | None = file_bytes(path)
@@ -39,7 +41,14 @@ class ParquetFile:
         label = None if options.unlabelled else label_column(options.label, names, len(names), place=self.name)
         if label in out:
             raise UsageError(f"{path}: column {names[label]!r} is dropped and is the label: choose one")
-        self._names = [name for i, name in enumerate(names) if i not in out and i != label]
+        weights = None
+        if options.weights is not None:
+            weights = find_column(options.weights, names, len(names), place=self.name)
+            if weights in out or weights == label:
+                raise UsageError(f"{path}: column {names[weights]!r} is dropped or is the label: choose one")
+        self._weights = None if weights is None else names[weights]
+        self.weight_from = None if weights is None else f"column {names[weights]!r}"
+        self._names = [name for i, name in enumerate(names) if i not in out and i not in (label, weights)]
         self._label = None if label is None else names[label]
         self.label_from = None if label is None else f"column {names[label]!r}"
         self._check_types(schema)
@@ -51,7 +60,7 @@ class ParquetFile:
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """One batch per record batch."""
-        columns = [*self._names, *([] if self._label is None else [self._label])]
+        columns = [*self._names, *(name for name in (self._label, self._weights) if name is not None)]
         done, total = 0, self.total_bytes or 0
         with _opened(self.path) as file:
             for records in file.iter_batches(batch_size=batch_rows(self.features), columns=columns):
@@ -68,7 +77,13 @@ class ParquetFile:
                     place=_place(self.name, start),
                     column=self._column,
                     done_bytes=total * done // (self.rows or 1),
+                    weights=self._weights_of(records, start),
                 )
+
+    def _weights_of(self, records: Any, start: int) -> np.ndarray | None:
+        if self._weights is None:
+            return None
+        return self._values(records.column(self._weights), self._weights, 1, start)[:, 0]
 
     def _values(self, column: Any, name: str, width: int, start: int) -> np.ndarray:
         """Values (m, width) float64 of one column; a null or a list of another length is refused."""
@@ -103,8 +118,10 @@ class ParquetFile:
         raise IndexError(feature)
 
     def _check_types(self, schema: Any) -> None:
-        for name in self._names:
+        for name in [*self._names, *([] if self._weights is None else [self._weights])]:
             kind = schema.field(name).type
+            if name == self._weights and _is_list(kind):
+                raise UsageError(f"{self.name}, column {name!r}: found type {kind}, expected one weight per row")
             inner = kind.value_type if _is_list(kind) else kind
             if not any(part in str(inner) for part in ("int", "float", "double", "bool", "decimal", "halffloat")):
                 raise UsageError(

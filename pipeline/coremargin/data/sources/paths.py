@@ -9,9 +9,10 @@ from pathlib import Path
 
 from coremargin.errors import DataError, UsageError
 
-FORMATS = ("npy", "csv", "parquet", "svmlight")
+FORMATS = ("npy", "npz", "csv", "parquet", "svmlight")
 _SUFFIXES = {
     ".npy": "npy",
+    ".npz": "npz",
     ".csv": "csv",
     ".tsv": "csv",
     ".parquet": "parquet",

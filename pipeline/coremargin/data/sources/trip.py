@@ -4,39 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from coremargin.data.sources.base import Batch, RowSource, refuse_bad
 from coremargin.data.sources.labels import Label, LabelStream, Vocabulary, label_from_text
-from coremargin.errors import DataError, LabelError
+from coremargin.data.weights import nothing_left, refused_weight
+from coremargin.errors import BadRow, DataError, LabelError
+from coremargin.maths.rows import is_sparse, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from coremargin.data.sources.weights import WeightStream
+
+
+class Beside(NamedTuple):
+    """What comes from beside the rows."""
+
+    labels: LabelStream | None = None
+    weights: WeightStream | None = None
 
 
 class Trip:
     """Batches fit to be written, and what was met on the way.
 
-    labels: labels from beside the source, if any; vocabulary: holds the classes of the store when rows are appended;
-    dtype: what values must be finite in; only: labels of the rows to keep, maybe as text.
+    beside: labels and weights from beside the source, if any; vocabulary: holds the classes of the store when rows are
+    appended; dtype: what values must be finite in; only: labels of the rows to keep, maybe as text; sparse: the store
+    keeps rows as CSR.
     """
 
     def __init__(
         self,
         source: RowSource,
-        labels: LabelStream | None,
+        beside: Beside,
         vocabulary: Vocabulary,
         dtype: np.dtype[Any],
         only: Sequence[Label] | None,
+        *,
+        sparse: bool = False,
     ) -> None:
-        self.source, self.vocabulary = source, vocabulary
-        self._labels, self._dtype, self._only = labels, dtype, only
+        self.source, self.vocabulary, self.sparse = source, vocabulary, sparse
+        self._labels, self._weights, self._dtype, self._only = beside.labels, beside.weights, dtype, only
         self.read = 0  #: rows met
         self.kept = 0  #: rows that went on
         self.done_bytes = 0  #: bytes of the source consumed
         self.whole = False  #: the source was read to its end
+        self.nonzeros = 0  #: values of the rows that went on that are not zero
+        self.zeros = 0  #: zeros that sparse rows stored
+        self.unsorted = 0  #: sparse rows whose indices were not in order
+        self._weighs = False  # some row that went on has a weight above 0
         self._counts = np.zeros(0, dtype=np.int64)
 
     @property
@@ -51,24 +69,32 @@ class Trip:
 
     def batches(self) -> Iterator[Batch]:
         """Batches whose values are finite and whose labels are all known (or all absent: codes None)."""
-        for found in self._labelled():
-            self.read += len(found.rows)
+        for found in self._weighted(self._labelled()):
+            self.read += found.count
             self.done_bytes = found.done_bytes
             batch = self._selected(found)
-            if len(batch.rows):
+            if batch.count:
                 self._check_labels(batch)
+                self._check_weights(batch)
                 refuse_bad(batch, self._dtype)
                 self._count(batch)
                 yield batch
         self._check_end()
         self.whole = True
 
+    @property
+    def weight_from(self) -> str | None:
+        """Where the weights come from."""
+        return self._weights.name if self._weights else self.source.weight_from
+
     def labels_of(self, batch: Batch) -> np.ndarray | None:
         """The labels (m,) of a batch as the store keeps them."""
         return None if batch.codes is None else np.array(self.vocabulary.labels)[batch.codes]
 
     def _check_end(self) -> None:
-        """After the last batch: every label that ``only`` names was there."""
+        """After the last batch: every label that ``only`` names was there, and not every weight was 0."""
+        if self.weight_from is not None and self.kept and not self._weighs:
+            raise nothing_left(f"{self.source.name}, {self.weight_from}")
         for wanted in self._only or ():
             if not any(_same(label, wanted) for label in self.classes):
                 known = ", ".join(repr(label) for label in self.vocabulary.labels[:10])
@@ -83,17 +109,34 @@ class Trip:
             return
         rows = 0
         for batch in batches:
-            codes = self._labels.take(len(batch.rows), self.vocabulary)
-            rows += len(batch.rows)
-            if len(codes) < len(batch.rows):
-                labels = rows - len(batch.rows) + len(codes)
+            codes = self._labels.take(batch.count, self.vocabulary)
+            rows += batch.count
+            if len(codes) < batch.count:
+                labels = rows - batch.count + len(codes)
                 raise lengths_differ(
-                    self.source.name, rows + sum(len(rest.rows) for rest in batches), self._labels.name, labels
+                    self.source.name, rows + sum(rest.count for rest in batches), self._labels.name, labels
                 )
             yield replace(batch, codes=codes)
         rest = self._labels.count_rest(self.vocabulary)
         if rest:
             raise lengths_differ(self.source.name, rows, self._labels.name, rows + rest)
+
+    def _weighted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        if self._weights is None:
+            yield from batches
+            return
+        rows = 0
+        for batch in batches:
+            weights = self._weights.take(batch.count)
+            rows += batch.count
+            if len(weights) < batch.count:
+                found = rows - batch.count + len(weights)
+                rows += sum(rest.count for rest in batches)
+                raise lengths_differ(self.source.name, rows, self._weights.name, found, "weights")
+            yield replace(batch, weights=weights)
+        rest = self._weights.count_rest()
+        if rest:
+            raise lengths_differ(self.source.name, rows, self._weights.name, rows + rest, "weights")
 
     def _selected(self, batch: Batch) -> Batch:
         if self._only is None or batch.codes is None:
@@ -101,9 +144,20 @@ class Trip:
         only = self._only
         wanted = [any(_same(label, name) for name in only) for label in self.vocabulary.labels]
         kept = np.flatnonzero(np.array([*wanted, False])[batch.codes])  # code -1, no label, takes the last entry
-        if len(kept) == len(batch.rows):
+        if len(kept) == batch.count:
             return batch
-        return replace(batch, rows=batch.rows[kept], codes=batch.codes[kept], place=_among(batch.place, kept))
+        weights = None if batch.weights is None else batch.weights[kept]
+        rows, place = take(batch.rows, kept), _among(batch.place, kept)
+        return replace(batch, rows=rows, codes=batch.codes[kept], weights=weights, place=place)
+
+    def _check_weights(self, batch: Batch) -> None:
+        if batch.weights is None:
+            return
+        bad = ~(np.isfinite(batch.weights) & (batch.weights >= 0))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise BadRow(f"{batch.place(row)}: {refused_weight(batch.weights[row])}")
+        self._weighs = self._weighs or bool(batch.weights.any())
 
     def _check_labels(self, batch: Batch) -> None:
         if batch.codes is None:
@@ -124,17 +178,24 @@ class Trip:
                 )
 
     def _count(self, batch: Batch) -> None:
-        self.kept += len(batch.rows)
+        self.kept += batch.count
+        self.unsorted += batch.unsorted
+        if is_sparse(batch.rows):
+            stored = int(np.count_nonzero(batch.rows.data))
+            self.nonzeros += stored
+            self.zeros += int(batch.rows.nnz) - stored
+        elif self.sparse:
+            self.nonzeros += int(np.count_nonzero(batch.rows))
         if batch.codes is not None:
             counts = np.bincount(batch.codes, minlength=len(self.vocabulary.labels))
             counts[: len(self._counts)] += self._counts
             self._counts = counts
 
 
-def lengths_differ(rows_name: str, rows: int, labels_name: str, labels: int) -> DataError:
-    """The error for X and y of different length."""
+def lengths_differ(rows_name: str, rows: int, beside_name: str, beside: int, what: str = "labels") -> DataError:
+    """The error for rows and what belongs to them of different length."""
     return DataError(
-        f"{rows_name} holds {rows:,} rows, {labels_name} holds {labels:,} labels: expected as many; check both"
+        f"{rows_name} holds {rows:,} rows, {beside_name} holds {beside:,} {what}: expected as many; check both"
     )
 
 

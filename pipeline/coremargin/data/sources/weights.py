@@ -1,0 +1,82 @@
+"""Weights that come from beside the rows: an array, or files with one number per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.data.sources.npy import is_npy, map_npy
+from coremargin.data.sources.paths import expand
+from coremargin.data.sources.text import pieces
+from coremargin.errors import BadRow, UsageError
+
+_STEP = 1 << 18
+
+
+class WeightStream:
+    """Weights (n,) in order, as float64; whether they are good is for whoever knows the rows."""
+
+    def __init__(self, weights: Any) -> None:
+        """``weights``: array-like (n,), or a path or pattern, .npy or text with one per line."""
+        self.length: int | None  #: None when only reading tells
+        if isinstance(weights, str | Path):
+            paths = expand(weights)
+            self.name = str(paths[0]) if len(paths) == 1 else f"{len(paths)} weight files"
+            arrays = [_column(map_npy(path), str(path)) if is_npy(path) else None for path in paths]
+            known = [len(array) for array in arrays if array is not None]
+            self.length = sum(known) if len(known) == len(arrays) else None
+            self._parts: list[tuple[Path | None, np.ndarray | None]] = list(zip(paths, arrays, strict=True))
+        else:
+            self.name = "weights"
+            array = _column(np.asarray(weights), self.name)
+            self.length, self._parts = len(array), [(None, array)]
+        self._left = np.empty(0)
+        self._batches = self._read()
+
+    def take(self, count: int) -> np.ndarray:
+        """The next ``count`` weights (fewer at the end)."""
+        parts, have = [self._left], len(self._left)
+        while have < count:
+            part = next(self._batches, None)
+            if part is None:
+                break
+            parts.append(part)
+            have += len(part)
+        weights = np.concatenate(parts)
+        self._left = weights[count:]
+        return weights[:count]
+
+    def count_rest(self) -> int:
+        """How many weights have not been taken yet."""
+        rest = len(self._left)
+        return rest + sum(len(part) for part in self._batches)
+
+    def _read(self) -> Iterator[np.ndarray]:
+        for path, array in self._parts:
+            if array is not None:
+                for start in range(0, len(array), _STEP):
+                    yield array[start : start + _STEP].astype(np.float64)
+            elif path is not None:
+                for piece in pieces(path):
+                    lines = piece.text().removesuffix("\n").split("\n")
+                    yield np.array([_number(line, path, piece.line + k) for k, line in enumerate(lines)])
+
+
+def _number(line: str, path: Path, number: int) -> float:
+    try:
+        return float(line)
+    except ValueError:
+        raise BadRow(
+            f"{path}, line {number}: found {line.strip()!r}, expected a number: the weight of a row; correct the line"
+        ) from None
+
+
+def _column(array: np.ndarray, name: str) -> np.ndarray:
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
+        raise UsageError(f"{name}: {array.dtype} of shape {array.shape}: expected one number per row, shape (rows,)")
+    return array
