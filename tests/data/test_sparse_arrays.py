@@ -239,7 +239,7 @@ class TestWeights:
 
     def test_all_zero(self, rng: np.random.Generator) -> None:
         """Weights that leave nothing are refused."""
-        with pytest.raises(BadRow, match="all weights are 0"):
+        with pytest.raises(BadRow, match="all weights are zero"):
             ArraySource(rng.normal(size=(10, 2)), np.ones(10), weights=np.zeros(10))
 
     def test_length_and_kind(self, rng: np.random.Generator) -> None:

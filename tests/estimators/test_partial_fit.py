@@ -173,7 +173,7 @@ def test_labels_are_those_that_were_announced(make_separable: Callable[..., Any]
         machine.partial_fit(X[:1], [7])
     with pytest.raises(UsageError, match="expected those of the first call"):
         machine.partial_fit(X, y, classes=[-1, 0])
-    with pytest.raises(LabelError, match="expected two classes, found only 1"):
+    with pytest.raises(LabelError, match="every class in the first batch, found none of -1"):
         MarginCoresetClassifier().partial_fit(X[y == 1], y[y == 1], classes=[-1, 1])
 
 

@@ -111,7 +111,7 @@ def test_skops_keeps_every_bit(fitted: tuple[MarginCoresetClassifier, np.ndarray
     skops.dump(machine, tmp_path / "machine.skops")
     strangers = skops.get_untrusted_types(file=tmp_path / "machine.skops")
     assert sorted(strangers) == [
-        "coremargin.data.format.Digested",
+        "coremargin.data.digest.Digested",
         "coremargin.estimators.classifier.MarginCoresetClassifier",
         "coremargin.estimators.past.Bunch",
         "coremargin.estimators.past.Past",

@@ -49,10 +49,10 @@ class LazySource(ArraySource):
         self.name = f"{type(X).__module__.split('.')[0]} array"
         self.rows, self.features = _shape(X, self.name)
         self.sparse = False
-        self._weights = None if weights is None else all_weights(_at_once(weights), self.rows, "weights")
+        self._weights = None if weights is None else all_weights(at_once(weights), self.rows, "weights")
         self._X, self.dtype = X, _precision(X, self.name)
         coder = LabelCoder(classes or ())
-        self._y = coder.encode(_at_once(y), self.rows, "y")
+        self._y = coder.encode(at_once(y), self.rows, "y")
         self._y.flags.writeable = False
         self.classes = tuple(coder.classes)
         self.chunk_rows = min(self.rows, chunk_rows or _chunk_rows(X, self.features, self.dtype))
@@ -137,8 +137,8 @@ def _precision(X: Any, name: str) -> np.dtype[Any]:
     return np.dtype(np.float32 if exact else np.float64)
 
 
-def _at_once(values: Any) -> Any:
-    """All labels, or weights."""
+def at_once(values: Any) -> Any:
+    """All labels, or weights, as they are or computed."""
     return computed(values[:]) if is_lazy(values) else values
 
 

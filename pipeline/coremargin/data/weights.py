@@ -46,4 +46,4 @@ def refused_weight(value: float) -> str:
 
 def nothing_left(place: str) -> BadRow:
     """The error for rows whose weights are all zero."""
-    return BadRow(f"{place}: all weights are 0, which leaves every row out: expected a positive one")
+    return BadRow(f"{place}: all weights are zero, which leaves every row out: expected a positive one")

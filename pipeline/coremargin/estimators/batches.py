@@ -9,7 +9,7 @@ import numpy as np
 from coremargin.errors import UsageError
 from coremargin.estimators.continuing import about_all, relieved, stand
 from coremargin.estimators.inputs import batch_of
-from coremargin.estimators.support import check_proof, support_of
+from coremargin.estimators.support import check_proof, deciders, support_of
 from coremargin.spec import parse_size
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.estimators.past import Past
+    from coremargin.learn.fleet import FleetModel
     from coremargin.learn.model import Model
 
 #: Parameters that the proof of all rows rests on: they stay as they were for the first batch.
@@ -34,15 +35,16 @@ class InBatches:
     class_weight: Mapping[Any, float] | str | None
     scaling: str | None
     memory: str | int
-    _trained: Callable[[Source], tuple[list[Model], int]]
-    _models: Callable[[], list[Model]]
-    _adopt: Callable[[list[Model], int], None]
+    model_: Model | FleetModel
+    _trained: Callable[[Source], tuple[Model | FleetModel, int]]
+    _adopt: Callable[[Model | FleetModel, int], None]
     _weights: Callable[[tuple[Any, ...]], Any]
 
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on with a batch of rows X (n, d), labels y (n,); ``certificate_`` is about all rows seen since the first.
 
         classes: all labels there will be, in the first call; None: those of the first batch. It has rows of all.
+        sample_weight (n,): as for ``fit``; if there are any, from the first batch on.
 
         Rows are kept while half of ``memory`` holds them: until then the answer is that of ``fit`` on all batches, to
         the digest, so that ``coremargin verify`` checks ``model_`` against a store of them. Then rows with the largest
@@ -57,22 +59,22 @@ class InBatches:
         holds, it goes on from there; after ``fit`` on a store or more rows nothing was kept: begin with a clone.
         """
         past: Past | None = getattr(self, "_past", None)
-        before = self._models() if past is not None else None
+        before: Model | FleetModel | None = None if past is None else self.model_
         self._check_terms(past)
-        batch = batch_of(self, X, y, classes, past)
+        batch = batch_of(self, X, y, classes, sample_weight, past)
         past = batch if past is None else past.joined(batch)
         source = past.source()
-        models, scans = stand(before, past) if before else None, 1
-        if models is None:
+        model, scans = stand(before, past) if before else None, 1
+        if model is None:
             found, scans = self._trained(source)
-            support = past.ids[support_of(found, source)]
-            models = about_all(found, past, before)
+            support = past.ids[support_of(deciders(found), source)]
+            model = about_all(found, past, before)
         else:
-            support = np.unique(np.concatenate([model.coreset_ids for model in models]))
-        check_proof(models, self.epsilon, batches=True)
+            support = np.unique(np.concatenate([one.coreset_ids for one in deciders(model)]))
+        check_proof(deciders(model), self.epsilon, batches=True)
         rows = source.rows_at(np.searchsorted(past.ids, support))[0]
-        self._remember(past, models, parse_size(self.memory) // 2 // (8 * past.rows.shape[1]))
-        self._adopt(models, scans)
+        self._remember(past, deciders(model), parse_size(self.memory) // 2 // (8 * past.rows.shape[1]))
+        self._adopt(model, scans)
         self.support_, self.coreset_ = support, rows
         return self
 
@@ -99,5 +101,7 @@ class InBatches:
 
     def _prices(self, past: Past) -> list[NDArray[np.float64]]:
         """What a loss costs on the positive and on the negative side of each problem."""
+        if len(past.positives) > 1:
+            return [np.full(2, float(self.C))] * len(past.positives)
         negative, positive = self._weights(past.classes) or (1.0, 1.0)
         return [float(self.C) * np.array([float(positive), float(negative)])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -11,34 +11,35 @@ from sklearn.utils.validation import check_is_fitted
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
-from coremargin.errors import UsageError
 from coremargin.estimators.batches import InBatches
-from coremargin.estimators.inputs import decision_values, source_of
+from coremargin.estimators.inputs import decision_values, factors_of, source_of
 from coremargin.estimators.past import Past
-from coremargin.estimators.support import check_proof, support_of
+from coremargin.estimators.support import check_proof, deciders, present, support_of
 from coremargin.learn.api import train
 from coremargin.learn.export import Linear, as_onnx, as_sklearn, linear_of
-from coremargin.learn.model import label_array
+from coremargin.learn.model import decided, label_array
 from coremargin.spec import parse_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from sklearn.utils import Tags
 
     from coremargin.data.source import Source
+    from coremargin.learn.fleet import FleetModel
     from coremargin.learn.model import Model
 
 
 class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Linear support vector machine for two classes, trained to a proven gap.
+    """Linear support vector machine, trained to a proven gap.
 
     Minimises 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) with an intercept that is not penalised, the problem of
-    ``SVC(kernel="linear")``, or separates with the largest margin (``loss=None``).
+    ``SVC(kernel="linear")``, or separates with the largest margin (``loss=None``). Of more than two classes each one
+    is set against the rest, all of them in the same scans.
 
     Parameters
     ----------
     loss: "squared_hinge", "hinge", or None for the hard margin (``coremargin.train``: None unless given).
-    C: price of a row's loss; class_weight: factors of C, {label: factor} or "balanced". A hard margin reads neither.
+    C: price of a row's loss; class_weight: factors of C, {label: factor} or "balanced": n / (k n_class). A hard margin
+    reads neither.
     epsilon: the value (hard margin: the margin) is proven to be within this share of the best possible.
     fit_intercept: False for a hyperplane through the origin (of the scaled rows).
     scaling: "standard", "minmax", "maxabs" or "rownorm": rows are scaled as they are read, from statistics of all rows,
@@ -49,10 +50,10 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
     Attributes
     ----------
-    coef_ (1, d), intercept_ (1,), classes_ (2,), n_features_in_, feature_names_in_ (of data frames), n_iter_: scans of
-    all rows.
-    certificate_: both bounds and what they prove; model_: the ``Model`` that ``save`` writes and ``coremargin verify``
-    checks.
+    coef_ (1, d), intercept_ (1,), classes_ (2,); of more than two classes (k, d), (k,), (k,). n_features_in_,
+    feature_names_in_ (of data frames), n_iter_: scans of all rows.
+    certificate_: both bounds and what they prove; of more than two classes a list, one for each. model_: the ``Model``
+    or ``FleetModel`` that ``save`` writes and ``coremargin verify`` checks.
     support_ (m,), coreset_ (m, d): positions and values of the rows that decide the answer: for a hard margin those
     that carry the proof; with a loss all rows that have one or lie on the edge, known for rows in memory only, their
     values if ``memory`` holds them.
@@ -89,18 +90,21 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         self.cluster = cluster
         self.memory = memory
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on rows X (n, d) with labels y (n,), or on a store: its path or a ``Store``, without y.
+
+        sample_weight (n,): factors of the price of a row; 0 leaves it out, a hard margin reads nothing else of them.
 
         X: an array, a data frame, a Dask array or a Zarr array; the last two are read block by block, never as a whole,
         in one pass that counts what is in them and in every scan.
         Raises ValueError for rows, labels or parameters that cannot be used, NotCertified when a hard margin is asked
         for and no hyperplane separates the rows. Warns (ConvergenceWarning) when more scans would not reach epsilon.
         """
-        source = source_of(self, X, y)
-        models, scans = self._trained(source)
+        source = source_of(self, X, y, sample_weight)
+        model, scans = self._trained(source)
+        models = deciders(model)
         check_proof(models, self.epsilon)
-        self._adopt(models, scans)
+        self._adopt(model, scans)
         self._forget("support_", "coreset_", "_past")
         arrays = source if isinstance(source, ArraySource) and not isinstance(source, LazySource) else None
         if self.loss is None or arrays is not None:
@@ -112,31 +116,32 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
                 self._remember(Past.of(arrays), models, room=2 * len(self.support_))
         return self
 
-    def _trained(self, source: Source) -> tuple[list[Model], int]:
-        """A model for each problem of a source, and the scans that they took."""
-        price: dict[str, Any] = (
-            {} if self.loss is None else {"C": self.C, "class_weight": self._weights(source.classes)}
-        )
+    def _trained(self, source: Source) -> tuple[Model | FleetModel, int]:
+        """The model of a source, of all its classes, and the scans that it took."""
+        asked: dict[str, Any] = {}
+        several = len(present(source)) > 2
+        if several:
+            asked["classes"] = "ovr"
+        if self.loss is not None:
+            asked["C"] = self.C
+            if self.class_weight is not None and not several:  # of several classes they are weights of the rows
+                asked["class_weight"] = self._weights(source.classes)
         rounds: list[dict[str, Any]] = []
-        found = train(
+        model = train(
             source, cluster=self.cluster, loss=self.loss, epsilon=self.epsilon, intercept=bool(self.fit_intercept),
-            memory=self.memory, scaling=self.scaling, on_round=rounds.append,
-            **{key: value for key, value in price.items() if value is not None},
+            memory=self.memory, scaling=self.scaling, on_round=rounds.append, **asked,
         )  # fmt: skip
-        model = cast("Model", found)  # neither classes nor folds were asked for
-        return [model], max(1, sum(record["kind"] == "scan" for record in rounds))
+        return model, max(1, sum(record["kind"] == "scan" for record in rounds))
 
-    def _adopt(self, models: list[Model], scans: int) -> None:
+    def _adopt(self, model: Model | FleetModel, scans: int) -> None:
         """Set what is learnt."""
-        self.model_, self.certificate_ = models[0], models[0].certificate
-        self.classes_ = label_array(sorted(self.model_.classes))
+        models = deciders(model)
+        self.model_, self.n_iter_ = model, scans
+        self.classes_ = label_array(sorted(model.classes))
         self.coef_ = np.stack([model.coef for model in models])
         self.intercept_ = np.array([model.intercept for model in models])
-        self.n_iter_ = scans
-
-    def _models(self) -> list[Model]:
-        """What was learnt, a model for each problem."""
-        return [self.model_]
+        claims = [model.certificate for model in models]
+        self.certificate_ = claims[0] if len(claims) == 1 else claims
 
     def _forget(self, *names: str) -> None:
         """What an earlier fit knew and this one does not."""
@@ -148,14 +153,10 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         """class_weight as factors for the negative and the positive class."""
         if self.class_weight is None or isinstance(self.class_weight, str):
             return self.class_weight
-        labels = sorted(classes)
-        strangers = [label for label in self.class_weight if label not in labels]
-        if strangers:
-            raise UsageError(f"class_weight: expected factors for the labels {labels}, found one for {strangers[0]!r}")
-        return [float(self.class_weight.get(label, 1.0)) for label in labels]
+        return factors_of(self.class_weight, sorted(classes))
 
     def decision_function(self, X: Any) -> Any:
-        """w.x + b of each row (n,), positive towards ``classes_[1]``.
+        """w.x + b of each row: (n,), positive towards ``classes_[1]``, or of several classes (n, k), the largest wins.
 
         X: what ``fit`` takes. Of a Dask array a Dask array, nothing computed yet; else an array.
         """
@@ -166,11 +167,13 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         """The label of each row (n,); of a Dask array a Dask array."""
         values = self.decision_function(X)
         if hasattr(values, "map_blocks"):
-            return values.map_blocks(self._labels, dtype=self.classes_.dtype)
+            values = values.rechunk({1: -1}) if values.ndim == 2 else values
+            dropped = 1 if values.ndim == 2 else None
+            return values.map_blocks(self._labels, drop_axis=dropped, dtype=self.classes_.dtype)
         return self._labels(values)
 
     def _labels(self, values: NDArray[np.float64]) -> NDArray[Any]:
-        return np.asarray(self.classes_[(values > 0).astype(np.intp)])
+        return np.asarray(self.classes_[decided(values)])
 
     def to_sklearn(self) -> Any:
         """A fitted ``LinearSVC`` with the same decision values: for places where coremargin is not installed."""
@@ -183,8 +186,3 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     def _linear(self) -> Linear:
         check_is_fitted(self)
         return linear_of(self.model_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.estimators.support import deciders
+from coremargin.learn.fleet import FleetModel
+from coremargin.learn.fleet_record import fleet_status
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import NEGATIVE, POSITIVE, best_offset, is_certified, lower_bound, ratio, safe_projections
 
@@ -24,15 +27,39 @@ _SEGMENT = (1.0, 0.95, 0.9, 0.75, 0.5, 0.25, 0.0)
 FEWEST = 16
 
 
-def about_all(models: Sequence[Model], past: Past, before: Sequence[Model] | None) -> list[Model]:
-    """The models with certificates about all rows seen, as far as the bunches prove them.
+def about_all(found: Model | FleetModel, past: Past, before: Model | FleetModel | None) -> Model | FleetModel:
+    """What was trained on ``past.source()`` with certificates about all rows seen, as far as the bunches prove them.
 
-    models: one per problem, trained on ``past.source()``; before: the models until now. The bound that rests on the
-    rows kept holds for all rows; the other one gives away what rows that are gone may cost. Where that is more than
-    epsilon allows, the status is "stopped". A hard margin may come with another hypothesis on the way from the one
-    before, if that proves more.
+    before: the model until now. The bound that rests on the rows kept holds for all rows; the other one gives away what
+    rows that are gone may cost. Where that is more than epsilon allows, the status is "stopped". A hard margin may come
+    with another hypothesis on the way from the one before, if that proves more.
     """
-    return [_about_all(model, past, k, before[k] if before else None) for k, model in enumerate(models)]
+    earlier = [None] * len(past.positives) if before is None else deciders(before)
+    models = [
+        _about_all(model, past, k, old) for k, (model, old) in enumerate(zip(deciders(found), earlier, strict=True))
+    ]
+    return whole_of(found, models)
+
+
+def whole_of(model: Model | FleetModel, models: Sequence[Model]) -> Model | FleetModel:
+    """A model or fleet with other models in the place of those that decide, all about the same rows.
+
+    How a fleet does on all rows is no longer known: nothing was asked of rows that are gone.
+    """
+    if not isinstance(model, FleetModel):
+        return models[0]
+    entries = []
+    for entry, member in zip(model.record["members"], models, strict=True):
+        claims = member.certificate
+        entries.append({
+            **entry, "status": member.status, "lower": claims.lower, "upper": claims.upper, "ratio": claims.ratio,
+            "coreset_rows": claims.coreset_rows,
+        })  # fmt: skip
+    record = {
+        **model.record, "status": fleet_status([member.status for member in models]), "members": entries,
+        "rows": models[0].rows, "store_digest": models[0].store_digest, "evaluations": [], "validation": None,
+    }  # fmt: skip
+    return FleetModel(record, {entry["name"]: member for entry, member in zip(entries, models, strict=True)})
 
 
 def _about_all(model: Model, past: Past, k: int, before: Model | None) -> Model:
@@ -47,10 +74,10 @@ def _about_all(model: Model, past: Past, k: int, before: Model | None) -> Model:
     return _claiming(model, past, lower, value, "certified" if proven else "stopped")
 
 
-def stand(models: Sequence[Model], past: Past) -> list[Model] | None:
-    """The same hard-margin models about all rows seen, when the new rows leave their proofs whole; None otherwise."""
+def stand(before: Model | FleetModel, past: Past) -> Model | FleetModel | None:
+    """The same hard margins about all rows seen, when the new rows leave their proofs whole; None otherwise."""
     found = []
-    for k, model in enumerate(models):
+    for k, model in enumerate(deciders(before)):
         upper = model.certificate.upper
         if model.certificate.kind != "margin" or upper is None:
             return None
@@ -58,7 +85,7 @@ def stand(models: Sequence[Model], past: Past) -> list[Model] | None:
         if not is_certified(lower, upper, model.certificate.epsilon):
             return None
         found.append(_claiming(_at(model, hypothesis), past, lower, upper, "certified", ids=model.coreset_ids))
-    return found
+    return whole_of(before, found)
 
 
 def relieved(past: Past, models: Sequence[Model], prices: Sequence[NDArray[np.float64]], room: int) -> Past:

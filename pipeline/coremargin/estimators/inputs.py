@@ -4,49 +4,54 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from coremargin.data.arrays import ArraySource
-from coremargin.data.lazy import LazySource, computed, is_lazy
+from coremargin.data.lazy import LazySource, at_once, computed, is_lazy
 from coremargin.data.source import Source
 from coremargin.data.store import Store
+from coremargin.data.weights import as_weights
 from coremargin.errors import LabelError, UsageError
 from coremargin.estimators.past import Past
+from coremargin.estimators.support import deciders, present
 from coremargin.maths.scaling import unit_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 _DTYPES = (np.float64, np.float32)
 
 
-def source_of(estimator: Any, X: Any, y: Any) -> Source:
-    """Rows and labels to train ``estimator`` on; sets ``n_features_in_`` and, for data frames, ``feature_names_in_``.
+def source_of(estimator: Any, X: Any, y: Any, weights: Any = None) -> Source:
+    """Rows, labels and weights to train ``estimator`` on; sets ``n_features_in_``, of data frames their names too.
 
-    X: a store, its path or any source, with its own labels; a Dask or Zarr array, read block by block; all else goes
-    through scikit-learn's validation. Raises UsageError, LabelError, DataError, and ValueError as scikit-learn does.
+    X: a store, its path or any source, with its own labels and weights; a Dask or Zarr array, read block by block; all
+    else goes through scikit-learn's validation. Of several classes, class_weight multiplies the rows' weights.
+    Raises UsageError, LabelError, DataError, and ValueError as scikit-learn does.
     """
     if isinstance(X, str | os.PathLike | Source):
-        if y is not None:
-            raise UsageError("y: a store has its own labels; give y only with arrays")
+        for name, given in (("y", y), ("sample_weight", weights)):
+            if given is not None:
+                raise UsageError(f"{name}: a store has its own labels and weights; give {name} only with arrays")
         source: Source = X if isinstance(X, Source) else Store.open(X)
+        if estimator.class_weight is not None and len(present(source)) > 2:
+            raise UsageError("class_weight: expected none with several classes in a store; ingest it with weights")
     elif _is_lazy(X):
         if y is None:
             raise UsageError("y: expected labels for the rows, got none")
-        source = LazySource(X, y)
+        y = at_once(y)
+        source = LazySource(X, y, weights=row_weights(estimator.class_weight, y, weights, len(X)))
     else:
         X, y = validate_data(estimator, X, y, dtype=_DTYPES, y_numeric=False)
         check_classification_targets(y)
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
-        if len(np.unique(y)) > 1 and kind != "binary":
-            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
-        source = ArraySource(X, y)
+        source = ArraySource(X, y, weights=row_weights(estimator.class_weight, y, weights, len(y)))
     _check_classes(source)
     estimator.n_features_in_ = source.features
     if not hasattr(X, "columns") and hasattr(estimator, "feature_names_in_") and isinstance(source, Store | LazySource):
@@ -54,7 +59,35 @@ def source_of(estimator: Any, X: Any, y: Any) -> Source:
     return source
 
 
-def batch_of(estimator: Any, X: Any, y: Any, classes: Any, past: Past | None) -> Past:
+def row_weights(class_weight: Any, y: Any, weights: Any, rows: int, classes: Sequence[Any] | None = None) -> Any:
+    """Weights (rows,) of the rows, None: all 1. Of several classes each row has the factor of its class in it.
+
+    classes: the labels there are; None: those of y. A factor of two classes is a parameter of the problem instead.
+    """
+    if isinstance(weights, Real):
+        weights = np.full(rows, float(weights))
+    labels, codes, counts = np.unique(np.asarray(y), return_inverse=True, return_counts=True)
+    if class_weight is None or len(labels if classes is None else classes) <= 2:
+        return weights
+    if class_weight == "balanced":
+        factors = rows / (len(labels) * counts)
+    else:
+        factors = np.array(factors_of(class_weight, labels.tolist(), classes))
+    return factors[codes] if weights is None else factors[codes] * as_weights(at_once(weights), rows, "sample_weight")
+
+
+def factors_of(
+    class_weight: Mapping[Any, float], labels: Sequence[Any], known: Sequence[Any] | None = None
+) -> list[float]:
+    """The factor of each label, 1 where none is given. Raises UsageError for one that is not among ``known``."""
+    known = sorted(labels if known is None else known)
+    strangers = [label for label in class_weight if label not in known]
+    if strangers:
+        raise UsageError(f"class_weight: expected factors for the labels {known}, found one for {strangers[0]!r}")
+    return [float(class_weight.get(label, 1.0)) for label in labels]
+
+
+def batch_of(estimator: Any, X: Any, y: Any, classes: Any, weights: Any, past: Past | None) -> Past:
     """The rows of one batch for ``partial_fit``, in memory, checked against what was seen before.
 
     classes: all labels there will be; None: those of the first batch. Raises as ``source_of`` does.
@@ -64,11 +97,22 @@ def batch_of(estimator: Any, X: Any, y: Any, classes: Any, past: Past | None) ->
     X, y = validate_data(estimator, X, y, reset=past is None, dtype=_DTYPES, y_numeric=False)
     check_classification_targets(y)
     known = None if classes is None else tuple(np.unique(np.asarray(classes)).tolist())
-    if past is None:
-        return Past.of(ArraySource(X, y, classes=known))
-    if known is not None and set(known) != set(past.classes):
+    if past is not None and known is not None and set(known) != set(past.classes):
         raise UsageError(f"classes: expected those of the first call, {sorted(past.classes)}, got {list(known)}")
-    return Past.of(ArraySource(_in_precision(X, past.rows.dtype), y, classes=past.classes))
+    known = known if past is None else past.classes
+    weights = row_weights(estimator.class_weight, y, weights, len(y), known)
+    if past is None:
+        first = ArraySource(X, y, weights=weights, classes=known)
+        missing = [label for code, label in enumerate(first.classes) if code not in present(first)]
+        if missing or len(first.classes) == 1:
+            names = ", ".join(repr(label) for label in missing) or "a second one"
+            raise LabelError(f"y: expected rows of every class in the first batch, found none of {names}")
+        return Past.of(first)
+    if weights is not None and not past.weighted:
+        raise UsageError("sample_weight: expected none, as the first batch had none; begin with weights of 1")
+    if weights is None and past.weighted:
+        weights = np.ones(len(y))
+    return Past.of(ArraySource(_in_precision(X, past.rows.dtype), y, weights=weights, classes=past.classes))
 
 
 def _in_precision(X: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -81,9 +125,9 @@ def _in_precision(X: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _check_classes(source: Source) -> None:
-    present = np.flatnonzero(source.scalars().counts.sum(axis=0))
-    if len(present) == 1:
-        label = source.classes[present[0]]
+    codes = present(source)
+    if len(codes) == 1:
+        label = source.classes[codes[0]]
         raise LabelError(f"y: expected two classes, found 1 class, {label!r}; a classifier needs rows of both")
 
 
@@ -93,7 +137,7 @@ def decision_values(estimator: Any, X: Any, coef: NDArray[Any], intercept: NDArr
     X: as for ``source_of``; labels of a store are not looked at. Rows are divided by their lengths first where the
     estimator was fitted so.
     """
-    values = partial(_values, coef=coef, intercept=intercept, unit=estimator.model_.scaling == "rownorm")
+    values = partial(_values, coef=coef, intercept=intercept, unit=deciders(estimator.model_)[0].scaling == "rownorm")
     if isinstance(X, str | os.PathLike | Source):
         source = X if isinstance(X, Source) else Store.open(X)
         _same_features(estimator, source.features, source.name)

@@ -15,6 +15,7 @@ all rows. A hard margin's upper bound rests on its coreset, which stays too.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.statistics import measure
 from coremargin.errors import UsageError
+from coremargin.estimators.support import positives
 from coremargin.maths.margin import NEGATIVE, POSITIVE, safe_projections
 from coremargin.maths.screening import screened_floor
 
@@ -99,11 +101,10 @@ class Past:
         """Rows seen so far."""
         return int(self.digested.rows.sum())
 
-    @property
+    @cached_property
     def positives(self) -> list[int]:
-        """Codes of the positive class of each problem: of two classes the larger label, of more each one in order."""
-        order = sorted(range(len(self.classes)), key=self.classes.__getitem__)
-        return order if len(order) > 2 else order[-1:]
+        """Codes of the positive class of each problem."""
+        return positives(sorted(range(len(self.classes)), key=self.classes.__getitem__))
 
     @property
     def digest(self) -> str:

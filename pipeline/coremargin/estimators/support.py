@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from coremargin.data.scaled import scaled
 from coremargin.errors import NotCertified
+from coremargin.learn.fleet import FleetModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,26 +24,40 @@ if TYPE_CHECKING:
 _VANISHED = 1e-6
 
 
+def deciders(model: Model | FleetModel) -> list[Model]:
+    """The models of two classes that decide: one, or one against the rest for each class."""
+    return model.deciders() if isinstance(model, FleetModel) else [model]
+
+
+def present(source: Source) -> list[int]:
+    """Codes of the classes that have rows, in the order of their labels."""
+    codes = np.flatnonzero(source.scalars().counts.sum(axis=0)).tolist()
+    return sorted(codes, key=source.classes.__getitem__)
+
+
+def positives(codes: Sequence[int]) -> list[int]:
+    """Codes of the positive class of each problem: of two classes the second, of more each one; codes in order."""
+    return list(codes) if len(codes) > 2 else list(codes[-1:])
+
+
 def support_of(models: Sequence[Model], source: Source) -> NDArray[np.int64]:
     """Ids (m,), increasing, of the rows with a dual weight, or a loss at a model's hypothesis: all others could go.
 
-    With a loss one more pass over ``source`` for each model: meant for rows in memory.
+    With a loss one more pass over ``source``: meant for rows in memory.
     """
-    return np.unique(np.concatenate([_support(model, source) for model in models]))
-
-
-def _support(model: Model, source: Source) -> NDArray[np.int64]:
-    if model.certificate.kind != "duality_gap":
-        return np.asarray(model.coreset_ids)
-    source = scaled(source, model.scaling)
-    positive, negative = (source.classes.index(label) for label in reversed(model.classes))
-    found = [model.coreset_ids[model.alpha > _VANISHED * model.alpha.max(initial=0.0)]]
-    for chunk in range(source.chunks):
-        rows, codes = source.read(chunk)
-        values = rows @ model.w + model.b
-        loses = ((codes == positive) & (values < 1.0)) | ((codes == negative) & (values > -1.0))
-        found.append(np.flatnonzero(loses) + source.span(chunk)[0])
-    return np.concatenate(found)
+    found = [np.asarray(model.coreset_ids[model.alpha > _VANISHED * model.alpha.max(initial=0.0)]) for model in models]
+    if models[0].certificate.kind == "duality_gap":
+        source = scaled(source, models[0].scaling)
+        for chunk in range(source.chunks):
+            rows, codes = source.read(chunk)
+            weights = source.weights(chunk)
+            here = codes >= 0 if weights is None else (codes >= 0) & (weights > 0)
+            loses = np.zeros(len(codes), bool)
+            for model, positive in zip(models, positives(present(source)), strict=True):
+                values = rows @ model.w + model.b
+                loses |= np.where(codes == positive, values, -values) < 1.0
+            found.append(np.flatnonzero(loses & here) + source.span(chunk)[0])
+    return np.unique(np.concatenate(found))
 
 
 def check_proof(models: Sequence[Model], epsilon: float, *, batches: bool = False) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from coremargin.data.files import write_whole
 from coremargin.errors import OutputError, UsageError
+from coremargin.learn.fleet import FleetModel, read_model
 from coremargin.learn.model import Model, label_array
 
 if TYPE_CHECKING:
@@ -45,15 +46,20 @@ class Linear:
     unit: bool = False
 
 
-def linear_of(model: Model) -> Linear:
-    """The hypothesis of a model of two classes, for rows as they are: a scaling of columns is folded into it."""
+def linear_of(model: Model | FleetModel) -> Linear:
+    """The hypotheses of a model, for rows as they are: a scaling of columns is folded into them.
+
+    Raises UsageError for a fleet with several values of C of which none was chosen.
+    """
+    models = [model] if isinstance(model, Model) else model.deciders()
+    claims: Any = [member.record["certificate"] for member in models]
     about = {
         "problem": model.problem, "status": model.status,
-        "certificate": json.dumps(model.record["certificate"], sort_keys=True),
+        "certificate": json.dumps(claims[0] if len(claims) == 1 else claims, sort_keys=True),
     }  # fmt: skip
     return Linear(
-        model.coef[None, :].copy(), np.array([model.intercept]), label_array(model.classes), about,
-        unit=model.scaling == "rownorm",
+        np.stack([member.coef for member in models]), np.array([member.intercept for member in models]),
+        label_array(model.classes), about, unit=models[0].scaling == "rownorm",
     )  # fmt: skip
 
 
@@ -144,22 +150,21 @@ def _label_tensor(classes: NDArray[Any]) -> Any:
 
 
 def export(
-    model: Model | str | os.PathLike[str],
+    model: Model | FleetModel | str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     format: Format = "onnx",  # noqa: A002  the option's name
     precision: Precision = "float64",
     overwrite: bool = False,
 ) -> int:
-    """Write a model, or the one in a folder, to the file ``out``; it appears whole or not at all. Returns its bytes.
+    """Write a model or fleet, or that in a folder, to the file ``out``, which appears whole or not at all; its bytes.
 
     Raises UsageError (the package for the format is not installed), OutputError (something is there, not writable).
     """
     path = Path(os.path.abspath(out))
     if os.path.lexists(path) and not (overwrite and path.is_file()):
         raise OutputError(f"{path}: something is there already; choose another place, or replace a file by --overwrite")
-    loaded = model if isinstance(model, Model) else Model.load(model)
-    linear = linear_of(loaded)
+    linear = linear_of(read_model(model) if isinstance(model, str | os.PathLike) else model)
     if format == "onnx":
         data = as_onnx(linear, precision).SerializeToString()
     elif format == "sklearn-skops":

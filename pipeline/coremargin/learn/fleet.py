@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -114,6 +114,18 @@ class FleetModel:
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row, that of the largest decision value, (n,)."""
         return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
+
+    def to_sklearn(self) -> Any:
+        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; see ``Model.to_sklearn``."""
+        from coremargin.learn.export import as_sklearn, linear_of
+
+        return as_sklearn(linear_of(self))
+
+    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
+        """An ``onnx.ModelProto`` that predicts the same; see ``Model.to_onnx``."""
+        from coremargin.learn.export import as_onnx, linear_of
+
+        return as_onnx(linear_of(self), precision)
 
     def __repr__(self) -> str:
         words = [entry["status"] for entry in self.record["members"]]
