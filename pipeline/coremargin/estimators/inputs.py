@@ -47,7 +47,7 @@ def source_of(estimator: Any, X: Any, y: Any, weights: Any = None) -> Source:
         if y is None:
             raise UsageError("y: expected labels for the rows, got none")
         y = at_once(y)
-        source = LazySource(X, y, weights=row_weights(estimator.class_weight, y, weights, len(X)))
+        source = LazySource(X, y, weights=row_weights(estimator.class_weight, y, weights, len(y)))
     else:
         X, y = validate_data(estimator, X, y, dtype=_DTYPES, y_numeric=False)
         check_classification_targets(y)

@@ -174,8 +174,7 @@ class SoftMargin:
             rows = Rows(signed, prices, signed @ near)
             return minimise_squared_hinge(near, self.metric, Quadratic.zero(p), rows)[0]
         model = HingeModel(self.metric, np.zeros(p), signed, prices, np.zeros(len(pool)))
-        few = len(pool) <= max(1000, 5 * p)  # digits cost nothing there, and all rows may be among them: the answer
-        return minimise_hinge(model, tolerance=1e-9 if few else 1e-6)[0]
+        return minimise_hinge(model, tolerance=1e-9 if len(pool) <= 1000 else 1e-6)[0]  # few: perhaps all there are
 
     def signed(self, rows: NDArray[Any], signs: NDArray[np.int8]) -> Array:
         """y (x, 1) (m, d + 1); the last column is zero without an intercept."""
