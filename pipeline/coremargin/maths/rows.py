@@ -100,6 +100,21 @@ def gram(rows: Rows) -> Array:
     return np.asarray((exact @ exact.T).toarray() if is_sparse(exact) else exact @ exact.T)
 
 
+def square_sums(rows: Rows, weights: Array) -> Array:
+    """sum_i weight_i x_i * x_i (d,) for rows (n, d) and weights (n,)."""
+    if is_sparse(rows):
+        squares = csr_array((np.square(rows.data, dtype=np.float64), rows.indices, rows.indptr), shape=rows.shape)
+        return np.asarray(squares.T @ weights)
+    return np.asarray(np.einsum("ij,ij,i->j", rows, rows, weights, dtype=np.float64))
+
+
+def row_sizes(rows: Rows) -> NDArray[np.int64]:
+    """Bytes (n,) that each row takes."""
+    if is_sparse(rows):
+        return np.asarray(np.diff(rows.indptr) * (rows.dtype.itemsize + rows.indices.itemsize) + 8, np.int64)
+    return np.full(rows.shape[0], rows.shape[1] * rows.dtype.itemsize)
+
+
 def lengths(rows: Rows) -> Array:
     """||x|| (n,) of rows (n, d)."""
     if not is_sparse(rows):

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.errors import UsageError
 from coremargin.maths import soft_margin as soft
-from coremargin.maths.interior import HingeModel, minimise_hinge
-from coremargin.maths.margin import gamma
-from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
+from coremargin.maths.rows import as_float64, products, take
+from coremargin.problems import wide_steps
 from coremargin.problems.band_probe import BandProbe
 from coremargin.problems.pool import Pool
+from coremargin.problems.soft_bounds import best_point
 from coremargin.problems.soft_result import figures, result
 from coremargin.problems.soft_start import BINS, evenly, histogram_range, thinned
 from coremargin.problems.soft_state import SoftState
-from coremargin.problems.soft_steps import hinge_step, squared_step
+from coremargin.problems.soft_steps import first_step, hinge_step, squared_step
 from coremargin.problems.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
@@ -32,10 +31,10 @@ from coremargin.problems.start import (
     check_scale,
     class_weights,
     read_sample,
+    row_bytes,
     sample_chunks,
     two_classes,
 )
-from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +47,8 @@ Array = NDArray[np.float64]
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) whose losses a scan sums up besides the newest.
 SEGMENT = (0.25, 0.5, 0.75, 0.9)
+#: The same for wide problems: where they do not hold all rows what bends is an estimate, and steps may be too long.
+CAREFUL = (0.03, 0.1, 0.3, 0.6)
 #: Share of the rows that come home from one scan, and its bounds in bytes of float64.
 BAND_SHARE = {"squared_hinge": 0.02, "hinge": 0.05}
 BAND_BYTES_LEAST = 1 << 20
@@ -86,19 +87,29 @@ class SoftMargin:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """Codes of the positive and the negative class. Raises UsageError where d x d sums do not fit."""
-        p = self.source.features + 1
-        copies = CURVES if self.loss == "squared_hinge" else 2
-        if 8 * p * p * copies > max(self.memory_bytes, 32 << 20):
-            hint = (
-                "more memory, or loss = 'hinge', which keeps fewer" if copies > 2 else "more memory, or fewer features"
-            )
-            raise UsageError(
-                f"{self.source.name}: {self.loss} on {p - 1:,} features keeps {copies} matrices of "
-                f"{format_size(8 * p * p)}, "
-                f"memory = {format_size(self.memory_bytes)} is too small; give {hint}"
-            )
+        """Codes of the positive and the negative class."""
         return two_classes(self.source)
+
+    @property
+    def wide(self) -> bool:
+        """THE place that chooses how models are kept: as rows (wide_steps.py) or, False, as d x d sums (soft_steps.py).
+
+        As rows where such sums do not fit into the memory, where rows are sparse, and where there are fewer rows than
+        features, of which nearly all carry the solution.
+        """
+        source, p = self.source, self.source.features + 1
+        copies = CURVES if self.loss == "squared_hinge" else 2
+        return source.sparse or source.rows < source.features or 8 * p * p * copies > max(self.memory_bytes, 32 << 20)
+
+    @property
+    def whole(self) -> bool:
+        """True where a wide problem holds all rows: they are read before the first scan, which is the proof."""
+        return self.wide and self.source.rows * self._row_bytes <= self.memory_bytes
+
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes of a row in float64, with its 1; of sparse rows, whose lengths differ, about the mean."""
+        return row_bytes(self.source) * 8 // self.source.dtype.itemsize + 8
 
     @cached_property
     def totals(self) -> Array:
@@ -129,7 +140,8 @@ class SoftMargin:
     @property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first scan."""
-        return sample_chunks(self.source, self.codes, self.sample_share, self.sample_bytes)
+        limit = max(self.sample_bytes, self.source.nbytes) if self.whole else self.sample_bytes
+        return sample_chunks(self.source, self.codes, self.sample_share, limit)
 
     def begin(self, found: Sample, near: Array | None = None) -> SoftState:
         """The state before the first scan, from some rows of both classes, their prices scaled up to all rows.
@@ -138,26 +150,38 @@ class SoftMargin:
         """
         source, totals = self.source, self.totals
         check_scale(source)
-        p = source.features + 1
-        few = thinned(found.signs, max(1000, 5 * p, int(SOLVE_COST[self.loss] / p**2)))
+        few = np.arange(len(found.ids)) if self.wide else thinned(found.signs, self._solvable)
         sample = self._priced(found, few)
         positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]
         shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
         nothing = np.zeros(source.features + 1)
-        newest = nothing if near is None else near
+        newest, duals = nothing if near is None else near, np.zeros(len(sample))
         if shown.all():
-            share = self.prices * totals / shown  # prices of the sample add up to those of all rows
-            newest = self._minimise_rows(sample, sample.weights * np.where(positive, share[0], share[1]), newest)
-        margins = sample.signs * (sample.rows @ newest[:-1] + newest[-1])
+            # Prices of the sample add up to those of all rows.
+            share = np.ones(2) if self.whole else self.prices * totals / shown
+            prices = sample.weights * np.where(positive, share[0], share[1])
+            if self.wide:
+                newest, duals = wide_steps.first_step(self, sample, prices, newest)
+            else:
+                newest = first_step(self, sample, prices, newest)
+        margins = sample.signs * (products(sample.rows, newest[:-1, None])[0] + newest[-1])
         low, high = histogram_range(margins)
+        every = np.arange(len(sample) if self.whole else 0)
         return SoftState(
             round=0, status="running", newest=newest, best=None, primal=np.inf, dual=0.0, reference=nothing,
             band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
-            sample=sample.take(evenly(len(sample), STAND_INS)),
+            sample=sample.take(evenly(len(sample), 0 if self.whole else STAND_INS)),
+            held=sample.take(every), held_duals=duals[every],
             total_rows=int(counts.sum()), widen=1, idle=0, band_rows=0, gap_now=np.inf,
             histogram=np.zeros((2, BINS), np.int64), low=low, high=high, rows_below=-1,
             sample_bytes=found.nbytes(source),
         )  # fmt: skip
+
+    @property
+    def _solvable(self) -> int:
+        """Rows of a sample that are solved in seconds by means of d x d sums."""
+        p = self.source.features + 1
+        return max(1000, 5 * p, int(SOLVE_COST[self.loss] / p**2))
 
     def _priced(self, found: Sample, few: NDArray[np.intp]) -> Pool:
         """Some rows of the sample, their prices as weights."""
@@ -165,42 +189,37 @@ class SoftMargin:
         prices = np.where(signs > 0, self.prices[0], self.prices[1])
         if found.weights is not None:
             prices = prices * found.weights[few]
-        return Pool.nothing(self.source.features).add(found.ids[few], found.rows[few], signs).weighted(prices)
-
-    def _minimise_rows(self, pool: Pool, prices: Array, near: Array) -> Array:
-        signed = self.signed(pool.rows, pool.signs)
-        p = signed.shape[1]
-        if self.loss == "squared_hinge":
-            rows = Rows(signed, prices, signed @ near)
-            return minimise_squared_hinge(near, self.metric, Quadratic.zero(p), rows)[0]
-        model = HingeModel(self.metric, np.zeros(p), signed, prices, np.zeros(len(pool)))
-        return minimise_hinge(model, tolerance=1e-9 if len(pool) <= 1000 else 1e-6)[0]  # few: perhaps all there are
-
-    def signed(self, rows: NDArray[Any], signs: NDArray[np.int8]) -> Array:
-        """y (x, 1) (m, d + 1); the last column is zero without an intercept."""
-        edge = np.ones(len(rows)) if self.intercept else np.zeros(len(rows))
-        return np.asarray(signs[:, None] * np.column_stack([rows.astype(np.float64), edge]))
+        return Pool(found.ids[few], as_float64(take(found.rows, few)), signs, prices)
 
     # scan
 
     def probe(self, state: SoftState) -> BandProbe:
         """The question of the next scan."""
-        base, points = state.newest[:, None], np.ones(1)
+        base = state.newest[:, None]
         if state.best is not None:
-            base, points = np.column_stack([state.newest, state.best]), np.array([1.0, *SEGMENT])
+            base = np.column_stack([state.newest, state.best])
         return BandProbe(
-            base=base, points=points, codes=self.codes, prices=self.prices, loss=self.loss,
-            keep=self._band_rows(state.widen), held=np.zeros(0, np.int64), curve=self.loss == "squared_hinge",
+            base=base, points=self.points(state), codes=self.codes, prices=self.prices, loss=self.loss,
+            keep=self._band_rows(state.widen), held=state.held.ids, curve=self._curved,
             low=state.low, high=state.high, bins=BINS, chunk_rows=self.source.chunk_rows,
             dtype=self.source.dtype.name, sparse=self.source.sparse,
         )  # fmt: skip
 
+    def points(self, state: SoftState) -> Array:
+        """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
+        return np.ones(1) if state.best is None else np.array([1.0, *(CAREFUL if self.wide else SEGMENT)])
+
+    @property
+    def _curved(self) -> bool:
+        """True where scans sum up a d x d matrix."""
+        return self.loss == "squared_hinge" and not self.wide
+
     def _band_rows(self, widen: int) -> int:
-        """Rows that each chunk sends home."""
-        row_bytes = 8 * (self.source.features + 1)
-        wanted = max(BAND_SHARE[self.loss] * widen * self.source.rows * row_bytes, BAND_BYTES_LEAST)
-        size = min(wanted, self.memory_bytes / 4 if self.band_bytes is None else self.band_bytes)
-        return min(self.source.chunk_rows, max(1, int(size / row_bytes / self.source.chunks)))
+        """Rows that each chunk sends home: of wide problems as many as memory allows, for they stay."""
+        wanted = max(BAND_SHARE[self.loss] * widen * self.source.rows * self._row_bytes, BAND_BYTES_LEAST)
+        most = self.memory_bytes / 4 if self.band_bytes is None else self.band_bytes
+        size = most if self.wide else min(wanted, most)
+        return min(self.source.chunk_rows, max(1, int(size / self._row_bytes / self.source.chunks)))
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """Nothing can be skipped."""
@@ -225,7 +244,7 @@ class SoftMargin:
     @property
     def least_block_bytes(self) -> int:
         """Squared hinge sends home a d x d matrix per block: no more of them than fit into the memory."""
-        if self.loss == "hinge":
+        if not self._curved:
             return 1
         source, matrix = self.source, 8 * (self.source.features + 1) ** 2
         return source.nbytes * matrix // self.memory_bytes + source.nbytes // source.chunks + 1
@@ -244,9 +263,8 @@ class SoftMargin:
             band_rows=len(summary.row_id),
         )  # fmt: skip
         rose = summary.losses[0] + soft.penalty(state.newest, self.metric) > state.primal
-        state = self._best_point(state, summary)
-        advance = squared_step if self.loss == "squared_hinge" else hinge_step
-        step, state = advance(self, state, summary)
+        state = best_point(self, state, summary)
+        step, state = self._advance(state, summary)
         gap = soft.relative_gap(state.primal, state.dual)
         state = replace(state, gap_now=gap)
         if soft.is_certified(state.primal, state.dual, self.epsilon):
@@ -262,39 +280,13 @@ class SoftMargin:
         widen = state.widen * (8 if same else 2) if same or rose or gap * SLOW > before else state.widen
         return replace(state, newest=step, idle=idle, widen=min(widen, MOST_WIDE))
 
+    def _advance(self, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
+        if self.wide:
+            return wide_steps.step(self, state, summary)
+        return (squared_step if self.loss == "squared_hinge" else hinge_step)(self, state, summary)
+
     def _overshot(self, state: SoftState) -> bool:
-        """A hinge's band that memory keeps small led too far: the next one is about the best point of the way there."""
+        """A band that memory keeps small led too far: the next one is about the best point of the way there."""
         capped = state.band_rows < state.total_rows and self._band_rows(2 * state.widen) == self._band_rows(state.widen)
         moved = state.best is not None and not np.array_equal(state.best, state.newest)
-        return self.loss == "hinge" and capped and moved
-
-    def _best_point(self, state: SoftState, summary: BandSummary) -> SoftState:
-        """The primal bound from the best of the points that the scan summed up, rounded up."""
-        best, least = state.best, state.primal
-        for k, t in enumerate(self.probe(state).points):
-            at, size = state.newest, np.abs(state.newest)
-            if t != 1 and state.best is not None:  # margins there are those of both ends: so are their errors
-                at, size = t * at + (1 - t) * state.best, t * size + (1 - t) * np.abs(state.best)
-            value = self._rounded_up(soft.penalty(at, self.metric) + float(summary.losses[k]), size, summary)
-            if value < least:
-                best, least = at, value
-        return replace(state, best=best, primal=least)
-
-    def _rounded_up(self, value: float, size: Array, summary: BandSummary) -> float:
-        """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|.
-
-        Given away is what whoever checks it may lose once more.
-        """
-        longest = float(self.source.scalars().max_norm.max())
-        margin = gamma(len(size) + 8) * (longest * float(np.linalg.norm(size[:-1])) + float(size[-1]) + 1.0)
-        prices = float(summary.mass.sum())
-        if self.loss == "squared_hinge":
-            lost = 2.0 * margin * float(np.sqrt(prices * max(value, 0.0))) + margin * margin * prices
-        else:
-            lost = margin * prices
-        return value * (1.0 + 4.0 * self.sum_error) + 4.0 * lost
-
-    @property
-    def sum_error(self) -> float:
-        """Relative error of a sum of non-negative terms over all rows or features: within chunks, then over chunks."""
-        return gamma(self.source.chunk_rows + self.source.chunks + self.source.features + 64)
+        return not self._curved and not self.whole and capped and moved

@@ -24,7 +24,8 @@ class SoftState:
     scan. dual: the best lower bound; reference (d + 1,): the hypothesis that its dual point belongs to; band_ids,
     band_signs, band_duals (m,): with hinge, the duals of the rows near the margin (all others have c if they lose at
     ``reference``, else 0).
-    sample: rows that stand for those far from the margin; widen: how much wider than at first the band is; idle: scans
+    sample: rows that stand for those far from the margin; held: rows that no scan needs to send, held_duals (m,)
+    theirs; the weights of both are prices. widen: how much wider than at first the band is; idle: scans
     in a row that hardly narrowed the gap.
     """
 
@@ -39,6 +40,8 @@ class SoftState:
     band_signs: NDArray[np.int8]
     band_duals: Array
     sample: Pool
+    held: Pool
+    held_duals: Array
     total_rows: int
     widen: int
     idle: int
@@ -66,7 +69,7 @@ class SoftState:
         for f in fields(self):
             value = getattr(self, f.name)
             if isinstance(value, Pool):
-                arrays |= {f"sample_{part}": getattr(value, part) for part in ("ids", "rows", "signs", "weights")}
+                arrays |= value.to_arrays(f.name)
             elif f.name == "status":
                 arrays["status"] = np.array(STATUSES.index(self.status))
             elif value is not None:
@@ -78,8 +81,8 @@ class SoftState:
         """Inverse of ``to_arrays``."""
         values: dict[str, Any] = {}
         for f in fields(cls):
-            if f.name == "sample":
-                values["sample"] = Pool(*(arrays[f"sample_{part}"] for part in ("ids", "rows", "signs", "weights")))
+            if f.name in ("sample", "held"):
+                values[f.name] = Pool.from_arrays(f.name, arrays)
             elif f.name == "status":
                 values["status"] = STATUSES[int(arrays["status"])]
             elif f.name in arrays:

@@ -1,0 +1,110 @@
+"""What a soft-margin scan proves: the value of the hypothesis from above, the dual from below, each rounded outward.
+
+Given away is what whoever checks a claim in float64, in sums of their own, may lose once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import gamma
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.problems.band_summary import BandSummary
+    from coremargin.problems.soft_margin import SoftMargin
+    from coremargin.problems.soft_state import SoftState
+
+Array = NDArray[np.float64]
+
+
+def sum_error(source: Source) -> float:
+    """Relative error of a sum of non-negative terms over all rows or features: within chunks, then over chunks."""
+    return gamma(source.chunk_rows + source.chunks + source.features + 64)
+
+
+def longest(source: Source) -> float:
+    """No row is longer."""
+    return float(source.scalars().max_norm.max())
+
+
+def best_point(problem: SoftMargin, state: SoftState, summary: BandSummary) -> SoftState:
+    """The primal bound from the best of the points that the scan summed up, rounded up."""
+    best, least = state.best, state.primal
+    for k, t in enumerate(problem.points(state)):
+        at, size = state.newest, np.abs(state.newest)
+        if t != 1 and state.best is not None:  # margins there are those of both ends: so are their errors
+            at, size = t * at + (1 - t) * state.best, t * size + (1 - t) * np.abs(state.best)
+        value = _rounded_up(problem, soft.penalty(at, problem.metric) + float(summary.losses[k]), size, summary)
+        if value < least:
+            best, least = at, value
+    return replace(state, best=best, primal=least)
+
+
+def _rounded_up(problem: SoftMargin, value: float, size: Array, summary: BandSummary) -> float:
+    """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|."""
+    reach = longest(problem.source) * float(np.linalg.norm(size[:-1])) + float(size[-1]) + 1.0
+    margin, prices = gamma(len(size) + 8) * reach, float(summary.mass.sum())
+    if problem.loss == "squared_hinge":
+        lost = 2.0 * margin * float(np.sqrt(prices * max(value, 0.0))) + margin * margin * prices
+    else:
+        lost = margin * prices
+    return value * (1.0 + 4.0 * sum_error(problem.source)) + 4.0 * lost
+
+
+def squared_bound(problem: SoftMargin, state: SoftState, summary: BandSummary) -> SoftState:
+    """With the dual bound that the newest hypothesis suggests, of the squared hinge."""
+    error = sum_error(problem.source)
+    dual = soft.squared_hinge_dual(
+        summary.slack, summary.squares, summary.pull, problem.metric[:-1], problem.intercept,
+        error=16.0 * error * longest(problem.source), share=16.0 * error,
+    )  # fmt: skip
+    dual *= max(0.0, 1.0 - _slack_error(problem, state.newest, summary))
+    return replace(state, dual=dual, reference=state.newest) if dual > state.dual else state
+
+
+def _slack_error(problem: SoftMargin, at: Array, summary: BandSummary) -> float:
+    """How far another's duals may be off, relatively, because they are made of slacks that were rounded otherwise.
+
+    Theirs are as good a dual point, near a maximum: what they lose is less than this share of the value.
+    """
+    size = longest(problem.source) * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0
+    slack = float(summary.slack.min() if problem.intercept else summary.slack.sum())
+    return 2.0**-48 * size * float(summary.at_stake[0]) / slack if slack > 0 else 0.0
+
+
+def hinge_bound(
+    problem: SoftMargin,
+    state: SoftState,
+    summary: BandSummary,
+    rows: tuple[NDArray[np.int64], NDArray[np.int8], Array],
+    duals: Array,
+    pull: Callable[[Array], Array],
+) -> SoftState:
+    """With the dual bound of the scan's model, which holds for all rows however far a step leads, of the hinge.
+
+    rows: ids, signs and prices (m,) of those that are not far; duals (m,) theirs, in their box; pull: sum a y x (d,).
+    """
+    ids, signs, prices = rows
+    push = summary.far_push
+    if problem.intercept:
+        moved = soft.balanced(duals, signs, prices, float(push[-1] + duals @ signs))
+        if moved is None:
+            return state
+        duals = moved
+    v = push[:-1] + pull(duals)
+    total = float(summary.far_price[0] + duals.sum())
+    value = soft.hinge_dual(total, v, problem.metric[:-1])
+    error = sum_error(problem.source) + gamma(len(duals))
+    value -= 8.0 * error * total * (1.0 + longest(problem.source) * float(np.linalg.norm(v)))
+    if not value > state.dual:
+        return state
+    return replace(
+        state, dual=value, reference=state.newest, band_ids=ids, band_signs=signs, band_duals=duals
+    )  # fmt: skip

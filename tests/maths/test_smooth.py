@@ -1,0 +1,127 @@
+"""The solver that keeps rows: against those that keep d x d sums, against brute force, and on rows of either kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from coremargin.maths import smooth
+from coremargin.maths.interior import HingeModel
+from coremargin.maths.interior import minimise_hinge as by_interior
+from coremargin.maths.newton import Quadratic, minimise_squared_hinge
+from coremargin.maths.newton import Rows as NewtonRows
+from coremargin.maths.rows import row_sizes, square_sums
+from coremargin.maths.smooth import RowModel
+
+KINDS = {"dense": np.asarray, "sparse": csr_array}
+
+
+def some(seed: int, m: int, d: int, kind: str, share: float = 1.0) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of a kind of which a share of the values is not zero, signs, prices and a push."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, d)) * (rng.random((m, d)) < share)
+    signs = np.where(X @ rng.standard_normal(d) + rng.standard_normal(m) > 0.3, 1, -1).astype(np.int8)
+    return KINDS[kind](X), signs, rng.uniform(0.1, 3.0, m), np.append(rng.standard_normal(d), 0.2 * m**0.5)
+
+
+def model(rows: Any, signs: np.ndarray, prices: np.ndarray, push: np.ndarray, loss: str, intercept: bool) -> RowModel:
+    """The band model of either loss."""
+    squared = loss == "squared_hinge"
+    return RowModel(
+        push=push if intercept else np.append(push[:-1], 0.0), rows=rows, signs=signs, intercept=intercept,
+        target=np.ones(len(signs)), stiff=2 * prices if squared else prices,
+        limit=np.full(len(signs), np.inf) if squared else prices,
+    )  # fmt: skip
+
+
+def dense(given: RowModel) -> np.ndarray:
+    """y (x, 1) of the rows."""
+    X = given.rows if isinstance(given.rows, np.ndarray) else given.rows.toarray()
+    edge = np.full(len(X), float(given.intercept))
+    return np.asarray(given.signs[:, None] * np.column_stack([X, edge]))
+
+
+def hinge_value(given: RowModel, p: np.ndarray) -> float:
+    """The hinge model's value by its definition."""
+    xi = np.maximum(0, 1 - dense(given) @ p)
+    return float(0.5 * p[:-1] @ p[:-1] - given.push @ p + given.limit @ xi)
+
+
+@pytest.mark.parametrize("few", [0, 1000])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("m", "d"), [(120, 7), (30, 90)])
+def test_squared_hinge_is_that_of_newton_with_the_hessian(
+    m: int, d: int, kind: str, intercept: bool, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gram systems and conjugate gradients both end where d x d matrices do."""
+    monkeypatch.setattr(smooth, "FEW", few)
+    given = model(*some(0, m, d, kind, 0.6), "squared_hinge", intercept)
+    found = smooth.minimise_squared_hinge(given, np.zeros(d + 1), 1e-14)
+    signed, metric = dense(given), np.append(np.ones(d), 0.0)
+    far = Quadratic(0.0, -given.push, np.zeros((d + 1, d + 1)))
+    known, _ = minimise_squared_hinge(np.zeros(d + 1), metric, far, NewtonRows(signed, given.stiff / 2, np.zeros(m)))
+    assert found[:-1] == pytest.approx(known[:-1], abs=1e-6)
+    if intercept:
+        assert found[-1] == pytest.approx(known[-1], abs=1e-6)
+
+
+@pytest.mark.parametrize("few", [0, 1000])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("m", "d"), [(120, 7), (30, 90)])
+def test_hinge_is_that_of_the_interior_point(
+    m: int, d: int, kind: str, intercept: bool, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same value as the interior-point method, duals in their box, and a gap as small as was asked for."""
+    monkeypatch.setattr(smooth, "FEW", few)
+    given = model(*some(1, m, d, kind, 0.6), "hinge", intercept)
+    p, a = smooth.minimise_hinge(given, np.zeros(d + 1), None, 1e-8)
+    signed, metric = dense(given), np.append(np.ones(d), 0.0)
+    known, _ = by_interior(HingeModel(metric, given.push, signed, given.limit, np.zeros(m)))
+    best = hinge_value(given, known)
+    assert hinge_value(given, p) == pytest.approx(best, abs=2e-7 * (abs(best) + given.limit.sum()))
+    assert (a >= 0).all()
+    assert (a <= given.limit).all()
+    v = given.push + signed.T @ a
+    assert a.sum() - 0.5 * v[:-1] @ v[:-1] >= best - 1e-6 * (abs(best) + given.limit.sum())
+    assert abs(v[-1]) <= 1e-6 * a.sum()
+    again, same = smooth.minimise_hinge(given, p, a, 1e-7)
+    assert (again == p).all()
+    assert same == pytest.approx(a, abs=1e-4)
+
+
+@pytest.mark.parametrize("case", ["one class", "zero rows", "repeated", "long", "no row within its limits"])
+def test_unkind_models_come_to_their_end(case: str) -> None:
+    """Rows of one class, without values, many times the same, or far from the margin: finite, and near the optimum."""
+    rows, signs, prices, _ = some(2, 60, 5, "dense")
+    push = np.zeros(6)
+    if case == "one class":
+        signs = np.ones(60, np.int8)
+    elif case == "zero rows":
+        rows = rows * 0
+    elif case == "repeated":
+        rows, signs = np.repeat(rows[:3], 20, axis=0), np.repeat(signs[:3], 20)
+    elif case == "long":
+        rows = rows * 1e6
+    else:
+        push = np.append(100 * np.ones(5), 0.0)
+    given = model(rows, signs, prices, push, "hinge", intercept=True)
+    p, a = smooth.minimise_hinge(given, np.zeros(6), None, 1e-6)
+    v = given.push + dense(given).T @ a
+    assert np.isfinite(p).all()
+    scale = prices.sum() + abs(hinge_value(given, p))
+    assert hinge_value(given, p) - (a.sum() - 0.5 * v[:-1] @ v[:-1]) <= 1e-5 * scale
+    assert abs(v[-1]) <= 1e-5 * prices.sum()
+
+
+def test_sums_of_squares_and_sizes_are_those_of_the_rows() -> None:
+    """Dense and sparse rows give the same sums of squares; a sparse row takes as much as it holds."""
+    X, _, weights, _ = some(3, 20, 6, "dense", 0.4)
+    for make in KINDS.values():
+        assert square_sums(make(X), weights) == pytest.approx(weights @ (X * X))
+    assert row_sizes(X).tolist() == [48] * 20
+    assert row_sizes(csr_array(X)).sum() >= 12 * np.count_nonzero(X)

@@ -1,0 +1,231 @@
+"""Soft margins whose models are kept as rows: sparse rows, many features, all rows in memory or a few of them."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, load_npz
+from sklearn.datasets import load_svmlight_file
+from sklearn.svm import SVC, LinearSVC
+
+from coremargin.data.arrays import ArraySource
+from coremargin.maths import soft_margin as soft
+from coremargin.problems.soft_margin import SoftMargin
+from coremargin.problems.soft_state import SoftState
+from coremargin.scan.plan import plan_blocks
+
+if TYPE_CHECKING:
+    from coremargin.problems.band_summary import BandSummary
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+#: Memory for a part of the rows only, and a small sample.
+SMALL: dict[str, Any] = {"memory_bytes": 30_000, "sample_bytes": 10_000, "sample_share": 0.1}
+
+
+def texts(seed: int, n: int = 600, d: int = 120, filled: int = 8) -> tuple[csr_array, np.ndarray]:
+    """Rows of unit length with few values each, labels of which a twentieth are turned around."""
+    rng = np.random.default_rng(seed)
+    columns = np.concatenate([rng.choice(d, filled, replace=False, p=_zipf(d)) for _ in range(n)])
+    X = csr_array((rng.uniform(0.2, 1, n * filled), columns, np.arange(n + 1) * filled), shape=(n, d))
+    X.sort_indices()
+    y = np.where(X @ rng.standard_normal(d) > 0, 1, -1) * np.where(rng.random(n) < 0.05, -1, 1)
+    X.data /= np.repeat(np.sqrt((X * X).sum(axis=1)), filled)
+    return X.astype(np.float32), y
+
+
+def _zipf(d: int) -> np.ndarray:
+    p = 1.0 / np.arange(3, d + 3)
+    return np.asarray(p / p.sum())
+
+
+def start(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> tuple[SoftMargin, SoftState]:
+    """A problem in chunks of a hundred rows and its first state."""
+    given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | options
+    problem = SoftMargin(ArraySource(X, y, weights=weights, chunk_rows=100), **given)
+    return problem, problem.start()
+
+
+def scan(problem: SoftMargin, state: SoftState) -> BandSummary:
+    """The merged answer of all blocks."""
+    probe = problem.probe(state)
+    answer = probe.empty()
+    for block in plan_blocks(problem.source):
+        answer = answer.merge(probe.narrow(block)(problem.source, block))
+    return answer
+
+
+def solve(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> tuple[SoftMargin, SoftState]:
+    """A whole job."""
+    problem, state = start(X, y, weights, **options)
+    while not problem.done(state):
+        assert state.round < 60, f"no end: {state.dual} .. {state.primal}"
+        state = problem.update(state, scan(problem, state))
+    return problem, state
+
+
+def bounds(X: Any, y: np.ndarray, price: np.ndarray, problem: SoftMargin, state: SoftState) -> tuple[float, float]:
+    """The dual and the primal value from scratch, the dual one of the explicit vector that the state names."""
+    assert state.best is not None
+    X, sign = csr_array(X).astype(np.float64), np.where(y > 0, 1, -1)
+    xi = np.maximum(0, 1 - sign * (X @ state.best[:-1] + state.best[-1]))
+    value = 0.5 * state.best[:-1] @ state.best[:-1] + price @ (xi if problem.loss == "hinge" else xi**2)
+    margins = sign * (X @ state.reference[:-1] + state.reference[-1])
+    if problem.loss == "hinge":
+        a = np.where(margins < 1, price, 0.0)
+        a[state.band_ids] = state.band_duals
+        assert (a >= 0).all()
+        assert (a <= price * (1 + 1e-12)).all()
+        spread = 0.0
+    else:
+        a = price * np.maximum(0, 1 - margins)
+        if problem.intercept:
+            a = np.where(sign > 0, a / max(a[sign > 0].sum(), 1e-300), a / max(a[sign < 0].sum(), 1e-300))
+        v, held = X.T @ (a * sign), price > 0
+        a *= a.sum() / (v @ v + (a[held] ** 2 / (2 * price[held])).sum())
+        spread = float((a[held] ** 2 / (4 * price[held])).sum())
+    if problem.intercept and abs(a @ sign) > 1e-9 * a.sum():
+        return -np.inf, float(value)  # no dual point
+    v = X.T @ (a * sign)
+    return float(a.sum() - spread - 0.5 * v @ v), float(value)
+
+
+def assert_true(X: Any, y: np.ndarray, price: np.ndarray, problem: SoftMargin, state: SoftState) -> None:
+    """Both bounds hold by plain float64, and a certificate says no more than they do."""
+    dual, value = bounds(X, y, price, problem, state)
+    assert state.dual == 0 or dual > -np.inf
+    assert value <= state.primal * (1 + 1e-12)
+    assert state.primal == pytest.approx(value, rel=1e-6)
+    if state.dual > 0:
+        assert state.dual <= dual * (1 + 1e-9)
+    assert state.dual <= value
+    if state.status == "certified":
+        assert soft.is_certified(state.primal, state.dual, problem.epsilon)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_where_all_rows_fit_the_first_scan_is_the_proof(loss: str, intercept: bool, kind: str) -> None:
+    """One scan, and no row comes home; of dense rows those that are fewer than their features."""
+    X, y = texts(0, n=100 if kind == "dense" else 600)
+    rows = X.toarray() if kind == "dense" else X
+    problem, state = solve(rows, y, loss=loss, intercept=intercept, epsilon=1e-5)
+    assert problem.wide
+    assert problem.whole
+    assert (state.status, state.round, state.band_rows) == ("certified", 1, 0)
+    assert_true(X, y, np.ones(len(y)), problem, state)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_it_agrees_with_the_band_of_dense_sums(loss: str) -> None:
+    """Sparse rows and the same rows made dense have the same value within both gaps, class and sample weights too."""
+    X, y = texts(1)
+    weights = np.random.default_rng(1).choice([0.0, 0.5, 3.0], len(y))
+    options: dict[str, Any] = {"loss": loss, "epsilon": 1e-6, "class_weight": "balanced"}
+    sparse, one = solve(X, y, weights, **options)
+    dense, other = solve(X.toarray(), y, weights, **options)
+    assert (sparse.wide, dense.wide) == (True, False)
+    assert one.status == other.status == "certified"
+    assert one.dual <= other.primal * (1 + 1e-12)
+    assert other.dual <= one.primal * (1 + 1e-12)
+    price = np.where(y > 0, sparse.prices[0], sparse.prices[1]) * weights
+    assert_true(X, y, price, sparse, one)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_with_memory_for_a_part_of_the_rows_what_is_said_is_true(loss: str, intercept: bool) -> None:
+    """Fewer rows held than there are: it ends certified or stalled, never beyond the memory, and says nothing false."""
+    X, y = texts(2)
+    problem, state = start(X, y, loss=loss, intercept=intercept, cost=0.3, **SMALL)
+    assert not problem.whole
+    while not problem.done(state):
+        state = problem.update(state, scan(problem, state))
+        assert state.round < 60
+        assert_true(X, y, np.full(len(y), 0.3), problem, state)
+        if state.status == "running":
+            assert len(state.held) < 0.7 * len(y)
+            assert not np.isin(scan(problem, state).row_id, state.held.ids).any()
+    assert state.status == "certified"
+
+
+@pytest.mark.parametrize("options", [{}, SMALL])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str, options: dict[str, Any]) -> None:
+    """Written to arrays and read back after each scan, a job goes on with the same bits; so do summaries."""
+    X, y = texts(3)
+    problem, state = start(X, y, loss=loss, **options)
+    other = problem.restore(state.to_arrays())
+    for _ in range(3):
+        if problem.done(state):
+            break
+        answer = scan(problem, state)
+        again = problem.probe(other).from_arrays(scan(problem, other).to_arrays())
+        state, other = problem.update(state, answer), problem.restore(problem.update(other, again).to_arrays())
+        first, second = state.to_arrays(), other.to_arrays()
+        assert first.keys() == second.keys()
+        assert all(first[name].tobytes() == second[name].tobytes() for name in first)
+    assert {f.name for f in fields(SoftState)} - {"sample", "held"} <= first.keys()
+
+
+@pytest.mark.parametrize("grouped", [1, 5, 100])
+def test_rows_held_are_neither_sent_nor_counted_as_far(grouped: int) -> None:
+    """What the driver holds is left out of the far sums, whichever way chunks are grouped into blocks."""
+    X, y = texts(4)
+    problem, state = start(X, y, **SMALL)
+    state = problem.update(state, scan(problem, state))
+    probe, answer = problem.probe(state), problem.probe(state).empty()
+    for first in range(0, problem.source.chunks, grouped):
+        block = type(plan_blocks(problem.source)[0])(
+            first, tuple(range(first, min(first + grouped, problem.source.chunks)))
+        )
+        answer = answer.merge(probe.narrow(block)(problem.source, block))
+    sign = np.where(y > 0, 1, -1)
+    losing = sign * (X.astype(np.float64) @ state.newest[:-1] + state.newest[-1]) < 1
+    far = np.isin(np.arange(len(y)), [*state.held.ids, *answer.row_id], invert=True) & losing
+    assert answer.far_price[0] == far.sum()
+    assert answer.far_push[:-1] == pytest.approx(X[far].astype(np.float64).T @ sign[far], abs=1e-9)
+
+
+def known(name: str) -> tuple[csr_array, np.ndarray]:
+    """Real texts, rows of unit length."""
+    path = DATA / {"rcv1": "libsvm/rcv1_small.train.gz", "news": "20newsgroups/bydate_tf.npz"}[name]
+    if not path.exists():
+        pytest.skip("needs the real data beside the clone")
+    if name == "rcv1":
+        with gzip.open(path) as file:
+            X, y = load_svmlight_file(file, n_features=47237)
+            X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        return csr_array(X), y
+    labels = np.load(DATA / "20newsgroups/bydate_meta.npz")["label"][:11314]
+    X = csr_array(load_npz(path))[:11314].astype(np.float64)
+    X.data /= np.repeat(np.sqrt((X * X).sum(axis=1)), np.diff(X.indptr))
+    return X, np.where(labels == 1, 1, -1)
+
+
+@pytest.mark.parametrize(("loss", "intercept"), [("hinge", True), ("squared_hinge", False)])
+@pytest.mark.parametrize("name", ["rcv1", "news"])
+@pytest.mark.slow
+def test_real_texts_agree_with_scikit_learn(name: str, loss: str, intercept: bool) -> None:
+    """SVC(kernel="linear") with an intercept and LinearSVC without one: no better than the dual bound, no worse."""
+    X, y = known(name)
+    X = X.astype(np.float32)
+    problem, state = solve(X, y, loss=loss, intercept=intercept, epsilon=1e-4)
+    assert (state.status, state.round) == ("certified", 1)
+    assert_true(X, y, np.ones(len(y)), problem, state)
+    rows = X.astype(np.float64)
+    if intercept:
+        other: Any = SVC(kernel="linear", tol=1e-4).fit(rows, y)
+        w, b = other.coef_.toarray()[0], float(other.intercept_[0])
+    else:
+        other = LinearSVC(loss=loss, fit_intercept=False, tol=1e-5, max_iter=10_000, random_state=0).fit(rows, y)
+        w, b = other.coef_[0], 0.0
+    xi = np.maximum(0, 1 - np.where(y > 0, 1, -1) * (rows @ w + b))
+    theirs = 0.5 * w @ w + (xi if loss == "hinge" else xi**2).sum()
+    assert state.dual <= theirs * (1 + 1e-12)
+    assert state.primal <= theirs * (1 + 1.1e-4)
