@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import machine
+from against_grid import against_grid
 from against_pass import against_pass
 from against_peers import against_peers
 from against_soft_peers import against_soft_peers
@@ -36,6 +37,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "d": ("memory and time against size", sizes),
     "e": ("one worker against two", workers),
     "f": ("with a loss, against six other tools", against_soft_peers),
+    "g": ("ten values of C by the same scans", against_grid),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 

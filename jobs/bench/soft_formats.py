@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
+from scipy import sparse
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -33,20 +34,20 @@ def converted(store: Store, kind: str) -> Path:
     return place
 
 
-def _lines(store: Store, file: TextIO, start: str, between: str, first: int) -> None:
+def _lines(store: Store, file: TextIO, start: str, first: int) -> None:
+    """Label, ``start``, then column:value; zeros are left out, as these formats mean it."""
     for chunk in range(store.chunks):
         rows, codes = store.read(chunk)
         signs = signs_of(store, codes)
-        if not isinstance(rows, np.ndarray):
-            _sparse_lines(rows, signs, file, start, first)
-            continue
-        names = [f"{between}{column + first}:" for column in range(rows.shape[1])]
-        template = "%+d" + start + "".join(name + "%.9g" for name in names) + "\n"
-        file.writelines(template % (sign, *row) for sign, row in zip(signs.tolist(), rows.tolist(), strict=True))
+        if isinstance(rows, np.ndarray) and rows.all():
+            template = "%+d" + start + "".join(f" {first + k}:%.9g" for k in range(rows.shape[1])) + "\n"
+            file.writelines(template % (sign, *row) for sign, row in zip(signs.tolist(), rows.tolist(), strict=True))
+        else:
+            _sparse_lines(sparse.csr_array(rows), signs, file, start, first)
 
 
-def _sparse_lines(rows: object, signs: np.ndarray, file: TextIO, start: str, first: int) -> None:
-    data, indices, indptr = (getattr(rows, name).tolist() for name in ("data", "indices", "indptr"))
+def _sparse_lines(rows: sparse.csr_array, signs: np.ndarray, file: TextIO, start: str, first: int) -> None:
+    data, indices, indptr = rows.data.tolist(), rows.indices.tolist(), rows.indptr.tolist()
     for row, sign in enumerate(signs.tolist()):
         inside = range(indptr[row], indptr[row + 1])
         file.write(f"{sign:+d}{start}" + "".join(f" {indices[k] + first}:{data[k]:.9g}" for k in inside) + "\n")
@@ -54,12 +55,12 @@ def _sparse_lines(rows: object, signs: np.ndarray, file: TextIO, start: str, fir
 
 def _svmlight(store: Store, path: Path) -> None:
     with path.open("w", encoding="ascii") as file:
-        _lines(store, file, "", " ", 1)
+        _lines(store, file, "", 1)
 
 
 def _vowpal_wabbit(store: Store, path: Path) -> None:
     with path.open("w", encoding="ascii") as file:
-        _lines(store, file, " |", " ", 0)
+        _lines(store, file, " |", 0)
 
 
 def _parquet(store: Store, path: Path) -> None:

@@ -63,6 +63,10 @@ def _margin(value: float) -> str:
     return f"{value:.6f}" if value > 0 else "none"
 
 
+def _value(value: float) -> str:
+    return f"{value:.6f}" if value < 1000 else f"{value:.0e}"
+
+
 def _given(value: Any, text: Callable[[Any], str]) -> str:
     return "" if value is None else text(value)
 
@@ -75,7 +79,7 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("bytes/store", lambda row: _given(row.read, _times)),
     ("scans", lambda row: _given(row.scans, "{:,}".format)),
     ("margin/bound", lambda row: _given(row.margin, _margin)),
-    ("value/bound", lambda row: _given(row.value, "{:.6f}".format)),
+    ("value/bound", lambda row: _given(row.value, _value)),
     ("peak memory", lambda row: _given(row.memory, format_size)),
     ("note", lambda row: row.note),
 )

@@ -178,6 +178,24 @@ def test_part_f_judges_peers_by_their_value(settings: Any, monkeypatch: pytest.M
     assert "skipped" in groups[2].title
 
 
+def test_part_g_proves_a_grid_together(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Part (g) trains ten values of C as one fleet, proven, at the bytes of one."""
+    from dataclasses import replace
+
+    import against_grid as part
+    from stores import Settings
+
+    small = replace(settings, rows=600, soft=("a9a",))
+    monkeypatch.setattr(Settings, "real_store", lambda self, _: self.noisy(10))
+    monkeypatch.setattr(part, "METHODS", ("linear_svc",))
+    monkeypatch.setattr(part, "COSTS", (0.1, 1.0))
+    (group,) = part.against_grid(small)
+    one, ten, peer = group.rows
+    assert ten.note == "certified, verified"
+    assert ten.read <= 2 * one.read
+    assert 1 - 1e-9 <= peer.value <= 1.01
+
+
 def test_other_tools_read_the_rows_exactly(tmp_path: Path) -> None:
     """The text that other tools are given holds the store's very rows, and the signs of its labels."""
     from sklearn.datasets import load_svmlight_file
@@ -253,7 +271,7 @@ def test_unknown_parts_are_refused(capsys: Any) -> None:
 
     with pytest.raises(SystemExit):
         run.main(["--only", "z"])
-    assert "expected some of a, b, c, d, e, f, got z" in capsys.readouterr().err
+    assert "expected some of a, b, c, d, e, f, g, got z" in capsys.readouterr().err
 
 
 def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
@@ -269,4 +287,10 @@ def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
         store = Store.open(path)
         assert len(store.classes) == 2
         shapes[name] = (store.rows, store.features)
-    assert shapes == {"mnist": (12665, 784), "kdd": (204478, 41), "a9a": (32561, 123), "newsgroups": (1168, 33843)}
+    assert shapes == {
+        "mnist": (12665, 784),
+        "kdd": (204478, 41),
+        "a9a": (32561, 123),
+        "newsgroups": (1168, 33843),
+        "newsgroups_sparse": (1168, 33843),
+    }
