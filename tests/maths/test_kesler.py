@@ -31,7 +31,7 @@ def check(X: np.ndarray, y: np.ndarray, found: KeslerSolution, tolerance: float 
     assert found.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert (found.weights[np.arange(len(y)), y] == 0).all()
     margin = float(margins(X @ found.at.T, y)[0].min())
-    assert upper_bound(X, y, found.weights) == pytest.approx(found.upper, rel=1e-9)
+    assert upper_bound(X, y, found.weights, 0.0) == pytest.approx(found.upper, rel=1e-9)
     assert margin <= found.upper <= margin * (1 + tolerance)
     return margin
 
@@ -71,6 +71,21 @@ def test_hundreds_of_rows_in_many_features() -> None:
     check(X, y, solve_kesler(X, y, 5))
 
 
+def test_large_pools_are_solved_on_a_part_that_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A working set of rows ends at the margin of all of them."""
+    import coremargin.maths.kesler as module
+
+    X, y = separable(4, 900, 5, 4, gap=0.2)
+    whole = solve_kesler(X, y, 4)
+    monkeypatch.setattr(module, "WORK", 40)
+    assert check(X, y, solve_kesler(X, y, 4)) == pytest.approx(check(X, y, whole), rel=1e-8)
+
+
+def test_rows_at_the_origin_separate_nothing() -> None:
+    """Only zeros: the hull is the origin."""
+    assert solve_kesler(np.zeros((3, 2)), np.array([0, 1, 2]), 3).status == "zero"
+
+
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
 def test_units_do_not_matter(scale: float) -> None:
     """Rows in other units have a margin in those units."""
@@ -97,7 +112,7 @@ def test_rows_that_nothing_separates_are_proven_to_be_so(seed: int) -> None:
     found = solve_kesler(X, y, 4)
     assert found.status == "zero"
     assert not found.at.any()
-    assert upper_bound(X, y, found.weights) <= 1e-11
+    assert upper_bound(X, y, found.weights, 0.0) <= 1e-11
     assert (found.weights > 0).sum() <= 4 * 4 + 1
 
 

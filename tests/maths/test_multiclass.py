@@ -48,9 +48,9 @@ def test_sums_of_keslers_vectors_need_not_be_written_out(seed: int) -> None:
     a /= a.sum()
     weights = np.zeros((len(X), len(V)))
     weights[tuple(np.array(pairs).T)] = a
-    np.testing.assert_allclose(mc.kesler_sum(X, y, weights).ravel(), a @ z, atol=1e-13)
+    np.testing.assert_allclose(mc.kesler_sum(X, y, weights, 0.0)[:, :-1].ravel(), a @ z, atol=1e-13)
     length = float(np.linalg.norm(a @ z))
-    assert length <= mc.upper_bound(X, y, weights) <= length * (1 + 1e-12) + 1e-12
+    assert length <= mc.upper_bound(X, y, weights, 0.0) <= length * (1 + 1e-12) + 1e-12
 
 
 def test_no_hypothesis_beats_the_upper_bound() -> None:
@@ -62,7 +62,7 @@ def test_no_hypothesis_beats_the_upper_bound() -> None:
         weights[np.arange(len(X)), y] = 0
         V = rng.standard_normal((4, 4))
         lower = mc.lower_bound(float(mc.margins(X @ V.T, y)[0].min()), V)
-        assert lower <= mc.upper_bound(X, y, weights / weights.sum())
+        assert lower <= mc.upper_bound(X, y, weights / weights.sum(), 0.0)
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,14 +15,16 @@ import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import Array, resolution
-from coremargin.maths.multiclass import Codes, margins, upper_bound
+from coremargin.maths.multiclass import Codes, lacks, margins, upper_bound
 from coremargin.maths.nearest import Status, nearest_point
-from coremargin.maths.simplex_newton import ClassesModel, minimise_classes
+from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
 
-#: Prices, in units of one over the squared length of the longest row: margins down to a share 1e-5 of it.
-PRICES = (1e4, 1e7, 1e10)
-#: Relative gap of the first solve, which tells whether there is hope.
+#: Prices, in units of one over the squared length R of the longest row: enough for margins above R / 3,000.
+PRICES = (1e5, 1e7)
+#: Relative gap of the first solve at a price, which tells whether it separates the rows.
 ROUGH = 1e-3
+#: Rows that a large pool is solved on at first, and that are added at a time; until none are, to this tolerance.
+WORK, COARSE = 4000, 1e-2
 #: Pairs that one round of Wolfe's method adds, and rounds.
 BATCH, ROUNDS = 200, 1000
 
@@ -41,34 +43,63 @@ class KeslerSolution:
     status: Status
 
 
-def solve_kesler(
-    rows: Array, codes: Codes, classes: int, *, start: Array | None = None, tolerance: float = 1e-10
-) -> KeslerSolution:
-    """Maximum-margin hypothesis of rows (m, p) of classes codes (m,) below ``classes``, at least two of them present.
+def solve_kesler(rows: Array, codes: Codes, classes: int, *, tolerance: float = 1e-10) -> KeslerSolution:
+    """Maximum-margin hypothesis of rows (m, p) of classes codes (m,) below ``classes``, which are at least two.
 
-    start (K, p): a hypothesis to begin at, of any length. tolerance: relative gap between margin and bound on the pool.
+    tolerance: relative gap between margin and bound on the pool.
     """
+    work = _first(codes, WORK)
+    found = KeslerSolution(np.zeros((classes, rows.shape[1])), np.zeros((len(rows), classes)), np.inf, "stalled")
+    wanted = tolerance if len(work) == len(rows) else max(tolerance, COARSE)
+    for _ in range(ROUNDS):
+        part = _solve(rows[work], codes[work], classes, wanted)
+        weights = np.zeros((len(rows), classes))
+        weights[work] = part.weights
+        found = KeslerSolution(part.at, weights, part.upper, part.status)
+        if found.status == "zero" or len(work) == len(rows):
+            break
+        smallest, _ = margins(rows @ found.at.T, codes)
+        low = np.setdiff1d(np.argsort(smallest, kind="stable")[:WORK], work)
+        low = low[smallest[low] < (1.0 - wanted) * found.upper]
+        if not len(low) and wanted == tolerance:
+            break
+        wanted = wanted if len(low) else tolerance
+        cut = max(found.upper, float(np.quantile(smallest[work], 0.5)))
+        work = np.union1d(work[(smallest[work] <= cut) | weights[work].any(axis=1)], low)
+    return found
+
+
+def _first(codes: Codes, most: int) -> NDArray[np.intp]:
+    """At most about ``most`` rows, evenly spread within each class."""
+    if len(codes) <= 2 * most:
+        return np.arange(len(codes))
+    parts = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+    each = max(1, most // len(parts))
+    spread = [np.linspace(0, len(part) - 1, min(each, len(part))).astype(np.intp) for part in parts]
+    return np.sort(np.concatenate([part[places] for part, places in zip(parts, spread, strict=True)]))
+
+
+def _solve(rows: Array, codes: Codes, classes: int, tolerance: float) -> KeslerSolution:
+    """All rows at once."""
     radius = float(np.linalg.norm(rows, axis=1).max())
+    if radius == 0.0:  # all rows are at the origin
+        weights = np.zeros((len(rows), classes))
+        weights[0, (codes[0] + 1) % classes] = 1.0
+        return KeslerSolution(np.zeros((classes, rows.shape[1])), weights, 0.0, "zero")
     zero = resolution(2.0 * radius, len(rows) + classes, classes * rows.shape[1])
-    at = np.zeros((classes, rows.shape[1])) if start is None else _scaled(rows, codes, start)
-    weights = np.zeros((len(rows), classes))
-    for price, wanted in ((PRICES[0], ROUGH), *((price, 0.1 * tolerance) for price in PRICES)):
-        model = ClassesModel(0.0, np.zeros_like(at), rows, codes, np.full(len(rows), price / radius**2))
-        found = minimise_classes(model, at, tolerance=wanted)
+    lack, weights = lacks(np.zeros((len(rows), classes)), codes), np.zeros((len(rows), classes))
+    found: Minimum | None = None
+    for price in PRICES:
+        model = ClassesModel(0.0, lack, rows, codes, np.full(len(rows), price / radius**2))
+        found = minimise_classes(model, ROUGH, found)
+        if margins(rows @ found.at.T, codes)[0].min() > 0.0:
+            found = minimise_classes(model, 0.1 * tolerance, found)
         at, weights = found.at, found.duals / found.duals.sum()
         smallest, length = float(margins(rows @ at.T, codes)[0].min()), float(np.linalg.norm(at))
         upper = _upper(rows, codes, weights)
         if smallest >= (1.0 - tolerance) * upper * length > zero * length:
             return KeslerSolution(at / length, weights, upper, "optimal")
-        if not smallest > 0.0:  # not separated at this price: Wolfe decides sooner than a higher one
-            break
     return _wolfe(rows, codes, weights, tolerance, zero)
-
-
-def _scaled(rows: Array, codes: Codes, at: Array) -> Array:
-    """A hypothesis as long as the solution would be if it were one: smallest margin 1."""
-    smallest = float(margins(rows @ at.T, codes)[0].min())
-    return at / smallest if smallest > 0 else at
 
 
 class _Pairs:
@@ -134,4 +165,4 @@ def _wolfe(rows: Array, codes: Codes, weights: Array, tolerance: float, zero: fl
 
 def _upper(rows: Array, codes: Codes, weights: Array) -> float:
     used = np.flatnonzero(weights.any(axis=1))
-    return upper_bound(rows[used], codes[used], weights[used])
+    return upper_bound(rows[used], codes[used], weights[used], 0.0)

@@ -31,7 +31,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.exact import exact_decisions
 from coremargin.maths.margin import SHORTEST, VANISHED, Array, gamma
+from coremargin.maths.rows import Rows, lengths, many_products, weighted_sums
 
 Codes = NDArray[np.integer]
 
@@ -41,6 +43,17 @@ def constant(longest: float, *, intercept: bool) -> float:
     if not intercept:
         return 0.0
     return 2.0 ** math.ceil(math.log2(longest)) if longest > 0 else 1.0
+
+
+def scores_of(rows: Rows, at: Array, constant: float) -> Array:
+    """Scores (n, K) in float64 of rows (n, d) at a hypothesis (K, d + 1), every row's last entry being ``constant``."""
+    found = many_products(rows, np.ascontiguousarray(at[:, :-1].T))
+    return np.ascontiguousarray(found.T) + constant * at[:, -1]
+
+
+def exact_scores(rows: Rows, at: Array, constant: float) -> Array:
+    """The same, each rounded once: the same bits whoever computes them, in whatever order."""
+    return np.stack([exact_decisions(rows, v[:-1], constant * float(v[-1])) for v in at], axis=1)
 
 
 def lacks(scores: Array, codes: Codes) -> Array:
@@ -67,9 +80,10 @@ def spread(weights: Array, codes: Codes) -> Array:
     return m
 
 
-def kesler_sum(rows: Array, codes: Codes, weights: Array) -> Array:
-    """sum a z (K, p) for rows (m, p), classes (m,), weights (m, K)."""
-    return np.asarray(spread(weights, codes).T @ rows)
+def kesler_sum(rows: Rows, codes: Codes, weights: Array, constant: float) -> Array:
+    """sum a z (K, d + 1) for rows (m, d), classes (m,), weights (m, K)."""
+    m = spread(weights, codes)
+    return np.column_stack([weighted_sums(rows, m), constant * m.sum(axis=0)])
 
 
 def score_error(features: int, longest: float, hypothesis: Array, constant: float) -> float:
@@ -91,16 +105,16 @@ def lower_bound(smallest: float, hypothesis: Array) -> float:
     return value - abs(value) * gamma(hypothesis.size + 8)
 
 
-def upper_bound(rows: Array, codes: Codes, weights: Array) -> float:
-    """No hypothesis has a larger margin on data that hold these rows (m, p); rounded up.
+def upper_bound(rows: Rows, codes: Codes, weights: Array, constant: float) -> float:
+    """No hypothesis has a larger margin on data that hold these rows (m, d); rounded up.
 
     weights (m, K) >= 0, nothing at each row's own class, sum 1 up to rounding.
     """
-    m, (classes, p) = len(rows), (weights.shape[1], rows.shape[1])
-    length = float(np.linalg.norm(kesler_sum(rows, codes, weights)))
-    mean_length = float(weights.sum(axis=1) @ np.linalg.norm(rows, axis=1))
-    length = length * (1 + gamma(classes * p + 4)) + 4 * gamma(m + classes + 8) * mean_length
-    return length + float(np.sqrt(classes * p)) * VANISHED
+    m, classes = weights.shape
+    total = kesler_sum(rows, codes, weights, constant)
+    mean_length = float(weights.sum(axis=1) @ (lengths(rows) + constant))
+    length = float(np.linalg.norm(total)) * (1 + gamma(total.size + 4)) + 4 * gamma(m + classes + 8) * mean_length
+    return length + float(np.sqrt(total.size)) * VANISHED
 
 
 def simplex(values: Array) -> Array:

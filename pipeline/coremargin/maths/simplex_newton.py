@@ -5,6 +5,9 @@ kept one by one,
 
     F(V) = price - <push, V> + 1/2 ||V||^2 + sum_i c_i max_r t_ir(V).
 
+With U = V - push it is price - 1/2 ||push||^2 + 1/2 ||U||^2 + sum_i c_i max_r (t_ir(push) - (u_(y_i) - u_r).x_i): only
+the span of the rows matters, and coordinates in it do (span.py).
+
 max_r t_r is the largest a.t over the simplex. With - mu/2 ||a - a0||^2 in it, a0 the shares found so far, it becomes
 smooth: its a is the point of the simplex nearest to a0 + t / mu, and its curvature lives on the classes with a_r > 0,
 so that Newton's equations are about rows that are undecided between classes only. The minimum is one step of the
@@ -21,7 +24,7 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
-from coremargin.maths.multiclass import Codes, lacks, simplex
+from coremargin.maths.multiclass import Codes, simplex
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
 #: Up to so many undecided (row, class) pairs Newton's equations are solved by Cholesky factors, beyond by conjugate
 #: gradients; those are for the first, smooth steps.
 DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-4
-#: mu falls by this factor after a proximal step that took few Newton steps.
-FALL, EASY = 0.3, 10
+#: mu falls after a proximal step that took few Newton steps: (at most so many, by this factor).
+FALLS = ((3, 0.1), (10, 0.3))
 PROXIMAL_STEPS, NEWTON_STEPS = 100, 100
 #: A proximal step ends when the squared gradient is this share of what the shares moved.
 INNER = 0.1
@@ -40,24 +43,34 @@ SLOPE, LONGEST, TRIES = 0.1, 1e6, 30
 
 @dataclass(frozen=True)
 class ClassesModel:
-    """price, push (K, p): the rows that are summed up; rows (m, p), codes (m,), prices (m,): those one by one."""
+    """F as a function of U (K, q): price + 1/2 ||U||^2 + sum_i c_i max_r (lack_ir - (u_(y_i) - u_r).x_i).
+
+    rows (m, q), codes (m,), prices c (m,); lack (m, K), 0 at each row's own class: t of the rows at U = 0.
+    """
 
     price: float
-    push: Array
+    lack: Array
     rows: Array
     codes: Codes
     prices: Array
 
+    @property
+    def nowhere(self) -> Array:
+        """U = 0 (K, q)."""
+        return np.zeros((self.lack.shape[1], self.rows.shape[1]))
+
+    def lacks(self, scores: Array) -> Array:
+        """t (m, K) where the scores rows U^T are these (m, K)."""
+        return self.lack + scores - scores[np.arange(len(self.codes)), self.codes][:, None]
+
     def value(self, at: Array, scores: Array) -> float:
-        """F(V) with scores (m, K) = rows V^T."""
-        losses = lacks(scores, self.codes).max(axis=1)
-        return self.price - float((self.push * at).sum()) + 0.5 * float((at * at).sum()) + float(self.prices @ losses)
+        """F at U = ``at`` with scores (m, K)."""
+        return self.price + 0.5 * float((at * at).sum()) + float(self.prices @ self.lacks(scores).max(axis=1))
 
     def dual(self, shares: Array) -> tuple[float, Array]:
-        """D and its hypothesis (K, p) for shares a / c (m, K) on the simplex; that of a row's own class is idle."""
-        at = self.push - self.signed(shares).T @ self.rows
-        idle = shares[np.arange(len(self.codes)), self.codes]
-        return self.price + float(self.prices @ (1.0 - idle)) - 0.5 * float((at * at).sum()), at
+        """D and its U (K, q) for shares a / c (m, K) on the simplex; that of a row's own class is idle."""
+        at = -self.signed(shares).T @ self.rows
+        return self.price + float(self.prices @ (shares * self.lack).sum(axis=1)) - 0.5 * float((at * at).sum()), at
 
     def signed(self, shares: Array) -> Array:
         """N (m, K) such that the gradient of the rows' part is N^T X: c_i (a_i - e_(y_i))."""
@@ -68,45 +81,53 @@ class ClassesModel:
 
 @dataclass(frozen=True)
 class Minimum:
-    """at (K, p): the best hypothesis; value: F there; duals (m, K): a, nothing at own classes; dual: D of them."""
+    """at (K, q): the best U; value: F there; duals (m, K): a, nothing at own classes; dual: D of them.
+
+    stiffness: mean price / mu of the last proximal step, for whoever goes on from here.
+    """
 
     at: Array
     value: float
     duals: Array
     dual: float
+    stiffness: float
 
 
-def minimise_classes(model: ClassesModel, start: Array, tolerance: float, duals: Array | None = None) -> Minimum:
+def minimise_classes(
+    model: ClassesModel, tolerance: float, start: Minimum | None = None, *, scale: float = 0.0
+) -> Minimum:
     """Minimise F until the gap between F and D is at most ``tolerance`` of F, or float64 ends it.
 
-    start (K, p) and duals (m, K): where to begin; without duals, as if no row lost anything.
+    start: the answer for the same rows at other prices, or at a larger tolerance, to go on from. scale: what is small
+    beside this is small, be F smaller still.
     """
-    best = _Best(model)
-    at, shares = start, np.eye(start.shape[0])[model.codes]
-    if duals is not None:
-        shares = duals / model.prices[:, None]
-        shares[np.arange(len(duals)), model.codes] = 1.0 - shares.sum(axis=1)
-    lengths = (model.rows * model.rows).sum(axis=1)
-    mu = float(model.prices @ lengths) / len(lengths) if len(lengths) else 1.0
+    best, size = _Best(model, tolerance, scale), float(model.prices.mean()) if len(model.prices) else 1.0
+    if start is None:
+        at, shares = model.nowhere, np.eye(model.lack.shape[1])[model.codes]
+        mu = size * float((model.rows * model.rows).sum(axis=1).mean()) if len(model.rows) else 1.0
+    else:
+        at, mu = start.at, size / start.stiffness
+        shares = start.duals / model.prices[:, None]
+        shares[np.arange(len(shares)), model.codes] = 1.0 - shares.sum(axis=1)
     for _ in range(PROXIMAL_STEPS):
-        at, shares, steps = _proximal_minimum(model, at, shares, mu, best, tolerance)
-        if best.gap <= tolerance * abs(best.value):
+        at, shares, steps = _proximal_minimum(model, at, shares, mu, best)
+        if best.enough:
             break
-        mu *= FALL if steps <= EASY else 1.0
-    return best.minimum()
+        mu *= next((fall for most, fall in FALLS if steps <= most), 1.0)
+    return best.minimum(size / mu)
 
 
 class _Best:
     """The best hypothesis and the best duals so far."""
 
-    def __init__(self, model: ClassesModel) -> None:
-        self.model = model
+    def __init__(self, model: ClassesModel, tolerance: float, scale: float) -> None:
+        self.model, self.tolerance, self.scale = model, tolerance, scale
         self.value, self.dual = np.inf, -np.inf
-        self.at, self.shares = np.zeros_like(model.push), np.zeros((0, 0))
+        self.at, self.shares = model.nowhere, np.zeros_like(model.lack)
 
     @property
-    def gap(self) -> float:
-        return self.value - self.dual
+    def enough(self) -> bool:
+        return self.value - self.dual <= self.tolerance * max(abs(self.value), self.scale)
 
     def see(self, at: Array, scores: Array, shares: Array) -> None:
         """Take a hypothesis with its scores, and the shares that it suggests."""
@@ -121,24 +142,24 @@ class _Best:
         if value < self.value:
             self.value, self.at = value, at
 
-    def minimum(self) -> Minimum:
+    def minimum(self, stiffness: float) -> Minimum:
         duals = self.shares * self.model.prices[:, None]
         duals[np.arange(len(duals)), self.model.codes] = 0.0
-        return Minimum(self.at, self.value, duals, self.dual)
+        return Minimum(self.at, self.value, duals, self.dual, stiffness)
 
 
 def _proximal_minimum(
-    model: ClassesModel, at: Array, centre: Array, mu: float, best: _Best, tolerance: float
+    model: ClassesModel, at: Array, centre: Array, mu: float, best: _Best
 ) -> tuple[Array, Array, int]:
     """Newton on the F that is smooth around ``centre``, until its gradient is small beside what the shares moved."""
     scores = model.rows @ at.T
     shares, steps = centre, 0
     while steps < NEWTON_STEPS:
-        shares = simplex(centre + lacks(scores, model.codes) / mu)
+        shares = simplex(centre + model.lacks(scores) / mu)
         best.see(at, scores, shares)
-        if best.gap <= tolerance * abs(best.value):
+        if best.enough:
             break
-        gradient = at - model.push + model.signed(shares).T @ model.rows
+        gradient = at + model.signed(shares).T @ model.rows
         move = shares - centre
         if float((gradient * gradient).sum()) <= INNER * mu * float(model.prices @ (move * move).sum(axis=1)):
             break
@@ -202,10 +223,10 @@ def _length(
     model: ClassesModel, centre: Array, at: Array, scores: Array, step: Array, moved: Array, mu: float
 ) -> float:
     """How far to go: where the slope of the smoothed F, which rises, has (nearly) vanished; 0 when it does not fall."""
-    constant, linear = float(((at - model.push) * step).sum()), float((step * step).sum())
+    constant, linear = float((at * step).sum()), float((step * step).sum())
 
     def slope(t: float) -> float:
-        shares = simplex(centre + lacks(scores + t * moved, model.codes) / mu)
+        shares = simplex(centre + model.lacks(scores + t * moved) / mu)
         return constant + t * linear + float((model.signed(shares) * moved).sum())
 
     first = slope(0.0)

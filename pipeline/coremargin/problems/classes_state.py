@@ -1,0 +1,86 @@
+"""What a job about several classes knows between two scans, and how it is written to a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.classes import ClassRows
+
+Array = NDArray[np.float64]
+Status = Literal["running", "certified", "not_separable", "stalled"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled")
+
+
+@dataclass(frozen=True)
+class ClassesState:
+    """Between two scans; hypotheses are (K, d + 1), duals (m, K) with nothing at a row's own class.
+
+    newest: what the next scan is about; best: what the scans proved, None before the first. Hard margin: ||V||_F = 1,
+    lower is the margin of ``best``; pool: the rows in the driver; proof, duals: rows and weights behind ``upper``.
+    Soft margin: upper is the value of ``best``; pool: rows that stand for those far from a change of sides; proof,
+    duals: the near rows behind ``lower``, without their features, all others being on their side at ``reference``.
+    confusion (K, K), rows_below (-1: none yet) and lower_now come from the last scan. widen: how much wider than at
+    first the band is; idle: scans in a row that brought little.
+    """
+
+    round: int
+    status: Status
+    newest: Array
+    best: Array | None
+    lower: float
+    upper: float
+    pool: ClassRows
+    proof: ClassRows
+    duals: Array
+    reference: Array
+    confusion: NDArray[np.int64]
+    rows_below: int
+    new_rows: int
+    sample_bytes: int
+    lower_now: float
+    upper_at_eviction: float
+    held: int
+    widen: int
+    idle: int
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, ClassRows):
+                arrays |= value.to_arrays(f.name)
+            elif f.name == "status":
+                arrays["status"] = np.array(STATUSES.index(self.status))
+            elif value is not None:
+                arrays[f.name] = np.asarray(value)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
+        """Inverse of ``to_arrays``."""
+        values: dict[str, Any] = {}
+        for f in fields(cls):
+            if f.name in ("pool", "proof"):
+                values[f.name] = ClassRows.from_arrays(f.name, arrays)
+            elif f.name == "status":
+                values["status"] = STATUSES[int(arrays["status"])]
+            elif f.name in arrays:
+                value = arrays[f.name]
+                values[f.name] = value.item() if value.ndim == 0 else value
+            else:
+                values[f.name] = None
+        return cls(**values)
+
+    def figures(self) -> dict[str, Any]:
+        """What a round is described by."""
+        return {
+            "lower": self.lower if self.round else -np.inf, "lower_now": self.lower_now, "upper": self.upper,
+            "pool_rows": self.held, "coreset_rows": len(self.proof), "new_rows": self.new_rows,
+            "rows_below": None if self.rows_below < 0 else self.rows_below,
+        }  # fmt: skip

@@ -1,0 +1,114 @@
+"""What a scan about the soft margin of several classes leads to: the dual bound that it proves, the next hypothesis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import multiclass as mc
+from coremargin.maths.margin import gamma
+from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
+from coremargin.maths.span import span_of
+from coremargin.problems.classes import ClassRows
+
+if TYPE_CHECKING:
+    from coremargin.problems.classes_state import ClassesState
+    from coremargin.problems.classes_summary import ClassesSummary
+    from coremargin.problems.crammer_singer import CrammerSinger
+
+Array = NDArray[np.float64]
+
+#: The model is solved to this share of the gap that is asked for.
+SHARE = 0.05
+#: mu of the first proximal step where there is a guess.
+NEARBY = 0.1
+
+
+@dataclass(frozen=True)
+class BandModel:
+    """price - <push, V> + 1/2 ||V||^2 + the losses of some rows at their prices (m,)."""
+
+    price: float
+    push: Array
+    rows: ClassRows
+    prices: Array
+
+
+def minimise_rows(problem: CrammerSinger, rows: ClassRows, prices: Array, tolerance: float) -> Array:
+    """The minimiser (K, d + 1) of the objective on these rows alone."""
+    return _minimise(problem, BandModel(0.0, np.zeros(problem.shape), rows, prices), tolerance)[0]
+
+
+def _minimise(
+    problem: CrammerSinger, model: BandModel, tolerance: float, scale: float = 0.0, guess: Array | None = None
+) -> tuple[Array, Array]:
+    """The minimiser (K, d + 1) of the model, and the duals (m, K) of its rows.
+
+    tolerance: of the model's value, or of ``scale`` where that is larger. guess: a hypothesis that may be near.
+    """
+    rows, push, prices = model.rows, model.push, model.prices
+    span = span_of(rows.rows, problem.constant)
+    lack = mc.lacks(mc.scores_of(rows.rows, push, problem.constant), rows.classes)
+    price = model.price - 0.5 * float((push * push).sum())
+    flat, start = ClassesModel(price, lack, span.flat, rows.classes, prices), None
+    if guess is not None and len(rows):
+        at = span.down(guess - push)
+        worst = flat.lacks(span.flat @ at.T).argmax(axis=1)
+        duals = np.eye(problem.shape[0])[worst] * np.where(worst == rows.classes, 0.0, prices)[:, None]
+        start = Minimum(at, np.inf, duals, -np.inf, float(prices.mean()) / NEARBY)
+    found = minimise_classes(flat, tolerance, start, scale=scale)
+    return push + span.up(found.at), found.duals
+
+
+def dual_step(problem: CrammerSinger, state: ClassesState, summary: ClassesSummary) -> tuple[Array, ClassesState]:
+    """The minimiser of the scan's model, and the state with its dual bound: it holds for all rows, however far."""
+    near = summary.near.exact()
+    prices, far_price = problem.prices[near.classes] * near.shares, float(summary.far_price[0])
+    tolerance = max(SHARE * problem.epsilon, 1e-12)
+    free = BandModel(far_price, summary.push, near, prices)
+    step, duals = _minimise(problem, free, tolerance, state.upper, state.newest)
+    state = _proven(problem, state, summary, near, duals)
+    guarded = _guarded(problem, state, summary, near, step, tolerance)
+    return step if guarded is None else guarded, state
+
+
+def _proven(
+    problem: CrammerSinger, state: ClassesState, summary: ClassesSummary, near: ClassRows, duals: Array
+) -> ClassesState:
+    """With the dual bound, rounded down, if it is better."""
+    far_price = float(summary.far_price[0])
+    v = summary.push + mc.kesler_sum(near.rows, near.classes, duals, problem.constant)
+    total, length = far_price + float(duals.sum()), float(np.linalg.norm(v))
+    longest = float(problem.source.scalars().max_norm.max()) + problem.constant
+    error = problem.sum_error + gamma(duals.size)
+    lower = total - 0.5 * length**2 - 8.0 * error * total * (1.0 + 2.0 * longest * length)
+    if not lower > state.lower:
+        return state
+    return replace(state, lower=lower, reference=state.newest, proof=near.bare(), duals=duals)
+
+
+def _guarded(
+    problem: CrammerSinger, state: ClassesState, summary: ClassesSummary, near: ClassRows, step: Array, tolerance: float
+) -> Array | None:
+    """The step again with rows of the sample in the place of far ones, where some of them would change sides."""
+    away = state.pool.take(np.flatnonzero(np.isin(state.pool.ids, near.ids, invert=True)))
+    if not len(away):
+        return None
+    t = mc.lacks(mc.scores_of(away.rows, state.newest, problem.constant), away.classes)
+    was = t.argmax(axis=1)
+    would = mc.lacks(mc.scores_of(away.rows, step, problem.constant), away.classes).argmax(axis=1)
+    if (was == would).all():
+        return None
+    prices = problem.prices[away.classes] * away.shares
+    paid_near = float((problem.prices[near.classes] * near.shares).sum())
+    prices = prices * max(0.0, float(summary.paid[0]) - paid_near) / float(prices.sum())
+    # What the sample says of far rows now is taken out of their sums, and put in again as rows that may change sides.
+    weights = np.zeros(t.shape)
+    weights[np.arange(len(was)), was] = np.where(was == away.classes, 0.0, prices)
+    push = summary.push - mc.kesler_sum(away.rows, away.classes, weights, problem.constant)
+    price = float(summary.far_price[0]) - float(weights.sum())
+    rows, prices = ClassRows.joined([near, away]), np.concatenate([problem.prices[near.classes] * near.shares, prices])
+    return _minimise(problem, BandModel(price, push, rows, prices), max(tolerance, 1e-7), state.upper, state.newest)[0]

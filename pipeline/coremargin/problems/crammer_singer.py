@@ -1,0 +1,158 @@
+"""The soft margin of several classes (Crammer, Singer 2001) by the band method, with the duality gap as certificate.
+
+A scan at a hypothesis tells for each row which class is the worst for it, its own one included, and how clearly. Rows
+that are clear about it are summed up, a price and a vector of K x (d + 1); the others come home. The sum of both is
+below the objective everywhere and equal to it where no row changes sides: its minimum is the dual bound and the next
+hypothesis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import multiclass as mc
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import gamma
+from coremargin.problems.classes import ClassRows, thinned
+from coremargin.problems.classes_job import ClassesJob
+from coremargin.problems.classes_probe import ClassesProbe
+from coremargin.problems.classes_state import ClassesState
+from coremargin.problems.classes_steps import dual_step, minimise_rows
+from coremargin.problems.start import check_scale
+
+if TYPE_CHECKING:
+    from coremargin.problems.classes_summary import ClassesSummary
+
+Array = NDArray[np.float64]
+
+#: Share of the rows that come home from one scan, and its least size in bytes of float64. Measured on usps, 7,291 rows
+#: for 2,570 numbers of a hypothesis: with 5 % the model's bound is 4 % low, with all rows it is exact.
+BAND_SHARE, BAND_BYTES_LEAST = 0.1, 16 << 20
+#: A band is widened when the gap fell by less than this, at most so often.
+SLOW, MOST_WIDE = 3.0, 64
+#: So many scans in a row that each leave more than this share of the gap are the last ones.
+IDLE_SCANS, IDLE_SHARE = 8, 0.9
+#: The sample is thinned out to so many rows times K (d + 1): solving on it takes some seconds at most.
+SOLVE_COST, SOLVE_ROWS = 4e7, 30_000
+#: Rows of the sample that stand for the far ones in a step.
+STAND_INS = 5_000
+
+
+@dataclass(frozen=True)
+class CrammerSinger(ClassesJob):
+    """Minimise 1/2 ||V||^2 + sum c_i max_r t_ir until the duality gap is at most epsilon of the value.
+
+    cost: C; class_weight "balanced": times n / (K n_class).
+    """
+
+    cost: float = 1.0
+    class_weight: Literal["balanced"] | None = None
+
+    soft = True
+
+    @property
+    def prices(self) -> Array:
+        """c (K,) of a row of weight 1 of each class."""
+        counts = self._counts
+        balanced = self.class_weight == "balanced"
+        return self.cost * counts.sum() / (len(counts) * counts) if balanced else np.full(len(counts), self.cost)
+
+    @property
+    def _counts(self) -> Array:
+        return np.asarray(self.source.scalars().counts.sum(axis=0)[list(self.codes)], np.float64)
+
+    def start(self) -> ClassesState:
+        """Solve on a sample of chunks, its prices scaled up to all rows."""
+        check_scale(self.source)
+        sample, read = self.sampled()
+        classes, p = self.shape
+        most = int(min(SOLVE_ROWS, max(1000, 5 * p, SOLVE_COST / (classes * p))))
+        sample = sample.take(thinned(sample.classes, most)).exact()
+        held = np.maximum(np.bincount(sample.classes, minlength=classes), 1)
+        prices = (self.prices * self._counts / held)[sample.classes] * sample.shares
+        newest = minimise_rows(self, sample, prices, tolerance=max(0.05 * self.epsilon, 1e-9))
+        nothing = ClassRows.nothing(0)
+        return ClassesState(
+            round=0, status="running", newest=newest, best=None, lower=0.0, upper=np.inf,
+            pool=sample.take(thinned(sample.classes, STAND_INS)), proof=nothing, duals=np.zeros((0, classes)),
+            reference=np.zeros(self.shape), confusion=np.zeros((classes, classes), np.int64), rows_below=-1,
+            new_rows=0, sample_bytes=read, lower_now=-np.inf, upper_at_eviction=np.inf, held=len(sample), widen=1,
+            idle=0,
+        )  # fmt: skip
+
+    def probe(self, state: ClassesState) -> ClassesProbe:
+        """The question of the next scan."""
+        points = self.points(state)
+        return ClassesProbe(
+            newest=state.newest, best=state.best if len(points) > 1 else None, points=points, place=self.place,
+            constant=self.constant, prices=self.prices, keep=self._band_rows(state.widen), known=np.zeros(0, np.int64),
+            level=0.0, dtype=self.source.dtype.name, sparse=self.source.sparse, chunk_rows=self.source.chunk_rows,
+        )  # fmt: skip
+
+    def _band_rows(self, widen: int) -> int:
+        """Rows that each chunk sends home."""
+        source = self.source
+        row_bytes = max(1, 8 * source.nbytes // (source.rows * source.dtype.itemsize)) + 16 * self.shape[0]
+        wanted = max(BAND_SHARE * widen * source.rows * row_bytes, BAND_BYTES_LEAST)
+        size = min(wanted, self.memory_bytes / 4)
+        return min(source.chunk_rows, max(1, int(size / row_bytes / source.chunks)))
+
+    def update(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
+        """Bounds and the next hypothesis after a scan."""
+        before, value = soft.relative_gap(state.upper, state.lower), state.upper
+        state = replace(
+            state, round=state.round + 1, confusion=summary.confusion, rows_below=int(summary.below[0]),
+            held=len(summary.near), new_rows=len(summary.near),
+        )  # fmt: skip
+        rose = float(summary.losses[0]) + _penalty(state.newest) > state.upper
+        state = self._best_point(state, summary)
+        step, state = dual_step(self, state, summary)
+        gap = soft.relative_gap(state.upper, state.lower)
+        state = replace(state, lower_now=state.lower)
+        if soft.is_certified(state.upper, state.lower, self.epsilon):
+            return replace(state, status="certified")
+        gained = gap <= IDLE_SHARE * before or state.upper <= (1.0 - 0.1 * self.epsilon) * value
+        idle = 0 if gained and np.isfinite(gap) else state.idle + 1
+        same = np.array_equal(step, state.newest)
+        if idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen)):
+            return replace(state, status="stalled")
+        if self._overshot(state) and state.best is not None:
+            step = state.best
+        widen = state.widen * (8 if same else 2) if same or rose or gap * SLOW > before else state.widen
+        return replace(state, newest=step, idle=idle, widen=min(widen, MOST_WIDE))
+
+    def _overshot(self, state: ClassesState) -> bool:
+        """A band that memory keeps small led too far: the next one is about the best point of the way there."""
+        capped = self._band_rows(2 * state.widen) == self._band_rows(state.widen) < self.source.chunk_rows
+        return capped and state.best is not None and not np.array_equal(state.best, state.newest)
+
+    def _best_point(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
+        """The primal bound from the best of the points that the scan summed up, rounded up."""
+        best, least = state.best, state.upper
+        for k, t in enumerate(self.points(state)):
+            at = self.at(state, float(t))
+            ends = [state.newest] if t == 1 or state.best is None else [state.newest, state.best]
+            value = self._rounded_up(_penalty(at) + float(summary.losses[k]), ends, summary)
+            if value < least:
+                best, least = at, value
+        return replace(state, best=best, upper=least)
+
+    def _rounded_up(self, value: float, ends: list[Array], summary: ClassesSummary) -> float:
+        """The value and what float64 may have lost, twice over: in each margin, and in the sums."""
+        longest, d = float(self.source.scalars().max_norm.max()), self.source.features
+        lost = float(summary.paid[0]) * sum(mc.score_error(d, longest, end, self.constant) for end in ends)
+        return value * (1.0 + 4.0 * self.sum_error) + 4.0 * lost
+
+    @property
+    def sum_error(self) -> float:
+        """Relative error of a sum of non-negative terms over all rows or entries: within chunks, then over chunks."""
+        return gamma(self.source.chunk_rows + self.source.chunks + self.shape[0] * self.shape[1] + 64)
+
+
+def _penalty(at: Array) -> float:
+    """1/2 ||V||^2."""
+    return 0.5 * float((at * at).sum())
