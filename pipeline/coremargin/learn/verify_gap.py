@@ -1,6 +1,6 @@
 """What ``verify`` says about a soft margin: the value of the hypothesis, the bound that its dual point proves.
 
-    f(w, b) = 1/2 ||w||^2 + sum_i c_i loss(1 - y_i (w.x_i + b)),    c_i = C times the weight of the row's class
+    f(w, b) = 1/2 ||w||^2 + sum_i c_i loss(1 - y_i (w.x_i + b)),    c_i = C times the weights of the row and its class
 
 For a >= 0 (hinge: a_i <= c_i too), with a free intercept sum_i a_i y_i = 0, and v = sum_i a_i y_i x_i, no hypothesis
 has a value below
@@ -74,10 +74,10 @@ class Prices:
 
     @classmethod
     def of(cls, claim: Claim, counts: np.ndarray) -> Prices:
-        """C times the weights of the classes; "balanced": n / (2 n_class) over the labelled rows. No rows, no price."""
+        """C times the weights of the classes; "balanced": n / (2 n_class), counts being sums of sample weights (2,)."""
         if claim.class_weight == "balanced":
-            rows = [int(count) for count in counts]
-            return cls(*(float(Fraction(claim.cost) * sum(rows) / (2 * k)) if k else 0.0 for k in rows))
+            sums = [Fraction(float(count)) for count in counts]
+            return cls(*(float(Fraction(claim.cost) * sum(sums) / (2 * k)) if k else 0.0 for k in sums))
         negative, positive = claim.class_weight if isinstance(claim.class_weight, tuple) else (1.0, 1.0)
         return cls(claim.cost * positive, claim.cost * negative)
 
@@ -128,7 +128,7 @@ class GapScan(SoftScan):
 
     def _limits(self) -> np.ndarray:
         """c (m,) of the band's rows."""
-        return np.where(self.found > 0, self.prices().positive, self.prices().negative)
+        return self.weights * np.where(self.found > 0, self.prices().positive, self.prices().negative)
 
     def imbalance(self) -> float:
         """sum a y over all rows, rounded once."""
@@ -157,9 +157,9 @@ class GapScan(SoftScan):
 
     def _priced(self) -> Check:
         c, claim = self.prices(), self.claim
-        positive, negative = (int(count) for count in self.sums["count"])
+        positive, negative = (int(count) for count in self.sums["rows"])
         text = (
-            f"{claim.loss}, C = {claim.cost:g}: a row costs {c.negative:.6g} "
+            f"{claim.loss}, C = {claim.cost:g}: a row costs{' its weight times' * self.rows.weighted} {c.negative:.6g} "
             f"({negative:,} of class {claim.negative!r}) or {c.positive:.6g} ({positive:,} of class {claim.positive!r})"
         )
         if positive and negative:

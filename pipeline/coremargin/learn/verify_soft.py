@@ -4,12 +4,14 @@ Value. A row's margin in float64 is off by at most e = gamma_(d+3) (||x|| ||w|| 
 loss(1 - margin + e): these are summed.
 
 Dual. A row outside of the band has, at the reference, with hinge c where its margin is below 1, else 0; with squared
-hinge c xi in proportion, xi = max(0, 1 - margin). For hinge the side matters: where the error above leaves it open, the
-margin is evaluated again, rounded once. For squared hinge any xi >= 0 gives a dual point, so those of float64 do.
+hinge c xi in proportion, xi = max(0, 1 - margin). c is the price of the row's class times its own weight, where the
+store has weights. For hinge the side matters: where the error above leaves it open, the margin is evaluated again,
+rounded once. For squared hinge any xi >= 0 gives a dual point, so those of float64 do.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +30,13 @@ _TINY = 1e-307  # what a product may lose by underflow
 class Sums:
     """Sums over rows; of pairs, index 0 is the positive class, 1 the negative.
 
-    count: rows; loss: of an upper bound of the loss; h, the dual weights of rows outside the band in units of the price
-    of a row: slack sum h, squares sum h^2, pull (2, d) sum h x, reach sum h ||x||. For the band, with a the dual
+    Each row counts with its weight s, 1 where the store has none; rows: how many there are. count: sum s; loss: of an
+    upper bound of the loss; h, the dual weights of rows outside the band in units of the price of a row: slack sum s h,
+    squares sum s h^2, pull (2, d) sum s h x, reach sum s h ||x||. For the band, with a the dual
     weights as given: band_pull (d,) sum a y x, band_reach sum |a| ||x||.
     """
 
-    NAMES = ("count", "loss", "slack", "squares", "pull", "reach", "band_pull", "band_reach")
+    NAMES = ("rows", "count", "loss", "slack", "squares", "pull", "reach", "band_pull", "band_reach")
 
     def __init__(self, features: int) -> None:
         shapes: dict[str, tuple[int, ...]] = {"pull": (2, features), "band_pull": (features,), "band_reach": ()}
@@ -60,6 +63,7 @@ class Answer:
     unlabelled: int
     radius: float
     members: Members
+    weights: np.ndarray  #: of the coreset rows, in the order of ``members``
 
 
 class SoftScan(StoreScan):
@@ -72,6 +76,7 @@ class SoftScan(StoreScan):
         self.duals = np.where(np.isfinite(claim.alpha), claim.alpha, 0.0)
         # Signs in the store; 0: no such row, no label, or named before.
         self.found = np.zeros(len(claim.ids), dtype=np.int64)
+        self.weights = np.ones(len(claim.ids))
         self.repeated = [int(row) for row in np.unique(self.ids[1:][self.ids[1:] == self.ids[:-1]])]
 
     def ask(self, chunk: Chunk) -> Answer:
@@ -84,27 +89,33 @@ class SoftScan(StoreScan):
         inside = np.zeros(len(signs), dtype=bool)
         inside[local] = True
         sums, radius = Sums(self.claim.features), 0.0
+        weights = np.ones(len(signs)) if chunk.weights is None else chunk.weights
         for part, x in slabs(chunk.x, SLAB_ROWS):
             lengths = self.lengths(x, chunk.start + part.start)
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing, see ``checks``
-                sums.add(self._losses(x, signs[part], lengths))
-                sums.add(self._weights(x, signs[part], lengths, ~inside[part]))
+                s = np.where([signs[part] > 0, signs[part] < 0], weights[part], 0.0)
+                sums.add(self._losses(x, signs[part], s, lengths))
+                sums.add(self._weights(x, signs[part], s, lengths, ~inside[part]))
                 if inside[part].any():
                     sums.add(_band(x, signs[part], lengths, band[part]))
             radius = max(radius, float(lengths.max()))
-        return Answer(sums.parts(), int((signs == 0).sum()), radius, members)
+        chosen = weights[self.claim.ids[members.places] - chunk.start]
+        return Answer(sums.parts(), int((signs == 0).sum()), radius, members, chosen)
 
-    def _losses(self, x: Any, signs: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+    def _losses(self, x: Any, signs: np.ndarray, s: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
+        """s (2, n): the weights of the rows of each class, 0 for those of the other."""
         margins, error = _margins(x, signs, lengths, self.claim.w, self.claim.b)
         slack = np.maximum(1.0 - margins + error, 0.0)
         loss = slack * slack if self.squared else slack
-        positive, negative = signs > 0, signs < 0
         return {
-            "count": np.array([positive.sum(), negative.sum()], dtype=np.float64),
-            "loss": np.array([loss[positive].sum(), loss[negative].sum()]),
+            "rows": np.array([(signs > 0).sum(), (signs < 0).sum()], dtype=np.float64),
+            "count": self._total(s),
+            "loss": s @ loss,
         }
 
-    def _weights(self, x: Any, signs: np.ndarray, lengths: np.ndarray, far: np.ndarray) -> dict[str, np.ndarray]:
+    def _weights(
+        self, x: Any, signs: np.ndarray, s: np.ndarray, lengths: np.ndarray, far: np.ndarray
+    ) -> dict[str, np.ndarray]:
         w, b = self.claim.reference[:-1], float(self.claim.reference[-1])
         margins, error = _margins(x, signs, lengths, w, b)
         if self.squared:
@@ -114,8 +125,8 @@ class SoftScan(StoreScan):
             margins[unclear] = signs[unclear] * dot_products(x[unclear], w, b)
             h = (margins < 1.0).astype(np.float64)
         h[~far] = 0.0
-        h = np.stack([np.where(signs > 0, h, 0.0), np.where(signs < 0, h, 0.0)])
-        return {"slack": h.sum(axis=1), "squares": (h * h).sum(axis=1), "pull": h @ x, "reach": h @ lengths}
+        sh = s * h
+        return {"slack": self._total(sh), "squares": sh @ h, "pull": sh @ x, "reach": sh @ lengths}
 
     def add(self, answer: Answer) -> None:
         """Take one chunk's answer; chunks come in order."""
@@ -123,6 +134,11 @@ class SoftScan(StoreScan):
         self.sums.add(answer.sums)
         places, first = answer.members.places, np.unique(self.claim.ids[answer.members.places], return_index=True)[1]
         self.found[places[first]] = answer.members.signs[first]
+        self.weights[places[first]] = answer.weights[first]
+
+    def _total(self, terms: np.ndarray) -> np.ndarray:
+        """Sums (2,) of terms (2, n), rounded once where they are not whole: balance is a difference of such sums."""
+        return np.array([math.fsum(row) for row in terms]) if self.rows.weighted else terms.sum(axis=1)
 
 
 def _band(x: Any, signs: np.ndarray, lengths: np.ndarray, band: np.ndarray) -> dict[str, np.ndarray]:

@@ -50,15 +50,19 @@ class StoreScan:
         self.blank: list[int] = []
 
     def signs(self, chunk: Chunk) -> np.ndarray:
-        """1 and -1 (n,) for rows of the positive and the negative class, 0 for rows without label or held out."""
-        return np.where(self.claim.view.held(chunk.start, len(chunk.codes)), 0, self._sides[chunk.codes])
+        """1 and -1 (n,) for rows of the positive and the negative class, 0 for rows that do not count."""
+        signs = np.where(self.claim.view.held(chunk.start, len(chunk.codes)), 0, self._sides[chunk.codes])
+        return signs if chunk.weights is None else np.where(chunk.weights > 0, signs, 0)
 
     @property
     def aside(self) -> str:
         """Words about the rows that count for nothing."""
         if not self.unlabelled:
             return ""
-        return f", {self.unlabelled:,} without label {'or held out ' * (self.claim.view.fold is not None)}apart"
+        weighed = "or weight " * self.rows.weighted
+        return (
+            f", {self.unlabelled:,} without label {weighed}{'or held out ' * (self.claim.view.fold is not None)}apart"
+        )
 
     def lengths(self, x: Any, first: int) -> np.ndarray:
         """||x|| (n,) of rows (n, d) float64. Raises DamagedChunk for rows beyond what this arithmetic can check."""
@@ -114,7 +118,8 @@ class StoreScan:
             problems.append(f"{listed(self.turned)} of another class in the store")
         if self.blank:
             held = " or held out" * (self.claim.view.fold is not None)
-            problems.append(f"{listed(self.blank)} without label{held} in the store")
+            weighed = " or weight" * self.rows.weighted
+            problems.append(f"{listed(self.blank)} without label{weighed}{held} in the store")
         return problems
 
     def norms(self) -> Check:
