@@ -118,6 +118,8 @@ def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         {"margin": -1.0},
         {"margin": float("nan")},
         {"noise": 1.5},
+        {"density": 1.5},
+        {"density": -0.1},
         {"seed": -1},
         {"dtype": "int8"},
         {"chunk_bytes": 0},
@@ -128,3 +130,42 @@ def test_bad_recipes(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"{next(iter(changes))}: expected"):
         synth(tmp_path / "s.zarr", replace(RECIPE, **changes))
     assert list(tmp_path.iterdir()) == []
+
+
+SPARSE = replace(RECIPE, rows=3000, features=400, density=0.03, margin=0.05)
+
+
+class TestSparse:
+    """Sparse recipes: the same promises."""
+
+    def test_rows(self) -> None:
+        """Every row has its share of features, lies ``margin`` or more from the plane, on the side of its label."""
+        X, codes = rows_of(SPARSE, 0, 3000)
+        assert (X.format, X.shape, X.dtype) == ("csr", (3000, 400), np.float32)
+        assert set(np.diff(X.indptr).tolist()) == {12}
+        u, offset = plane(SPARSE)
+        assert np.linalg.norm(u) == pytest.approx(1)
+        margins = (X.astype(np.float64) @ u + offset) * (2 * codes - 1)
+        assert margins.min() > 0.05 * (1 - 1e-5)
+        assert margins.min() < 0.051
+        assert 0.2 < codes.mean() < 0.8
+
+    @pytest.mark.parametrize("chunk_bytes", [2000, 1 << 23])
+    def test_store(self, tmp_path: Path, chunk_bytes: int) -> None:
+        """The store holds these rows, whatever the chunks and threads, and is whole."""
+        one = synth(tmp_path / "one.zarr", replace(SPARSE, chunk_bytes=chunk_bytes), workers=1)
+        two = synth(tmp_path / "two.zarr", replace(SPARSE, chunk_bytes=5000), workers=3)
+        assert one.sparse
+        assert one.digest == two.digest
+        X, codes = rows_of(SPARSE, 0, 3000)
+        found, labels = one.rows_at(np.arange(3000))
+        np.testing.assert_array_equal(found.toarray(), X.toarray())
+        np.testing.assert_array_equal(labels, codes)
+        assert check_store(one.path, workers=1).whole
+        assert check_store(two.path, workers=1).whole
+        assert one.nbytes == 3000 * SPARSE.row_bytes
+
+    def test_longer_stores_begin_alike(self) -> None:
+        """The first rows do not depend on how many follow, nor on where reading begins."""
+        whole = rows_of(replace(SPARSE, rows=9000), 0, 9000)[0]
+        np.testing.assert_array_equal(rows_of(SPARSE, 700, 2000)[0].toarray(), whole[700:2000].toarray())

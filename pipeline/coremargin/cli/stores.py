@@ -167,6 +167,9 @@ def _chunks_shown(advance: Advance | None, path: Path) -> Callable[[int, int, An
 @click.option("--features", type=WHOLE, default=100, show_default=True, help="Features per row.")
 @click.option("--margin", type=float, default=0.5, show_default=True, help="Distance of every row to the plane.")
 @click.option("--noise", type=float, default=0.0, show_default=True, help="Share of rows with the wrong label.")
+@click.option(
+    "--density", type=float, default=1.0, show_default=True, help="Share of values that are not zero; below 1: sparse."
+)
 @click.option("--seed", type=WHOLE, default=0, show_default=True, help="Same seed, same rows.")
 @click.option(
     "--dtype",
@@ -191,13 +194,14 @@ def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **opt
       coremargin synth million.zarr --rows 1e6
       coremargin synth large.zarr --size "30 GB" --features 100
       coremargin synth noisy.zarr --rows 1e5 --noise 0.02 --seed 7
+      coremargin synth words.zarr --rows 1e5 --features 50000 --density 0.002 --margin 0.02
     """
     from coremargin.data.sizes import CHUNK_BYTES
     from coremargin.data.synth import Recipe
     from coremargin.data.synth import synth as run
 
     overwrite, workers = options.pop("overwrite"), options.pop("workers")
-    row_bytes = options["features"] * (8 if options["dtype"] == "float64" else 4) + 4
+    row_bytes = Recipe(1, options["features"], dtype=options["dtype"], density=options["density"]).row_bytes
     if (rows is None) == (room is None):
         raise click.UsageError("say how much to make: either --rows or --size", click.get_current_context())
     rows = max(1, (room or 0) // row_bytes) if rows is None else rows
