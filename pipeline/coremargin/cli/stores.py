@@ -194,7 +194,7 @@ def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **opt
       coremargin synth million.zarr --rows 1e6
       coremargin synth large.zarr --size "30 GB" --features 100
       coremargin synth noisy.zarr --rows 1e5 --noise 0.02 --seed 7
-      coremargin synth words.zarr --rows 1e5 --features 50000 --density 0.002 --margin 0.02
+      coremargin synth words.zarr --rows 1e5 --features 5e4 --density 0.002
     """
     from coremargin.data.sizes import CHUNK_BYTES
     from coremargin.data.synth import Recipe
