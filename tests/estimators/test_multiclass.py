@@ -15,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_sample_weight
 
+import coremargin
 from coremargin.errors import LabelError, UsageError
 from coremargin.estimators import MarginCoresetClassifier
-from coremargin.learn.fleet import FleetModel
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -156,8 +156,10 @@ def test_weights_that_cannot_be_used_are_refused(
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_batches_of_several_classes_are_a_fit(loss: str, wine: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    """In batches, weighted or not, the answer and what is claimed are those of ``fit`` on all rows."""
+def test_batches_of_several_classes_are_a_fit(
+    loss: str, wine: tuple[np.ndarray, np.ndarray], make_store: Callable[..., Store], tmp_path: Path
+) -> None:
+    """In batches, weighted or not, the answer and what is claimed are those of ``fit`` on all rows; `verify` agrees."""
     X, y = wine
     turn = np.random.default_rng(3).permutation(len(X))
     X, y, weights = X[turn], y[turn], 1.0 + np.arange(len(X)) % 3
@@ -171,7 +173,7 @@ def test_batches_of_several_classes_are_a_fit(loss: str, wine: tuple[np.ndarray,
         np.testing.assert_array_equal(machine.support_, whole.support_)
     assert plain.certificate_ == whole.certificate_
     plain.model_.save(tmp_path / "wine.model")
-    assert FleetModel.load(tmp_path / "wine.model").members.keys() == whole.model_.members.keys()
+    assert coremargin.verify(tmp_path / "wine.model", make_store(X, y).path).ok
     with pytest.raises(UsageError, match="expected none, as the first batch had none"):
         plain.partial_fit(X[:5], y[:5], sample_weight=np.ones(5))
 

@@ -161,3 +161,20 @@ def test_the_command_exports_a_folder(
         "something is there already"
         in run_cli("export", tmp_path / "rows.model", tmp_path / "rows.onnx", exit_code=5).stderr
     )
+
+
+def test_a_fleet_is_exported_for_one_c(
+    run_cli: Callable[..., Result], tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """Of several values of C one must be chosen; the graph then has its classes."""
+    pytest.importorskip("onnx")
+    X, y = rng.normal(size=(150, 3)), rng.integers(0, 3, 150)
+    X[:, 0] += y
+    fleet = coremargin.train(X, y, loss="hinge", classes="ovr", C=[0.1, 1.0])
+    fleet.save(tmp_path / "fleet.model")
+    refused = run_cli("export", tmp_path / "fleet.model", tmp_path / "a.onnx", exit_code=2)
+    assert "several values of C" in refused.stderr
+    run_cli("export", tmp_path / "fleet.model", tmp_path / "a.onnx", "--C", "0.1")
+    label, decision = run_onnx(fleet.at(0.1).to_onnx(), X)
+    np.testing.assert_allclose(decision, fleet.at(0.1).decision_function(X), rtol=1e-9, atol=1e-12)
+    assert label.tolist() == fleet.at(0.1).predict(X).tolist() == fleet.at(0.1).to_sklearn().predict(X).tolist()

@@ -25,9 +25,12 @@ SECTION = "Models"
     "--precision", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
     help="Of rows, coefficients and decision values in ONNX.",
 )  # fmt: skip
+@click.option("--C", "C", type=float, help="Of a fleet: the models of this C decide.  [default: the one chosen]")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @json_option
-def export(model: Path, out: Path, *, kind: Any, precision: Any, overwrite: bool, as_json: bool) -> None:
+def export(
+    model: Path, out: Path, *, kind: Any, precision: Any, C: float | None, overwrite: bool, as_json: bool
+) -> None:
     """Write the hypothesis of MODEL to the file OUT, for use without coremargin.
 
     ONNX (pip install 'coremargin[onnx]'): input X (rows, features), outputs label and decision. In float64 both agree
@@ -41,7 +44,7 @@ def export(model: Path, out: Path, *, kind: Any, precision: Any, overwrite: bool
     """
     from coremargin.learn.export import export as run
 
-    size = run(model, out, format=kind, precision=precision, overwrite=overwrite)
+    size = run(model, out, format=kind, precision=precision, C=C, overwrite=overwrite)
     if as_json:
         click.echo(json.dumps({"out": str(out), "format": kind, "bytes": size}))
     else:

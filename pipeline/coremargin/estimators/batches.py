@@ -9,6 +9,7 @@ import numpy as np
 from coremargin.errors import UsageError
 from coremargin.estimators.continuing import about_all, relieved, stand
 from coremargin.estimators.inputs import batch_of
+from coremargin.estimators.past import room
 from coremargin.estimators.support import check_proof, deciders, support_of
 from coremargin.spec import parse_size
 
@@ -73,14 +74,14 @@ class InBatches:
             support = np.unique(np.concatenate([one.coreset_ids for one in deciders(model)]))
         check_proof(deciders(model), self.epsilon, batches=True)
         rows = source.rows_at(np.searchsorted(past.ids, support))[0]
-        self._remember(past, deciders(model), parse_size(self.memory) // 2 // (8 * past.rows.shape[1]))
+        self._remember(past, deciders(model), room(source, parse_size(self.memory) // 2))
         self._adopt(model, scans)
         self.support_, self.coreset_ = support, rows
         return self
 
-    def _remember(self, past: Past, models: list[Model], room: int) -> None:
-        """Keep at most ``room`` rows of the past, and the terms that the proof of all rows rests on."""
-        self._past: Past | None = relieved(past, models, self._prices(past), room)
+    def _remember(self, past: Past, models: list[Model], most: int) -> None:
+        """Keep at most ``most`` rows of the past, and the terms that the proof of all rows rests on."""
+        self._past: Past | None = relieved(past, models, self._prices(past), most)
         self._terms = {name: getattr(self, name) for name in _TERMS}
 
     def _check_terms(self, past: Past | None) -> None:

@@ -13,7 +13,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
 from coremargin.estimators.batches import InBatches
 from coremargin.estimators.inputs import decision_values, factors_of, source_of
-from coremargin.estimators.past import Past
+from coremargin.estimators.past import Past, room
 from coremargin.estimators.support import check_proof, deciders, present, support_of
 from coremargin.learn.api import train
 from coremargin.learn.export import Linear, as_onnx, as_sklearn, linear_of
@@ -22,6 +22,7 @@ from coremargin.spec import parse_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from sklearn.utils import Tags
 
     from coremargin.data.source import Source
     from coremargin.learn.fleet import FleetModel
@@ -95,8 +96,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
         sample_weight (n,): factors of the price of a row; 0 leaves it out, a hard margin reads nothing else of them.
 
-        X: an array, a data frame, a Dask array or a Zarr array; the last two are read block by block, never as a whole,
-        in one pass that counts what is in them and in every scan.
+        X: an array, a sparse matrix, a data frame, a Dask array or a Zarr array; the last two are read block by block,
+        never as a whole, in one pass that counts what is in them and in every scan.
         Raises ValueError for rows, labels or parameters that cannot be used, NotCertified when a hard margin is asked
         for and no hyperplane separates the rows. Warns (ConvergenceWarning) when more scans would not reach epsilon.
         """
@@ -109,11 +110,11 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         arrays = source if isinstance(source, ArraySource) and not isinstance(source, LazySource) else None
         if self.loss is None or arrays is not None:
             self.support_ = support_of(models, source)
-            room = parse_size(self.memory) // (8 * source.features)
-            if len(self.support_) <= room:
+            most = room(source, parse_size(self.memory))
+            if len(self.support_) <= most:
                 self.coreset_ = source.rows_at(self.support_)[0]
-            if arrays is not None and arrays.rows <= room and self.class_weight != "balanced" and self.scaling is None:
-                self._remember(Past.of(arrays), models, room=2 * len(self.support_))
+            if arrays is not None and arrays.rows <= most and self.class_weight != "balanced" and self.scaling is None:
+                self._remember(Past.of(arrays), models, 2 * len(self.support_))
         return self
 
     def _trained(self, source: Source) -> tuple[Model | FleetModel, int]:
@@ -186,3 +187,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     def _linear(self) -> Linear:
         check_is_fitted(self)
         return linear_of(self.model_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -19,7 +19,8 @@ from coremargin.data.weights import as_weights
 from coremargin.errors import LabelError, UsageError
 from coremargin.estimators.past import Past
 from coremargin.estimators.support import deciders, present
-from coremargin.maths.scaling import unit_rows
+from coremargin.learn.decision import decision_values as of_one
+from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ def source_of(estimator: Any, X: Any, y: Any, weights: Any = None) -> Source:
         y = at_once(y)
         source = LazySource(X, y, weights=row_weights(estimator.class_weight, y, weights, len(y)))
     else:
-        X, y = validate_data(estimator, X, y, dtype=_DTYPES, y_numeric=False)
+        X, y = validate_data(estimator, X, y, accept_sparse="csr", dtype=_DTYPES, y_numeric=False)
         check_classification_targets(y)
         source = ArraySource(X, y, weights=row_weights(estimator.class_weight, y, weights, len(y)))
     _check_classes(source)
@@ -94,7 +95,7 @@ def batch_of(estimator: Any, X: Any, y: Any, classes: Any, weights: Any, past: P
     """
     if isinstance(X, str | os.PathLike | Source) or _is_lazy(X):
         raise UsageError(f"partial_fit: expected rows in memory, got {type(X).__name__}; give its blocks one by one")
-    X, y = validate_data(estimator, X, y, reset=past is None, dtype=_DTYPES, y_numeric=False)
+    X, y = validate_data(estimator, X, y, reset=past is None, accept_sparse="csr", dtype=_DTYPES, y_numeric=False)
     check_classification_targets(y)
     known = None if classes is None else tuple(np.unique(np.asarray(classes)).tolist())
     if past is not None and known is not None and set(known) != set(past.classes):
@@ -112,15 +113,22 @@ def batch_of(estimator: Any, X: Any, y: Any, classes: Any, weights: Any, past: P
         raise UsageError("sample_weight: expected none, as the first batch had none; begin with weights of 1")
     if weights is None and past.weighted:
         weights = np.ones(len(y))
-    return Past.of(ArraySource(_in_precision(X, past.rows.dtype), y, weights=weights, classes=past.classes))
+    return Past.of(ArraySource(_as_before(X, past), y, weights=weights, classes=past.classes))
 
 
-def _in_precision(X: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The same values in the precision of the first batch; UsageError where that would round them."""
+def _as_before(X: Any, past: Past) -> Any:
+    """The same values in the kind and precision of the first batch; UsageError where they would be rounded."""
+    if is_sparse(X) != is_sparse(past.rows):
+        kind = "sparse" if is_sparse(past.rows) else "dense"
+        raise UsageError(f"X: expected {kind} rows as in the first batch, got {type(X).__name__}; convert them")
     with np.errstate(over="ignore"):
-        rows = X.astype(dtype, copy=False)
-    if rows.dtype.itemsize < X.dtype.itemsize and not np.array_equal(rows, X):
-        raise UsageError(f"X: expected values of {dtype} as in the first batch, got {X.dtype}; begin with {X.dtype}")
+        rows = X.astype(past.rows.dtype, copy=False)
+    if rows.dtype.itemsize < X.dtype.itemsize:
+        was, now = (X.data, rows.data) if is_sparse(X) else (X, rows)
+        if not np.array_equal(was, now):
+            raise UsageError(
+                f"X: expected values of {rows.dtype} as in the first batch, got {X.dtype}; begin with {X.dtype}"
+            )
     return rows
 
 
@@ -143,7 +151,7 @@ def decision_values(estimator: Any, X: Any, coef: NDArray[Any], intercept: NDArr
         _same_features(estimator, source.features, source.name)
         return np.concatenate([values(source.read(chunk)[0]) for chunk in range(source.chunks)])
     if not _is_lazy(X):
-        return values(validate_data(estimator, X, dtype=_DTYPES, reset=False))
+        return values(validate_data(estimator, X, accept_sparse="csr", dtype=_DTYPES, reset=False))
     _same_features(estimator, X.shape[1], "X")
     if not hasattr(X, "map_blocks"):
         return np.concatenate([values(part) for part in _slices(X)])
@@ -154,10 +162,8 @@ def decision_values(estimator: Any, X: Any, coef: NDArray[Any], intercept: NDArr
 
 
 def _values(rows: Any, coef: NDArray[Any], intercept: NDArray[Any], *, unit: bool) -> NDArray[np.float64]:
-    if unit:
-        rows = unit_rows(np.asarray(rows, dtype=np.float64))
-    values = np.asarray(rows @ coef.T.astype(np.float64) + intercept, dtype=np.float64)
-    return values[:, 0] if len(coef) == 1 else values
+    values = [of_one(rows, w, b, unit=unit) for w, b in zip(coef, intercept.tolist(), strict=True)]
+    return values[0] if len(values) == 1 else np.stack(values, axis=1)
 
 
 def _slices(X: Any) -> Iterator[NDArray[Any]]:

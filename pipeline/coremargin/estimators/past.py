@@ -26,6 +26,7 @@ from coremargin.data.statistics import measure
 from coremargin.errors import UsageError
 from coremargin.estimators.support import positives
 from coremargin.maths.margin import NEGATIVE, POSITIVE, safe_projections
+from coremargin.maths.rows import Rows, concatenate, is_sparse, take
 from coremargin.maths.screening import screened_floor
 
 if TYPE_CHECKING:
@@ -33,9 +34,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from coremargin.data.source import Source
+
 #: So many bunches are remembered; then they become one, with a wider ball.
 MOST_BUNCHES = 256
 _UP = 1.0 + 1e-12
+
+
+def room(source: Source, memory_bytes: int) -> int:
+    """How many rows of this kind so much memory holds in float64."""
+    entry = 12 if source.sparse else 8  # with its column
+    return int(memory_bytes * source.rows // max(1, entry * int(source.scalars().nonzeros.sum())))
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ class Past:
 
     classes: tuple[Any, ...]
     ids: NDArray[np.int64]
-    rows: NDArray[np.floating[Any]]
+    rows: Rows
     codes: NDArray[np.int32]
     weights: NDArray[np.float64]
     digested: Digested
@@ -84,7 +93,7 @@ class Past:
         weights = [source.weights(chunk) for chunk in range(source.chunks)]
         scalars = source.scalars()
         return cls(
-            classes=source.classes, ids=np.arange(source.rows), rows=np.concatenate([rows for rows, _ in parts]),
+            classes=source.classes, ids=np.arange(source.rows), rows=concatenate([rows for rows, _ in parts]),
             codes=np.concatenate([codes for _, codes in parts]),
             weights=np.ones(source.rows) if weights[0] is None else np.concatenate(weights),  # type: ignore[arg-type]
             digested=Digested.of(scalars), counts=scalars.counts.sum(axis=0), radius=float(scalars.max_norm.max()),
@@ -111,14 +120,14 @@ class Past:
         """Identity of all rows seen, in order: that of a store or an array of them."""
         return store_digest(
             features=self.rows.shape[1], dtype=self.rows.dtype.name, classes=self.classes, chunks=self.digested,
-            weighted=self.weighted,
+            sparse=is_sparse(self.rows), weighted=self.weighted,
         )  # fmt: skip
 
     def joined(self, batch: Past) -> Past:
         """With the rows of a batch, which has the same classes and dtype."""
         return replace(
             self,
-            ids=np.concatenate([self.ids, batch.ids + self.seen]), rows=np.concatenate([self.rows, batch.rows]),
+            ids=np.concatenate([self.ids, batch.ids + self.seen]), rows=concatenate([self.rows, batch.rows]),
             codes=np.concatenate([self.codes, batch.codes]), weights=np.concatenate([self.weights, batch.weights]),
             digested=self.digested.then(batch.digested), counts=self.counts + batch.counts,
             radius=max(self.radius, batch.radius), weighted=self.weighted,
@@ -172,7 +181,7 @@ class Past:
         near, far = np.sort(order[:most]), np.sort(order[most:])
         gone = self._bunch(far, hypotheses, prices)
         past = replace(
-            self, ids=self.ids[near], rows=self.rows[near], codes=self.codes[near], weights=self.weights[near],
+            self, ids=self.ids[near], rows=take(self.rows, near), codes=self.codes[near], weights=self.weights[near],
             bunches=(*self.bunches, gone),
         )  # fmt: skip
         return past if len(past.bunches) <= MOST_BUNCHES else past.merged(hypotheses)
@@ -181,7 +190,7 @@ class Past:
         self, far: NDArray[np.intp], hypotheses: Sequence[tuple[NDArray[np.float64], float]],
         prices: Sequence[NDArray[np.float64]],
     ) -> Bunch:  # fmt: skip
-        rows, weights = self.rows[far], self.weights[far]
+        rows, weights = take(self.rows, far), self.weights[far]
         ball = measure(rows, self.codes[far], len(self.classes))
         floors, totals = np.full((len(hypotheses), 2), np.inf), np.zeros((len(hypotheses), 2))
         for k, (w, _) in enumerate(hypotheses):
@@ -191,7 +200,8 @@ class Past:
                 mine = (signs == sign) & (weights > 0)
                 floors[k, side] = values[mine].min(initial=np.inf)
                 totals[k, side] = prices[k][side] * weights[mine].sum() * _UP
-        return Bunch(np.stack([w for w, _ in hypotheses]), floors, totals, ball.centre[0], float(ball.radius[0]))
+        middle = ball.centre.toarray()[0] if is_sparse(ball.centre) else np.asarray(ball.centre)[0]
+        return Bunch(np.stack([w for w, _ in hypotheses]), floors, totals, middle, float(ball.radius[0]))
 
     def merged(self, hypotheses: Sequence[tuple[NDArray[np.float64], float]]) -> Past:
         """The same with all bunches in one: floors at these hypotheses, a ball around all balls."""

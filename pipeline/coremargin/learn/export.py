@@ -17,13 +17,15 @@ import numpy as np
 
 from coremargin.data.files import write_whole
 from coremargin.errors import OutputError, UsageError
-from coremargin.learn.fleet import FleetModel, read_model
 from coremargin.learn.model import Model, label_array
+from coremargin.learn.predict import opened_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from coremargin.learn.fleet import FleetModel
 
 Format = Literal["onnx", "sklearn-skops"]
 Precision = Literal["float64", "float32"]
@@ -155,16 +157,18 @@ def export(
     *,
     format: Format = "onnx",  # noqa: A002  the option's name
     precision: Precision = "float64",
+    C: float | None = None,
     overwrite: bool = False,
 ) -> int:
     """Write a model or fleet, or that in a folder, to the file ``out``, which appears whole or not at all; its bytes.
 
-    Raises UsageError (the package for the format is not installed), OutputError (something is there, not writable).
+    C: of a fleet, whose members decide. Raises UsageError (the package for the format is not installed, several values
+    of C), OutputError (something is there, not writable).
     """
     path = Path(os.path.abspath(out))
     if os.path.lexists(path) and not (overwrite and path.is_file()):
         raise OutputError(f"{path}: something is there already; choose another place, or replace a file by --overwrite")
-    linear = linear_of(read_model(model) if isinstance(model, str | os.PathLike) else model)
+    linear = linear_of(opened_model(model, C))
     if format == "onnx":
         data = as_onnx(linear, precision).SerializeToString()
     elif format == "sklearn-skops":
