@@ -132,6 +132,10 @@ def _told(report: IngestReport, *, dry_run: bool, append: bool, **_: Any) -> str
         lines.append(f"zeros that were spelled out, dropped: {about}{report.zeros:,}")
     if report.unsorted:
         lines.append(f"rows whose indices were not in order, sorted: {about}{report.unsorted:,}")
+    if report.rounded:
+        keep = "; --dtype float64 keeps them" if report.dtype == "float32" else ""
+        lines.append(f"whole numbers rounded to {report.dtype}: {about}{report.rounded:,}{keep}")
+        lines.append(f"  the first: {report.rounded_at}")
     if report.weight_from is not None:
         lines.append(f"weights from {report.weight_from}")
     if append:

@@ -39,6 +39,8 @@ class IngestReport:
     zeros: int  #: explicit zeros of sparse rows, which a sparse store drops
     unsorted: int  #: sparse rows whose indices were not in order
     weight_from: str | None
+    rounded: int  #: whole numbers with more digits than the store's precision keeps
+    rounded_at: str | None  #: where the first of them was met, and what it became
 
 
 def report_of(trip: Trip, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
@@ -73,4 +75,6 @@ def report_of(trip: Trip, path: Path, base: Store | None, dtype: str, seconds: f
         zeros=round(trip.zeros * scale) if trip.sparse else 0,
         unsorted=round(trip.unsorted * scale),
         weight_from=trip.weight_from,
+        rounded=round(trip.rounded * scale),
+        rounded_at=trip.rounded_at,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from coremargin.errors import BadRow
 
 _LARGEST_EXACT = 1 << 24  # whole numbers up to here are exact in float32
+_LARGEST_WHOLE = 2.0**53  # floats above are whole whatever they mean
 
 
 def as_rows(X: Any, *, dtype: np.dtype[Any], place: str, features: int | None = None, first: int = 0) -> np.ndarray:
@@ -54,6 +55,30 @@ def in_memory_dtype(X: Any) -> np.dtype[Any]:
         return np.dtype(np.float32)
     exact = int(values.max()) <= _LARGEST_EXACT and int(values.min()) >= -_LARGEST_EXACT
     return np.dtype(np.float32 if exact else np.float64)
+
+
+def rounded_whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Positions (k,) in the flattened ``values``, finite numbers, of whole numbers that ``dtype`` does not hold.
+
+    Such numbers count or name something, and are meant to the last digit. Floats above 2^53 are all whole: they are
+    measurements, and rounded like any other.
+    """
+    digits = np.finfo(dtype).nmant + 1
+    limit, flat = 1 << digits, values.reshape(-1)
+    floats = values.dtype.kind == "f"
+    if not flat.size or (floats and values.itemsize <= dtype.itemsize):
+        return np.zeros(0, np.intp)
+    if flat.max() <= limit and flat.min() >= -limit:
+        return np.zeros(0, np.intp)
+    large = np.flatnonzero((flat > limit) | (flat < -limit))
+    found = flat[large]
+    if floats:
+        whole = (found == np.floor(found)) & (np.abs(found) <= _LARGEST_WHOLE)
+        return np.asarray(large[whole][found[whole].astype(dtype) != found[whole]])
+    sizes = found.astype(np.uint64)
+    sizes[found < 0] = ~sizes[found < 0] + np.uint64(1)
+    lowest = sizes & (~sizes + np.uint64(1))
+    return np.asarray(large[sizes // lowest >= np.uint64(limit)])  # more binary digits than there is room for
 
 
 def _refuse(values: np.ndarray, rows: np.ndarray, place: str, first: int) -> None:

@@ -114,14 +114,19 @@ def first_bad(rows: Rows, dtype: np.dtype[Any]) -> tuple[int, int, str] | None:
         return None
     at = int(np.argmax(bad))
     value = float(values.reshape(-1)[at])
-    if is_sparse(rows):
-        row, feature = int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
-    else:
-        row, feature = (int(i) for i in np.unravel_index(at, bad.shape))
+    row, feature = position(rows, at)
     if np.isfinite(value):
         return row, feature, f"{value:.6g}, too large for {dtype}; scale the column or use --dtype float64"
     advice = "remove the row or fill in the value first"
     return row, feature, f"{'NaN' if np.isnan(value) else 'infinity'}, expected a finite number; {advice}"
+
+
+def position(rows: Rows, at: int) -> tuple[int, int]:
+    """Row and feature of the value that is number ``at`` in the order in which rows (n, d) are kept."""
+    if is_sparse(rows):
+        return int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
+    row, feature = np.unravel_index(at, rows.shape)
+    return int(row), int(feature)
 
 
 def refuse_bad(batch: Batch, dtype: np.dtype[Any]) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coremargin.data.sources.base import Batch, RowSource, refuse_bad
+from coremargin.data.rows import rounded_whole
+from coremargin.data.sources.base import Batch, RowSource, position, refuse_bad
 from coremargin.data.sources.labels import Label, LabelStream, Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError
@@ -54,6 +55,8 @@ class Trip:
         self.nonzeros = 0  #: values of the rows that went on that are not zero
         self.zeros = 0  #: zeros that sparse rows stored
         self.unsorted = 0  #: sparse rows whose indices were not in order
+        self.rounded = 0  #: whole numbers that ``dtype`` does not hold
+        self.rounded_at: str | None = None  #: where the first of them was met, and what it became
         self._weighs = False  # some row that went on has a weight above 0
         self._counts = np.zeros(0, dtype=np.int64)
 
@@ -77,6 +80,7 @@ class Trip:
                 self._check_labels(batch)
                 self._check_weights(batch)
                 refuse_bad(batch, self._dtype)
+                self._note_rounded(batch)
                 self._count(batch)
                 yield batch
         self._check_end()
@@ -176,6 +180,17 @@ class Trip:
                     f"{batch.place(int(at[0]))}: found the label {labels[code]!r}, expected one of the same kind as "
                     f"{labels[0]!r}; give all labels as numbers or all as text"
                 )
+
+    def _note_rounded(self, batch: Batch) -> None:
+        """Count whole numbers that are about to lose digits."""
+        values = np.asarray(batch.rows.data) if is_sparse(batch.rows) else batch.rows
+        found = rounded_whole(values, self._dtype)
+        self.rounded += len(found)
+        if len(found) and self.rounded_at is None:
+            row, feature = position(batch.rows, int(found[0]))
+            value = values.reshape(-1)[found[0]]
+            became = int(value.astype(self._dtype))
+            self.rounded_at = f"{batch.place(row)}, {batch.column(feature)}: {int(value)} became {became}"
 
     def _count(self, batch: Batch) -> None:
         self.kept += batch.count
