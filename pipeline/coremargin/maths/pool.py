@@ -30,6 +30,8 @@ from coremargin.maths.wide import nearest_wide
 NARROW = 1000
 #: Where hulls meet, rows with smaller shares of the largest weight are taken away by and by, so many at a time.
 HEAVY = (1e-2, 1e-4, 1e-6)
+#: Rows of a class that enter the working set at a time, where rows are sparse.
+BATCH = 1000
 #: So many sparse rows are given to the exact kernel when Newton's method does not get to the tolerance.
 KERNEL_ROWS = 2000
 #: From so many times more features than rows on, rows are solved in coordinates of their own span.
@@ -96,7 +98,7 @@ def solve_pool(
     groups = (signs > 0).astype(np.int64) if intercept else np.zeros(len(signs), np.int64)
     if zero is None:
         zero = resolution(float(lengths(z).max()), rows.shape[1] + 2, rows.shape[1])
-    batch = max(100, rows.shape[1])
+    batch = BATCH if is_sparse(z) else max(100, rows.shape[1])
     weights = np.zeros(len(signs)) if start is None else start.copy()
     work = _first_rows(z, groups, batch) if start is None else np.flatnonzero(start > 0)
     warm, point = start is not None, np.zeros(rows.shape[1])

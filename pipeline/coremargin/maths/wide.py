@@ -31,8 +31,9 @@ from coremargin.maths.rows import Array, Rows, gram, lengths, products, take, we
 
 #: Up to so many rows a Gram matrix is held (128 MiB); the equations of more are solved by conjugate gradients.
 GRAM_ROWS = 4096
-#: delta as shares of the mean squared length: first from far to near, then the one of the proximal steps, and the last.
-PATH, NEAR, LEAST = (1.0, 1e-2, 1e-4), 1e-6, 1e-13
+#: delta as shares of the mean squared length: from far to near at first, with weights to start from and without, then
+#: that of the proximal steps, and the least.
+COLD, WARM, NEAR, LEAST = (1.0, 1e-2, 1e-4), (1e-3,), 1e-6, 1e-13
 NEWTON_STEPS, PROXIMAL_STEPS = 60, 40
 #: Steps this near to 1 end where the Newton equations say.
 SAME = 1e-6
@@ -166,7 +167,7 @@ def nearest_wide(
         _Iterate(np.zeros(len(groups)), 0.0, np.zeros(len(groups))) if start is None else _from_weights(span, y, start)
     )
     with suppress(np.linalg.LinAlgError):  # delta is below what float64 can tell: the best so far is what there is
-        for share in PATH:
+        for share in COLD if start is None else WARM:
             steps += _newton(span, y, share * size, ones + share * size * np.maximum(now.alpha, 0.0), now)
         for _ in range(PROXIMAL_STEPS):
             steps += _newton(span, y, delta, ones + delta * np.maximum(now.alpha, 0.0), now)
