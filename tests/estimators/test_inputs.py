@@ -66,6 +66,20 @@ def test_arrays_elsewhere_give_what_arrays_in_memory_give(
     assert np.asarray(lazy.predict(X)).tolist() == lazy.predict(rows[0]).tolist()
 
 
+@MAKERS
+def test_weights_go_with_arrays_elsewhere(
+    make: Callable[..., tuple[Any, Any]], rows: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    """Weights may lie where the rows lie; they make the same content and the same certificate."""
+    X, _ = make(tmp_path, *rows)
+    weights = 1.0 + np.arange(ROWS) % 3
+    stored = zarr.create_array(tmp_path / "weights", data=weights)
+    lazy = MarginCoresetClassifier(epsilon=1e-6).fit(X, rows[1], stored)
+    ours = MarginCoresetClassifier(epsilon=1e-6).fit(*rows, weights)
+    assert lazy.certificate_.store_digest == ours.certificate_.store_digest
+    np.testing.assert_allclose(lazy.coef_, ours.coef_, atol=5e-3)
+
+
 def test_dask_predictions_wait_to_be_computed(rows: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     """Decision values and labels of a Dask array are Dask arrays with its blocks of rows, computed on demand."""
     X, y = _dask(tmp_path, *rows)

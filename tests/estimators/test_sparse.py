@@ -18,6 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 import coremargin
+from coremargin.data.arrays import ArraySource
+from coremargin.data.lazy import LazySource
 from coremargin.errors import UsageError
 from coremargin.estimators import MarginCoresetClassifier
 
@@ -112,3 +114,25 @@ def test_pipelines_searches_and_pickles_take_sparse_rows(counts: tuple[sparse.cs
     grid = GridSearchCV(pipe, {"margincoresetclassifier__C": [0.1, 1.0]}, cv=3).fit(X, y)
     again = pickle.loads(pickle.dumps(grid.best_estimator_))  # noqa: S301  our own bytes
     np.testing.assert_array_equal(again.predict(X), grid.predict(X))
+
+
+def test_dask_arrays_of_sparse_blocks_stay_sparse(counts: tuple[sparse.csr_array, np.ndarray]) -> None:
+    """Blocks of sparse rows are read as such, in chunks and by row, and train the machine of the rows in memory."""
+    da = pytest.importorskip("dask.array")
+    X, y = counts
+    lazy = da.from_array(X, chunks=((120, 130, 250), 60), asarray=False)
+    source, memory = LazySource(lazy, y, weights=np.ones(500)), ArraySource(X, y, weights=np.ones(500), chunk_rows=250)
+    assert (source.sparse, source.digest, source.nbytes) == (True, memory.digest, memory.nbytes)
+    for chunk in range(source.chunks):
+        rows, codes = source.read(chunk)
+        assert rows.format == "csr"
+        assert not rows.data.flags.writeable
+        np.testing.assert_array_equal(rows.toarray(), memory.read(chunk)[0].toarray())
+        np.testing.assert_array_equal(codes, memory.read(chunk)[1])
+    ids = np.array([499, 3, 120, 119, 3])
+    np.testing.assert_array_equal(source.rows_at(ids)[0].toarray(), X.toarray()[ids])
+    assert source.rows_at(np.array([], dtype=int))[0].shape == (0, 60)
+    ours = MarginCoresetClassifier(loss="hinge", epsilon=1e-7).fit(lazy, y)
+    dense = MarginCoresetClassifier(loss="hinge", epsilon=1e-7).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, dense.coef_, atol=5e-3)
+    np.testing.assert_allclose(ours.decision_function(lazy).compute(), ours.decision_function(X), rtol=1e-9)

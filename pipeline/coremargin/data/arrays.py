@@ -77,7 +77,8 @@ class ArraySource:
         """Bytes of all rows, labels and weights, as those of a store are counted."""
         weighted, itemsize = self._weights is not None, self.dtype.itemsize
         if self.sparse:
-            return scanned_bytes(self.rows, itemsize, nonzeros=self._X.nnz, weighted=weighted)
+            nonzeros = int(self._statistics.nonzeros.sum())
+            return scanned_bytes(self.rows, itemsize, nonzeros=nonzeros, weighted=weighted)
         return scanned_bytes(self.rows, self.features * itemsize, weighted=weighted)
 
     def span(self, chunk: int) -> tuple[int, int]:
@@ -133,13 +134,18 @@ def _checked_rows(X: Any) -> Any:
         plain = isinstance(getattr(X, "data", None), np.ndarray) and X.data.dtype != object
         values = X.data if plain else X.tocsr().data  # dictionaries and lists of lists keep theirs elsewhere
         rows = as_sparse_rows(X, dtype=in_memory_dtype(values.reshape(1, -1)), place="X")
-        parts = [part.view() for part in (rows.data, rows.indices, rows.indptr)]
-        for part in parts:
-            part.flags.writeable = False
-        return csr_rows(parts[0], parts[1], parts[2], rows.shape[1])
+        return read_only(rows)
     dense = np.ascontiguousarray(as_rows(X, dtype=in_memory_dtype(X), place="X")).view()  # the caller's stays writable
     dense.flags.writeable = False
     return dense
+
+
+def read_only(rows: Any) -> Any:
+    """The same canonical CSR rows with arrays that cannot be written to; the caller's stay as they are."""
+    parts = [part.view() for part in (rows.data, rows.indices, rows.indptr)]
+    for part in parts:
+        part.flags.writeable = False
+    return csr_rows(parts[0], parts[1], parts[2], rows.shape[1])
 
 
 def checked_ids(ids: np.ndarray, rows: int, name: str) -> np.ndarray:

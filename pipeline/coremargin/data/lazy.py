@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.arrays import ArraySource, checked_ids
+from coremargin.data.arrays import ArraySource, checked_ids, read_only
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_rows
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, default_chunk_rows
-from coremargin.data.statistics import ChunkStatistics, chunk_digest, concatenate, measure
+from coremargin.data.sparse import as_sparse_rows
+from coremargin.data.statistics import ChunkStatistics, chunk_digest, chunk_marks, concatenate, measure
 from coremargin.data.weights import all_weights
 from coremargin.errors import DamagedChunk, StoreError, UsageError
+from coremargin.maths.rows import as_float64, nothing, take
+from coremargin.maths.rows import concatenate as concatenate_rows
 
 
 class LazySource(ArraySource):
@@ -48,32 +51,33 @@ class LazySource(ArraySource):
         """
         self.name = f"{type(X).__module__.split('.')[0]} array"
         self.rows, self.features = _shape(X, self.name)
-        self.sparse = False
+        self.sparse = hasattr(getattr(X, "_meta", None), "tocsr")
         self._weights = None if weights is None else all_weights(at_once(weights), self.rows, "weights")
         self._X, self.dtype = X, _precision(X, self.name)
         coder = LabelCoder(classes or ())
         self._y = coder.encode(at_once(y), self.rows, "y")
         self._y.flags.writeable = False
         self.classes = tuple(coder.classes)
-        self.chunk_rows = min(self.rows, chunk_rows or _chunk_rows(X, self.features, self.dtype))
+        self.chunk_rows = min(self.rows, chunk_rows or self._whole_blocks())
         self.chunks = chunks_of(self.rows, self.chunk_rows)
         with ThreadPoolExecutor(min(self.chunks, os.cpu_count() or 1)) as threads:
             self._statistics = concatenate(list(threads.map(self._measured, range(self.chunks))), len(self.classes))
         self.digest = store_digest(
             features=self.features, dtype=self.dtype.name, classes=self.classes, chunks=Digested.of(self._statistics),
-            weighted=self._weights is not None,
+            sparse=self.sparse, weighted=self._weights is not None,
         )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"LazySource({self.name}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
 
-    def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (n, d) and codes (n,) int32 of a chunk, read-only.
+    def read(self, chunk: int) -> tuple[Any, np.ndarray]:
+        """Rows (n, d), an array or csr_array, and codes (n,) int32 of a chunk, read-only.
 
         Raises DamagedChunk when they are not what they were in the first pass: then no two scans are about the same.
         """
         rows, codes = self._fetched(chunk)
-        if chunk_digest(rows, codes) != int(self._statistics.digest[chunk]):
+        same = chunk_digest(rows, codes) == int(self._statistics.digest[chunk])
+        if not same or (chunk_marks(rows, self.weights(chunk)) != self._statistics.marks[chunk]).any():
             first, last = self.span(chunk)[0], self.span(chunk)[1] - 1
             raise DamagedChunk(
                 f"{self.name}, rows {first} to {last}: expected the values of the first reading, got others; "
@@ -81,34 +85,48 @@ class LazySource(ArraySource):
             )
         return rows, codes
 
-    def rows_at(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
         """Rows (m, d) float64 and codes (m,) int32 of the given row ids, in the order given; each chunk read once."""
         ids = checked_ids(ids, self.rows, self.name)
-        rows = np.empty((len(ids), self.features))
-        for chunk in np.unique(ids // self.chunk_rows):
-            mine = np.flatnonzero(ids // self.chunk_rows == chunk)
-            rows[mine] = self.read(int(chunk))[0][ids[mine] - int(chunk) * self.chunk_rows]
-        return rows, self._y[ids]
+        order = np.argsort(ids, kind="stable")
+        chunks, starts = np.unique(ids[order] // self.chunk_rows, return_index=True)
+        found = [nothing(self.features, sparse=self.sparse)]
+        for chunk, mine in zip(chunks.tolist(), np.split(ids[order], starts[1:]), strict=False):
+            found.append(as_float64(take(self.read(chunk)[0], mine - chunk * self.chunk_rows)))
+        return take(concatenate_rows(found), np.argsort(order)), self._y[ids]
 
-    def _fetched(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+    def _fetched(self, chunk: int) -> tuple[Any, np.ndarray]:
         start, stop = self.span(chunk)
-        rows = as_rows(
-            computed(self._X[start:stop]), dtype=self.dtype, place=self.name, features=self.features, first=start
-        )
-        rows = np.ascontiguousarray(rows).view()
-        rows.flags.writeable = False
-        if len(rows) != stop - start:
-            raise UsageError(f"{self.name}: expected {stop - start} rows from row {start}, got {len(rows)}")
+        part = computed(self._X[start:stop])
+        facts = {"dtype": self.dtype, "place": self.name, "features": self.features, "first": start}
+        if self.sparse:
+            rows = read_only(as_sparse_rows(part, **facts))
+        else:
+            rows = np.ascontiguousarray(as_rows(part, **facts)).view()
+            rows.flags.writeable = False
+        if rows.shape[0] != stop - start:
+            raise UsageError(f"{self.name}: expected {stop - start} rows from row {start}, got {rows.shape[0]}")
         return rows, self._y[start:stop]
+
+    def _whole_blocks(self) -> int:
+        """Rows of as many whole blocks as a chunk of a store holds bytes; at least those of the longest block.
+
+        Blocks of sparse rows stay as they are: how many bytes they have is not known yet.
+        """
+        X = self._X
+        along = (getattr(X, "shards", None) or X.chunks or (1,))[0]  # Zarr: a number; Dask: the lengths of all blocks
+        block = max(1, int(max(along) if isinstance(along, tuple) else along))
+        most = 0 if self.sparse else default_chunk_rows(self.features, self.dtype.name, CHUNK_BYTES)
+        return block * max(1, most // block)
 
     def _measured(self, chunk: int) -> ChunkStatistics:
         return measure(*self._fetched(chunk), len(self.classes), self.weights(chunk))
 
 
-def computed(part: Any) -> np.ndarray:
-    """A slice as an array: of a Dask array computed, of a Zarr array decoded."""
+def computed(part: Any) -> Any:
+    """A slice as an array, or a SciPy sparse matrix: of a Dask array computed, of a Zarr array decoded."""
     part = part.compute() if hasattr(part, "compute") else part
-    return np.asarray(part.toarray() if hasattr(part, "toarray") else part)
+    return part if hasattr(part, "tocsr") else np.asarray(part)
 
 
 def is_lazy(X: Any) -> bool:
@@ -140,10 +158,3 @@ def _precision(X: Any, name: str) -> np.dtype[Any]:
 def at_once(values: Any) -> Any:
     """All labels, or weights, as they are or computed."""
     return computed(values[:]) if is_lazy(values) else values
-
-
-def _chunk_rows(X: Any, features: int, dtype: np.dtype[Any]) -> int:
-    """Rows of as many whole blocks as a chunk of a store holds bytes; at least those of the longest block."""
-    along = (getattr(X, "shards", None) or X.chunks or (1,))[0]  # Zarr: a number; Dask: the lengths of all blocks
-    block = max(1, int(max(along) if isinstance(along, tuple) else along))
-    return block * max(1, default_chunk_rows(features, dtype.name, CHUNK_BYTES) // block)
