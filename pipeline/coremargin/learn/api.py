@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from coremargin.learn.model import Model
 
 
-def train(
+def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all but one with a default
     source: Any,
     y: Any = None,
     *,
+    weights: Any = None,
     out: str | os.PathLike[str] | None = None,
     cluster: str | os.PathLike[str] | None = None,
     begin: Begin = "new",
@@ -51,7 +52,9 @@ def train(
     Parameters
     ----------
     source: the path of a store, a ``Store`` or other ``Source``, or rows X (n, d) with labels ``y`` (n,): an array in
-        memory, or a Dask or Zarr array, which is read block by block, once more than a store to count what is in it.
+        memory, a SciPy sparse matrix, or a Dask or Zarr array, which is read block by block, once more than a store to
+        count what is in it.
+    weights: of rows X in memory, (n,), finite, not negative, not all zero; a store has its own.
     out: folder for the model, with a report and checkpoints on the way; None keeps the model in memory.
     cluster: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
     begin: "resume" goes on where an interrupted run stopped, if there is one; "restart" throws its checkpoint away.
@@ -65,7 +68,7 @@ def train(
     """
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
-    rows = _source(source, y)
+    rows = _source(source, y, weights)
     job = specs.convert(
         {"job": "train", "store": rows.name, "out": os.fspath(out) if out is not None else "model", **parameters},
         TrainJob, where="coremargin.train",
@@ -87,11 +90,16 @@ def train(
         return outcome.model
 
 
-def _source(source: Any, y: Any) -> Source:
+def _source(source: Any, y: Any, weights: Any) -> Source:
     if isinstance(source, str | os.PathLike | Source):
-        if y is not None:
-            raise UsageError("y: a store has its own labels; give y only with arrays")
+        if y is not None or weights is not None:
+            what = "y" if y is not None else "weights"
+            raise UsageError(f"{what}: a store has its own labels and weights; give {what} only with arrays")
         return source if isinstance(source, Source) else Store.open(Path(source))
     if y is None:
         raise UsageError("y: expected labels for the rows, got none; or give the path of a store")
-    return LazySource(source, y) if is_lazy(source) else ArraySource(source, y)
+    if is_lazy(source):
+        if weights is not None:
+            raise UsageError("weights: rows read block by block have none; ingest them into a store with their weights")
+        return LazySource(source, y)
+    return ArraySource(source, y, weights=weights)
