@@ -239,7 +239,7 @@ class TestWeights:
 
     def test_all_zero(self, tmp_path: Path) -> None:
         """Weights that leave nothing are refused, and nothing is written."""
-        with pytest.raises(BadRow, match="all weights are 0"):
+        with pytest.raises(BadRow, match="all weights are"):
             ingest(np.eye(2), tmp_path / "s.zarr", labels=[0, 1], weights=[0, 0])
         assert not (tmp_path / "s.zarr").exists()
 

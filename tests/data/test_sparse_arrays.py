@@ -168,6 +168,16 @@ class TestCanonical:
         assert X.data.tolist() == [100, 100, 3, 0, 5]
         assert X.indices.tolist() == [2, 2, 0, 1, 1]
 
+    def test_what_scipy_remembers_is_not_believed(self) -> None:
+        """Indices that were changed after SciPy looked at them are sorted all the same."""
+        X = sp.csr_array(np.array([[0.0, 1, 2], [3, 0, 0], [0, 0, 0], [4, 5, 0]]))
+        assert X.has_canonical_format
+        X.indices[:2] = 2, 0
+        assert X.has_canonical_format
+        rows = as_sparse_rows(X, dtype=np.dtype("float64"), place="X")
+        assert is_canonical(rows)
+        assert rows.toarray().tolist() == [[2, 0, 1], [3, 0, 0], [0, 0, 0], [4, 5, 0]]
+
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
     def test_not_finite(self, value: float) -> None:
         """NaN and infinities are refused with row and column."""

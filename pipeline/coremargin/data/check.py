@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
@@ -120,8 +119,7 @@ def _contents(store: Store, content: Content, stored: ChunkStatistics | None, in
     place, first = f"{store.name}: chunk {chunk}", store.span(chunk)[0]
     try:
         if store.sparse:
-            unknown = csr_array((X.data, X.indices, X.indptr), shape=X.shape)  # without the reader's word for its order
-            kept = as_sparse_rows(unknown, dtype=store.dtype, place=place, first=first)
+            kept = as_sparse_rows(X, dtype=store.dtype, place=place, first=first)
             if not (np.array_equal(kept.indices, X.indices) and np.array_equal(kept.indptr, X.indptr)):
                 return [f"{place}: expected ascending indices and no zeros, found others; ingest again"]
         else:

@@ -9,6 +9,7 @@
       y/                    (n,) int32 class codes, same rows per chunk (c.0, c.1, ...), -1 unlabelled
       weights/              (n,) float64 sample weights, when there are any, same rows per chunk
       blocks/000000/ ...    statistics of the chunks [first, last) that one commit wrote; a later entry supersedes
+      blocks/vectors/       of sparse rows: those that are a number per feature, a file per chunk (support.py)
 
 A commit replaces the root ``zarr.json``: rows beyond its ``rows`` do not exist, whatever lies on disk. Older commits
 stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix.

@@ -44,8 +44,9 @@ def as_sparse_rows(
         raise BadRow(f"{place}: expected rows of {features} features, got {X.shape[1]} (from row {first})")
     check_structure(X, place, first)
     rows = X.tocsr()
-    if not rows.has_canonical_format:
-        rows = rows.astype(np.float64)  # a copy: the caller's matrix stays as it is, and small integers do not wrap
+    if not _ascending(rows):  # a copy: the caller's matrix stays as it is, and small integers do not wrap
+        parts = (rows.data.astype(np.float64), rows.indices.copy(), rows.indptr.copy())
+        rows = csr_array(parts, shape=rows.shape)
         rows.sum_duplicates()
     with np.errstate(over="ignore", invalid="ignore"):
         data = rows.data.astype(dtype, copy=False)
@@ -55,6 +56,14 @@ def as_sparse_rows(
         counts = np.concatenate([[0], np.cumsum(data != 0)])
         return csr_rows(data[kept], _narrow(rows.indices[kept]), _narrow(counts[rows.indptr]), rows.shape[1])
     return csr_rows(data, _narrow(rows.indices), _narrow(rows.indptr), rows.shape[1])
+
+
+def _ascending(rows: csr_array) -> bool:
+    """Whether indices ascend within each row; SciPy's own word for it may be older than the arrays."""
+    rises = np.diff(rows.indices) > 0
+    starts = rows.indptr[1:-1]
+    rises[starts[(starts > 0) & (starts < len(rows.indices))] - 1] = True  # from one row to the next
+    return bool(rises.all())
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
