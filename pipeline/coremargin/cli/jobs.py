@@ -10,6 +10,7 @@ from coremargin.cli.common import count, facts
 from coremargin.data.store import Store
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import problem_of
+from coremargin.problems.fleet import Fleet
 from coremargin.scan.cluster import load_cluster, render, resolve
 from coremargin.scan.plan import plan_blocks
 from coremargin.spec import format_seconds, format_size
@@ -46,7 +47,7 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     return {
         "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
         "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
-        "sample_bytes": sample_bytes, "bytes_per_scan": source.nbytes, "bytes_expected": expected,
+        "models": len(problem.crew.members) if isinstance(problem, Fleet) else 1, "sample_bytes": sample_bytes, "bytes_per_scan": source.nbytes, "bytes_expected": expected,
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": int(job.memory), "cluster": render(cluster), "job": specs.dump(job),
     }  # fmt: skip
@@ -59,6 +60,7 @@ def plan_text(plan: dict[str, Any]) -> str:
     pairs = [
         ("store", plan["store"]),
         ("shape", f"{plan['rows']:,} rows x {plan['features']:,} features, {format_size(plan['store_bytes'])}"),
+        *([("models", f"{plan['models']:,}, all answered by the same scans")] if plan["models"] > 1 else []),
         ("sample", format_size(plan["sample_bytes"])),
         ("a scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
         ("in all", f"about {format_size(plan['bytes_expected'])} with two scans, as most data need"),

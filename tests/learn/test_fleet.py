@@ -1,0 +1,422 @@
+"""Fleets from the job to the folder: what is written, resumed, verified, predicted and evaluated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import coremargin
+from coremargin import spec as specs
+from coremargin.data.arrays import ArraySource
+from coremargin.data.folds import fold_of
+from coremargin.errors import ClaimRefuted, DataError, Interrupted, LabelError, OutputError, SpecError, UsageError
+from coremargin.learn.evaluate import evaluate
+from coremargin.learn.fleet import FleetModel, read_model
+from coremargin.learn.fleet_record import chosen, validation
+from coremargin.learn.job import TrainJob
+from coremargin.learn.model import Model
+from coremargin.learn.predict import predict
+from coremargin.learn.train import Progress, check_output, train_job
+from coremargin.learn.verify import examine, verify
+from coremargin.learn.verify_fleet import FleetVerification
+from coremargin.scan.executors import InProcess
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from coremargin.data.store import Store
+    from coremargin.scan.protocols import BlockResult, Executor
+
+LABELS = np.array(["ant", "bee", "cat"], object)
+
+
+def blobs(rng: np.random.Generator, rows: int = 240, apart: float = 2.5) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of three classes around three points, and their labels."""
+    y = rng.integers(0, 3, rows)
+    y[:3] = 0, 1, 2
+    return (rng.standard_normal((rows, 4)) + apart * np.eye(3, 4)[y]).astype(np.float32), LABELS[y]
+
+
+@pytest.fixture
+def store(rng: np.random.Generator, make_store: Callable[..., Store]) -> Store:
+    """240 rows of three classes in six chunks."""
+    return make_store(*blobs(rng), chunk_rows=40)
+
+
+def job_of(store: Store, out: Path, **options: Any) -> TrainJob:
+    """Three classes, two values of C, two folds: 18 members; options replace keys."""
+    keys = {"loss": "hinge", "classes": "ovr", "C": [1.0, 0.1], "folds": 2, "sample": 0.2, "block": 1} | options
+    given = {key: value for key, value in keys.items() if value is not None}
+    return specs.convert({"job": "train", "store": str(store.path), "out": str(out), **given}, TrainJob)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """What must be equal to the bit."""
+    files = [*folder.glob("members/*/*"), folder / "fleet.json"]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def trained(store: Store, tmp_path: Path) -> Path:
+    """The folder of the fleet of ``job_of``."""
+    train_job(job_of(store, tmp_path / "f"), store, InProcess(2))
+    return tmp_path / "f"
+
+
+def test_what_is_written(store: Store, trained: Path) -> None:
+    """The record names all members, their folders hold ordinary models, and loading gives the same back."""
+    record = json.loads((trained / "fleet.json").read_text())
+    assert (record["format"], record["version"], record["status"]) == ("coremargin-fleet", 1, "certified")
+    assert record["classes"] == ["ant", "bee", "cat"]
+    assert record["parameters"]["C"] == [0.1, 1.0]
+    assert len(record["members"]) == 3 * 2 * 3
+    assert {(m["class"], m["C"], m["fold"]) for m in record["members"]} == {
+        (label, cost, fold) for label in LABELS for cost in (0.1, 1.0) for fold in (None, 0, 1)
+    }
+    fleet = FleetModel.load(trained)
+    for entry in record["members"]:
+        member = Model.load(trained / "members" / entry["name"])
+        assert member.classes == (False, True)
+        assert member.record["view"]["class"] == entry["class"]
+        assert (member.certificate.lower, member.certificate.upper) == (entry["lower"], entry["upper"])
+        assert entry["lower"] >= (1 - 1e-3) * entry["upper"]
+        assert (member.w == fleet.members[entry["name"]].w).all()
+    run = json.loads((trained / "run.json").read_text())
+    assert (run["members"], run["members_certified"]) == (18, 18)
+    assert run["bytes_read"] == run["sample_bytes"] + run["scans"] * store.nbytes
+    lines = [json.loads(line) for line in (trained / "rounds.jsonl").read_text().splitlines()]
+    assert [line["members_certified"] for line in lines][-1] == 18
+
+
+def test_validation_is_what_the_members_say(store: Store, trained: Path, rng: np.random.Generator) -> None:
+    """Accuracies on held-out rows, means, deviations and the choice, from the members' own decision values."""
+    fleet = FleetModel.load(trained)
+    X, y = blobs(np.random.default_rng(20060106))
+    fold = fold_of(np.arange(len(X)), 2, 0)
+    table = {}
+    for cost in (0.1, 1.0):
+        accuracies = []
+        for held in (0, 1):
+            mine = fold == held
+            values = [
+                fleet.members[f"class-{label}_C-{cost:g}_fold-{held}"].decision_function(X[mine]) for label in LABELS
+            ]
+            accuracies.append(float((LABELS[np.argmax(values, axis=0)] == y[mine]).mean()))
+        table[cost] = accuracies
+    for entry in fleet.record["validation"]:
+        assert entry["accuracies"] == table[entry["C"]]
+        assert entry["mean"] == pytest.approx(np.mean(table[entry["C"]]))
+        assert entry["std"] == pytest.approx(np.std(table[entry["C"]]))
+    best = max(np.mean(values) for values in table.values())
+    assert min(cost for cost, values in table.items() if np.mean(values) == best) == fleet.C
+    assert fleet.record["chosen"] == {"C": fleet.C, "by": "validation"}
+
+
+def test_the_choice_of_c() -> None:
+    """The best mean; of equal ones the smallest C; of one C that; of several without folds none."""
+    told = [{"C": c, "fold": f, "accuracy": a} for c, f, a in
+            [(0.1, 0, 0.5), (0.1, 1, 0.7), (1.0, 1, 0.6), (1.0, 0, 0.6), (10.0, 0, 0.5), (10.0, 1, 0.6)]]  # fmt: skip
+    table = validation(told, [0.1, 1.0, 10.0])
+    assert table is not None
+    assert [entry["mean"] for entry in table] == pytest.approx([0.6, 0.6, 0.55])
+    assert table[1]["accuracies"] == [0.6, 0.6]
+    assert chosen([{"C": c, "mean": 0.6} for c in (0.1, 1.0)], [0.1, 1.0]) == {"C": 0.1, "by": "validation"}
+    assert chosen(None, [0.5]) == {"C": 0.5, "by": "only"}
+    assert chosen(None, [0.1, 1.0]) is None
+    assert validation([{"C": 0.1, "fold": None, "accuracy": 1.0}], [0.1]) is None
+
+
+def test_predictions_follow_the_largest_value(store: Store, trained: Path, tmp_path: Path) -> None:
+    """From Python and into files; what is evaluated is what scikit-learn's metrics say."""
+    from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, f1_score
+
+    fleet = FleetModel.load(trained)
+    X, y = blobs(np.random.default_rng(7), 100)
+    values = fleet.decision_function(X)
+    assert values.shape == (100, 3)
+    for k, label in enumerate(LABELS):
+        assert (values[:, k] == fleet.members[f"class-{label}_C-{fleet.C:g}"].decision_function(X)).all()
+    found = fleet.predict(X)
+    assert (found == LABELS[values.argmax(axis=1)]).all()
+    told = evaluate(trained, ArraySource(X, y, chunk_rows=30))
+    assert told.confusion == tuple(map(tuple, confusion_matrix(y, found, labels=list(LABELS)).tolist()))
+    assert told.accuracy == pytest.approx(accuracy_score(y, found))
+    assert told.balanced_accuracy == pytest.approx(balanced_accuracy_score(y, found))
+    assert told.f1 == pytest.approx(f1_score(y, found, average="macro"))
+    assert told.roc_auc is None
+    own = np.array([list(LABELS).index(label) for label in y])
+    rest = np.where(np.eye(3, dtype=bool)[own], -np.inf, values).max(axis=1)
+    assert told.lowest_margin == pytest.approx((values[np.arange(100), own] - rest).min())
+    written = predict(trained, store, tmp_path / "p.zarr", C=1.0)
+    import zarr
+
+    group = zarr.open_group(str(written.path), mode="r")
+    rows = np.concatenate([store.read(k)[0] for k in range(store.chunks)])
+    decisions = fleet.at(1.0).decision_function(rows)
+    assert (group["code"][:] == decisions.argmax(axis=1)).all()
+    np.testing.assert_array_equal(group["decision"][:], decisions.max(axis=1))
+    assert written.counts == {label: int((decisions.argmax(axis=1) == k).sum()) for k, label in enumerate(LABELS)}
+
+
+def test_several_c_without_a_choice(store: Store, tmp_path: Path) -> None:
+    """Without folds nobody can say which C is best: predicting asks for it."""
+    fleet = coremargin.train(store.path, loss="squared_hinge", C=[0.1, 1.0], classes="ovr", sample=0.2)
+    assert isinstance(fleet, FleetModel)
+    assert fleet.record["validation"] is fleet.record["chosen"] is fleet.C is None
+    with pytest.raises(UsageError, match=r"several values of C \(0.1, 1\) and none was chosen"):
+        fleet.predict(np.zeros((1, 4)))
+    with pytest.raises(UsageError, match="several values of C"):
+        evaluate(fleet, store)
+    with pytest.raises(UsageError, match=r"expected one of those that were trained \(0.1, 1\), got 2"):
+        fleet.at(2)
+    assert set(fleet.at(0.1).predict(np.zeros((1, 4)))) <= set(LABELS)
+    assert "3 classes, C 0.1, 1, 6 of 6 members certified" in repr(fleet)
+
+
+def stop_after(blocks: int) -> Progress:
+    """Ctrl-C after so many blocks."""
+    left = [blocks]
+
+    def count(_: BlockResult) -> None:
+        left[0] -= 1
+        if left[0] <= 0:
+            raise KeyboardInterrupt
+
+    return Progress(on_block=count)
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": None, "C": None, "epsilon": 0.5}], ids=["soft", "hard"])
+def test_interrupted_and_resumed_gives_the_same_bits(
+    rng: np.random.Generator, make_store: Callable[..., Store], tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """A fleet that is interrupted every four blocks comes to the same end, and no block is done twice."""
+    store = make_store(*blobs(rng, apart=2.5 if not options else 9.0), chunk_rows=40)
+    alone = train_job(job_of(store, tmp_path / "alone", **options), store, InProcess(1))
+    job = job_of(store, tmp_path / "f", **options)
+    begin: Any = "new"
+    for _ in range(alone.run["scans"] * store.chunks // 4):
+        with pytest.raises(Interrupted, match="--resume"):
+            train_job(job, store, InProcess(1), begin=begin, progress=stop_after(4))
+        begin = "resume"
+    done = train_job(job, store, InProcess(2), begin="resume")
+    assert done.run["resumed"] == alone.run["scans"] * store.chunks // 4
+    assert done.run["bytes_read"] == alone.run["bytes_read"]
+    assert content(job.out) == content(tmp_path / "alone")
+    assert train_job(job, store, InProcess(1), begin="resume").run == done.run  # whole: taken as it is
+
+
+def test_a_limit_leaves_a_fleet_that_goes_on(store: Store, tmp_path: Path) -> None:
+    """Stopped at a limit: members with what is proven, no evaluations, and the rest after --resume."""
+    job = job_of(store, tmp_path / "f", max_scans=1, epsilon=1e-9)
+    first = train_job(job, store, InProcess(1))
+    assert first.resumable
+    assert first.model.status == "stopped"
+    assert isinstance(first.model, FleetModel)
+    assert first.model.record["evaluations"] == []
+    result = verify(job.out, store.path)
+    assert result.ok
+    done = train_job(job_of(store, job.out, epsilon=1e-9), store, InProcess(1), begin="resume", overwrite=True)
+    alone = train_job(job_of(store, tmp_path / "alone", epsilon=1e-9), store, InProcess(1))
+    assert done.model.status == alone.model.status
+    assert content(job.out) == content(tmp_path / "alone")
+
+
+@pytest.mark.slow
+def test_the_same_bits_on_worker_processes(store: Store, trained: Path, tmp_path: Path, embedded: Executor) -> None:
+    """Threads of this process and worker processes of a cluster write the same bytes."""
+    train_job(job_of(store, tmp_path / "workers"), store, embedded)
+    assert content(tmp_path / "workers") == content(trained)
+
+
+def test_verify_says_what_holds(store: Store, trained: Path) -> None:
+    """All members, the table and the confusion matrices are checked in one scan; each member also alone."""
+    read: list[int] = []
+    result = examine(trained, store.path, on_progress=lambda done, _: read.append(done))
+    assert isinstance(result, FleetVerification)
+    assert result.ok
+    assert read == [40, 80, 120, 160, 200, 240]
+    assert [check.name for check in result.tables] == [
+        "members", "table", "status", "evaluations", "validation", "choice",
+    ]  # fmt: skip
+    assert len(result.members) == 18
+    assert json.loads(json.dumps(result.to_dict()))["ok"] is True
+    for name in ("class-bee_C-1", "class-cat_C-0.1_fold-1"):
+        alone = verify(trained / "members" / name, store.path)
+        assert alone.ok
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change a JSON file as a careless hand would."""
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+
+
+def _entry(record: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(entry for entry in record["members"] if entry["name"] == name)
+
+
+TAMPERED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
+    "a bound in the table": ("", lambda r: _entry(r, "class-ant_C-1").update(lower=1.0), "class-ant_C-1: lower"),
+    "a member left out": ("", lambda r: r["members"].pop(), "the parameters ask for 18"),
+    "the status": ("", lambda r: r.update(status="stopped"), "stopped: 18 of 18 members are certified"),
+    "one row in a matrix": (
+        "", lambda r: _move(r["evaluations"][0]["confusion"]), "1 rows are given another class"),
+    "an accuracy": ("", lambda r: r["evaluations"][0].update(accuracy=1.0), "do not follow from the matrix"),
+    "rows of a matrix": (
+        "", lambda r: r["evaluations"][0]["confusion"][0].__setitem__(0, 1), "rows, found 240"),
+    "an evaluation left out": ("", lambda r: r["evaluations"].pop(), "no evaluation"),
+    "a mean": ("", lambda r: r["validation"][1].update(mean=0.99), "C 1.0: found mean"),
+    "the choice": ("", lambda r: r["chosen"].update(C=0.1 if r["chosen"]["C"] == 1 else 1.0), "expected C"),
+    "the folds asked for": ("", lambda r: r["parameters"].update(fold_seed=5), "folds"),
+    "a member's bound": (
+        "class-ant_C-1", lambda r: r["certificate"].update(lower=r["certificate"]["upper"]), "dual bound: model"),
+    "a member's class": ("class-ant_C-1", lambda r: r["view"].update({"class": "bee"}), "class-ant_C-1: value: model"),
+    "a member's fold": ("class-ant_C-1_fold-0", lambda r: r["view"].update(fold=1), "class-ant_C-1_fold-0: "),
+    "a member's seed": ("class-ant_C-1_fold-0", lambda r: r["view"].update(fold_seed=9), "class-ant_C-1_fold-0: "),
+    "a member's C": ("class-ant_C-1", lambda r: r["parameters"].update(C=0.5), "class-ant_C-1: C"),
+    "a member's epsilon": ("class-ant_C-1", lambda r: r["parameters"].update(epsilon=0.5), "epsilon"),
+}  # fmt: skip
+
+
+def _move(confusion: list[list[int]]) -> None:
+    """One row of the first class is given the second."""
+    confusion[0][0] -= 1
+    confusion[0][1] += 1
+
+
+@pytest.mark.parametrize("what", list(TAMPERED))
+def test_verify_refuses_what_was_tampered_with(store: Store, trained: Path, tmp_path: Path, what: str) -> None:
+    """Whatever is changed, in the fleet's record or a member's, is refused with words that say what."""
+    member, change, words = TAMPERED[what]
+    place = trained / "members" / member / "model.json" if member else trained / "fleet.json"
+    edited(place, change)
+    with pytest.raises(ClaimRefuted) as caught:
+        verify(trained, store.path)
+    assert words in str(caught.value)
+
+
+def test_verify_refuses_members_that_changed_places(store: Store, trained: Path) -> None:
+    """The models of two classes in each other's folders: every table tells."""
+    folder = trained / "members"
+    (folder / "class-ant_C-1").rename(folder / "x")
+    (folder / "class-bee_C-1").rename(folder / "class-ant_C-1")
+    (folder / "x").rename(folder / "class-bee_C-1")
+    with pytest.raises(ClaimRefuted, match="class-ant_C-1: class"):
+        verify(trained, store.path)
+
+
+def test_verify_refuses_another_hypothesis(store: Store, trained: Path) -> None:
+    """A member's arrays from another member: its value over all rows is not what is claimed."""
+    bee, ant = (trained / "members" / f"class-{name}_C-1" for name in ("bee", "ant"))
+    shutil.copy(bee / "arrays.npz", ant / "arrays.npz")
+    rows = json.loads((bee / "model.json").read_text())["certificate"]["coreset_rows"]
+    edited(ant / "model.json", lambda r: r["certificate"].update(coreset_rows=rows))
+    assert "class-ant_C-1: value" in {check.name for check in examine(trained, store.path).failures}
+
+
+@pytest.mark.parametrize("missing", ["fleet.json", "members/class-ant_C-1/model.json", "members/class-ant_C-1"])
+def test_incomplete_folders_are_not_read(store: Store, trained: Path, missing: str) -> None:
+    """A file or a member that is gone is named; nothing half is used."""
+    place = trained / missing
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    with pytest.raises(DataError):
+        read_model(trained)
+    with pytest.raises(DataError):
+        verify(trained, store.path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r.update(version=2), lambda r: r.pop("chosen"), lambda r: r["members"][0].update(name="../x"),
+        lambda r: r["members"][0].update(upper=1.0), lambda r: r.update(status="stopped"),
+        lambda r: r["members"][1].update(name=r["members"][0]["name"]), lambda r: r.update(features=5),
+    ],
+)  # fmt: skip
+def test_records_that_do_not_fit_are_not_loaded(trained: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Another version, missing keys, names that lead elsewhere, bounds or shapes that are not the members'."""
+    edited(trained / "fleet.json", change)
+    with pytest.raises(DataError, match=r"fleet\.json|members/"):
+        FleetModel.load(trained)
+
+
+def test_a_fleet_is_replaced_only_with_leave(store: Store, trained: Path) -> None:
+    """As models are; a folder with other things is never touched."""
+    with pytest.raises(OutputError, match="a model is there already"):
+        check_output(job_of(store, trained), "new")
+    train_job(job_of(store, trained, C=[0.5], folds=None), store, InProcess(1), overwrite=True)
+    assert isinstance(read_model(trained), FleetModel)
+    assert sorted(path.name for path in (trained / "members").iterdir()) == [
+        "class-ant_C-0.5", "class-bee_C-0.5", "class-cat_C-0.5",
+    ]  # fmt: skip
+
+
+def test_more_than_two_classes_without_a_word_about_them(store: Store, tmp_path: Path) -> None:
+    """The error names the way out; a C list or folds alone do not decide it."""
+    for options in ({"C": 1.0, "folds": None}, {"C": [0.1, 1.0]}):
+        with pytest.raises(LabelError, match="train each against the rest with --classes ovr"):
+            train_job(job_of(store, tmp_path / "m", classes=None, **options), store, InProcess(1))
+
+
+def test_matrices_that_do_not_fit_are_refused_first(rng: np.random.Generator, make_store: Callable[..., Store]) -> None:
+    """Squared hinge keeps a d x d matrix for each member: with many members and features the memory is named."""
+    store = make_store(rng.standard_normal((30, 400)).astype(np.float32), LABELS[np.arange(30) % 3])
+    with pytest.raises(UsageError, match=r"8 matrices of 400 x 400 for each of 30 models.*give 294.4 MiB"):
+        coremargin.train(store.path, loss="squared_hinge", classes="ovr", C=[1.0, 2.0], folds=4, memory="64 MiB")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"C": []}, "C: expected different numbers"),
+        ({"C": [1.0, 1.0]}, "C: expected different numbers"),
+        ({"C": [1.0, 0.0]}, "C: expected a number above 0"),
+        ({"C": [1.0, float("nan")]}, "C: expected a number above 0"),
+        ({"folds": 1}, "folds: expected int >= 2"),
+        ({"folds": None, "fold_seed": 3}, "fold_seed: .* give folds too"),
+        ({"fold_seed": -1}, "fold_seed: expected int >= 0"),
+        ({"classes": "ovo"}, "classes: invalid enum value 'ovo'"),
+        ({"loss": None}, "C and class_weight: a hard margin has none"),
+        ({"loss": None, "C": None, "strategy": "paper"}, "for many models at once there is only 'fast'"),
+    ],
+)
+def test_wrong_values(store: Store, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    """Each is refused with what was expected."""
+    with pytest.raises(SpecError, match=message):
+        job_of(store, tmp_path / "m", **options)
+
+
+def test_scaled_rows(store: Store, tmp_path: Path) -> None:
+    """A fleet on scaled rows is certified and verified, and predicts for rows as they are."""
+    job = job_of(store, tmp_path / "f", scaling="standard", C=[1.0])
+    done = train_job(job, store, InProcess(1))
+    assert verify(job.out, store.path).ok
+    assert isinstance(done.model, FleetModel)
+    told = next(entry for entry in done.model.record["evaluations"] if entry["fold"] is None)
+    assert evaluate(job.out, store).accuracy == told["accuracy"]
+
+
+def test_on_the_command_line(store: Store, tmp_path: Path, run_cli: Callable[..., Result]) -> None:
+    """Train, verify, show, predict, evaluate, plan: each knows fleets."""
+    out = tmp_path / "f"
+    words = ["--classes", "ovr", "--loss", "hinge", "--C", "0.1,1", "--folds", "2"]
+    text = run_cli("train", store.path, "--out", out, *words).stdout
+    assert "certified: all 18 models are proven to be within 0.001 of the best possible" in text
+    assert "held-out accuracy" in text
+    assert "all claims hold of 18 of 18 members" in run_cli("verify", out, store.path, "--epsilon", "1e-3").stdout
+    assert "class-bee_C-0.1_fold-1" in run_cli("show", out).stdout
+    assert run_cli("evaluate", out, store.path, "--C", "0.1").stdout.count("given") == 3
+    assert "240 rows" in run_cli("predict", out, store.path, tmp_path / "p.parquet").stdout
+    told = json.loads(run_cli("train", store.path, "--out", out, *words, "--overwrite", "--json", "-q").stdout)
+    assert (told["members"], told["members_certified"], len(told["validation"])) == (18, 18, 2)
+    job = tmp_path / "job.toml"
+    job.write_text(f'job = "train"\nstore = "{store.path}"\nout = "x"\nclasses = "ovr"\nloss = "hinge"\nC = [0.1, 1]\n')
+    assert "models  6, all answered by the same scans" in run_cli("plan", job).stdout
+    run_cli("train", store.path, "--out", out, "--C", "0.1,x", exit_code=2)
