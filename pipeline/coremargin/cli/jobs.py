@@ -47,7 +47,8 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     return {
         "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
         "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
-        "models": len(problem.crew.members) if isinstance(problem, Fleet) else 1, "sample_bytes": sample_bytes, "bytes_per_scan": source.nbytes, "bytes_expected": expected,
+        "models": len(problem.crew.members) if isinstance(problem, Fleet) else 1,
+        "sample_bytes": sample_bytes, "bytes_per_scan": source.nbytes, "bytes_expected": expected,
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": int(job.memory), "cluster": render(cluster), "job": specs.dump(job),
     }  # fmt: skip

@@ -54,6 +54,11 @@ class FleetModel:
         return str(self.record["status"])
 
     @property
+    def ended(self) -> bool:
+        """False when training stopped at a limit: more scans prove more, or say how the members do together."""
+        return self.status != "stopped" and bool(self.record["evaluations"])
+
+    @property
     def problem(self) -> str:
         """Which problem all members solve, e.g. "soft_margin"."""
         return str(self.record["problem"])

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.errors import UsageError
 from coremargin.problems.fleet import Fleet
 from coremargin.problems.fleet_members import MemberProblem, crew_of
-from coremargin.problems.soft_margin import CURVES
-from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -21,20 +18,12 @@ if TYPE_CHECKING:
 def fleet_of(job: TrainJob, source: Source, make: Callable[[Source, float | None, int], MemberProblem]) -> Fleet:
     """The fleet; make: the problem for a view, C, and the number of members that share the memory.
 
-    Raises LabelError (a class without rows in a fold) and UsageError (matrices that do not fit), before rows are read.
+    Raises LabelError (a class without rows in a fold) before rows are read.
     """
     costs: tuple[float | None, ...] = (None,) if job.loss is None else job.costs
     present = int(np.count_nonzero(source.scalars().counts.sum(axis=0)))
     sides = present if job.classes == "ovr" and present > 2 else 1
     count = sides * len(costs) * (1 + (job.folds or 0))
-    if job.loss == "squared_hinge":
-        need = 8 * (source.features + 1) ** 2 * CURVES * count
-        if need > max(job.memory, 32 << 20):
-            raise UsageError(
-                f"{source.name}: squared_hinge keeps {CURVES} matrices of {source.features:,} x {source.features:,} "
-                f"for each of {count:,} models, memory = {format_size(job.memory)} is too small; give "
-                f"{format_size(need)}, or loss = 'hinge', which needs none of them"
-            )
     crew = crew_of(
         source, lambda view, cost: make(view, cost, count), against_rest=job.classes == "ovr", costs=costs,
         folds=job.folds or 0, seed=job.fold_seed,

@@ -134,6 +134,11 @@ class Model:
         return Certificate.from_record(self.record["certificate"])
 
     @property
+    def ended(self) -> bool:
+        """False when training stopped at a limit: more scans may prove more."""
+        return self.status != "stopped"
+
+    @property
     def store_digest(self) -> str:
         """Identity of the rows that the certificate is about."""
         return self.certificate.store_digest

@@ -80,11 +80,10 @@ def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> 
             source, job.epsilon, intercept=job.intercept, strategy=job.strategy, pool_bytes=job.memory // sharing,
             sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
         )  # fmt: skip
-    matrices = sharing if job.loss == "squared_hinge" else 1  # the hinge has some only while it is solved
     return SoftMargin(
         source, job.epsilon, job.loss, cost, class_weight=job.class_weight, intercept=job.intercept,
-        memory_bytes=job.memory // matrices, band_bytes=None if sharing == 1 else job.memory // 4,
-        sample_share=job.sample,
+        memory_bytes=job.memory, sharing=sharing, band_bytes=None if sharing == 1 else job.memory // 4,
+        held_bytes=None if sharing == 1 else job.memory * len(job.costs) // sharing // 2, sample_share=job.sample,
     )  # fmt: skip
 
 
@@ -167,7 +166,7 @@ def train_job(
 def _stopped(out: Path) -> bool:
     """True when the model at ``out`` is that of a run that stopped at a limit: resuming may replace it."""
     with suppress(DataError):
-        return read_model(out).status == "stopped"
+        return not read_model(out).ended
     return False
 
 
@@ -184,7 +183,7 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
     except (DataError, OSError, ValueError):
         return None
     same = model.store_digest == source.digest and model.parameters == job.parameters()
-    return Outcome(model, run, rounds) if same and model.status != "stopped" else None
+    return Outcome(model, run, rounds) if same and model.ended else None
 
 
 def run_problem(

@@ -70,7 +70,8 @@ class SoftMargin:
     """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
-    matrices; band_bytes: of that, for the rows that one scan sends home, None: a quarter.
+    matrices; sharing: so many problems share the memory; band_bytes: of it, for the rows that one scan sends home,
+    None: a quarter; held_bytes: for those that stay, None: half.
     """
 
     source: Source
@@ -80,7 +81,9 @@ class SoftMargin:
     class_weight: Literal["balanced"] | tuple[float, float] | None = None
     intercept: bool = True
     memory_bytes: int = 256 << 20
+    sharing: int = 1
     band_bytes: int | None = None
+    held_bytes: int | None = None
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
     eager: bool = False
@@ -98,7 +101,7 @@ class SoftMargin:
         features, of which nearly all carry the solution.
         """
         source, p = self.source, self.source.features + 1
-        copies = CURVES if self.loss == "squared_hinge" else 2
+        copies = CURVES * self.sharing if self.loss == "squared_hinge" else 2  # the hinge's exist while it is solved
         return source.sparse or source.rows < source.features or 8 * p * p * copies > max(self.memory_bytes, 32 << 20)
 
     @property
@@ -247,7 +250,7 @@ class SoftMargin:
         if not self._curved:
             return 1
         source, matrix = self.source, 8 * (self.source.features + 1) ** 2
-        return source.nbytes * matrix // self.memory_bytes + source.nbytes // source.chunks + 1
+        return source.nbytes * matrix * self.sharing // self.memory_bytes + source.nbytes // source.chunks + 1
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
         """A state from a checkpoint."""
