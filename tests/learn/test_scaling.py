@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 import numpy as np
 import pytest
+from msgspec import structs
 from scipy.sparse import csr_array
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
 import coremargin
 from coremargin.data.scaled import scaled
-from coremargin.errors import BadRow, ClaimRefuted, DataError, UsageError
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import BadRow, CheckpointError, ClaimRefuted, DataError, UsageError
 from coremargin.learn.evaluate import evaluate
 from coremargin.learn.job import TrainJob
 from coremargin.learn.model import Model
@@ -114,7 +116,7 @@ def test_without_intercept(
     assert abs(model.decision_function(X.mean(axis=0)[None])[0]) < 1e-8
 
 
-@pytest.mark.parametrize("loss", LOSSES[:1], ids=["hard"])
+@pytest.mark.parametrize("loss", LOSSES, ids=["hard", "hinge", "squared"])
 @pytest.mark.parametrize("kind", ["standard", "maxabs", "rownorm"])
 def test_sparse_rows(
     rng: np.random.Generator, make_store: MakeStore, tmp_path: Path, kind: str, loss: dict[str, Any]
@@ -217,6 +219,8 @@ def test_stopped_and_resumed(rng: np.random.Generator, make_store: MakeStore, tm
         if not train_job(job, store, InProcess(1), begin=begin).resumable:  # type: ignore[arg-type]
             break
         begin = "resume"
+        with pytest.raises(CheckpointError, match="scaling"):
+            train_job(structs.replace(job, scaling=None), store, InProcess(1), begin="resume")
     assert scans > 3
     for name in ("model.json", "arrays.npz"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -265,3 +269,29 @@ def test_export(rng: np.random.Generator, kind: str) -> None:
     model = coremargin.train(X, y, scaling=kind, loss="hinge")
     values = model.decision_function(X)
     np.testing.assert_allclose(model.to_sklearn().decision_function(X), values, rtol=0, atol=1e-9 * abs(values).max())
+
+
+@pytest.fixture(scope="module")
+def kdd(real_data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """KDD Cup 99 as it comes, 494,020 x 41 with values up to 7e8, and its labels (11: normal, 18: smurf)."""
+    rows = np.loadtxt(real_data / "uci" / "kddcup.tsv.gz", delimiter="\t", skiprows=1)
+    return rows[:, :-1].astype(np.float32), rows[:, -1].astype(int)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("other", "options"),
+    [(18, {}), (0, {"loss": "squared_hinge", "C": 0.01})],
+    ids=["hard", "squared"],
+)
+def test_raw_kdd(kdd: tuple[np.ndarray, np.ndarray], tmp_path: Path, other: int, options: dict[str, Any]) -> None:
+    """Scaled as it is read, KDD is certified: normal against smurf with a margin, against all the rest with a loss."""
+    X, codes = kdd
+    keep = (codes == 11) | (codes == other) if other else np.ones(len(codes), bool)
+    with StoreWriter.create(tmp_path / "kdd.zarr", features=41) as writer:
+        writer.write(X[keep], np.where(codes[keep] == 11, "normal", "attack"))
+    model = coremargin.train(tmp_path / "kdd.zarr", out=tmp_path / "m", scaling="standard", **options)
+    assert model.status == "certified"
+    assert verify(tmp_path / "m", tmp_path / "kdd.zarr").ok
+    assert evaluate(tmp_path / "m", tmp_path / "kdd.zarr").accuracy > 0.99

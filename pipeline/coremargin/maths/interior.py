@@ -41,7 +41,7 @@ class _Iterate:
     z_high: Array
 
 
-def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int = 200) -> tuple[Array, Array]:
+def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int = 500) -> tuple[Array, Array]:
     """The minimiser p (p,) and duals a (m,) within their box; complementarity at most ``tolerance`` of the value."""
     unit = float(max(model.right.max(), model.left.max()))
     edge = model.rows[:, -1]
