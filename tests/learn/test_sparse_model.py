@@ -28,7 +28,7 @@ from coremargin.learn.verify_sums import (
     same_rows,
     slabs,
 )
-from coremargin.report.html import write_report
+from coremargin.report.write import write_report
 
 
 def documents(rng: np.random.Generator, n: int = 60, d: int = 1500, dtype: str = "float32") -> csr_array:
