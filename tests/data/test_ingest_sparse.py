@@ -114,6 +114,20 @@ class TestSvmlight:
                 ingest(rows, tmp_path / name, labels=[1, -1, 1], append=True, sparse=not sparse)
         np.testing.assert_array_equal(stored(tmp_path / "s.zarr"), stored(tmp_path / "d.zarr"))
 
+    @pytest.mark.parametrize("zero_based", [True, False])
+    def test_what_scikit_learn_writes(self, tmp_path: Path, rng: np.random.Generator, *, zero_based: bool) -> None:
+        """A matrix written by dump_svmlight_file, comments and query ids included, comes back to the bit."""
+        from sklearn.datasets import dump_svmlight_file
+
+        X = sp.csr_matrix(rng.normal(size=(2000, 70)) * (rng.random((2000, 70)) < 0.05))
+        y = rng.integers(0, 3, 2000)
+        path = tmp_path / "rows.svm"
+        dump_svmlight_file(X, y, str(path), zero_based=zero_based, comment="made by hand", query_id=np.arange(2000))
+        report = ingest(path, tmp_path / "s.zarr", dtype="float64", features=70, zero_based=zero_based)
+        assert (report.sparse, report.unsorted, report.zeros) == (True, 0, 0)
+        classes = Store.open(tmp_path / "s.zarr").classes
+        assert Store.open(tmp_path / "s.zarr").digest == ArraySource(X, y, classes=classes).digest
+
     def test_a_choice_of_labels(self, tmp_path: Path) -> None:
         """Rows of some labels are picked from sparse batches."""
         report = ingest(svm(tmp_path), tmp_path / "s.zarr", only=-1)

@@ -5,6 +5,7 @@ Sparse rows are a CSR matrix in anndata's encoding: stored values, their feature
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from scipy.sparse import csr_array
 from coremargin.errors import DamagedChunk, StoreError
 
 _CODECS = {"bytes", "crc32c", "blosc", "transpose", "sharding_indexed"}
+_RECENT = 6  # files of values in memory, besides the chunks made of them
 _SPARSE = ("X/data", "X/indices", "X/indptr")
 
 
@@ -34,6 +36,8 @@ class Files:
         if self.weighted:
             kinds["weights"] = ("float64", self.rows, ())
         self._arrays = {name: group[name] for name in kinds}
+        self._recent: dict[tuple[str, int], np.ndarray] = {}
+        self._lock = threading.Lock()
         for name, (dtype, length, tail) in kinds.items():
             own = name in _SPARSE[:2]  # files of values follow no rows
             self._check(name, dtype, length, ((self._step(name) if own else self.chunk_rows), *tail))
@@ -76,14 +80,30 @@ class Files:
             raise DamagedChunk(f"{self.path}/{array.path}: {chunk} is cut short; restore zarr.json from a copy")
         return values
 
+    def _values(self, name: str, first: int, last: int, chunk: str) -> np.ndarray:
+        """Stored values [first, last): several chunks of rows lie in one file, which is read once for all of them."""
+        step, length = self._step(name), int(self._arrays[name].shape[0])
+        parts = [self.read(name, first, first, chunk)]
+        for number in range(first // step, -(-last // step)):
+            with self._lock:
+                values = self._recent.get((name, number))
+            if values is None:
+                values = self.read(name, number * step, min(length, (number + 1) * step), chunk)
+                with self._lock:
+                    self._recent[name, number] = values
+                    while len(self._recent) > _RECENT:
+                        del self._recent[next(iter(self._recent))]
+            parts.append(values[max(0, first - number * step) : max(0, last - number * step)])
+        return np.concatenate(parts)
+
     def read_sparse(self, start: int, stop: int, first: int, last: int, chunk: str) -> csr_array:
         """Rows [start, stop), whose stored values are [first, last).
 
         Raises DamagedChunk unless indices ascend within each row and stay below the number of features.
         """
-        begins = self.read("X/indptr", start, stop, chunk).astype(np.int64)
+        begins = self.read("X/indptr", start, stop, chunk)
         lengths = np.diff(begins, append=last)
-        data, indices = (self.read(name, first, last, chunk) for name in _SPARSE[:2])
+        data, indices = (self._values(name, first, last, chunk) for name in _SPARSE[:2])
         follows = np.ones(len(indices), dtype=bool)  # not the first of its row
         follows[(begins - first)[(begins >= first) & (begins < last)]] = False
         ascending = (np.diff(indices, prepend=-1) > 0) | ~follows
