@@ -12,6 +12,7 @@ import pytest
 
 from coremargin.errors import BlockFailed, DamagedChunk, UsageError
 from coremargin.scan import task
+from coremargin.scan.calls import run_calls
 from coremargin.scan.dask_executor import DaskExecutor
 from coremargin.scan.embedded import start_embedded
 from coremargin.scan.executors import InProcess
@@ -32,6 +33,7 @@ from scan_fakes import (
     Slow,
     SumProbe,
     expected,
+    slow_element,
 )
 
 
@@ -172,6 +174,19 @@ class ExecutorContract:
         before = executor.peak_rss_bytes()
         run_scan(executor, source, SumProbe(), blocks)
         assert task.resident_bytes() // 2 < before <= executor.peak_rss_bytes()
+
+    def test_plain_functions_run_as_tasks(self, executor: Executor) -> None:
+        """Answers come in the order of the tasks, arguments of any size arrive as they are."""
+        large = np.random.default_rng(3).standard_normal(50_000)
+        tasks = [(large, place) for place in range(20)]
+        assert run_calls(executor, slow_element, tasks) == large[:20].tolist()
+        assert run_calls(executor, slow_element, []) == []
+
+    def test_a_task_that_fails_is_named(self, executor: Executor) -> None:
+        """An exception of the function arrives as it is, with the number of its task."""
+        with pytest.raises(IndexError) as caught:
+            run_calls(executor, slow_element, [(np.zeros(2), place) for place in (0, 1, 7)])
+        assert "task 2" in "".join(caught.value.__notes__)
 
     def test_people_can_read_what_runs(self, executor: Executor) -> None:
         """The description is one line, and there is at least one worker."""

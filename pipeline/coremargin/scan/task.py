@@ -84,7 +84,9 @@ def _answer_patiently(source: Source, probe: Probe, block: Block) -> Any:
 
 
 def place(source: Source, block: Block) -> str:
-    """Where a block lies, for messages."""
+    """Where a block lies, for messages; a block without chunks is a task that reads no rows."""
+    if not block.chunks:
+        return f"task {block.index}"
     first, last = block.chunks[0], block.chunks[-1]
     chunks = f"chunk {first}" if first == last else f"chunks {first} to {last}"
     return f"block {block.index} ({chunks} of {source.name})"

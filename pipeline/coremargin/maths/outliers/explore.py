@@ -44,13 +44,17 @@ class Candidate:
 
 @dataclass
 class Explored:
-    """What came of some nodes: those still open, new certificates, ends of branches, candidates; nodes looked at."""
+    """What came of some nodes: those still open, new certificates, ends of branches, candidates; what it took.
+
+    nodes: how many were looked at; work: these and the solves.
+    """
 
     open: list[Path]
     certificates: list[Certificate] = field(default_factory=list)
     leaves: list[Leaf] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     nodes: int = 0
+    work: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Guide:
 class Question:
     """What a task is to do with nodes: end them or split them at this threshold, k rows being left out in all.
 
-    budget: nodes to look at. most_candidates: end early with so many.
+    budget: nodes and solves, a count and no time, so that the answer is the same anywhere. most_candidates: end
+    early with so many.
     """
 
     k: int
@@ -93,8 +98,9 @@ class _Explorer:
 
     def run(self, stack: list[Path]) -> Explored:
         answer, question = self.answer, self.question
-        while stack and answer.nodes < question.budget and len(answer.candidates) < question.most_candidates:
+        while stack and answer.work < question.budget and len(answer.candidates) < question.most_candidates:
             answer.nodes += 1
+            answer.work += 1
             stack += self.children(stack.pop())
         answer.open = stack
         answer.certificates = self.certificates[self.known :]
@@ -108,6 +114,8 @@ class _Explorer:
             if found == "split":
                 p = node.suspicious_row()
                 return [(*node.path, ~p), (*node.path, p)]
+            if found == "pause":
+                return [node.path]
             if found == "end":
                 break
         return []
@@ -182,18 +190,19 @@ class _Node:
                     return False
         return True
 
-    def extend(self) -> Literal["end", "again", "split"]:
+    def extend(self) -> Literal["end", "again", "split", "pause"]:
         """Look for certificates among the rows outside the packing, and say what comes next for the node."""
-        arena, question = self.explorer.arena, self.explorer.question
+        arena, question, answer = self.explorer.arena, self.explorer.question, self.explorer.answer
         kept = np.array(rows_of(self.kept), np.intp)
-        while True:
+        while answer.work < question.budget:
+            answer.work += 1
             free = ~mask_of(self.out | self.used, len(arena))
             verdict = arena.judge(free, kept, question.threshold)
             if verdict is None or not verdict.too_small:
                 if self.packed or verdict is None:
                     return "split"
                 best = arena.best(free, verdict)
-                self.explorer.answer.candidates.append(Candidate(self.path, best))
+                answer.candidates.append(Candidate(self.path, best))
                 return "end"
             found = arena.certificate(verdict.rows, verdict.weights, question.threshold)
             i = self.explorer.add(found)
@@ -206,6 +215,7 @@ class _Node:
                 return "end"
             if residual & (residual - 1) == 0:
                 return "again"
+        return "pause"  # what was found is kept, the node is looked at again
 
     def suspicious_row(self) -> int:
         """The row to decide about: of the smallest residual the one with the lowest margin under the incumbent."""

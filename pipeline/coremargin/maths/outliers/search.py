@@ -29,14 +29,15 @@ Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
 
 #: The target lies above the incumbent by this share of it, and by this share of the radius: what solves can tell.
 SHARE, FLOOR = 1e-9, 1e-10
-#: Nodes that the target gets before levels above it are tried.
-PATIENCE = 300
-#: Nodes that are looked at one after the other before they are dealt out, and in each round of that time.
-ALONE, ALONE_BUDGET = 500, 64
-#: Tasks of a round, and nodes of a task. The number of tasks is part of the answer; it is not that of the workers.
-TASKS, BUDGET = 16, 50
-#: Candidates that one scan verifies at most, and nodes that are still looked at before it, once there is one.
-CANDIDATES, EAGER = 32, 200
+#: Work (nodes and solves) that the target gets before levels above it are tried, and so much more for each outlier.
+PATIENCE, PATIENCE_EACH = 1000, 4
+#: Work that is done in one task before nodes are dealt out, and in each round of that time.
+ALONE, ALONE_BUDGET = 1500, 200
+#: Tasks of a round, and work of a task (some 50 nodes). The number of tasks is part of the answer: it is not that of
+#: the workers.
+TASKS, BUDGET = 16, 150
+#: Candidates that one scan verifies at most, and work that is still done before it, once there is one.
+CANDIDATES, EAGER = 32, 600
 #: Levels end where they come as close to the target as this share of it.
 CLOSE = 0.02
 #: Beyond these the search ends as it is: certificates are looked through at every node, leaves are the stored proof.
@@ -54,7 +55,7 @@ class Level:
     open: tuple[Path, ...] = ((),)
     worst: float = -np.inf
     leaves: tuple[Leaf, ...] | None = ()
-    nodes: int = 0
+    work: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Search:
     candidates: tuple[Candidate, ...] = ()
     waited: int = 0
     nodes: int = 0
+    work: int = 0
     status: str = "open"
 
     @property
@@ -103,7 +105,7 @@ class Search:
 def advance(search: Search, arena: Arena, run: Map) -> Search:
     """One round: nodes dealt out, looked at, merged. Only for an open search that wants no scan."""
     guide = guide_of(arena, search.best, search.k)
-    alone = search.nodes < ALONE
+    alone = search.work < ALONE
     hands = _dealt(search.level.open, 1 if alone else TASKS)
     budget, most = ALONE_BUDGET if alone else BUDGET, CANDIDATES - len(search.candidates)
     question = Question(search.k, search.threshold, budget, most)
@@ -158,15 +160,15 @@ def _merged(search: Search, answers: Sequence[Explored]) -> Search:
         leaves += [Leaf(leaf.path, tuple(numbers[i] for i in leaf.proof)) for leaf in answer.leaves]
     used = {i for leaf in leaves for i in leaf.proof}
     worst = max([worst, *(certificates[i].value for i in used)])
-    nodes = sum(answer.nodes for answer in answers)
+    nodes, work = sum(answer.nodes for answer in answers), sum(answer.work for answer in answers)
     candidates = search.candidates + tuple(c for answer in answers for c in answer.candidates)
     level = replace(
         search.level, open=tuple(path for answer in answers for path in answer.open), worst=worst,
-        leaves=_kept(search.level.leaves, leaves), nodes=search.level.nodes + nodes,
+        leaves=_kept(search.level.leaves, leaves), work=search.level.work + work,
     )  # fmt: skip
     return replace(
         search, certificates=tuple(certificates), level=level, candidates=candidates, nodes=search.nodes + nodes,
-        waited=search.waited + nodes if candidates else 0,
+        work=search.work + work, waited=search.waited + work if candidates else 0,
     )  # fmt: skip
 
 
@@ -178,8 +180,9 @@ def _turn(search: Search) -> Search:
     """What comes after a round: the same level, the next one, or the end."""
     if not search.level.open and not search.candidates:
         return _answered(search)
-    if search.level.share == 0 and search.paused is None and search.level.nodes >= PATIENCE and search.upper == np.inf:
-        return replace(search, paused=search.level, level=Level(0.25)) if not search.candidates else search
+    first = search.level.share == 0 and search.upper == np.inf
+    if first and search.level.work >= PATIENCE + PATIENCE_EACH * search.k and not search.candidates:
+        return replace(search, paused=search.level, level=Level(0.25))
     return _closed(search)
 
 

@@ -1,0 +1,130 @@
+"""A search, and the proof of its bound, as plain arrays and back, to the bit: for checkpoints and models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.outliers.certificates import Certificate, Verdict, bits_of
+from coremargin.maths.outliers.explore import Candidate, Leaf
+from coremargin.maths.outliers.heuristic import Found
+from coremargin.maths.outliers.search import Level, Search
+
+Arrays = dict[str, NDArray[Any]]
+
+_NUMBERS = ("k", "epsilon", "radius", "upper", "waited", "nodes", "work")
+_COUNTS = ("k", "waited", "nodes", "work")
+_STATUSES = ("open", "done", "full")
+
+
+def ragged(name: str, lists: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any = np.int64) -> Arrays:
+    """Lists of different length as one array, and where each ends in ``NAME_ends``."""
+    parts = [np.asarray(part, dtype) for part in lists]
+    joined = np.concatenate(parts) if parts else np.zeros(0, dtype)
+    return {name: joined, f"{name}_ends": np.cumsum([len(part) for part in parts], dtype=np.int64)}
+
+
+def unragged(name: str, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Inverse of ``ragged``."""
+    ends = arrays[f"{name}_ends"]
+    return list(np.split(arrays[name], ends)[:-1]) if len(ends) else []
+
+
+def certificates_to_arrays(certificates: Sequence[Certificate]) -> Arrays:
+    """The rows, weights and values of certificates."""
+    return {
+        **ragged("rows", (c.rows for c in certificates)),
+        **ragged("weights", (c.weights for c in certificates), np.float64),
+        "values": np.array([c.value for c in certificates], np.float64),
+        "since": np.array([c.since for c in certificates], np.float64),
+    }
+
+
+def certificates_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[Certificate, ...]:
+    """Inverse of ``certificates_to_arrays``."""
+    parts = zip(
+        unragged("rows", arrays), unragged("weights", arrays), arrays["values"].tolist(), arrays["since"].tolist(),
+        strict=True,
+    )  # fmt: skip
+    return tuple(Certificate(rows, w, value, since, bits_of(rows)) for rows, w, value, since in parts)
+
+
+def leaves_to_arrays(leaves: Sequence[Leaf]) -> Arrays:
+    """The paths of the leaves, and the numbers of the certificates that end them."""
+    return {**ragged("paths", (leaf.path for leaf in leaves)), **ragged("proofs", (leaf.proof for leaf in leaves))}
+
+
+def leaves_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[Leaf, ...]:
+    """Inverse of ``leaves_to_arrays``."""
+    parts = zip(unragged("paths", arrays), unragged("proofs", arrays), strict=True)
+    return tuple(Leaf(tuple(path.tolist()), tuple(proof.tolist())) for path, proof in parts)
+
+
+def search_to_arrays(search: Search) -> Arrays:
+    """Everything that a search knows."""
+    arrays: Arrays = {name: np.array(getattr(search, name), np.float64) for name in _NUMBERS}
+    arrays |= {"status": np.array(_STATUSES.index(search.status))}
+    arrays |= {"best_w": search.best.w, "best_b": np.array(search.best.b), "best_margin": np.array(search.best.margin)}
+    arrays |= _under("certificates", certificates_to_arrays(search.certificates))
+    arrays |= _under("candidates", _candidates_to_arrays(search.candidates, len(search.best.w)))
+    for name, level in (("level", search.level), ("paused", search.paused)):
+        arrays |= _under(name, {} if level is None else _level_to_arrays(level))
+    if search.proof is not None:
+        arrays |= _under("proof", leaves_to_arrays(search.proof))
+    return arrays
+
+
+def search_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Search:
+    """Inverse of ``search_to_arrays``."""
+    numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
+    numbers |= {name: int(numbers[name]) for name in _COUNTS}
+    paused, proof = below("paused", arrays), below("proof", arrays)
+    return Search(
+        **numbers,
+        best=Found(arrays["best_w"], float(arrays["best_b"]), float(arrays["best_margin"])),
+        status=_STATUSES[int(arrays["status"])],
+        certificates=certificates_from_arrays(below("certificates", arrays)),
+        candidates=_candidates_from_arrays(below("candidates", arrays)),
+        level=_level_from_arrays(below("level", arrays)),
+        paused=_level_from_arrays(paused) if paused else None,
+        proof=leaves_from_arrays(proof) if proof else None,
+    )
+
+
+def below(name: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    """The arrays whose names begin with ``NAME.``, without that."""
+    return {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
+
+
+def _under(name: str, arrays: Arrays) -> Arrays:
+    return {f"{name}.{key}": value for key, value in arrays.items()}
+
+
+def _level_to_arrays(level: Level) -> Arrays:
+    arrays = {"numbers": np.array([level.share, level.worst, level.work]), **ragged("open", level.open)}
+    return arrays if level.leaves is None else arrays | leaves_to_arrays(level.leaves)
+
+
+def _level_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Level:
+    share, worst, work = arrays["numbers"].tolist()
+    paths = tuple(tuple(path.tolist()) for path in unragged("open", arrays))
+    return Level(share, paths, worst, leaves_from_arrays(arrays) if "paths" in arrays else None, int(work))
+
+
+def _candidates_to_arrays(candidates: Sequence[Candidate], features: int) -> Arrays:
+    return {
+        **ragged("paths", (c.path for c in candidates)),
+        **ragged("rows", (c.verdict.rows for c in candidates)),
+        **ragged("weights", (c.verdict.weights for c in candidates), np.float64),
+        "points": np.array([c.verdict.point for c in candidates]).reshape(-1, features),
+    }
+
+
+def _candidates_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[Candidate, ...]:
+    parts = zip(
+        unragged("paths", arrays), unragged("rows", arrays), unragged("weights", arrays), arrays["points"], strict=True
+    )
+    return tuple(Candidate(tuple(path.tolist()), Verdict(False, rows, w, point)) for path, rows, w, point in parts)
