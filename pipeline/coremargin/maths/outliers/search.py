@@ -40,6 +40,8 @@ TASKS, BUDGET = 16, 150
 CANDIDATES, EAGER = 32, 600
 #: Levels end where they come as close to the target as this share of it.
 CLOSE = 0.02
+#: A relative gap of the bounds, and an upper bound as a share of the radius, that count as none.
+EXACT, NOTHING = 1e-8, 1e-9
 #: Beyond these the search ends as it is: certificates are looked through at every node, leaves are the stored proof.
 MOST_CERTIFICATES, MOST_LEAVES = 100_000, 200_000
 
@@ -62,7 +64,9 @@ class Level:
 class Search:
     """What is known: ``best``, proven on all rows; ``upper``: none does better; ``proof``: why (None: not kept).
 
-    status: "open", "done" (every level was answered, or the bounds are close enough), "full" (too many certificates).
+    exact: False ends each level where its root would be split: a bound, whatever the distance. batch: candidates that
+    one scan can measure. status: "open", "done" (every level was answered, or the bounds are close enough), "bounded"
+    (what is not exact came to its end), "full" (too many certificates).
     """
 
     k: int
@@ -70,6 +74,8 @@ class Search:
     radius: float
     best: Found
     upper: float
+    exact: bool = True
+    batch: int = CANDIDATES
     proof: tuple[Leaf, ...] | None = None
     certificates: tuple[Certificate, ...] = ()
     level: Level = Level(0.0)
@@ -98,7 +104,7 @@ class Search:
     @property
     def wants_scan(self) -> bool:
         """Candidates wait, and there is nothing better to do than to verify them."""
-        many = len(self.candidates) >= CANDIDATES or self.waited >= EAGER
+        many = len(self.candidates) >= self.batch or self.waited >= EAGER
         return bool(self.candidates) and (many or not self.level.open)
 
 
@@ -107,17 +113,22 @@ def advance(search: Search, arena: Arena, run: Map) -> Search:
     guide = guide_of(arena, search.best, search.k)
     alone = search.work < ALONE
     hands = _dealt(search.level.open, 1 if alone else TASKS)
-    budget, most = ALONE_BUDGET if alone else BUDGET, CANDIDATES - len(search.candidates)
+    budget, most = ALONE_BUDGET if alone else BUDGET, search.batch - len(search.candidates)
     question = Question(search.k, search.threshold, budget, most)
     answers = run(explore, [(arena, guide, search.certificates, hand, question) for hand in hands])
     return _turn(_merged(search, answers))
 
 
+def improved(search: Search, found: Found) -> Search:
+    """The better of the incumbent and ``found``, which a scan has measured."""
+    return replace(search, best=found) if found.margin > search.best.margin else search
+
+
 def verified(search: Search, found: Found) -> Search:
     """After a scan: the better of the incumbent and ``found``; the candidates' nodes are looked at again."""
-    best = found if found.margin > search.best.margin else search.best
+    search = improved(search, found)
     level = replace(search.level, open=search.level.open + tuple(c.path for c in search.candidates))
-    return _closed(replace(search, best=best, level=level, candidates=(), waited=0))
+    return _closed(replace(search, level=level, candidates=(), waited=0))
 
 
 def believed(search: Search, arena: Arena) -> Search:
@@ -129,6 +140,13 @@ def believed(search: Search, arena: Arena) -> Search:
         replace(arena.certificate(c.verdict.rows, c.verdict.weights, 0.0), since=0.0) for c in search.candidates
     )
     return verified(replace(search, certificates=search.certificates + new), search.best)
+
+
+def is_proven(search: Search) -> bool:
+    """The incumbent is within epsilon of the best, or no k rows left out make the others separable."""
+    if search.best.margin > 0:
+        return is_certified(search.best.margin, search.upper, max(search.epsilon, EXACT))
+    return search.upper <= NOTHING * search.radius
 
 
 def guide_of(arena: Arena, best: Found, k: int) -> Guide:
@@ -162,8 +180,10 @@ def _merged(search: Search, answers: Sequence[Explored]) -> Search:
     worst = max([worst, *(certificates[i].value for i in used)])
     nodes, work = sum(answer.nodes for answer in answers), sum(answer.work for answer in answers)
     candidates = search.candidates + tuple(c for answer in answers for c in answer.candidates)
+    candidates, later = candidates[: search.batch], candidates[search.batch :]
+    open_ = tuple(path for answer in answers for path in answer.open) + tuple(c.path for c in later)
     level = replace(
-        search.level, open=tuple(path for answer in answers for path in answer.open), worst=worst,
+        search.level, open=open_, worst=worst,
         leaves=_kept(search.level.leaves, leaves), work=search.level.work + work,
     )  # fmt: skip
     return replace(
@@ -181,6 +201,8 @@ def _turn(search: Search) -> Search:
     if not search.level.open and not search.candidates:
         return _answered(search)
     first = search.level.share == 0 and search.upper == np.inf
+    if not search.exact and any(len(path) for path in search.level.open):
+        return replace(search, level=Level(0.25)) if first else replace(search, status="bounded")
     if first and search.level.work >= PATIENCE + PATIENCE_EACH * search.k and not search.candidates:
         return replace(search, paused=search.level, level=Level(0.25))
     return _closed(search)
@@ -194,7 +216,9 @@ def _answered(search: Search) -> Search:
     if level.share == 0:
         return replace(search, status="done")
     share = level.share / 2
-    if share * search.radius <= CLOSE * max(search.target, 1e-3 * search.radius) and search.paused is not None:
+    if share * search.radius <= CLOSE * max(search.target, 1e-3 * search.radius):
+        if search.paused is None:
+            return replace(search, status="bounded")
         search = replace(search, level=search.paused, paused=None)
     else:
         search = replace(search, level=Level(share))

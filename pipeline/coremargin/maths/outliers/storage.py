@@ -15,9 +15,9 @@ from coremargin.maths.outliers.search import Level, Search
 
 Arrays = dict[str, NDArray[Any]]
 
-_NUMBERS = ("k", "epsilon", "radius", "upper", "waited", "nodes", "work")
-_COUNTS = ("k", "waited", "nodes", "work")
-_STATUSES = ("open", "done", "full")
+_NUMBERS = ("k", "epsilon", "radius", "upper", "exact", "batch", "waited", "nodes", "work")
+_COUNTS = ("k", "batch", "waited", "nodes", "work")
+_STATUSES = ("open", "done", "bounded", "full")
 
 
 def ragged(name: str, lists: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any = np.int64) -> Arrays:
@@ -80,7 +80,7 @@ def search_to_arrays(search: Search) -> Arrays:
 def search_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Search:
     """Inverse of ``search_to_arrays``."""
     numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
-    numbers |= {name: int(numbers[name]) for name in _COUNTS}
+    numbers |= {name: int(numbers[name]) for name in _COUNTS} | {"exact": bool(numbers["exact"])}
     paused, proof = below("paused", arrays), below("proof", arrays)
     return Search(
         **numbers,

@@ -1,0 +1,147 @@
+"""What an outlier job knows between two scans, and how it is written to a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.outliers.storage import below, search_from_arrays, search_to_arrays
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+    from coremargin.maths.outliers.search import Search
+
+Status = Literal["running", "certified", "stalled", "heuristic"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "stalled", "heuristic")
+
+_NUMBERS = ("round", "settling", "radius", "low", "high", "offset", "new_rows", "sample_bytes", "lower_now")
+_COUNTS = ("round", "settling", "new_rows", "sample_bytes")
+
+
+@dataclass(frozen=True)
+class TrimPool:
+    """Rows of the store in the driver: ids (n,), x (n, d) float64, signs (n,). New ones come at the end: certificates
+    know rows by their place.
+    """
+
+    ids: NDArray[np.int64]
+    x: Array
+    signs: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def nothing(cls, features: int) -> TrimPool:
+        """No rows."""
+        return cls(np.zeros(0, np.int64), np.zeros((0, features)), np.zeros(0, np.int8))
+
+    def add(self, ids: NDArray[np.int64], x: Array, signs: NDArray[np.int8]) -> TrimPool:
+        """With those of these rows that are not there yet."""
+        new = np.isin(ids, self.ids, invert=True)
+        return TrimPool(
+            np.concatenate([self.ids, ids[new]]), np.concatenate([self.x, x[new]]),
+            np.concatenate([self.signs, signs[new]]),
+        )  # fmt: skip
+
+    def take(self, places: NDArray[np.intp]) -> TrimPool:
+        """Only the rows at these places."""
+        return TrimPool(self.ids[places], self.x[places], self.signs[places])
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The rows below the margin of an incumbent: ids (m,), their lowest values y w.x, signs (m,); m <= k."""
+
+    ids: NDArray[np.int64]
+    values: Array
+    signs: NDArray[np.int8]
+
+    @classmethod
+    def nothing(cls) -> LeftOut:
+        """No rows."""
+        return cls(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int8))
+
+
+@dataclass(frozen=True)
+class TrimState:
+    """Between two scans.
+
+    searches: one for each k, in increasing order; left_out: the rows that its incumbent leaves out. settling: scans
+    that the incumbents may still take before the search for a proof begins, -1: it has begun. wishes (m, d):
+    directions that the next scan is to measure. histogram (2, bins) over [low, high], of the margins at the first
+    direction of the last scan, whose offset is ``offset``.
+    """
+
+    round: int
+    status: Status
+    pool: TrimPool
+    spare: TrimPool
+    centre: Array
+    radius: float
+    searches: tuple[Search, ...]
+    left_out: tuple[LeftOut, ...]
+    settling: int
+    wishes: Array
+    histogram: NDArray[np.int64]
+    low: float
+    high: float
+    offset: float
+    new_rows: int
+    sample_bytes: int
+    lower_now: float = -np.inf
+
+    @property
+    def main(self) -> Search:
+        """The search for the largest k: the model is its incumbent."""
+        return self.searches[-1]
+
+    @property
+    def lower(self) -> float:
+        """Margin that the main incumbent provably has."""
+        return self.main.best.margin
+
+    @property
+    def upper(self) -> float:
+        """No set of k rows left out allows more."""
+        return self.main.upper
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
+        arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
+        arrays |= {"status": np.array(STATUSES.index(self.status)), "histogram": self.histogram}
+        arrays |= {"centre": self.centre, "wishes": self.wishes}
+        for name, pool in (("pool", self.pool), ("spare", self.spare)):
+            arrays |= {f"{name}_ids": pool.ids, f"{name}_x": pool.x, f"{name}_signs": pool.signs}
+        for place, (search, out) in enumerate(zip(self.searches, self.left_out, strict=True)):
+            arrays |= {f"search{place}.{name}": values for name, values in search_to_arrays(search).items()}
+            arrays |= {f"out{place}.ids": out.ids, f"out{place}.values": out.values, f"out{place}.signs": out.signs}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], searches: int) -> TrimState:
+        """Inverse of ``to_arrays``; ``searches``: how many values of k there are."""
+        numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
+        numbers |= {name: int(numbers[name]) for name in _COUNTS}
+        pool, spare = (TrimPool(*(arrays[f"{n}_{part}"] for part in ("ids", "x", "signs"))) for n in ("pool", "spare"))
+        outs = [below(f"out{place}", arrays) for place in range(searches)]
+        return cls(
+            **numbers, pool=pool, spare=spare, status=STATUSES[int(arrays["status"])], centre=arrays["centre"],
+            wishes=arrays["wishes"], histogram=arrays["histogram"],
+            searches=tuple(search_from_arrays(below(f"search{place}", arrays)) for place in range(searches)),
+            left_out=tuple(LeftOut(out["ids"], out["values"], out["signs"]) for out in outs),
+        )  # fmt: skip
+
+
+def unit(directions: Sequence[Array]) -> Array:
+    """The directions (m, d), each of length 1, but for those of no length, and none twice."""
+    kept: list[Array] = []
+    for w in directions:
+        length = float(np.linalg.norm(w))
+        if length > 0 and not any(np.array_equal(w / length, other) for other in kept):
+            kept.append(w / length)
+    return np.array(kept)
