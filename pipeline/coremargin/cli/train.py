@@ -40,6 +40,8 @@ _cluster = click.option(
     type=click.Choice(["standard", "minmax", "maxabs", "rownorm"]),
     help="Scale rows as they are read, from the store's statistics; the model keeps it.",
 )
+@click.option("--outliers", metavar="K", help="Rows that may be left out: 10, 1%, a range 0..10, numbers 0,1,2,5.")
+@click.option("--outlier-search", type=click.Choice(["exact", "heuristic"]), help="Proof, or margin and bound quickly.")
 @click.option("--no-intercept", is_flag=True, help="A hyperplane through the origin (of the scaled rows).")
 @click.option(
     "--strategy",
@@ -64,11 +66,14 @@ def train(store: Path, out: Path, **options: Any) -> int:
 
     Reads the rows two or three times, however many there are, and ends with a model whose margin is proven to be at
     least (1 - epsilon) of the best possible. With --loss, for rows that no hyperplane separates, it is the value of the
-    soft margin's objective that is proven to be within epsilon of the best possible.
+    soft margin's objective that is proven to be within epsilon of the best possible. With --outliers, it is the margin
+    once the rows that spoil it are left out: no others in that number do better. Ctrl-C then ends the search with the
+    best answer and the bound so far.
 
     \b
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
       coremargin train noisy.zarr --out noisy.model --loss hinge --C 0.1
+      coremargin train noisy.zarr --out noisy.model --outliers 10
       coremargin train digits.zarr --out digits.model --classes ovr \\
           --loss hinge --C 0.1,1,10 --folds 5
     """
@@ -80,6 +85,7 @@ def train(store: Path, out: Path, **options: Any) -> int:
     options["intercept"] = not options.pop("no_intercept")
     options["C"] = _costs(options["C"])
     options["class_weight"] = _class_weight(options["class_weight"])
+    options["outliers"] = _outliers(options["outliers"])
     given = {key: value for key, value in options.items() if value is not None}
     job = specs.convert(
         {"job": "train", "store": str(store), "out": str(out), **given}, TrainJob, where="coremargin train"
@@ -96,6 +102,10 @@ def _costs(text: str | None) -> float | list[float] | None:
     except ValueError:
         raise click.BadParameter(f"--C: expected a number, or several as in 0.1,1,10; found {text!r}") from None
     return costs if len(costs) > 1 else costs[0]
+
+
+def _outliers(text: str | None) -> str | int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
 def _class_weight(text: str | None) -> str | list[float] | None:

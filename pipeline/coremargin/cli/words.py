@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from coremargin.cli.common import facts
 from coremargin.cli.fleet_words import cost_of, fleet_text
 from coremargin.learn.fleet import FleetModel
+from coremargin.learn.left_out import left_out
 from coremargin.report.numbers import NO_BREAK, percent_up, precision_for, relative_gap
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
     if _model(outcome).certificate.kind == "duality_gap":
         return _verdict_on_value(outcome, job)
     done = outcome.summary()
+    if job.outliers is not None:
+        return _verdict_on_outliers(outcome, job)
     if done["status"] == "certified":
         share = _percent(done["ratio"])
         return [
@@ -58,6 +61,29 @@ def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
     return [
         f"stopped before the proof was complete: {outcome.run['reason']};",
         f"margin proven so far {lower}, best possible at most {upper}, epsilon asked for {job.epsilon:g}.",
+    ]
+
+
+def _verdict_on_outliers(outcome: Outcome, job: TrainJob) -> list[str]:
+    """The margin once rows are left out, and what no others allow."""
+    done, found = outcome.summary(), left_out(_model(outcome))
+    step, count = found.steps[-1], f"{len(found.rows):,} of {done['rows']:,} rows"
+    if done["status"] == "certified":
+        share = _percent(done["ratio"])
+        return [
+            f"certified: without {count} the margin is {done['lower']:.8g};",
+            f"no {step.k:,} left out allow more than {done['upper']:.8g}: at least {share} of the best possible.",
+        ]
+    if done["status"] == "not_separable":
+        return [
+            f"not separable: more than {step.k:,} rows stand in the way, whichever are left out.",
+            f"The proof, contradictions among {done['coreset_rows']:,} rows, is in the model.",
+        ]
+    lower = "nothing" if step.lower is None else f"{step.lower:.8g} without {count}"
+    upper = "nothing" if step.upper is None else f"{step.upper:.8g}"
+    return [
+        f"{'heuristic' if 'heuristic' in outcome.run['reason'] else 'stopped'}: {outcome.run['reason']};",
+        f"margin proven {lower}, best possible at most {upper}, epsilon asked for {job.epsilon:g}.",
     ]
 
 
@@ -84,6 +110,10 @@ def _verdict_on_value(outcome: Outcome, job: TrainJob) -> list[str]:
 
 def _next(outcome: Outcome, job: TrainJob) -> list[str]:
     lines = [f"model   {job.out}", f"report  {job.out / 'report.html'}"]
+    if job.outliers is not None:
+        resume = ["go on   the same command with --resume and a larger limit"] if outcome.resumable else []
+        check = f"check   coremargin verify {job.out} {job.store}"
+        return [*lines, f"rows    coremargin outliers {job.out}", *resume, check]
     if outcome.model.status == "not_separable":
         return [
             *lines,

@@ -67,6 +67,7 @@ class Checkpoint:
         self._lock = Locked(self.out, "this model")
         self._saved = time.monotonic()
         self._state: Any = None
+        self._written: Any = None
         self._stored_round = -1
         self._fresh: dict[int, Summary] = {}
         self._found: dict[int, dict[str, np.ndarray]] = {}
@@ -163,9 +164,10 @@ class Checkpoint:
             return
         with output_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
-            if self._state.round != self._stored_round:
+            if self._state is not self._written:  # of the same round where work goes on between two scans
                 self._write(f"state-{self._state.round}.npz", self._state.to_arrays())
-                self._parts = 0
+                self._written = self._state
+                self._parts = self._parts if self._state.round == self._stored_round else 0
             self._point_at(self._state.round)
             if self._fresh:
                 arrays = {f"{i}.{k}": v for i, s in sorted(self._fresh.items()) for k, v in s.to_arrays().items()}

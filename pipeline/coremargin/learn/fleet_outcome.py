@@ -14,6 +14,7 @@ from coremargin.learn.model import Model
 from coremargin.learn.record import FORMAT as MODEL_FORMAT
 from coremargin.learn.record import VERSION as MODEL_VERSION
 from coremargin.maths.margin import ratio
+from coremargin.maths.outliers.search import EXACT
 from coremargin.problems.result import STOPPED
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def model_of(
         "certificate": {
             "kind": found.kind, "lower": lower, "upper": upper,
             "ratio": None if found.kind == "not_separable" or lower is None or upper is None else ratio(lower, upper),
-            "epsilon": parameters["epsilon"], "coreset_rows": len(found.ids),
+            "epsilon": parameters["epsilon"] or EXACT, "coreset_rows": len(found.ids),
             "store_digest": unscaled(store).digest,
             "radius": float(source.scalars().max_norm.max()),
         },

@@ -44,6 +44,11 @@ def raise_if_interrupted() -> None:
         raise KeyboardInterrupt
 
 
+def heard() -> None:
+    """The wish was granted: what ran has ended with what there is. A signal that comes now is another wish."""
+    _asked.clear()
+
+
 def _interrupt(number: int, _: object) -> None:
     _asked.append(number)
     raise KeyboardInterrupt

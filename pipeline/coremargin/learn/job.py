@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from coremargin.learn.outlier_counts import outlier_counts
 from coremargin.maths.scaling import Kind
 from coremargin.spec import Seconds, Size, Spec
 
@@ -26,6 +27,10 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     standard deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (within 1 of 0) or "rownorm" (every row of
     length 1). The proof is about the scaled rows, and the model carries the scaling. intercept: False for a hyperplane
     through the origin of the (scaled) rows: centred ones have it at their mean.
+    outliers: how many rows may be left out for a wider margin: a number, a share such as "1%", or several values, such
+    as "0..10" or [0, 1, 2, 5], for the margin against them; the model is that of the largest. outlier_search: "exact"
+    for a proof that no others do better, "heuristic" for a good answer with an upper bound whatever the distance; None:
+    exact up to 1,000 outliers. With outliers epsilon may be 0: as close as float64 can tell (1e-8).
     strategy (hard margin only): "fast"; "paper" (one example a scan) and "any-violator" are the references. memory: for
     the rows in the driver. sample: share of the store read first. block: bytes that one task reads. max_scans,
     time_limit: stop there, with what is proven. cluster: a file that says where to run; None chooses by the store's
@@ -43,6 +48,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     folds: Annotated[int, Meta(ge=2, le=1000)] | None = None
     fold_seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     scaling: Kind | None = None
+    outliers: int | str | tuple[int, ...] | None = None
+    outlier_search: Literal["exact", "heuristic"] | None = None
     strategy: Literal["fast", "paper", "any-violator"] = "fast"
     memory: Size = Size(256 * 2**20)
     sample: float = 0.04
@@ -53,7 +60,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range, with the whole range; NaN is never in it."""
-        if not 0 < self.epsilon < 1:
+        self._check_outliers()
+        if not (0 < self.epsilon < 1 or (self.outliers is not None and self.epsilon == 0)):
             raise ValueError(f"epsilon: expected a number between 0 and 1, both excluded; found {self.epsilon}")
         if not 0 < self.sample <= 1:
             raise ValueError(f"sample: expected a share above 0 and up to 1; found {self.sample}")
@@ -70,6 +78,21 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         for name in ("memory", "block"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1 byte; found {getattr(self, name)}")
+
+    def _check_outliers(self) -> None:
+        if self.outliers is None:
+            if self.outlier_search is not None:
+                raise ValueError("outlier_search: it says how outliers are searched; give outliers too")
+            return
+        outlier_counts(self.outliers)
+        if self.loss is not None or self.is_fleet or self.strategy != "fast":
+            raise ValueError(
+                "outliers: they are left out of one hard margin; not with loss, classes, folds or strategy"
+            )
+
+    def counts(self, rows: int) -> tuple[int, ...]:
+        """The numbers of rows that may be left out of so many, in increasing order; outliers are asked for."""
+        return outlier_counts(self.outliers or 0, rows)
 
     def _check_costs(self) -> None:
         for cost in self.costs:
@@ -100,6 +123,9 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": self.strategy}
         if self.scaling is not None:  # models of rows as they are have no such key
             shared["scaling"] = self.scaling
+        if self.outliers is not None:
+            asked = list(self.outliers) if isinstance(self.outliers, tuple) else self.outliers
+            shared |= {"outliers": asked, "outlier_search": self.outlier_search}
         if self.loss is None:
             return shared
         weight = list(self.class_weight) if isinstance(self.class_weight, tuple) else self.class_weight
@@ -113,4 +139,6 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     @property
     def problem(self) -> str:
         """Its name in the record of a model."""
+        if self.outliers is not None:
+            return "outliers"
         return "hard_margin" if self.loss is None else "soft_margin"

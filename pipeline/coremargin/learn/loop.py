@@ -4,6 +4,7 @@
 
     state = problem.start()                                     solve on a sample
     until problem.done(state):
+        state = problem.work(state)                             where a problem has long solves: step by step
         summary = scan(problem.probe(state))                    verify on all rows
         state = problem.update(state, summary)                  bounds, pool, exact pool solve
         yield the round
@@ -15,9 +16,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coremargin.learn.interruption import raise_if_interrupted
+from coremargin.learn.protocol import Works
+from coremargin.scan.calls import run_calls
 from coremargin.scan.plan import plan_blocks
 from coremargin.scan.run import run_scan
 from coremargin.scan.task import block_bytes
@@ -95,9 +99,23 @@ class Engine:
             raise OutOfTime
 
 
-def rounds(engine: Engine, problem: Problem, state: Any) -> Iterator[tuple[Any, ScanCost]]:
-    """Scan and update until the problem is done; the state and the cost after each round."""
+def rounds(
+    engine: Engine, problem: Problem, state: Any, most_scans: int | None = None
+) -> Iterator[tuple[Any, ScanCost | None]]:
+    """Scan and update until the problem is done; the state and the cost after each scan.
+
+    Where a problem works long between scans, also the states on the way, without a cost.
+    """
+    scans = 0
     while not problem.done(state):
+        if isinstance(problem, Works):
+            for step in problem.work(state, partial(run_calls, engine.executor)):
+                raise_if_interrupted()
+                state = step
+                yield state, None
+        if problem.done(state) or scans == most_scans:
+            return
+        scans += 1
         started = time.perf_counter()
         engine.checkpoint.scan_begins(state)
         probe, skip = problem.probe(state), problem.skip(state)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +22,17 @@ class State(Protocol):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For checkpoints; the problem's ``restore`` gives the same bits back."""
+
+
+@runtime_checkable
+class Works(Protocol):
+    """What a problem has besides when it works long between scans: it has an answer, and a bound, at any time."""
+
+    def work(self, state: Any, run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Any]) -> Iterator[Any]:
+        """States on the way to the next scan; ``run(function, tasks)`` has tasks done by the workers, in order.
+
+        Ends where a scan is needed, or the problem is done. A state on the way is one to go on from.
+        """
 
 
 class Problem(Protocol):

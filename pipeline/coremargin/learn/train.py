@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,11 +21,14 @@ from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_
 from coremargin.learn.fleet import read_model
 from coremargin.learn.fleet_job import fleet_of
 from coremargin.learn.folder import recover
-from coremargin.learn.interruption import raise_if_interrupted, terminable
+from coremargin.learn.interruption import heard, raise_if_interrupted, terminable
 from coremargin.learn.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
 from coremargin.learn.model_files import check_target
 from coremargin.learn.outcome import Outcome, as_model, as_run, round_record
+from coremargin.learn.outlier_counts import MANY
+from coremargin.learn.protocol import Works
 from coremargin.problems.hard_margin import HardMargin
+from coremargin.problems.outliers import OutlierMargin
 from coremargin.problems.soft_margin import SoftMargin
 from coremargin.scan.plan import plan_blocks
 from coremargin.scan.task import one_blas_thread
@@ -44,9 +46,10 @@ Begin = Literal["new", "resume", "restart"]
 
 @dataclass
 class Progress(Watch):
-    """Who wants to know: also called after each round with its record."""
+    """Who wants to know: also called after each round with its record, and with figures while work goes on."""
 
     on_round: Callable[[dict[str, Any]], None] = nothing
+    on_work: Callable[[dict[str, Any]], None] = nothing
 
 
 @dataclass
@@ -68,7 +71,11 @@ def problem_of(job: TrainJob, source: Source) -> Problem:
     """
     source = scaled(source, job.scaling)
     make = partial(_single, job)
-    problem: Problem = fleet_of(job, source, make) if job.is_fleet else make(source, job.costs[0], 1)
+    problem: Problem
+    if job.outliers is not None:
+        problem = _outliers(job, source)
+    else:
+        problem = fleet_of(job, source, make) if job.is_fleet else make(source, job.costs[0], 1)
     problem.codes  # noqa: B018  refuses what cannot be trained, now
     return problem
 
@@ -85,6 +92,14 @@ def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> 
         memory_bytes=job.memory, sharing=sharing, band_bytes=None if sharing == 1 else job.memory // 4,
         held_bytes=None if sharing == 1 else job.memory * len(job.costs) // sharing // 2, sample_share=job.sample,
     )  # fmt: skip
+
+
+def _outliers(job: TrainJob, source: Source) -> OutlierMargin:
+    ks = job.counts(source.rows)
+    exact = job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MANY)
+    return OutlierMargin(
+        source, ks, job.epsilon, intercept=job.intercept, exact=exact, pool_bytes=job.memory, sample_share=job.sample
+    )
 
 
 def open_store(job: TrainJob, begin: Begin) -> Store:
@@ -196,13 +211,15 @@ def run_problem(
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
         state, meters = _begin(problem, checkpoint, progress, clock)
         before = meters.seconds
-        scans_left = (
-            None if job.max_scans is None else max(0, job.max_scans - meters.scans)
-        )  # those before a kill count
-        with suppress(OutOfTime):
+        # scans before a kill count
+        scans_left = None if job.max_scans is None else max(0, job.max_scans - meters.scans)
+        with _stoppable(problem):
             # the loop's state is the one to go on with
-            for state, cost in islice(rounds(engine, problem, state), scans_left):  # noqa: B020
-                _count(meters, problem, state, cost, progress)
+            for state, cost in rounds(engine, problem, state, scans_left):  # noqa: B020
+                if cost is not None:
+                    _count(meters, problem, state, cost, progress)
+                else:
+                    progress.on_work(problem.figures(state))
                 meters.seconds = before + time.perf_counter() - clock
                 checkpoint.history = vars(meters)
                 checkpoint.scan_begins(state)  # a run that ends here can be resumed from here
@@ -211,6 +228,19 @@ def run_problem(
         meters.seconds = before + time.perf_counter() - clock
     run = as_run(job, problem, state, meters, executor)
     return Outcome(as_model(job, problem, state), run, meters.rounds, resumable=not problem.done(state))
+
+
+@contextmanager
+def _stoppable(problem: Problem) -> Iterator[None]:
+    """A time limit ends the rounds, with what is proven; so does Ctrl-C where there is an answer at any time."""
+    try:
+        yield
+    except OutOfTime:
+        pass
+    except KeyboardInterrupt:
+        if not isinstance(problem, Works):
+            raise
+        heard()
 
 
 def _begin(problem: Problem, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, Meters]:

@@ -14,6 +14,8 @@ numpy (verify_claim.py), the store with plain zarr-python (verify_rows.py) and d
   scaled, and the same scan tells whether these numbers are the means, deviations or ranges that they are said to be.
 - Fleets: all of this for every member, on the rows and labels that its view shows (verify_view.py), and the tables of
   the fleet, in one scan (verify_fleet.py).
+- Outliers: the rows below the margin are counted by the same scan, and the proof that no others do better is walked
+  through, certificate by certificate (verify_outliers.py).
 - Soft margins: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan
   (verify_soft.py, verify_gap.py). Their rounding is bounded, and a claim holds only if it holds with it.
 

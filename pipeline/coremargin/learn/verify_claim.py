@@ -16,11 +16,12 @@ from scipy.sparse import csr_array, issparse
 from coremargin.errors import DataError
 from coremargin.learn.verify_view import View, read_view
 
-PROBLEMS = ("hard_margin", "soft_margin")
+PROBLEMS = ("hard_margin", "soft_margin", "outliers")
 LOSSES = ("hinge", "squared_hinge")
 COLUMN_SCALINGS = ("standard", "minmax", "maxabs")
 _ARRAYS = ("w", "b", "alpha", "coreset_ids", "coreset_y")
 _SPARSE_X = ("coreset_x_data", "coreset_x_indices", "coreset_x_indptr", "coreset_x_shape")
+_OUTLIERS = "ledger_outliers_"
 _LARGEST_JSON = 16 << 20
 _LARGEST_ARRAYS = 16 << 30
 
@@ -33,7 +34,7 @@ class Claim:
     """
 
     path: Path
-    problem: str  #: "hard_margin" or "soft_margin"
+    problem: str  #: "hard_margin", "soft_margin" or "outliers"
     status: str
     negative: Any  #: label
     positive: Any
@@ -58,6 +59,7 @@ class Claim:
     loss: str  #: "hinge" or "squared_hinge"
     cost: float  #: C
     class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
+    outliers: dict[str, np.ndarray]  #: of problem "outliers", the arrays about them by name
     reference: np.ndarray  #: (d + 1,) the hypothesis that the dual point belongs to
     scaling: str  #: how rows are scaled, "" for rows as they are stored
     shift: np.ndarray  #: (d,), or (0,) where columns are not scaled
@@ -116,6 +118,9 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
         loss=_one_of(parameters["loss"], LOSSES) if soft else "",
         cost=_positive(parameters["C"]) if soft else 0.0,
         class_weight=_class_weight(parameters["class_weight"]) if soft else None,
+        outliers={
+            name.removeprefix(_OUTLIERS): values for name, values in arrays.items() if name.startswith(_OUTLIERS)
+        },
         reference=np.asarray(arrays["ledger_reference"] if soft else np.zeros(0), dtype=np.float64),
         scaling=_one_of(_scaling(record), ("", *COLUMN_SCALINGS, "rownorm")),
         shift=np.asarray(arrays.get("shift", np.zeros(0)), dtype=np.float64),
@@ -233,7 +238,8 @@ def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
             raise DataError(f"{path}: {size:,} bytes that promise {promised:,}; get an unaltered copy of the model")
         with np.load(path, allow_pickle=False) as archive_arrays:
             rows = ["coreset_x"] if "coreset_x" in archive_arrays.files else _SPARSE_X
-            return {name: archive_arrays[name] for name in (*names, *rows)}
+            about = [name for name in archive_arrays.files if name.startswith(_OUTLIERS)]
+            return {name: archive_arrays[name] for name in (*names, *rows, *about)}
     except DataError:
         raise
     except (OSError, ValueError, KeyError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile) as error:

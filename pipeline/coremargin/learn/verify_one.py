@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coremargin.learn.verify_checks import Check, consistency, dual, same_classes, same_shape
 from coremargin.learn.verify_gap import GapScan
 from coremargin.learn.verify_gap import consistency as gap_consistency
+from coremargin.learn.verify_outliers import TrimScan, same_answer, trimmed_claims, upper_bounds
 from coremargin.learn.verify_scaling import Columns, Scaler
 from coremargin.learn.verify_scan import Scan
 
@@ -22,6 +25,10 @@ UNCHECKED = (
     "who made store and model: the checksums find damage, not a forger who rewrites both",
 )
 UNCHECKED_GAP = (UNCHECKED[0], *UNCHECKED[2:])  # the ledger is part of the proof
+UNCHECKED_OUTLIERS = (
+    "how much margin each row left out buys, and the model's dual weights (no claim rests on them)",
+    *UNCHECKED_GAP,
+)
 
 
 @dataclass(frozen=True)
@@ -58,21 +65,40 @@ class Verification:
         return {"ok": self.ok} | asdict(self)
 
 
+@dataclass(frozen=True)
+class _Own:
+    """What is particular to a problem: checks before the scan, the upper bound if they give it, the scan."""
+
+    checks: list[Check]
+    upper: float | None
+    scan: Callable[[Rows], GapScan | Scan | TrimScan]
+    unchecked: tuple[str, ...]
+
+
+def _own_checks(claim: Claim) -> _Own:
+    if claim.problem == "soft_margin":
+        return _Own(gap_consistency(claim), None, partial(GapScan, claim), UNCHECKED_GAP)
+    if claim.problem == "outliers":
+        trimmed = trimmed_claims(claim)
+        upper, checks, missing = upper_bounds(claim, trimmed)
+        checks = [*consistency(claim), *same_answer(claim, trimmed), *checks]
+        return _Own(checks, upper, lambda rows: TrimScan(claim, rows, trimmed), (*missing, *UNCHECKED_OUTLIERS))
+    upper, checks = dual(claim)
+    return _Own([*consistency(claim), *checks], upper, partial(Scan, claim), UNCHECKED)
+
+
 class Inquiry:
     """A claim, and what is known about it so far; ``ask`` may run in many threads, ``add`` takes chunks in order."""
 
     def __init__(self, claim: Claim, rows: Rows, scaler: Scaler | None = None) -> None:
         """scaler: of another inquiry about rows scaled alike, which then scales for both."""
         self.claim, self.rows = claim, rows
-        self.soft = claim.problem == "soft_margin"
         self._checks = [same_shape(claim, rows), same_classes(claim, rows)]
         comparable = claim.features == rows.features and self._checks[1].ok
-        self._checks += gap_consistency(claim) if self.soft else consistency(claim)
-        self._upper, dual_checks = (None, []) if self.soft else dual(claim)
-        self._checks += dual_checks
-        self.scan: GapScan | Scan | None = None
-        if comparable:
-            self.scan = GapScan(claim, rows) if self.soft else Scan(claim, rows)
+        own = _own_checks(claim)
+        self._checks += own.checks
+        self._upper, self._unchecked = own.upper, own.unchecked
+        self.scan = own.scan(rows) if comparable else None
         self.scaler = scaler or (Scaler(claim, rows) if comparable else None)
 
     @property
@@ -108,7 +134,7 @@ class Inquiry:
         lower, upper = None, self._upper
         if scan and self.scaler:
             lower, value = scan.bounds()
-            upper = value if self.soft else upper
+            upper = upper if value is None else value
             checks += [*scan.checks(), *self.scaler.checks()]
         return Verification(
             model=str(claim.path),
@@ -123,6 +149,6 @@ class Inquiry:
             unlabelled=scan.unlabelled if scan else 0,
             features=self.rows.features,
             checks=tuple(checks),
-            unchecked=UNCHECKED_GAP if self.soft else UNCHECKED,
+            unchecked=self._unchecked,
             problem=claim.problem,
         )

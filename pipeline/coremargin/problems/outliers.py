@@ -229,7 +229,8 @@ class OutlierMargin:
     def work(self, state: TrimState, run: Map) -> Iterator[TrimState]:
         """The search on the pool, round by round, until a scan is needed or all is said."""
         while state.status == "running" and not len(state.wishes):
-            place = next(p for p, s in enumerate(state.searches) if s.status == "open" and not s.wants_scan)
+            open_ = [p for p, s in enumerate(state.searches) if s.status == "open" and not s.wants_scan]
+            place = min(open_, key=lambda p: (state.searches[p].work, p))  # what is easy is done first
             search = advance(state.searches[place], self.arena(state), run)
             searches = (*state.searches[:place], search, *state.searches[place + 1 :])
             state = self._judged(replace(state, searches=searches))

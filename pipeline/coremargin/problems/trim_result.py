@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.outliers.certificates import Certificate
+from coremargin.maths.outliers.explore import Leaf
 from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
 from coremargin.problems.result import STOPPED, Result
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.maths.outliers.certificates import Arena, Certificate
-    from coremargin.maths.outliers.explore import Leaf
+    from coremargin.maths.outliers.certificates import Arena
     from coremargin.maths.outliers.search import Search
     from coremargin.problems.outliers import OutlierMargin
     from coremargin.problems.trim_state import TrimState
 
 #: A proof that needs more than this is not kept; then the upper bound is a claim without its proof, which verify says.
 PROOF_BYTES = 64 << 20
+
+Proof = tuple[tuple[Leaf, ...], list[Certificate]]
 
 REASONS = {
     **STOPPED,
@@ -43,7 +46,9 @@ def result(problem: OutlierMargin, state: TrimState) -> Result:
     """The model that a state stands for: the incumbent of the largest k; the others are kept beside it."""
     arena, best = problem.arena(state), state.main.best
     weights, gains = _support_and_gains(arena, state)
-    proofs = [_proof(search) for search in state.searches]
+    proofs: list[Proof] = []
+    for search in state.searches:
+        proofs.append(_proof(search, sum(len(certificates) for _, certificates in proofs)))
     used = [np.flatnonzero(weights), *(c.rows for _, certificates in proofs for c in certificates)]
     used += [np.array([step if step >= 0 else ~step for step in leaf.path], np.intp) for p, _ in proofs for leaf in p]
     core = np.unique(np.concatenate(used)).astype(np.intp)
@@ -51,9 +56,10 @@ def result(problem: OutlierMargin, state: TrimState) -> Result:
     extra = _extra(state, proofs, gains, core)
     lost = state.status == "certified" and best.margin <= 0
     status = "not_separable" if lost else "certified" if state.status == "certified" else "stopped"
+    w, b = (best.w, best.b) if np.any(best.w) else (state.wishes[0], state.offset)  # before the first scan
     return Result(
         status=cast("Any", status), reason=REASONS["not_separable" if lost else state.status],
-        kind="not_separable" if lost else "margin", w=best.w, b=best.b, lower=None if lost else best.margin,
+        kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin,
         upper=state.upper, ids=state.pool.ids[core], signs=state.pool.signs[core], weights=weights[core],
         rows=state.pool.x[core], final=False, extra=extra,
     )  # fmt: skip
@@ -79,18 +85,16 @@ def _support_and_gains(arena: Arena, state: TrimState) -> tuple[Array, Array]:
     return weights, np.array(gains)
 
 
-def _proof(search: Search) -> tuple[tuple[Leaf, ...], list[Certificate]]:
-    """The leaves that prove the upper bound, and the certificates that they rest on, numbered anew."""
+def _proof(search: Search, first: int) -> Proof:
+    """The leaves that prove the upper bound, and the certificates that they rest on, numbered from ``first``."""
     leaves = search.proof or ()
     used = sorted({i for leaf in leaves for i in leaf.proof})
-    number = {old: new for new, old in enumerate(used)}
+    number = {old: new for new, old in enumerate(used, first)}
     renamed = tuple(replace(leaf, proof=tuple(number[i] for i in leaf.proof)) for leaf in leaves)
     return renamed, [search.certificates[i] for i in used]
 
 
-def _extra(
-    state: TrimState, proofs: list[tuple[tuple[Leaf, ...], list[Certificate]]], gains: Array, core: NDArray[np.intp]
-) -> dict[str, NDArray[Any]]:
+def _extra(state: TrimState, proofs: list[Proof], gains: Array, core: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
     """What the model keeps: a hyperplane and bounds for each k, the rows left out, the proofs over the coreset."""
     searches, out = state.searches, state.left_out[-1]
     place = np.full(len(state.pool), -1)
@@ -104,12 +108,12 @@ def _extra(
         "outliers_nodes": np.array([search.nodes for search in searches]),
         "outliers_ids": out.ids, "outliers_signs": out.signs, "outliers_margins": out.values, "outliers_gains": gains,
     }  # fmt: skip
-    stored: dict[str, NDArray[Any]] = {}
-    for number, (leaves, certificates) in enumerate(proofs):
-        moved = [replace(c, rows=place[c.rows], bits=0) for c in certificates]
-        parts = certificates_to_arrays(moved) | leaves_to_arrays([_placed(leaf, place) for leaf in leaves])
-        del parts["since"]
-        stored |= {f"outliers_proof{number}_{name}": values for name, values in parts.items()}
+    leaves = [_placed(leaf, place) for part, _ in proofs for leaf in part]
+    certificates = [replace(c, rows=place[c.rows], bits=0) for _, part in proofs for c in part]
+    parts = certificates_to_arrays(certificates) | leaves_to_arrays(leaves)
+    del parts["since"]
+    stored = {f"outliers_proof_{name}": values for name, values in parts.items()}
+    stored["outliers_proof_leaves"] = np.array([len(part) for part, _ in proofs])
     return {"ledger_" + k: v for k, v in (arrays | (stored if _small(stored) else {})).items()}
 
 

@@ -17,6 +17,9 @@ from coremargin.maths.nearest import Nearest, nearest_point
 
 Rows = NDArray[np.intp]
 
+#: A distance of hulls that is this share of the longest row counts as none.
+ZERO = 1e-14
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -59,6 +62,7 @@ class Arena:
         self.groups = (signs < 0).astype(np.int64) if intercept else np.zeros(len(x), np.int64)
         # Classes side by side: the kernel prices each without a copy.
         self.order = np.argsort(self.groups, kind="stable")
+        self.zero = ZERO * float(np.sqrt(np.einsum("ij,ij->i", self.z, self.z).max(initial=0.0)))
 
     def __len__(self) -> int:
         return len(self.x)
@@ -77,13 +81,13 @@ class Arena:
         start = None
         if len(forced) and not (self.intercept and (self.groups[forced] == self.groups[forced[0]]).all()):
             forced = forced[np.argsort(self.groups[forced], kind="stable")]
-            inner = nearest_point(self.z[forced], self.groups[forced], side=length)
+            inner = nearest_point(self.z[forced], self.groups[forced], zero=0.0, side=length)
             if inner.status in ("short", "zero"):
                 return _verdict(inner, forced, too_small=True)
             start = np.zeros(len(self))
             start[forced] = inner.weights
             start = start[rows]
-        found = nearest_point(self.z[rows], groups, start, side=length)
+        found = nearest_point(self.z[rows], groups, start, zero=0.0, side=length)
         return _verdict(found, rows, too_small=found.status in ("short", "zero"))
 
     def best(self, free: NDArray[np.bool_], start: Verdict | None = None) -> Verdict:
@@ -96,7 +100,7 @@ class Arena:
             weights = weights[rows]
             total = np.bincount(groups, weights, minlength=int(groups[-1]) + 1)
             weights = weights / total[groups] if total.min() > 0 else None
-        return _verdict(nearest_point(self.z[rows], groups, weights), rows, too_small=False)
+        return _verdict(nearest_point(self.z[rows], groups, weights, zero=self.zero), rows, too_small=False)
 
     def bounded(self, free: NDArray[np.bool_]) -> bool:
         """Whether the best margin of the free rows has a bound: with an intercept, both classes are there."""

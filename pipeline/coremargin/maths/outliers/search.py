@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.maths.margin import Array, is_certified
+from coremargin.maths.margin import Array, gamma, is_certified
 from coremargin.maths.outliers.certificates import Arena, Certificate, bits_of
 from coremargin.maths.outliers.explore import Candidate, Explored, Guide, Leaf, Path, Question, explore
 from coremargin.maths.outliers.trimmed import outliers_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
 
 #: The target lies above the incumbent by this share of it, and by this share of the radius: what solves can tell.
-SHARE, FLOOR = 1e-9, 1e-10
+SHARE, FLOOR = 1e-9, 1e-13
 #: Work (nodes and solves) that the target gets before levels above it are tried, and so much more for each outlier.
 PATIENCE, PATIENCE_EACH = 1000, 4
 #: Work that is done in one task before nodes are dealt out, and in each round of that time.
@@ -40,8 +40,8 @@ TASKS, BUDGET = 16, 150
 CANDIDATES, EAGER = 32, 600
 #: Levels end where they come as close to the target as this share of it.
 CLOSE = 0.02
-#: A relative gap of the bounds, and an upper bound as a share of the radius, that count as none.
-EXACT, NOTHING = 1e-8, 1e-9
+#: A relative gap of the bounds that counts as none: what stands for epsilon = 0.
+EXACT = 1e-8
 #: Beyond these the search ends as it is: certificates are looked through at every node, leaves are the stored proof.
 MOST_CERTIFICATES, MOST_LEAVES = 100_000, 200_000
 
@@ -146,7 +146,7 @@ def is_proven(search: Search) -> bool:
     """The incumbent is within epsilon of the best, or no k rows left out make the others separable."""
     if search.best.margin > 0:
         return is_certified(search.best.margin, search.upper, max(search.epsilon, EXACT))
-    return search.upper <= NOTHING * search.radius
+    return search.upper <= 16 * gamma(len(search.best.w) + 16) * search.radius
 
 
 def guide_of(arena: Arena, best: Found, k: int) -> Guide:

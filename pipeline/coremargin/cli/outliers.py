@@ -1,0 +1,67 @@
+"""``coremargin outliers``: which rows a model leaves out, and what that buys."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coremargin.cli.common import json_option
+
+if TYPE_CHECKING:
+    from coremargin.learn.left_out import LeftOut, Step
+
+SECTION = "Models"
+
+
+@click.command(no_args_is_help=True)
+@click.argument("model", type=click.Path(path_type=Path))
+@json_option
+def outliers(model: Path, as_json: bool) -> None:
+    """List the rows that MODEL leaves out, and the margin against their number.
+
+    A row's gain is how much smaller the margin of the others would be at least if that row had to stay. The rows are
+    those that spoil the margin most: look at their labels first.
+
+    \b
+      coremargin train rows.zarr --out rows.model --outliers 0..10
+      coremargin outliers rows.model
+    """
+    from coremargin.learn.left_out import left_out
+    from coremargin.learn.model import Model
+
+    found = left_out(Model.load(model))
+    click.echo(json.dumps(asdict(found)) if as_json else outliers_text(found))
+
+
+def outliers_text(found: LeftOut) -> str:
+    """Two tables."""
+    rows = [("row", "label", "margin", "gain")]
+    rows += [
+        (f"{row.id:,}", repr(row.label), f"{row.margin:.6g}", "?" if row.gain is None else f"{row.gain:.4g}")
+        for row in found.rows
+    ]
+    steps = [("outliers", "margin", "at most", "proven"), *(_step(step) for step in found.steps)]
+    none = "no row is below the margin: none needs to be left out" if found.steps[-1].lower else "no rows are left out"
+    return "\n".join([*(_table(rows) if found.rows else [none]), "", *_table(steps)])
+
+
+def _step(step: Step) -> tuple[str, str, str, str]:
+    lower = "none" if step.lower is None else f"{step.lower:.8g}"
+    upper = "?" if step.upper is None else f"{step.upper:.8g}"
+    if step.lower is None or step.upper is None:
+        share = "not separable" if step.upper is not None and step.upper < 1e-9 else ""
+    else:
+        share = f"{100 * min(1.0, step.lower / step.upper):.2f} %"
+    return f"{step.k:,}", lower, upper, share
+
+
+def _table(rows: list[tuple[str, str, str, str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+COMMANDS = (outliers,)

@@ -1,0 +1,61 @@
+"""What a model trained with outliers says about them: the rows left out, and the margin against their number."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from coremargin.errors import UsageError
+
+if TYPE_CHECKING:
+    from coremargin.learn.model import Model
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row left out: its id, its label, its margin, and how much smaller the others' would be if it had to stay.
+
+    gain is at least so much, as far as the pool tells; None where the pool no longer has the row.
+    """
+
+    id: int
+    label: Any
+    margin: float
+    gain: float | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """The margin with k outliers: proven on all rows (None: none is), possible at most (None: no bound yet)."""
+
+    k: int
+    lower: float | None
+    upper: float | None
+    nodes: int
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """rows: lowest margin first; steps: in order of k, the last is what the model is."""
+
+    rows: tuple[Row, ...]
+    steps: tuple[Step, ...]
+
+
+def left_out(model: Model) -> LeftOut:
+    """Read them from a model. Raises UsageError when it was trained without outliers."""
+    arrays = {name.removeprefix("outliers_"): values for name, values in model.ledger.items()}
+    if model.problem != "outliers":
+        raise UsageError(f"this model is of problem {model.problem!r}: no rows were left out; train with --outliers")
+    negative, positive = model.classes
+    rows = zip(*(arrays[name].tolist() for name in ("ids", "signs", "margins", "gains")), strict=True)
+    steps = zip(*(arrays[name].tolist() for name in ("k", "lower", "upper", "nodes")), strict=True)
+    labels = {1: positive, -1: negative}
+    return LeftOut(
+        tuple(Row(i, labels[sign], m, None if math.isnan(gain) else gain) for i, sign, m, gain in rows),
+        tuple(
+            Step(k, lower if lower > 0 else None, upper if math.isfinite(upper) else None, nodes)
+            for k, lower, upper, nodes in steps
+        ),
+    )

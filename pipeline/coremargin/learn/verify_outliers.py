@@ -1,0 +1,279 @@
+"""How ``verify`` checks the margin with outliers: by one scan, and by walking through the proof of the upper bound.
+
+- Lower bound, for each number k of outliers: the rows whose margin is below the claim are counted, at most k. A fast
+  product says on which side a row is unless rounding leaves it open; then the sum is rounded once. Of the model's own
+  k the rows below must be among those that it says are left out.
+- Upper bound. A certificate is a few rows with weights whose combination is so short that these rows alone allow no
+  larger margin. A better set of k rows would have to take one row out of each. The proof is a tree: at each node a row
+  is left out, or stays. Its leaves must cover every choice; and at each leaf the certificates that no row left out
+  belongs to are so many, without a common row that might still be left out, that the remaining choices do not
+  suffice. All of that is checked here from the rows themselves, which the scan compares with the store bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.errors import DataError
+from coremargin.learn.verify_checks import Check, apart
+from coremargin.learn.verify_store import Members, StoreScan, listed
+from coremargin.learn.verify_sums import UNIT, combination, dot_products, length, normalised_weights, slabs
+
+if TYPE_CHECKING:
+    from coremargin.learn.verify_claim import Claim
+    from coremargin.learn.verify_rows import Chunk, Rows
+
+_SUM = 1e-9  #: how far weights that are said to sum to 1 may be from it before they are scaled here
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """The claim for one number of outliers; leaves: which of the proof's are about it, none where it is not stored."""
+
+    k: int
+    lower: float
+    upper: float
+    w: np.ndarray
+    b: float
+    leaves: slice
+
+
+def trimmed_claims(claim: Claim) -> list[Trimmed]:
+    """The claims of a model, one for each k. Raises DataError when its arrays do not fit together."""
+    arrays = claim.outliers
+    try:
+        ks = arrays["k"]
+        counts = arrays.get("proof_leaves", np.zeros(ks.shape, np.int64))
+        shapes = {"lower": ks.shape, "upper": ks.shape, "w": (*ks.shape, claim.features), "b": ks.shape}
+        fits = len(ks) > 0 and ks.ndim == 1 and all(arrays[name].shape == shape for name, shape in shapes.items())
+        if not fits or (np.diff(ks) <= 0).any() or ks[0] < 0 or arrays["ids"].ndim != 1 or counts.shape != ks.shape:
+            raise ValueError("the arrays about outliers do not fit together")
+        ends = np.cumsum(counts)
+        return [
+            Trimmed(
+                int(k), float(arrays["lower"][i]), float(arrays["upper"][i]), arrays["w"][i], float(arrays["b"][i]),
+                slice(int(ends[i] - counts[i]), int(ends[i])),
+            )
+            for i, k in enumerate(ks)
+        ]  # fmt: skip
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise DataError(f"{claim.path}/arrays.npz: {error}; get an unaltered copy of the model") from error
+
+
+def same_answer(claim: Claim, trimmed: Sequence[Trimmed]) -> list[Check]:
+    """A failed check unless the model's hyperplane and bounds are those of its largest k."""
+    last = trimmed[-1]
+    hopeless = claim.kind == "not_separable"
+    lower = None if hopeless else _finite(last.lower)
+    found = hopeless or (np.array_equal(claim.w, last.w) and claim.b == last.b)
+    if found and claim.lower == lower and claim.upper == _finite(last.upper):
+        return []
+    return [Check("outliers", ok=False, text=f"the model's own numbers are not those of its {last.k} outliers")]
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
+
+
+def upper_bounds(claim: Claim, trimmed: Sequence[Trimmed]) -> tuple[float | None, list[Check], list[str]]:
+    """The upper bound of the largest k as its proof has it, a check for each proof, and what could not be checked."""
+    found: float | None = None
+    checks: list[Check] = []
+    unchecked: list[str] = []
+    try:
+        proof = _Proof(claim)
+    except (KeyError, ValueError, IndexError) as error:
+        stored = any(name.startswith("proof_") for name in claim.outliers)
+        proof, broken = None, f"the proof is incomplete or altered: {error}"
+        checks = [Check("proof of the upper bounds", ok=False, text=broken)] if stored else []
+    for one in trimmed:
+        found, name = None, f"upper bound with {one.k:,} outliers"
+        if not np.isfinite(one.upper):
+            continue
+        if proof is None or one.leaves.start == one.leaves.stop:
+            unchecked.append(f"the {name}: {one.upper:.9g}; the model was stored without its proof")
+            continue
+        try:
+            found = proof.bound(one)
+        except (ValueError, IndexError) as error:
+            checks.append(Check(name, ok=False, text=f"the proof is incomplete or altered: {error}"))
+            continue
+        ok = found <= one.upper
+        claimed, proven = apart(one.upper, found)
+        leaves = one.leaves.stop - one.leaves.start
+        text = f"{leaves:,} {'leaf proves' if leaves == 1 else 'leaves prove'} at most {proven}"
+        checks.append(Check(name, ok, f"{text} (claimed: {claimed})" if ok else f"model claims {claimed}, {text}"))
+    return found, checks, unchecked
+
+
+class _Proof:
+    """The certificates of a model with their values, and its leaves. Raises ValueError where they do not fit."""
+
+    def __init__(self, claim: Claim) -> None:
+        arrays = {name.removeprefix("proof_"): values for name, values in claim.outliers.items()}
+        rows, weights = _lists(arrays, "rows"), _lists(arrays, "weights")
+        self.paths, self.numbers, self.m = _lists(arrays, "paths"), _lists(arrays, "proofs"), len(claim.ids)
+        if len(rows) != len(weights) or len(self.paths) != len(self.numbers):
+            raise ValueError("numbers of certificates, weights, paths and leaves do not fit")
+        self.values = [_value(claim, part, share, self.m) for part, share in zip(rows, weights, strict=True)]
+        self.sets = [frozenset(part.tolist()) for part in rows]
+
+    def bound(self, one: Trimmed) -> float:
+        """The largest value of a certificate that one claim rests on. Raises ValueError where its proof fails."""
+        leaves, used = [], set[int]()
+        for path, numbers in zip(self.paths[one.leaves], self.numbers[one.leaves], strict=True):
+            if len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= len(self.sets):
+                raise ValueError("a leaf names no certificate, or one that is not there")
+            steps = tuple(path.tolist())
+            if any(not -self.m <= step < self.m for step in steps):
+                raise ValueError("a leaf names a row that is not there")
+            _check_leaf(steps, [self.sets[i] for i in numbers.tolist()], one.k)
+            leaves.append(steps)
+            used.update(numbers.tolist())
+        if len(leaves) != one.leaves.stop - one.leaves.start:
+            raise ValueError("leaves are missing")
+        _check_cover(sorted(leaves))
+        return max(self.values[i] for i in used)
+
+
+def _value(claim: Claim, rows: np.ndarray, weights: np.ndarray, m: int) -> float:
+    """The margin that some coreset rows allow at most, by their weights."""
+    if len(rows) != len(weights) or not len(rows) or rows.min() < 0 or rows.max() >= m or len(set(rows)) < len(rows):
+        raise ValueError("a certificate names rows that are not there, or one twice")
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise ValueError("a certificate has a weight that is no number >= 0")
+    y = claim.y[rows]
+    groups = [y == sign for sign in (-1, 1)] if claim.intercept else [np.ones(len(y), bool)]
+    if any(abs(float(weights[group].sum()) - 1) > _SUM for group in groups):
+        raise ValueError("the weights of a certificate do not sum to 1")
+    high, low = normalised_weights(weights, groups)
+    combined = length(combination(claim.x[rows], high * y, low * y))
+    return combined / (2 if claim.intercept else 1)
+
+
+def _check_leaf(path: tuple[int, ...], sets: Sequence[frozenset[int]], k: int) -> None:
+    out, kept = {step for step in path if step >= 0}, {~step for step in path if step < 0}
+    if len(out) + len(kept) < len(path) or out & kept:
+        raise ValueError("a path decides about a row twice")
+    if any(rows & out for rows in sets):
+        raise ValueError("a certificate at a leaf has a row that is left out")
+    free = [rows - kept for rows in sets]
+    if any(not rows for rows in free):
+        return
+    if len(frozenset().union(*free)) < sum(map(len, free)):
+        raise ValueError("certificates at a leaf share a row that may be left out")
+    if len(out) <= k and len(free) <= k - len(out):
+        raise ValueError(f"{len(free)} certificates at a leaf where {k - len(out)} rows may still be left out")
+
+
+def _check_cover(paths: list[tuple[int, ...]]) -> None:
+    """Whether the leaves are those of one tree, each of whose nodes has both children. Raises ValueError if not."""
+    waiting: list[tuple[list[tuple[int, ...]], int]] = [(paths, 0)]
+    while waiting:
+        here, depth = waiting.pop()
+        if any(len(path) == depth for path in here):
+            if len(here) > 1:
+                raise ValueError("a leaf lies below another one")
+            continue
+        steps = {path[depth] for path in here}
+        if len(steps) != 2 or sum(steps) != -1:
+            raise ValueError("a node has not both children: a choice is not covered")
+        waiting += [([path for path in here if path[depth] == step], depth + 1) for step in steps]
+
+
+def _lists(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
+    values, ends = arrays[name], arrays[f"{name}_ends"]
+    if values.ndim != 1 or ends.ndim != 1 or (np.diff(ends) < 0).any() or (len(ends) and ends[-1] != len(values)):
+        raise ValueError(f"the ends of {name} do not fit")
+    return np.split(values, ends)[:-1] if len(ends) else []
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one chunk says: rows below each claim (m,), those below the last with their number; radius and members."""
+
+    below: np.ndarray
+    low: tuple[int, ...]
+    unlabelled: int
+    radius: float
+    members: Members
+
+
+class TrimScan(StoreScan):
+    """One scan: how many rows are below each claimed margin."""
+
+    def __init__(self, claim: Claim, rows: Rows, trimmed: Sequence[Trimmed]) -> None:
+        super().__init__(claim, rows)
+        self.trimmed = [one for one in trimmed if np.isfinite(one.lower) and one.lower > 0]
+        self.below = np.zeros(len(self.trimmed), np.int64)
+        self.low: list[int] = []
+
+    def ask(self, chunk: Chunk) -> Answer:
+        """One chunk, in slabs of float64."""
+        signs = self.signs(chunk)
+        below, low, radius = np.zeros(len(self.trimmed), np.int64), [], 0.0
+        for part, x in slabs(chunk.x):
+            lengths = self.lengths(x, chunk.start + part.start)
+            radius = max(radius, float(lengths.max()))
+            for i, one in enumerate(self.trimmed):
+                places = part.start + _below(x, signs[part], lengths, one)
+                below[i] += len(places)
+                if one.k == self.claim.outliers["k"][-1]:
+                    low += (places + chunk.start).tolist()
+        return Answer(below, tuple(low), int((signs == 0).sum()), radius, self.members(chunk, signs))
+
+    def add(self, answer: Answer) -> None:
+        """Take one chunk's answer."""
+        self.below += answer.below
+        self.low += answer.low[: self.trimmed[-1].k + 1 if self.trimmed else 0]
+        self.count(answer.unlabelled, answer.radius, answer.members)
+
+    def checks(self) -> list[Check]:
+        """What the scan says about the claims."""
+        problems = self.membership()
+        text = f"all {self.matched:,} rows are the store's, bit for bit, with its labels"
+        coreset = Check("coreset", not problems, "; ".join(problems) or text)
+        return [self.content(), coreset, *self._bounds(), *self._names(), self.norms()]
+
+    def _bounds(self) -> list[Check]:
+        count = self.rows.rows - self.unlabelled
+        return [
+            Check(
+                f"lower bound with {one.k:,} outliers", bool(below <= one.k),
+                f"all but {below:,} of {count:,} rows have at least {one.lower:.12g}"
+                + ("" if below <= one.k else f"; model claims all but {one.k:,}"),
+            )
+            for one, below in zip(self.trimmed, self.below.tolist(), strict=True)
+        ]  # fmt: skip
+
+    def _names(self) -> list[Check]:
+        """Whether the rows below the margin of the model's own k are among those that it says are left out."""
+        ids = self.claim.outliers["ids"]
+        if not self.trimmed or self.trimmed[-1].k != self.claim.outliers["k"][-1]:
+            return []
+        others = sorted(set(self.low) - set(ids.tolist()))
+        text = f"the {len(self.low):,} rows below the margin are among the {len(ids):,} that the model names"
+        if others:
+            text = f"the model does not name all rows below its margin: {listed(others)} missing"
+        return [Check("rows left out", not others, text)]
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        """The lower bound of the largest k, where it holds."""
+        holds = len(self.trimmed) > 0 and self.below[-1] <= self.trimmed[-1].k
+        return (self.claim.lower if holds else None), None
+
+
+def _below(x: Any, signs: np.ndarray, lengths: np.ndarray, one: Trimmed) -> np.ndarray:
+    """Places (m,) of labelled rows whose margin is below the claim."""
+    size, n = length(one.w) or 1.0, len(one.w) + 4
+    fast = signs * (x @ one.w + one.b)
+    error = 2 * n * UNIT * (lengths * size + abs(one.b)) + n * 1e-307
+    target = one.lower * size
+    surely = (signs != 0) & (fast < target - error)
+    again = np.flatnonzero((signs != 0) & ~surely & (fast <= target + error))
+    exact = signs[again] * dot_products(x[again], one.w, one.b) / size
+    return np.sort(np.concatenate([np.flatnonzero(surely), again[exact < one.lower]]))

@@ -1,0 +1,245 @@
+"""Training with outliers on stores, and verification: true claims are confirmed, every false one is named."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coremargin
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import CheckpointError, ClaimRefuted, DataError, SpecError, UsageError
+from coremargin.learn.left_out import left_out
+from coremargin.learn.model import Model
+from coremargin.learn.outlier_counts import outlier_counts
+from coremargin.learn.verify import examine, verify
+from coremargin.problems.outliers import OutlierMargin
+
+WRONG = (3, 77, 140)
+
+
+def rows() -> tuple[np.ndarray, list[str]]:
+    """200 rows of 3 features with a margin of 0.4; three have the wrong label."""
+    rng = np.random.default_rng(1)
+    y = np.where(rng.random(200) < 0.5, 1, -1)
+    X = rng.normal(size=(200, 3))
+    X[:, 0] = y * (0.4 + np.abs(X[:, 0]))
+    X[list(WRONG), 0] = -2.0 * y[list(WRONG)]
+    return X.astype(np.float32), ["b" if one > 0 else "a" for one in y]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rows in 13 chunks."""
+    path = tmp_path_factory.mktemp("outliers") / "s.zarr"
+    X, labels = rows()
+    with StoreWriter.create(path, features=3, dtype="float32", chunk_bytes=16 * 12) as writer:
+        writer.write(X, labels)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(store: Path) -> Path:
+    """A path over k = 0..4; the model is that of 4."""
+    out = store.parent / "m"
+    coremargin.train(store, out=out, outliers="0..4", epsilon=1e-6, cluster="threads")
+    return out
+
+
+def altered(model: Path, place: Path, **arrays: Callable[[np.ndarray], np.ndarray]) -> Path:
+    """A copy of a model with other arrays about outliers."""
+    shutil.copytree(model, place)
+    with np.load(place / "arrays.npz") as found:
+        content = dict(found)
+    for name, change in arrays.items():
+        content[f"ledger_outliers_{name}"] = change(content[f"ledger_outliers_{name}"].copy())
+    np.savez(place / "arrays.npz", **content)
+    return place
+
+
+def put(place: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """A change of one element."""
+
+    def change(values: np.ndarray) -> np.ndarray:
+        values[place] = value
+        return values
+
+    return change
+
+
+def test_a_path_is_proven_and_verified(model: Path, store: Path) -> None:
+    """Bounds for every k, the wrong labels as the rows left out, all of it confirmed by code of its own."""
+    found = left_out(Model.load(model))
+    assert [step.k for step in found.steps] == [0, 1, 2, 3, 4]
+    assert [step.lower is None for step in found.steps] == [True, True, True, False, False]
+    assert set(WRONG) <= {row.id for row in found.rows}
+    assert [row.margin for row in found.rows] == sorted(row.margin for row in found.rows)
+    labels = rows()[1]
+    assert all(row.label == labels[row.id] for row in found.rows)
+    result = verify(model, store)
+    names = [check.name for check in result.checks]
+    assert {f"upper bound with {k} outliers" for k in range(5)} <= set(names)
+    assert {f"lower bound with {k} outliers" for k in (3, 4)} <= set(names)
+    assert "rows left out" in names
+    assert result.upper == pytest.approx(found.steps[-1].upper)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "text"),
+    [
+        ({"lower": put(-2, 0.5)}, "lower bound with 3 outliers", "model claims all but 3"),
+        ({"upper": put(0, -1.0)}, "upper bound with 0 outliers", "proves at most"),
+        ({"proof_leaves": lambda v: np.array([0, 1, 1, 1, 2])}, "upper bound with 1 outliers", "certificates at"),
+        ({"proof_leaves": lambda v: v * 0 + len(v)}, "upper bound with 4 outliers", "leaves are missing"),
+        ({"proof_proofs": lambda v: v * 0}, "upper bound with 4 outliers", "certificates at a leaf"),
+        ({"proof_proofs": lambda v: v + 1000}, "upper bound with 4 outliers", "one that is not there"),
+        ({"proof_rows": lambda v: v + 10_000}, "proof of the upper bounds", "rows that are not there"),
+        ({"proof_weights": lambda v: v * 0.5}, "proof of the upper bounds", "do not sum to 1"),
+        ({"proof_weights": lambda v: -v}, "proof of the upper bounds", "no number >= 0"),
+        ({"proof_proofs_ends": lambda v: v[::-1]}, "proof of the upper bounds", "ends of proofs do not fit"),
+        ({"ids": lambda v: v[1:]}, "rows left out", "missing"),
+        ({"w": lambda v: v[:, ::-1]}, "outliers", "not those of its 4 outliers"),
+    ],
+)  # fmt: skip
+def test_false_claims_are_named(
+    model: Path, store: Path, tmp_path: Path, changes: dict[str, Any], name: str, text: str
+) -> None:
+    """A larger margin, a smaller bound, or a proof that was tampered with is refuted, and said how."""
+    place = altered(model, tmp_path / "bad", **changes)
+    failures = [check for check in examine(place, store).checks if not check.ok]
+    assert any(check.name.startswith(name) and text in check.text for check in failures), failures
+    with pytest.raises(ClaimRefuted, match="false"):
+        verify(place, store)
+
+
+def test_a_leaf_that_is_missing_leaves_a_choice_uncovered(store: Path, tmp_path: Path) -> None:
+    """Without one of its leaves a proof is incomplete."""
+    out = tmp_path / "deep"
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(60, 4)), np.where(rng.random(60) < 0.5, 1, -1)
+    X[:, 0] += 3.0 * y
+    coremargin.train(X, y, out=out, outliers=4, epsilon=0)
+    place = tmp_path / "deep.zarr"
+    with StoreWriter.create(place, features=4, dtype="float64", chunk_bytes=1 << 20) as writer:
+        writer.write(X, y.tolist())
+    ledger = Model.load(out).ledger
+    paths, proofs = ledger["outliers_proof_paths_ends"], ledger["outliers_proof_proofs_ends"]
+    assert len(paths) > 1
+    fewer = altered(
+        out, tmp_path / "fewer", proof_paths=lambda v: v[: paths[-2]], proof_paths_ends=lambda v: v[:-1],
+        proof_proofs=lambda v: v[: proofs[-2]], proof_proofs_ends=lambda v: v[:-1], proof_leaves=lambda v: v - 1,
+    )  # fmt: skip
+    assert all(check.ok for check in examine(out, place).checks if check.name.startswith("upper"))
+    bad = [check for check in examine(fewer, place).checks if check.name.startswith("upper")]
+    twice = altered(out, tmp_path / "twice", proof_paths=lambda v: v * 0)
+    assert any("decides about a row twice" in check.text for check in examine(twice, place).checks)
+    assert [check.ok for check in bad] == [False]
+    assert "a choice is not covered" in bad[0].text
+
+
+def test_without_its_proof_a_bound_is_said_to_be_unchecked(model: Path, store: Path, tmp_path: Path) -> None:
+    """A model stored without the proof still has its margins checked; what was not is listed."""
+    place = tmp_path / "short"
+    shutil.copytree(model, place)
+    with np.load(place / "arrays.npz") as found:
+        content = {name: values for name, values in found.items() if "_proof_" not in name}
+    np.savez(place / "arrays.npz", **content)
+    result = verify(place, store)
+    assert any("upper bound with 4 outliers" in text and "without its proof" in text for text in result.unchecked)
+    content.pop("ledger_outliers_b")
+    np.savez(place / "arrays.npz", **content)
+    with pytest.raises(DataError, match="'b'; get an unaltered copy"):
+        verify(place, store)
+
+
+def test_too_few_outliers_are_a_proof_too(store: Path, tmp_path: Path) -> None:
+    """Two of three wrong labels may go: proven to be too few, by three contradictions without a common row."""
+    found = coremargin.train(store, out=tmp_path / "m", outliers=2, cluster="threads")
+    assert (found.status, found.certificate.kind, found.certificate.lower) == ("not_separable", "not_separable", None)
+    assert verify(tmp_path / "m", store).ok
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows", "counts"),
+    [(10, None, (10,)), ("10", None, (10,)), ("1%", 2000, (20,)), ("0.1%", 1999, (1,)), ("0..3", None, (0, 1, 2, 3)),
+     ("5, 0,2", None, (0, 2, 5)), ((3, 1), None, (1, 3)), ("0", None, (0,))],
+)  # fmt: skip
+def test_numbers_of_outliers(asked: Any, rows: int | None, counts: tuple[int, ...]) -> None:
+    """Numbers, shares, ranges and lists, in increasing order."""
+    assert outlier_counts(asked, rows) == counts
+
+
+@pytest.mark.parametrize("asked", [-1, "-1", "x", "3..1", "1,1", "60%", "-1%", "nan%", "", "1.5", "0..5000", ()])
+def test_wrong_numbers_of_outliers_are_refused(asked: Any) -> None:
+    """What is no number of rows is refused with what is expected."""
+    with pytest.raises(ValueError, match="outliers: expected"):
+        outlier_counts(asked)
+
+
+def test_jobs_that_make_no_sense_are_refused(store: Path, tmp_path: Path) -> None:
+    """Outliers with a loss, negative ones, as many as a class; before anything is read."""
+    for keys in ({"outliers": -1}, {"outliers": 1, "loss": "hinge"}, {"outlier_search": "exact"}, {"outliers": "1,x"}):
+        with pytest.raises(SpecError, match="outlier"):
+            coremargin.train(store, out=tmp_path / "m", **keys)
+    with pytest.raises(UsageError, match="with all of it left out the margin has no bound"):
+        coremargin.train(store, out=tmp_path / "m", outliers=150)
+
+
+def test_interrupted_while_it_searches(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the search leaves the best answer, its bounds and a checkpoint, from which the same bits come."""
+    whole = coremargin.train(store, out=tmp_path / "whole", outliers="2..9", epsilon=1e-6, cluster="threads")
+    work = OutlierMargin.work
+    steps = []
+
+    def interrupted(self: OutlierMargin, state: Any, run: Any) -> Iterator[Any]:
+        for step in work(self, state, run):
+            yield step
+            steps.append(step)
+            if len(steps) == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(OutlierMargin, "work", interrupted)
+    stopped = coremargin.train(store, out=tmp_path / "m", outliers="2..9", epsilon=1e-6, cluster="threads")
+    assert stopped.status == "stopped"
+    assert stopped.certificate.lower == pytest.approx(whole.certificate.lower)
+    assert verify(tmp_path / "m", store).ok
+    with pytest.raises(CheckpointError, match="outliers was"):
+        coremargin.train(store, out=tmp_path / "m", outliers=5, begin="resume", cluster="threads")
+    job = {"outliers": "2..9", "epsilon": 1e-6, "cluster": "threads"}
+    again = coremargin.train(store, out=tmp_path / "m", begin="resume", **job)
+    assert again.status == "certified"
+    for name, values in whole.arrays().items():
+        assert values.tobytes() == again.arrays()[name].tobytes(), name
+
+
+def test_a_time_limit_ends_the_search(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of time between two rounds of the search, there is a model with true bounds."""
+    work = OutlierMargin.work
+
+    def slow(self: OutlierMargin, state: Any, run: Any) -> Iterator[Any]:
+        for step in work(self, state, run):
+            time.sleep(0.7)
+            yield step
+
+    monkeypatch.setattr(OutlierMargin, "work", slow)
+    job = {"outliers": "2..20", "epsilon": 1e-6, "cluster": "threads", "time_limit": 3.0}
+    stopped = coremargin.train(store, out=tmp_path / "m", **job)
+    assert stopped.status == "stopped"
+    assert any(step.upper is None for step in left_out(stopped).steps)
+    assert verify(tmp_path / "m", store).ok
+
+
+def test_the_same_bits_on_workers(store: Path, tmp_path: Path, embedded: Any) -> None:
+    """A cluster's workers give the model of this process, to the bit."""
+    address = embedded.client.scheduler.address
+    here = coremargin.train(store, outliers=4, epsilon=1e-6, cluster="threads")
+    there = coremargin.train(store, outliers=4, epsilon=1e-6, cluster=address)
+    assert Store.open(store).rows == here.rows
+    for name, values in here.arrays().items():
+        assert values.tobytes() == there.arrays()[name].tobytes(), name
