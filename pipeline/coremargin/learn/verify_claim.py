@@ -118,9 +118,7 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
         loss=_one_of(parameters["loss"], LOSSES) if soft else "",
         cost=_positive(parameters["C"]) if soft else 0.0,
         class_weight=_class_weight(parameters["class_weight"]) if soft else None,
-        outliers={
-            name.removeprefix(_OUTLIERS): values for name, values in arrays.items() if name.startswith(_OUTLIERS)
-        },
+        outliers={name.removeprefix(_OUTLIERS): arrays[name] for name in arrays if name.startswith(_OUTLIERS)},
         reference=np.asarray(arrays["ledger_reference"] if soft else np.zeros(0), dtype=np.float64),
         scaling=_one_of(_scaling(record), ("", *COLUMN_SCALINGS, "rownorm")),
         shift=np.asarray(arrays.get("shift", np.zeros(0)), dtype=np.float64),
