@@ -119,7 +119,7 @@ class TestSvmlight:
         """A matrix written by dump_svmlight_file, comments and query ids included, comes back to the bit."""
         from sklearn.datasets import dump_svmlight_file
 
-        X = sp.csr_matrix(rng.normal(size=(2000, 70)) * (rng.random((2000, 70)) < 0.05))
+        X = sp.csr_matrix(np.round(rng.normal(size=(2000, 70)), 9) * (rng.random((2000, 70)) < 0.05))
         y = rng.integers(0, 3, 2000)
         path = tmp_path / "rows.svm"
         dump_svmlight_file(X, y, str(path), zero_based=zero_based, comment="made by hand", query_id=np.arange(2000))
