@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from coremargin.data.store import Store
     from coremargin.errors import CoremarginError
     from coremargin.learn.api import train
+    from coremargin.learn.fleet import FleetModel
     from coremargin.learn.model import Model
     from coremargin.learn.verify import verify
 
@@ -33,6 +34,7 @@ except PackageNotFoundError:  # a source tree that is not installed
 
 _PLACES = {
     "CoremarginError": "errors",
+    "FleetModel": "learn.fleet",
     "Model": "learn.model",
     "Store": "data.store",
     "ingest": "data.ingest",
@@ -40,7 +42,7 @@ _PLACES = {
     "verify": "learn.verify",
 }
 
-__all__ = ["CoremarginError", "Model", "Store", "__version__", "ingest", "train", "verify"]
+__all__ = ["CoremarginError", "FleetModel", "Model", "Store", "__version__", "ingest", "train", "verify"]
 
 
 def __getattr__(name: str) -> Any:

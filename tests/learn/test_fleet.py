@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import coremargin
 from coremargin import spec as specs
@@ -409,6 +410,33 @@ def test_scaled_rows(store: Store, tmp_path: Path) -> None:
     assert isinstance(done.model, FleetModel)
     told = next(entry for entry in done.model.record["evaluations"] if entry["fold"] is None)
     assert evaluate(job.out, store).accuracy == told["accuracy"]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", None])
+def test_sparse_rows_with_weights(rng: np.random.Generator, tmp_path: Path, loss: str | None) -> None:
+    """Sparse rows, some of weight 0, which count for nothing: certified, verified, and equal to the dense fleet."""
+    from coremargin.data.writer import StoreWriter
+
+    X, y = blobs(rng, 150, apart=9.0)
+    X[np.abs(X) < 0.3] = 0
+    weights = rng.choice([0.0, 0.5, 1.0, 3.0], 150)
+    weights[:6] = 1.0
+    found = {}
+    for kind, rows in (("dense", X), ("sparse", csr_array(X))):
+        path = tmp_path / f"{kind}.zarr"
+        options = {"sparse": True} if kind == "sparse" else {}
+        with StoreWriter.create(path, features=4, dtype="float32", weighted=True, **options) as writer:
+            writer.write(rows, y, weights=weights, origin="test")
+        prices: dict[str, Any] = {"loss": loss, "C": [0.5, 1.0]} if loss else {}
+        fleet = coremargin.train(path, out=tmp_path / kind, classes="ovr", folds=2, sample=0.2, **prices)
+        assert fleet.status == "certified"
+        assert verify(tmp_path / kind, path).ok
+        found[kind] = fleet
+    counted = int((weights > 0).sum())
+    for one, other in zip(found["dense"].record["members"], found["sparse"].record["members"], strict=True):
+        assert one["lower"] <= other["upper"]
+        assert other["lower"] <= one["upper"]
+    assert found["sparse"].record["evaluations"][0]["rows"] == counted
 
 
 def test_on_the_command_line(store: Store, tmp_path: Path, run_cli: Callable[..., Result]) -> None:

@@ -50,6 +50,8 @@ class Tables:
         """Counts (groups, k, k) of one chunk, and rows (groups,) that rounding leaves open."""
         counts, undecided = np.zeros_like(self._counts), np.zeros_like(self._open)
         truth = self._places[chunk.codes]
+        if chunk.weights is not None:
+            truth = np.where(chunk.weights > 0, truth, -1)  # rows of weight 0 are left out everywhere
         views = [claim.view for claim in self._claims if claim.view.fold is not None]
         fold = folds_of(chunk.start, len(truth), views[0].folds, views[0].seed) if views else np.full(len(truth), -1)
         for part, x in slabs(chunk.x, max(1, _VALUES // len(self._claims))):
