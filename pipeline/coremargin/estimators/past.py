@@ -1,12 +1,12 @@
 """What ``partial_fit`` keeps of the rows it has seen: those near the margin, and of all others what proves them.
 
 Rows are *let go*, those with the largest margins first, when memory is used up. Of rows that were let go together at
-hypotheses (w0, b0) there remain their floors, the least y w0.x of either side, and a ball that holds them. At any other
-hypothesis the floors fall by what the ball allows (maths/screening.py), so that what a new hypothesis does to rows that
-are gone is bounded, never guessed:
+hypotheses (w0, b0) there remain floors of y w0.x for a few levels, of which the highest holds half of the rows and each
+other one half of those that are left, and a ball that holds them all. At any other hypothesis the floors fall by what
+the ball allows (maths/screening.py), so that what it does to rows that are gone is bounded, never guessed:
 
-    hard margin   no row that is gone has a margin below the screened floor + y b
-    soft margin   none loses more than max(0, 1 - that margin), times the price of all of them
+    hard margin   no row that is gone has a margin below the lowest screened floor + y b
+    soft margin   those of a level lose no more than max(0, 1 - their floor's margin) times the price of all of them
 
 A row with a loss never goes, so that leaving the others out makes no value larger: the dual bound stays a bound for
 all rows. A hard margin's upper bound rests on its coreset, which stays too.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 #: So many bunches are remembered; then they become one, with a wider ball.
 MOST_BUNCHES = 256
+#: Levels of the margins of a bunch: the lowest holds one row in 2^15.
+LEVELS = 16
 _UP = 1.0 + 1e-12
 
 
@@ -49,9 +52,10 @@ def room(source: Source, memory_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class Bunch:
-    """Rows that were let go together, in k problems: directions (k, d), floors (k, 2) and prices (k, 2) of either side.
+    """Rows that were let go together, in k problems: directions (k, d), floors and prices (k, 2, LEVELS) of levels.
 
-    Columns are the positive and the negative side; a price is that of all its rows. centre (d,), radius: a ball.
+    Rows are first the positive and then the negative side; a price is that of all rows of a level. centre (d,), radius:
+    a ball.
     """
 
     directions: NDArray[np.float64]
@@ -61,10 +65,21 @@ class Bunch:
     radius: float
 
     def screened(self, k: int, direction: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Floors (2,) of problem k at another direction (d,); a side without rows has none (inf)."""
-        old = self.directions[k]
-        bound = screened_floor(self.floors[k][None], self.centre[None], np.array([self.radius]), old, direction)
-        return np.asarray(bound[0])
+        """Floors (2, LEVELS) of problem k at another direction (d,); a level without rows has none (inf)."""
+        old, radius = self.directions[k], np.array([self.radius])
+        return np.asarray(screened_floor(self.floors[k].T, self.centre[None], radius, old, direction).T)
+
+
+def _levels(values: NDArray[np.float64], prices: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Floors and prices (LEVELS,) of values (n,) with prices (n,): each level holds half of the rows below the next."""
+    floors, totals = np.full(LEVELS, np.inf), np.zeros(LEVELS)
+    order = np.argsort(values, kind="stable")
+    cuts = [0, *(-(-len(values) // 2**j) for j in range(LEVELS - 1, 0, -1)), len(values)]
+    for level, (low, high) in enumerate(pairwise(cuts)):
+        if high > low:
+            floors[level] = values[order[low]]
+            totals[level] = prices[order[low:high]].sum() * _UP
+    return floors, totals
 
 
 @dataclass(frozen=True)
@@ -142,17 +157,17 @@ class Past:
         least = np.full((2, directions.shape[1]), np.inf)
         for bunch in self.bunches:
             for j, direction in enumerate(directions.T):
-                least[:, j] = np.minimum(least[:, j], bunch.screened(k, direction))
+                least[:, j] = np.minimum(least[:, j], bunch.screened(k, direction).min(axis=1))
         return least
 
     def most_lost(self, k: int, w: NDArray[np.float64], b: float, power: int) -> float:
         """What all rows that are gone may lose together at (w, b) in problem k, at most; power: 2 for squared hinge."""
         total = 0.0
         for bunch in self.bunches:
-            for price, floor, offset in zip(bunch.prices[k], bunch.screened(k, w), (b, -b), strict=True):
-                if price > 0:
-                    least = floor + offset - 4e-16 * (abs(floor) + abs(offset))
-                    total += float(price) * max(0.0, 1.0 - least) ** power * _UP
+            for prices, floors, offset in zip(bunch.prices[k], bunch.screened(k, w), (b, -b), strict=True):
+                held = prices > 0
+                least = floors[held] + offset - 4e-16 * (np.abs(floors[held]) + abs(offset))
+                total += float(prices[held] @ np.maximum(0.0, 1.0 - least) ** power) * _UP
         return total
 
     def let_go(
@@ -192,22 +207,27 @@ class Past:
     ) -> Bunch:  # fmt: skip
         rows, weights = take(self.rows, far), self.weights[far]
         ball = measure(rows, self.codes[far], len(self.classes))
-        floors, totals = np.full((len(hypotheses), 2), np.inf), np.zeros((len(hypotheses), 2))
+        floors, totals = np.empty((len(hypotheses), 2, LEVELS)), np.empty((len(hypotheses), 2, LEVELS))
         for k, (w, _) in enumerate(hypotheses):
             signs = self.signs(k)[far]
             values = safe_projections(rows, signs, w[:, None])[:, 0]
             for side, sign in ((POSITIVE, 1), (NEGATIVE, -1)):
                 mine = (signs == sign) & (weights > 0)
-                floors[k, side] = values[mine].min(initial=np.inf)
-                totals[k, side] = prices[k][side] * weights[mine].sum() * _UP
+                floors[k, side], totals[k, side] = _levels(values[mine], prices[k][side] * weights[mine])
         middle = ball.centre.toarray()[0] if is_sparse(ball.centre) else np.asarray(ball.centre)[0]
         return Bunch(np.stack([w for w, _ in hypotheses]), floors, totals, middle, float(ball.radius[0]))
 
     def merged(self, hypotheses: Sequence[tuple[NDArray[np.float64], float]]) -> Past:
         """The same with all bunches in one: floors at these hypotheses, a ball around all balls."""
         centre = np.mean([bunch.centre for bunch in self.bunches], axis=0)
-        floors = np.stack([self.floors(k, w[:, None])[:, 0] for k, (w, _) in enumerate(hypotheses)])
         radius = max(float(np.linalg.norm(bunch.centre - centre)) * _UP + bunch.radius for bunch in self.bunches)
-        prices = np.sum([bunch.prices for bunch in self.bunches], axis=0) * _UP
-        one = Bunch(np.stack([w for w, _ in hypotheses]), floors, prices, centre, radius * _UP)
-        return replace(self, bunches=(one,))
+        floors, totals = np.empty((len(hypotheses), 2, LEVELS)), np.empty((len(hypotheses), 2, LEVELS))
+        for k, (w, _) in enumerate(hypotheses):
+            values = np.concatenate([bunch.screened(k, w) for bunch in self.bunches], axis=1)
+            prices = np.concatenate([bunch.prices[k] for bunch in self.bunches], axis=1)
+            for side in (POSITIVE, NEGATIVE):
+                mine = values[side] < np.inf
+                floors[k, side], totals[k, side] = _levels(values[side][mine], prices[side][mine])
+        return replace(
+            self, bunches=(Bunch(np.stack([w for w, _ in hypotheses]), floors, totals, centre, radius * _UP),)
+        )
