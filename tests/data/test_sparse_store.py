@@ -269,6 +269,20 @@ class TestWriting:
         with pytest.raises(StoreError, match="newer coremargin: expected format 2, found 3"):
             Store.open(one)
 
+    @pytest.mark.parametrize("map_bytes", [0, 1 << 20])
+    def test_readers_do_not_see_appends(self, tmp_path: Path, data: tuple[Any, Any, Any], map_bytes: int) -> None:
+        """A store that was opened before an append goes on reading its own rows, though files were replaced."""
+        X, y, weights = data
+        path = write_sparse(tmp_path / "s.zarr", X[:150], y[:150], weights[:150]).path
+        old = Store.open(path, map_bytes=map_bytes)
+        np.testing.assert_array_equal(dense(old), X[:150].toarray())
+        with StoreWriter.append(path) as writer:
+            writer.write(X[150:], y[150:], weights[150:])
+        np.testing.assert_array_equal(dense(old), X[:150].toarray())
+        np.testing.assert_array_equal(old.weights(2), weights[128:150])
+        assert old.statistics().rows.tolist() == [64, 64, 22]
+        np.testing.assert_array_equal(dense(Store.open(path, map_bytes=map_bytes)), X.toarray())
+
     def test_maps_count(self, tmp_path: Path, rng: np.random.Generator) -> None:
         """Mapped files count against the budget of the process, and are given back with the store."""
         before = budget.used_bytes
