@@ -145,7 +145,7 @@ def test_no_store(tmp_path: Path, run_cli: Cli) -> None:
         ([7] * 30, "expected two classes, found only 7; a margin needs rows of both"),
         (
             [1, 2, 3] * 10,
-            "found 3 (1, 2, 3); a model separates two classes: train each against the rest with --classes ovr, or ingest",
+            "found 3 (1, 2, 3); a model separates two classes: train each against the rest",
         ),
         ([None] * 30, "found no labelled row; ingest with --labels or --label"),
     ],
