@@ -1,7 +1,7 @@
 """Train again and again, killed at the first, second, ... thing that happens; resume, and compare to the bit.
 
-Usage: kill_train.py FOLDER EVERY_S FIRST STRIDE. Prints how many things happen in one unbroken run, and how many blocks
-were read more than once at worst.
+Usage: kill_train.py FOLDER EVERY_S FIRST STRIDE [FOLDS]. Prints how many things happen in one unbroken run, and how
+many blocks were read more than once at worst.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def train(folder: Path, out: Path, begin: Begin, step: int, log: int) -> None:
     Store.read = fate.before(Store.read)  # type: ignore[method-assign]  # the sample, and each chunk of a scan
     store = Store.open(folder / "s.zarr")
     progress = train_module.Progress(on_block=lambda _: os.write(log, b"."), on_round=fate)
-    train_module.train_job(small_job(folder / "s.zarr", out), store, InProcess(1), begin=begin, progress=progress)
+    folds = int(sys.argv[5]) if len(sys.argv) > 5 else None
+    job = small_job(folder / "s.zarr", out, folds)
+    train_module.train_job(job, store, InProcess(1), begin=begin, progress=progress)
 
 
 def attempt(folder: Path, out: Path, begin: Begin, step: int) -> tuple[bool, int]:

@@ -109,6 +109,20 @@ def cluster(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("first", "stride"),
+    [(150, 397), pytest.param(1, 13, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])],
+)
+def test_a_fleet_killed_at_every_step(tmp_path: Path, first: int, stride: int) -> None:
+    """Killed twice before any read, block, round or step on disk, a fleet of three ends with the same bits."""
+    command = [sys.executable, str(HERE / "kill_train.py"), str(tmp_path), "0", str(first), str(stride), "2"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    steps, repeated = map(int, done.stdout.split())
+    assert steps >= 400
+    assert repeated == 0
+
+
 def test_driver_killed_on_a_cluster(
     tmp_path: Path, store: Store, unbroken: dict[str, bytes], cluster: Path, rng: np.random.Generator
 ) -> None:

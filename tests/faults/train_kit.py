@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coremargin.data.store import Store
 
 #: What has to be equal to the bit; the other files of a model tell how this run went.
-EXACT = ("model.json", "arrays.npz")
+EXACT = ("fleet.json", "model.json", "arrays.npz")
 
 
 def small_store(path: Path, *, rows: int = 6000, features: int = 8, chunks: int = 40) -> Store:
@@ -29,9 +29,9 @@ def small_store(path: Path, *, rows: int = 6000, features: int = 8, chunks: int 
     return synth(path, recipe, workers=1)
 
 
-def small_job(store: Path, out: Path) -> TrainJob:
-    """A job of several scans of some 14 blocks: the sample is small and the pool tight."""
-    return TrainJob(store=store, out=out, epsilon=1e-6, memory=20_000, block=1 << 16)
+def small_job(store: Path, out: Path, folds: int | None = None) -> TrainJob:
+    """A job of several scans of some 14 blocks: the sample is small and the pool tight; with folds a fleet."""
+    return TrainJob(store=store, out=out, epsilon=1e-6, memory=20_000, block=1 << 16, folds=folds)
 
 
 def sample_little(bytes_: int = 10_000) -> None:
@@ -40,8 +40,10 @@ def sample_little(bytes_: int = 10_000) -> None:
 
 
 def exact(model: Path) -> dict[str, bytes]:
-    """The bytes that must be equal."""
-    return {name: (model / name).read_bytes() for name in EXACT}
+    """The bytes that must be equal, of a model or of all members of a fleet."""
+    found = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.name in EXACT}
+    assert "arrays.npz" in found or "fleet.json" in found
+    return found
 
 
 def main() -> None:
