@@ -13,6 +13,7 @@ import click
 
 from coremargin.cli.common import PLAIN_SECONDS
 from coremargin.learn.train import Progress
+from coremargin.maths.margin import ratio
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class _Meter:
         self._known = ""
 
     def progress(self) -> Progress:
-        return Progress(on_scan=self.scan, on_block=self.block, on_round=self.round)
+        return Progress(on_scan=self.scan, on_block=self.block, on_round=self.round, on_work=self.work)
 
     def scan(self, number: int, total: int) -> None:
         self._round, self._total, self._done, self._began = number, total, 0, time.monotonic()
@@ -76,6 +77,13 @@ class _Meter:
             f"scan {self._round}: {self._done / self._total:4.0%} of {format_size(self._total)}, "
             f"{format_size(self._done / spent)}/s, {left} left{self._known}"
         )
+
+    def work(self, figures: dict[str, Any]) -> None:
+        now = time.monotonic()
+        if now - self._said >= self._every:
+            self._said = now
+            bounds = _bounds({**figures, "ratio": ratio(figures["lower"], figures["upper"])})
+            self._show(f"search: {bounds}; {figures['nodes']:,} nodes; Ctrl-C ends it with that")
 
     def round(self, record: dict[str, Any]) -> None:
         name = "sample" if record["kind"] == "sample" else f"scan {record['round']}"

@@ -53,7 +53,9 @@ def _step(step: Step) -> tuple[str, str, str, str]:
     lower = "none" if step.lower is None else f"{step.lower:.8g}"
     upper = "?" if step.upper is None else f"{step.upper:.8g}"
     if step.lower is None or step.upper is None:
-        share = "not separable" if step.upper is not None and step.upper < 1e-9 else ""
+        if step.upper is not None and step.upper < 1e-9:
+            return f"{step.k:,}", lower, "0", "not separable"
+        share = ""
     else:
         share = f"{100 * min(1.0, step.lower / step.upper):.2f} %"
     return f"{step.k:,}", lower, upper, share

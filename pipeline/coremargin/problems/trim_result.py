@@ -38,7 +38,7 @@ def figures(state: TrimState) -> dict[str, Any]:
     return {
         "lower": state.lower, "lower_now": state.lower_now, "upper": state.upper, "pool_rows": len(state.pool),
         "coreset_rows": sum(len(search.certificates) for search in state.searches), "new_rows": state.new_rows,
-        "rows_below": None,
+        "rows_below": None, "nodes": sum(search.nodes for search in state.searches),
     }  # fmt: skip
 
 

@@ -17,12 +17,13 @@ import numpy as np
 
 from coremargin.errors import DataError
 from coremargin.maths.rows import from_arrays
-from coremargin.report import charts, numbers, page, soft
+from coremargin.report import charts, numbers, outliers, page, soft
 from coremargin.report.histogram import histogram, signed_bins
 
 if TYPE_CHECKING:
     from coremargin.report.page import Json
 
+_OUTLIERS = "ledger_outliers_"
 CORESET_SHOWN = 50  #: rows of the coreset in the table, by weight
 
 
@@ -40,6 +41,7 @@ def render_report(
     precision = numbers.precision_for(lower, upper)
     if certificate.get("kind") == "duality_gap":
         coreset = soft.heaviest(coreset, model)
+    about = coreset.get("outliers")
     view = {
         "model": model,
         "run": run,
@@ -60,6 +62,7 @@ def render_report(
         "started": page.moment(run.get("started")),
         "commands": _commands(run, name),
         **_charts(model, run, rounds, precision),
+        "outliers": outliers.view(about, str(model.get("status"))) if about else None,
         "soft": soft.view(model, run, rounds, coreset) if certificate.get("kind") == "duality_gap" else None,
     }
     return page.template("template.html.j2").render(view)
@@ -78,7 +81,7 @@ def write_model_report(folder: Path, *, name: str | None = None) -> Path:
     return page.written(folder, text)
 
 
-def _read_coreset(folder: Path) -> dict[str, np.ndarray]:
+def _read_coreset(folder: Path) -> dict[str, Any]:
     path = folder / "arrays.npz"
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -86,7 +89,9 @@ def _read_coreset(folder: Path) -> dict[str, np.ndarray]:
             rows = from_arrays("coreset_x", arrays)  # no columns where the proof does not need the rows themselves
             margins = y * (rows @ arrays["w"] + arrays["b"][0]) if rows.shape[1] else np.full(len(y), np.nan)
             norm = float(np.linalg.norm(arrays["w"]))
-            return {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins, "norm": norm}
+            about = {n.removeprefix(_OUTLIERS): arrays[n] for n in arrays.files if n.startswith(_OUTLIERS)}
+            found = {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins, "norm": norm}
+            return found | {"outliers": about}
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise DataError(f"{path}: expected the arrays of a model, got: {error}; is this a model's folder?") from error
 
