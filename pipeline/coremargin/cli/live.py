@@ -82,7 +82,8 @@ class _Meter:
         now = time.monotonic()
         if now - self._said >= self._every:
             self._said = now
-            bounds = _bounds({**figures, "ratio": ratio(figures["lower"], figures["upper"])})
+            finite = {key: value if math.isfinite(value or 0) else None for key, value in figures.items()}
+            bounds = _bounds({**finite, "ratio": ratio(figures["lower"], figures["upper"])})
             self._show(f"search: {bounds}; {figures['nodes']:,} nodes; Ctrl-C ends it with that")
 
     def round(self, record: dict[str, Any]) -> None:

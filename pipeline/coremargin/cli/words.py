@@ -80,10 +80,10 @@ def _verdict_on_outliers(outcome: Outcome, job: TrainJob) -> list[str]:
             f"The proof, contradictions among {done['coreset_rows']:,} rows, is in the model.",
         ]
     lower = "nothing" if step.lower is None else f"{step.lower:.8g} without {count}"
-    upper = "nothing" if step.upper is None else f"{step.upper:.8g}"
+    upper = "not known" if step.upper is None else f"at most {step.upper:.8g}"
     return [
         f"{'heuristic' if 'heuristic' in outcome.run['reason'] else 'stopped'}: {outcome.run['reason']};",
-        f"margin proven {lower}, best possible at most {upper}, epsilon asked for {job.epsilon:g}.",
+        f"margin proven {lower}, best possible {upper}, epsilon asked for {job.epsilon:g}.",
     ]
 
 

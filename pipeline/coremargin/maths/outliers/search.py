@@ -1,9 +1,10 @@
 """The search as a whole: levels, rounds of tasks, the bound pair. Pure steps on a frozen state.
 
 The question "is there a set of k outliers with a margin above T" is answered node by node (explore.py). At the
-*target* T is what the incumbent and epsilon ask for: its end is the proof. Where the target does not end soon, levels
-above it are answered first, each half as far away as the last; the answer of a level is an upper bound, so that there
-is one at any time, and it falls as long as the search runs.
+*target* T is what the incumbent and epsilon ask for: its end is the proof. Levels above it, each nearer than the last,
+are answered first as long as their root is enough; the answer of a level is an upper bound, so that there is one from
+the first moments on. Then comes the target; where it does not end soon, the levels go on before it, and the bound falls
+as long as the search runs.
 
 Rounds are bulk-synchronous: open nodes are dealt to a fixed number of tasks, certificates are merged in task order.
 The answer depends on none of: number of workers, executor, order of completion.
@@ -29,7 +30,7 @@ Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
 
 #: The target lies above the incumbent by this share of it, and by this share of the radius: what solves can tell.
 SHARE, FLOOR = 1e-9, 1e-13
-#: Work (nodes and solves) that the target gets before levels above it are tried, and so much more for each outlier.
+#: Work (nodes and solves) that the target gets before levels above it go on, and so much more for each outlier.
 PATIENCE, PATIENCE_EACH = 1000, 4
 #: Work that is done in one task before nodes are dealt out, and in each round of that time.
 ALONE, ALONE_BUDGET = 1500, 200
@@ -38,8 +39,8 @@ ALONE, ALONE_BUDGET = 1500, 200
 TASKS, BUDGET = 16, 150
 #: Candidates that one scan verifies at most, and work that is still done before it, once there is one.
 CANDIDATES, EAGER = 32, 600
-#: Levels end where they come as close to the target as this share of it.
-CLOSE = 0.02
+#: The share of the first level; levels end where they come as close to the target as this share of it.
+FIRST, CLOSE = 0.25, 0.02
 #: A relative gap of the bounds that counts as none: what stands for epsilon = 0.
 EXACT = 1e-8
 #: Beyond these the search ends as it is: certificates are looked through at every node, leaves are the stored proof.
@@ -78,7 +79,7 @@ class Search:
     batch: int = CANDIDATES
     proof: tuple[Leaf, ...] | None = None
     certificates: tuple[Certificate, ...] = ()
-    level: Level = Level(0.0)
+    level: Level = Level(FIRST)
     paused: Level | None = None
     candidates: tuple[Candidate, ...] = ()
     waited: int = 0
@@ -197,32 +198,32 @@ def _kept(before: tuple[Leaf, ...] | None, new: Sequence[Leaf]) -> tuple[Leaf, .
 
 
 def _turn(search: Search) -> Search:
-    """What comes after a round: the same level, the next one, or the end."""
-    if not search.level.open and not search.candidates:
+    """What comes after a round: the same level, another one, or the end."""
+    level = search.level
+    if not level.open and not search.candidates:
         return _answered(search)
-    first = search.level.share == 0 and search.upper == np.inf
-    if not search.exact and any(len(path) for path in search.level.open):
-        return replace(search, level=Level(0.25)) if first else replace(search, status="bounded")
-    if first and search.level.work >= PATIENCE + PATIENCE_EACH * search.k and not search.candidates:
-        return replace(search, paused=search.level, level=Level(0.25))
+    if not search.exact and any(len(path) for path in level.open):
+        return replace(search, status="bounded")
+    if search.candidates:
+        return _closed(search)
+    if level.share > 0 and search.paused is None and any(len(path) for path in level.open):
+        return replace(search, level=Level(0.0), paused=level)  # no longer cheap: the target itself may be as easy
+    if level.share == 0 and search.paused is not None and level.work >= PATIENCE + PATIENCE_EACH * search.k:
+        return replace(search, level=search.paused, paused=level)
     return _closed(search)
 
 
 def _answered(search: Search) -> Search:
-    """A level is at its end: its bound holds. On to the next level, or back to the target."""
+    """A level is at its end: its bound holds. On to the next level, or to the target."""
     level = search.level
     if level.worst < search.upper:
         search = replace(search, upper=level.worst, proof=level.leaves)
     if level.share == 0:
         return replace(search, status="done")
-    share = level.share / 2
+    share = level.share / (2 if search.paused else 4)
     if share * search.radius <= CLOSE * max(search.target, 1e-3 * search.radius):
-        if search.paused is None:
-            return replace(search, status="bounded")
-        search = replace(search, level=search.paused, paused=None)
-    else:
-        search = replace(search, level=Level(share))
-    return _closed(search)
+        return _closed(replace(search, level=search.paused or Level(0.0), paused=None))
+    return _closed(replace(search, level=Level(share)))
 
 
 def _closed(search: Search) -> Search:
