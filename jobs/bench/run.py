@@ -25,6 +25,7 @@ from against_grid import against_grid
 from against_pass import against_pass
 from against_peers import against_peers
 from against_soft_peers import against_soft_peers
+from outlier_search import outlier_search
 from scale import sizes, workers
 from stores import Settings
 from strategies import strategies
@@ -37,6 +38,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "d": ("memory and time against size", sizes),
     "e": ("one worker against two", workers),
     "f": ("with a loss, against six other tools", against_soft_peers),
+    "h": ("outliers: the search, against enumeration, a MILP and cleanlab", outlier_search),
     "g": ("ten values of C by the same scans", against_grid),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
