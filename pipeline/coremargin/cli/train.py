@@ -31,7 +31,11 @@ _cluster = click.option(
 @click.option("--epsilon", type=float, default=1e-3, show_default=True, help="Share of the best that may be missed.")
 @click.option("--loss", type=click.Choice(["hinge", "squared_hinge"]), help="For noisy rows; without it: hard margin.")
 @click.option("--C", "C", metavar="NUMBER[,...]", help="Price of a row's loss; several: a model each.  [default: 1.0]")
-@click.option("--classes", type=click.Choice(["ovr"]), help="More than two classes: each against the rest.")
+@click.option(
+    "--classes",
+    type=click.Choice(["ovr", "crammer-singer"]),
+    help="More than two classes: each against the rest, or all at once.",
+)
 @click.option("--folds", type=int, help="Cross-validation by so many folds, in the same scans; chooses C.")
 @click.option("--fold-seed", type=int, help="Which rows the folds have.  [default: 0]")
 @click.option("--class-weight", metavar="balanced|NEG,POS", help="Factors of C: smaller label, larger label.")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from coremargin.cli.common import Advance
     from coremargin.learn.evaluate import Evaluation
     from coremargin.learn.model import Model
+    from coremargin.learn.multiclass import MulticlassModel
     from coremargin.learn.verify_fleet import FleetVerification
     from coremargin.learn.verify_one import Verification
 
@@ -81,7 +82,7 @@ def _checklist(result: Verification | FleetVerification) -> str:
         "",
     ]
     proven = f"the margin is at least (1 - {result.epsilon:g}) of the best possible"
-    if result.problem == "soft_margin":
+    if result.soft:
         proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
     verdict = {
         "certified": f"verified: {proven}{', for each member' if fleet else ''}",
@@ -219,13 +220,14 @@ def _run_of(model: Path) -> dict[str, Any]:
     return run if isinstance(run, dict) else {}
 
 
-def _described(path: Path, model: Model, run: dict[str, Any]) -> str:
-    negative, positive = model.classes
+def _described(path: Path, model: Model | MulticlassModel, run: dict[str, Any]) -> str:
+    sides = ("", "") if len(model.classes) > 2 else (" (negative)", " (positive)")
+    names = ", ".join(f"{label!r}{sides[k % 2]}" for k, label in enumerate(model.classes))
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
     pairs = [
         ("model", f"{path}, {model.problem}{intercept}"),
         ("status", model.status),
-        ("classes", f"{negative!r} (negative), {positive!r} (positive)"),
+        ("classes", names),
         ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
         *_scaling(model),
         *_claims(model),
@@ -246,7 +248,7 @@ def _made(run: dict[str, Any]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _scaling(model: Model) -> list[tuple[str, str]]:
+def _scaling(model: Model | MulticlassModel) -> list[tuple[str, str]]:
     from coremargin.report.numbers import SCALINGS
 
     if model.scaling is None:
@@ -254,7 +256,7 @@ def _scaling(model: Model) -> list[tuple[str, str]]:
     return [("scaling", f"{model.scaling}: {SCALINGS[model.scaling]}; what is claimed is about rows so scaled")]
 
 
-def _claims(model: Model) -> list[tuple[str, str]]:
+def _claims(model: Model | MulticlassModel) -> list[tuple[str, str]]:
     claims, asked = model.certificate, model.parameters
     ratio = ("ratio", f"{_bound(claims.ratio)}, epsilon {claims.epsilon:g}")
     if claims.kind == "duality_gap":

@@ -8,6 +8,7 @@ from coremargin.cli.common import facts
 from coremargin.cli.fleet_words import cost_of, fleet_text
 from coremargin.learn.fleet import FleetModel
 from coremargin.learn.left_out import left_out
+from coremargin.learn.multiclass import MulticlassModel
 from coremargin.report.numbers import NO_BREAK, percent_up, precision_for, relative_gap
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ def _model(outcome: Outcome) -> Model:
     return cast("Model", outcome.model)
 
 
+def _thing(outcome: Outcome) -> str:
+    """What a model of two classes, or of several, has in its place."""
+    return "hypothesis" if isinstance(outcome.model, MulticlassModel) else "hyperplane"
+
+
 def _held(outcome: Outcome) -> tuple[str, str]:
     done = outcome.summary()
     if _model(outcome).certificate.kind == "duality_gap":
@@ -47,11 +53,16 @@ def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
         share = _percent(done["ratio"])
         return [
             f"certified: the margin {done['lower']:.8g} is proven on all {done['rows']:,} rows;",
-            f"no hyperplane reaches more than {done['upper']:.8g}: at least {share} of the best possible.",
+            f"no {_thing(outcome)} reaches more than {done['upper']:.8g}: at least {share} of the best possible.",
         ]
     if done["status"] == "not_separable":
         ids = ", ".join(str(row) for row in _model(outcome).coreset_ids[:8].tolist())
         more = ", ..." if done["coreset_rows"] > 8 else ""
+        if isinstance(outcome.model, MulticlassModel):
+            return [
+                f"not separable: {done['coreset_rows']:,} rows contradict each other (rows {ids}{more}),",
+                "so that no hypothesis gives all rows their own class. The proof is in the model.",
+            ]
         return [
             f"not separable: the hulls of {done['coreset_rows']:,} rows meet (rows {ids}{more}),",
             "so that no hyperplane has all rows of one class on one side. The proof is in the model.",
@@ -97,7 +108,7 @@ def _verdict_on_value(outcome: Outcome, job: TrainJob) -> list[str]:
         gap = percent_up(relative_gap(done)).replace(NO_BREAK, " ")
         return [
             f"certified: the value {upper} of the objective, over all {done['rows']:,} rows, is proven to be",
-            f"within {gap} of the best possible: no hyperplane has less than {lower}.",
+            f"within {gap} of the best possible: no {_thing(outcome)} has less than {lower}.",
         ]
     known = "no scan over all rows was finished"
     if done["lower"] is not None and done["upper"] is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -132,7 +132,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
             source, cluster=self.cluster, loss=self.loss, epsilon=self.epsilon, intercept=bool(self.fit_intercept),
             memory=self.memory, scaling=self.scaling, on_round=rounds.append, **asked,
         )  # fmt: skip
-        return model, max(1, sum(record["kind"] == "scan" for record in rounds))
+        return cast("Model | FleetModel", model), max(1, sum(record["kind"] == "scan" for record in rounds))
 
     def _adopt(self, model: Model | FleetModel, scans: int) -> None:
         """Set what is learnt."""

@@ -31,8 +31,7 @@ from coremargin.scan.cluster import Threads, connect, load_cluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coremargin.learn.fleet import FleetModel
-    from coremargin.learn.model import Model
+    from coremargin.learn.fleet import AnyModel
 
 
 def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all but one with a default
@@ -46,7 +45,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
     overwrite: bool = False,
     on_round: Callable[[dict[str, Any]], None] | None = None,
     **parameters: Any,
-) -> Model | FleetModel:
+) -> AnyModel:
     """Train a maximum-margin classifier and prove it.
 
     Parameters

@@ -15,8 +15,7 @@ from coremargin.learn.predict import leads, opened_model, opened_rows, same_feat
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.learn.fleet import FleetModel
-    from coremargin.learn.model import Model
+    from coremargin.learn.fleet import AnyModel
 
 EXACT_ROWS = 10_000_000  #: up to so many rows decision values are kept (90 MB) and the ROC AUC is exact
 _BITS = 22  # beyond, they are counted in bins: 64 MiB, each about 0.1 % wide
@@ -63,7 +62,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: Model | FleetModel | str | os.PathLike[str],
+    model: AnyModel | str | os.PathLike[str],
     source: Source | str | os.PathLike[str],
     *,
     C: float | None = None,
@@ -104,7 +103,7 @@ def evaluate(
     return _scores(model, confusion, ranks, unlabelled, lowest)
 
 
-def _sides(model: Model | FleetModel, source: Source) -> np.ndarray:
+def _sides(model: AnyModel, source: Source) -> np.ndarray:
     """Code -> index in the model's classes; -2: another class; the last entry is for code -1: unlabelled."""
     sides = [model.classes.index(label) if label in model.classes else -2 for label in source.classes]
     return np.array([*sides, -1], dtype=np.intp)
@@ -118,9 +117,7 @@ def _refuse_strangers(source: Source, codes: np.ndarray, side: np.ndarray) -> No
         )
 
 
-def _scores(
-    model: Model | FleetModel, confusion: np.ndarray, ranks: _Ranks, unlabelled: int, lowest: float
-) -> Evaluation:
+def _scores(model: AnyModel, confusion: np.ndarray, ranks: _Ranks, unlabelled: int, lowest: float) -> Evaluation:
     rows, predicted, hits = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
     recall, precision = _share(hits, rows), _share(hits, predicted)
     f1 = _share(2 * hits, rows + predicted)

@@ -18,6 +18,7 @@ import numpy as np
 from coremargin.data.files import write_whole
 from coremargin.errors import OutputError, UsageError
 from coremargin.learn.model import Model, label_array
+from coremargin.learn.multiclass import MulticlassModel
 from coremargin.learn.predict import opened_model
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from coremargin.learn.fleet import FleetModel
+    from coremargin.learn.fleet import AnyModel
 
 Format = Literal["onnx", "sklearn-skops"]
 Precision = Literal["float64", "float32"]
@@ -48,11 +49,13 @@ class Linear:
     unit: bool = False
 
 
-def linear_of(model: Model | FleetModel) -> Linear:
+def linear_of(model: AnyModel) -> Linear:
     """The hypotheses of a model, for rows as they are: a scaling of columns is folded into them.
 
     Raises UsageError for a fleet with several values of C of which none was chosen.
     """
+    if isinstance(model, MulticlassModel):
+        return _of_classes(model)
     models = [model] if isinstance(model, Model) else model.deciders()
     claims: Any = [member.record["certificate"] for member in models]
     about = {
@@ -63,6 +66,18 @@ def linear_of(model: Model | FleetModel) -> Linear:
         np.stack([member.coef for member in models]), np.array([member.intercept for member in models]),
         label_array(model.classes), about, unit=models[0].scaling == "rownorm",
     )  # fmt: skip
+
+
+def _of_classes(model: MulticlassModel) -> Linear:
+    """One score a class; of two classes their difference, as everybody has it."""
+    about = {
+        "problem": model.problem, "status": model.status,
+        "certificate": json.dumps(model.record["certificate"], sort_keys=True),
+    }  # fmt: skip
+    coef, intercept = model.coef, model.intercept
+    if len(coef) == 2:
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    return Linear(coef, intercept, label_array(model.classes), about, unit=model.scaling == "rownorm")
 
 
 def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:
@@ -152,7 +167,7 @@ def _label_tensor(classes: NDArray[Any]) -> Any:
 
 
 def export(
-    model: Model | FleetModel | str | os.PathLike[str],
+    model: AnyModel | str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     format: Format = "onnx",  # noqa: A002  the option's name

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from coremargin.learn.fleet_record import FILE, check_fleet_record
 from coremargin.learn.folder import opened, read_folder, recover, replacing
 from coremargin.learn.model import Model, decided, label_array
 from coremargin.learn.model_files import check_target, read_json, write_run
+from coremargin.learn.multiclass import PROBLEM, MulticlassModel
 from coremargin.learn.record import json_text, plain
 
 MEMBERS = "members"
@@ -204,11 +205,18 @@ def _check_member(entry: Mapping[str, Any], member: Model, record: Mapping[str, 
         )
 
 
-def read_model(path: str | os.PathLike[str]) -> Model | FleetModel:
-    """The model or fleet in a folder. Raises DataError."""
+AnyModel: TypeAlias = Model | FleetModel | MulticlassModel
+
+
+def read_model(path: str | os.PathLike[str]) -> AnyModel:
+    """The model, of two or of several classes, or the fleet in a folder. Raises DataError."""
     place = Path(os.path.abspath(path))
 
-    def read(folder: int) -> Model | FleetModel:
-        return FleetModel.read(folder, place) if FILE in os.listdir(folder) else Model.read(folder, place)
+    def read(folder: int) -> AnyModel:
+        if FILE in os.listdir(folder):
+            return FleetModel.read(folder, place)
+        with opened(folder, "model.json") as file:
+            several = read_json(file, f"{place}/model.json").get("problem") == PROBLEM
+        return MulticlassModel.read(folder, place) if several else Model.read(folder, place)
 
     return read_folder(place, read)

@@ -23,6 +23,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     loss, and class_weight, factors of C for the negative and the positive class, or "balanced": n / (2 n_class).
     A fleet, many models from the same scans: classes "ovr" trains each class against the rest; C may be a list; folds
     is for cross-validation, the fold of a row being a hash of its id and fold_seed.
+    classes "crammer-singer" is one model of all classes at once, hard or with the hinge; its intercepts are penalised
+    as those of a constant feature as long as the longest row, and "balanced" is n / (classes n_class).
     scaling: rows are scaled as they are read, from the store's statistics of all its rows: "standard" (mean 0 and
     standard deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (within 1 of 0) or "rownorm" (every row of
     length 1). The proof is about the scaled rows, and the model carries the scaling. intercept: False for a hyperplane
@@ -44,7 +46,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     loss: Literal["hinge", "squared_hinge"] | None = None
     C: float | tuple[float, ...] = 1.0
     class_weight: Literal["balanced"] | tuple[float, float] | None = None
-    classes: Literal["ovr"] | None = None
+    classes: Literal["ovr", "crammer-singer"] | None = None
     folds: Annotated[int, Meta(ge=2, le=1000)] | None = None
     fold_seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     scaling: Kind | None = None
@@ -73,6 +75,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         if self.strategy != "fast" and (self.loss is not None or self.is_fleet):
             what = "with a loss" if self.loss is not None else "for many models at once"
             raise ValueError(f"strategy: {self.strategy!r} is for one hard margin; {what} there is only 'fast'")
+        if self.classes == "crammer-singer":
+            self._check_classes()
         if self.fold_seed and self.folds is None:
             raise ValueError("fold_seed: it says which rows each fold has; give folds too")
         for name in ("memory", "block"):
@@ -85,7 +89,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
                 raise ValueError("outlier_search: it says how outliers are searched; give outliers too")
             return
         outlier_counts(self.outliers)
-        if self.loss is not None or self.is_fleet or self.strategy != "fast":
+        if self.loss is not None or self.is_fleet or self.classes is not None or self.strategy != "fast":
             raise ValueError(
                 "outliers: they are left out of one hard margin; not with loss, classes, folds or strategy"
             )
@@ -93,6 +97,17 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     def counts(self, rows: int) -> tuple[int, ...]:
         """The numbers of rows that may be left out of so many, in increasing order; outliers are asked for."""
         return outlier_counts(self.outliers or 0, rows)
+
+    def _check_classes(self) -> None:
+        """Refuse what there is for models of two classes only."""
+        if self.is_fleet:
+            raise ValueError("classes: 'crammer-singer' is one model of all classes: give one C and no folds")
+        if self.loss == "squared_hinge":
+            raise ValueError("loss: with classes 'crammer-singer' there is only 'hinge'; found 'squared_hinge'")
+        if isinstance(self.class_weight, tuple):
+            raise ValueError("class_weight: classes 'crammer-singer' take 'balanced' or none; found two numbers")
+        if self.strategy != "fast":
+            raise ValueError(f"strategy: {self.strategy!r} is for two classes; 'crammer-singer' has only 'fast'")
 
     def _check_costs(self) -> None:
         for cost in self.costs:
@@ -109,7 +124,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     @property
     def is_fleet(self) -> bool:
         """True when the job asks for many models at once, be it only one class or one value of C that is left."""
-        return self.classes is not None or self.folds is not None or isinstance(self.C, tuple)
+        return self.classes == "ovr" or self.folds is not None or isinstance(self.C, tuple)
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that decides about the result, nothing about the machine."""
@@ -126,6 +141,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         if self.outliers is not None:
             asked = list(self.outliers) if isinstance(self.outliers, tuple) else self.outliers
             shared |= {"outliers": asked, "outlier_search": self.outlier_search}
+        if self.classes == "crammer-singer":
+            shared["classes"] = self.classes
         if self.loss is None:
             return shared
         weight = list(self.class_weight) if isinstance(self.class_weight, tuple) else self.class_weight
@@ -141,4 +158,6 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         """Its name in the record of a model."""
         if self.outliers is not None:
             return "outliers"
+        if self.classes == "crammer-singer":
+            return "crammer_singer"
         return "hard_margin" if self.loss is None else "soft_margin"

@@ -20,8 +20,8 @@ import numpy as np
 
 from coremargin.errors import DataError
 from coremargin.learn.decision import decision_values
-from coremargin.learn.folder import opened, read_arrays, read_folder, recover, replacing, write_arrays
-from coremargin.learn.model_files import check_target, read_json, write_run
+from coremargin.learn.folder import opened, read_arrays, read_folder, write_arrays
+from coremargin.learn.model_files import read_json, save_folder
 from coremargin.learn.record import Certificate, check_record, json_text, plain
 from coremargin.maths.rows import Rows, from_arrays, frozen_rows, is_sparse, to_arrays
 from coremargin.maths.scaling import Kind, folded
@@ -244,14 +244,7 @@ class Model:
         An existing model is replaced only with ``overwrite``; a folder that is not a model never is.
         Raises OutputError: something is there, no room, no permission. The caller holds the lock on ``path``.
         """
-        place = Path(os.path.realpath(path))  # a symlink keeps pointing at the model that is replaced
-        recover(place)
-        check_target(place, overwrite=overwrite)
-        with replacing(place) as folder:
-            self.write(folder)
-            write_run(folder, run, rounds)
-            if report is not None:
-                report(folder)
+        save_folder(path, self.write, run, rounds, report, overwrite=overwrite)
 
     def write(self, folder: Path) -> None:
         """Write ``model.json`` and ``arrays.npz`` into an empty folder."""

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from coremargin import spec as specs
+from coremargin.learn.fleet import FleetModel
 from coremargin.learn.fleet_outcome import as_fleet, model_of, reason_of
-from coremargin.learn.model import Model
+from coremargin.learn.multiclass_outcome import multiclass_of, told_of
 from coremargin.maths.margin import ratio
+from coremargin.problems.classes_job import ClassesJob
 from coremargin.problems.fleet import Fleet
 
 if TYPE_CHECKING:
-    from coremargin.learn.fleet import FleetModel
+    from coremargin.learn.fleet import AnyModel
     from coremargin.learn.job import TrainJob
     from coremargin.learn.loop import ScanCost
     from coremargin.learn.protocol import OneProblem, Problem
@@ -31,7 +33,7 @@ VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
 class Outcome:
     """A model, and how it came to be: ``run`` and ``rounds`` as in the model's folder."""
 
-    model: Model | FleetModel
+    model: AnyModel
     run: dict[str, Any]
     rounds: list[dict[str, Any]]
     resumable: bool = False  #: stopped at a limit: more scans would help
@@ -43,8 +45,8 @@ class Outcome:
         shape = {"rows": self.model.rows, "features": self.model.features}
         return {"status": self.model.status, **bounds, **shape, **run}
 
-    def _bounds(self, model: Model | FleetModel) -> dict[str, Any]:
-        if isinstance(model, Model):
+    def _bounds(self, model: AnyModel) -> dict[str, Any]:
+        if not isinstance(model, FleetModel):
             certificate = model.record["certificate"]
             return {key: certificate[key] for key in ("epsilon", "lower", "upper", "ratio", "coreset_rows")}
         told = {key: self.run[key] for key in ("members", "members_certified")}
@@ -71,12 +73,14 @@ def round_record(kind: str, problem: Problem, state: Any, cost: ScanCost) -> dic
     }  # fmt: skip
 
 
-def as_model(job: TrainJob, problem: Problem, state: Any) -> Model | FleetModel:
+def as_model(job: TrainJob, problem: Problem, state: Any) -> AnyModel:
     """The model that a state stands for; nothing in it depends on the run: no clock, no host."""
     if isinstance(problem, Fleet):
         return as_fleet(job, problem, state)
-    found = cast("OneProblem", problem).result(state)
-    return model_of(problem.source, problem.codes, found, job.problem, job.parameters())
+    if isinstance(problem, ClassesJob):
+        return multiclass_of(job, problem, state)
+    one = cast("OneProblem", problem)
+    return model_of(problem.source, one.codes, one.result(state), job.problem, job.parameters())
 
 
 def as_run(job: TrainJob, problem: Problem, state: Any, meters: Meters, executor: Executor) -> dict[str, Any]:
@@ -93,6 +97,8 @@ def as_run(job: TrainJob, problem: Problem, state: Any, meters: Meters, executor
     if isinstance(problem, Fleet):
         words = [member.status for member in state.members]
         return run | {"members": len(words), "members_certified": words.count("certified"), "reason": reason_of(state)}
+    if isinstance(problem, ClassesJob):
+        return run | told_of(problem, state)
     found = cast("OneProblem", problem).result(state)
     return run | {
         "reason": found.reason,

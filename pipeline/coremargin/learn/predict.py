@@ -29,10 +29,10 @@ from coremargin.data.checksum import crc32c
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json, write_whole
 from coremargin.data.plain import CRC_BYTES, array_metadata, group_metadata
 from coremargin.errors import DataError, OutputError, UsageError
-from coremargin.learn.fleet import FleetModel, read_model
+from coremargin.learn.fleet import AnyModel, FleetModel, read_model
 from coremargin.learn.folder import recover, replacing
 from coremargin.learn.locked import Locked
-from coremargin.learn.model import Model, decided, label_array
+from coremargin.learn.model import decided, label_array
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -68,7 +68,7 @@ class _Sink(Protocol):
 
 
 def predict(
-    model: Model | FleetModel | str | os.PathLike[str],
+    model: AnyModel | str | os.PathLike[str],
     source: Source | str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
@@ -106,7 +106,7 @@ def _check_place(path: Path, source: Source) -> None:
         raise UsageError(f"{path}: lies in the store {store}; choose another place for the predictions")
 
 
-def _decisions(model: Model | FleetModel, source: Source, on_progress: OnProgress | None) -> Iterator[np.ndarray]:
+def _decisions(model: AnyModel, source: Source, on_progress: OnProgress | None) -> Iterator[np.ndarray]:
     """Decision values of all rows in order, in batches of a few chunks."""
     batch: list[np.ndarray] = []
     for chunk in range(source.chunks):
@@ -118,7 +118,7 @@ def _decisions(model: Model | FleetModel, source: Source, on_progress: OnProgres
             batch.clear()
 
 
-def opened_model(model: Model | FleetModel | str | os.PathLike[str], C: float | None = None) -> Model | FleetModel:
+def opened_model(model: AnyModel | str | os.PathLike[str], C: float | None = None) -> AnyModel:
     """The model, loaded if it is a path; C: of a fleet, whose members decide. Raises UsageError without a choice."""
     found = read_model(model) if isinstance(model, str | os.PathLike) else model
     if isinstance(found, FleetModel):
@@ -150,7 +150,7 @@ def opened_rows(source: Source | str | os.PathLike[str]) -> Source:
     return source
 
 
-def same_features(model: Model | FleetModel, source: Source) -> None:
+def same_features(model: AnyModel, source: Source) -> None:
     """Raises DataError unless the rows have the model's features."""
     if source.features != model.features:
         raise DataError(
@@ -203,7 +203,7 @@ class _ZarrSink:
             self._columns["label"].write(self._labels[codes])
 
 
-def _attributes(model: Model | FleetModel, source: Source) -> dict[str, Any]:
+def _attributes(model: AnyModel, source: Source) -> dict[str, Any]:
     proof = {"C": model.C} if isinstance(model, FleetModel) else {"certificate": model.record["certificate"]}
     return {
         "format": FORMAT,
@@ -216,7 +216,7 @@ def _attributes(model: Model | FleetModel, source: Source) -> dict[str, Any]:
 
 
 @contextmanager
-def _zarr(path: Path, model: Model | FleetModel, source: Source, *, overwrite: bool) -> Iterator[_Sink]:
+def _zarr(path: Path, model: AnyModel, source: Source, *, overwrite: bool) -> Iterator[_Sink]:
     recover(path)
     if os.path.lexists(path):
         _check_old(path, overwrite=overwrite, ours=FORMAT in _text(path / "zarr.json"))
@@ -229,7 +229,7 @@ def _zarr(path: Path, model: Model | FleetModel, source: Source, *, overwrite: b
 
 
 @contextmanager
-def _parquet(path: Path, model: Model | FleetModel, source: Source, *, overwrite: bool) -> Iterator[_Sink]:
+def _parquet(path: Path, model: AnyModel, source: Source, *, overwrite: bool) -> Iterator[_Sink]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

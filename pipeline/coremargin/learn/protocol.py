@@ -47,8 +47,8 @@ class Problem(Protocol):
         """The rows."""
 
     @property
-    def codes(self) -> tuple[int, int]:
-        """Label codes of the positive and the negative class. Raises LabelError, StoreError."""
+    def codes(self) -> tuple[int, ...]:
+        """Label codes of the positive and the negative class, or of all classes. Raises LabelError, StoreError."""
 
     @property
     def least_block_bytes(self) -> int:
@@ -84,7 +84,11 @@ class Problem(Protocol):
 
 
 class OneProblem(Problem, Protocol):
-    """A problem with one model as its result; a fleet has many."""
+    """A problem with one model of two classes as its result; a fleet has many."""
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """Label codes of the positive and the negative class. Raises LabelError, StoreError."""
 
     def result(self, state: Any) -> Result:
         """The model that a state stands for."""

@@ -32,7 +32,8 @@ _KEYS = {
 }
 #: view: which rows and labels of the store a member of a fleet is about. class: the label that stands against the rest
 #: (classes are then false and true; null: the store's two); fold: the one of ``folds`` that is held out (null: none).
-_OPTIONAL = {"view"}
+#: constant: of several classes at once, the last entry of every row.
+_OPTIONAL = {"view", "constant"}
 _VIEW = {"class", "fold", "folds", "fold_seed"}
 
 
@@ -107,9 +108,7 @@ def check_record(record: Any) -> None:
         raise DataError(
             f"status: expected one of {', '.join(STATUSES)}, found {record['status']!r}; get an unaltered copy"
         )
-    labels = record["classes"]
-    if len(labels) != 2 or not all(isinstance(label, str | int | float) for label in labels) or labels[0] == labels[1]:
-        raise DataError(f"classes: expected two different labels, found {labels!r}; get an unaltered copy")
+    several = _check_classes(record)
     if record["features"] < 1 or record["rows"] < 1:
         raise DataError(
             f"expected rows and features, found {record['rows']} x {record['features']}; get an unaltered copy"
@@ -119,14 +118,27 @@ def check_record(record: Any) -> None:
         raise DataError(
             f"parameters.scaling: expected one of {', '.join(KINDS)}, found {scaling!r}; get an unaltered copy"
         )
-    if record["problem"] == "soft_margin":
+    soft = record["problem"] == "soft_margin" or (several and "loss" in record["parameters"])
+    if soft:
         _check_soft(record["parameters"])
     certificate = Certificate.from_record(record["certificate"])
-    if (record["problem"] == "soft_margin") != (certificate.kind == "duality_gap"):
+    if soft != (certificate.kind == "duality_gap"):
         raise DataError(
             f"certificate.kind: {certificate.kind!r} does not go with problem {record['problem']!r}; "
             f"get an unaltered copy"
         )
+
+
+def _check_classes(record: Mapping[str, Any]) -> bool:
+    """Whether the model is about several classes at once. Raises DataError where the labels are not of such a kind."""
+    labels = record["classes"]
+    several = bool(record["problem"] == "crammer_singer")
+    known = all(isinstance(label, str | int | float) for label in labels) and len(set(labels)) == len(labels)
+    if not known or not (len(labels) == 2 or (several and len(labels) > 2)):
+        raise DataError(f"classes: expected two different labels, found {labels!r}; get an unaltered copy")
+    if several != ("constant" in record) or (several and not _is_number(record["constant"])):
+        raise DataError("constant: expected a number for several classes, and else none; get an unaltered copy")
+    return several
 
 
 def _check_view(view: Any) -> None:

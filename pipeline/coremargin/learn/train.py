@@ -18,6 +18,7 @@ from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.errors import CoremarginError, DataError, Interrupted, OutputError, StoreError, UsageError
 from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
+from coremargin.learn.classes_job import classes_of
 from coremargin.learn.fleet import read_model
 from coremargin.learn.fleet_job import fleet_of
 from coremargin.learn.folder import recover
@@ -74,6 +75,8 @@ def problem_of(job: TrainJob, source: Source) -> Problem:
     problem: Problem
     if job.outliers is not None:
         problem = _outliers(job, source)
+    elif job.classes == "crammer-singer":
+        problem = classes_of(job, source)
     else:
         problem = fleet_of(job, source, make) if job.is_fleet else make(source, job.costs[0], 1)
     problem.codes  # noqa: B018  refuses what cannot be trained, now

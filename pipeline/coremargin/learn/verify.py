@@ -16,6 +16,8 @@ numpy (verify_claim.py), the store with plain zarr-python (verify_rows.py) and d
   the fleet, in one scan (verify_fleet.py).
 - Outliers: the rows below the margin are counted by the same scan, and the proof that no others do better is walked
   through, certificate by certificate (verify_outliers.py).
+- Several classes at once: both bounds of a hard or soft margin over pairs of row and rival (verify_classes.py,
+  verify_classes_scan.py).
 - Soft margins: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan
   (verify_soft.py, verify_gap.py). Their rounding is bounded, and a claim holds only if it holds with it.
 
@@ -32,6 +34,8 @@ from typing import Any
 
 from coremargin.errors import ClaimRefuted, UsageError
 from coremargin.learn.verify_claim import read_claim
+from coremargin.learn.verify_classes import ClassesInquiry
+from coremargin.learn.verify_classes_claim import is_several, read_classes_claim
 from coremargin.learn.verify_fleet import FILE, FleetInquiry, FleetVerification, read_fleet
 from coremargin.learn.verify_one import Inquiry, Verification
 from coremargin.learn.verify_rows import Chunk, Rows
@@ -77,11 +81,15 @@ def examine(
     """As ``verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
-    inquiry: Inquiry | FleetInquiry
+    inquiry: Inquiry | FleetInquiry | ClassesInquiry
     if (Path(os.path.abspath(model_path)) / FILE).is_file():
         claims = read_fleet(model_path)
         rows = Rows(store_path)
         inquiry = FleetInquiry(claims, rows)
+    elif is_several(model_path):
+        several = read_classes_claim(model_path)
+        rows = Rows(store_path)
+        inquiry = ClassesInquiry(several, rows)
     else:
         claim = read_claim(model_path)
         rows = Rows(store_path)
@@ -91,7 +99,9 @@ def examine(
     return inquiry.result()
 
 
-def _read_all(inquiry: Inquiry | FleetInquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:
+def _read_all(
+    inquiry: Inquiry | FleetInquiry | ClassesInquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None
+) -> None:
     def ask(chunk: Chunk) -> tuple[Any, Any]:
         return inquiry.columns(chunk), inquiry.ask(inquiry.scaled(chunk))
 

@@ -78,7 +78,7 @@ def consistency(claim: Claim) -> list[Check]:
     if claim.ratio is not None and not close(claim.ratio, ratio):
         text = f"model claims {claim.ratio:.9g}, its own bounds give {ratio:.9g}"
         checks.append(Check("ratio", ok=False, text=text))
-    return [*checks, _status(claim, ratio)]
+    return [*checks, status(claim, ratio)]
 
 
 def same_epsilon(claim: Claim) -> list[Check]:
@@ -96,7 +96,8 @@ def close(claimed: float, found: float) -> bool:
     return abs(claimed - found) <= _CLOSE
 
 
-def _status(claim: Claim, ratio: float) -> Check:
+def status(claim: Claim, ratio: float) -> Check:
+    """Whether the status is what the bounds of a margin say."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
     bounds = f"lower {shown(lower)}, upper {shown(upper)}, epsilon {epsilon:g}"
     if claim.status == "certified":

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, issparse
 from coremargin.errors import DataError
 from coremargin.learn.verify_view import View, read_view
 
-PROBLEMS = ("hard_margin", "soft_margin", "outliers")
+PROBLEMS = ("hard_margin", "soft_margin", "crammer_singer", "outliers")
 LOSSES = ("hinge", "squared_hinge")
 COLUMN_SCALINGS = ("standard", "minmax", "maxabs")
 _ARRAYS = ("w", "b", "alpha", "coreset_ids", "coreset_y")
@@ -70,12 +70,12 @@ class Claim:
 def read_claim(path: str | os.PathLike[str]) -> Claim:
     """Read a model folder. Raises DataError: nothing there, another format or version, unreadable."""
     folder = Path(os.path.abspath(path))
-    record = _read_record(folder / "model.json")
+    record = read_record(folder / "model.json")
     soft = record["problem"] == "soft_margin"
     names = [*_ARRAYS, *(["ledger_reference"] if soft else [])]
-    if _scaling(record) in COLUMN_SCALINGS:
+    if scaling_of(record) in COLUMN_SCALINGS:
         names += ["shift", "factor"]
-    arrays = _read_arrays(folder / "arrays.npz", tuple(names))
+    arrays = read_arrays(folder / "arrays.npz", tuple(names))
     try:
         claim = _claim(folder, record, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -100,34 +100,34 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
         features=int(record["features"]),
         rows=int(record["rows"]),
         dtype=str(record["dtype"]),
-        epsilon=_number(parameters["epsilon"]),
+        epsilon=number(parameters["epsilon"]),
         intercept=parameters["intercept"],
         kind=str(certificate["kind"]),
-        lower=_number_or_none(certificate["lower"]),
-        upper=_number_or_none(certificate["upper"]),
-        ratio=_number_or_none(certificate["ratio"]),
-        proven_epsilon=_number(certificate["epsilon"]),
+        lower=number_or_none(certificate["lower"]),
+        upper=number_or_none(certificate["upper"]),
+        ratio=number_or_none(certificate["ratio"]),
+        proven_epsilon=number(certificate["epsilon"]),
         store_digest=str(certificate["store_digest"]),
-        radius=_number(certificate["radius"]),
+        radius=number(certificate["radius"]),
         w=np.asarray(arrays["w"], dtype=np.float64),
         b=float(arrays["b"].reshape(-1)[0]),
         alpha=np.asarray(arrays["alpha"], dtype=np.float64),
         ids=np.asarray(arrays["coreset_ids"], dtype=np.int64),
-        x=_coreset(arrays),
+        x=coreset_rows(arrays),
         y=np.asarray(arrays["coreset_y"], dtype=np.int64),
-        loss=_one_of(parameters["loss"], LOSSES) if soft else "",
-        cost=_positive(parameters["C"]) if soft else 0.0,
+        loss=one_of(parameters["loss"], LOSSES) if soft else "",
+        cost=above_zero(parameters["C"]) if soft else 0.0,
         class_weight=_class_weight(parameters["class_weight"]) if soft else None,
         outliers={name.removeprefix(_OUTLIERS): arrays[name] for name in arrays if name.startswith(_OUTLIERS)},
         reference=np.asarray(arrays["ledger_reference"] if soft else np.zeros(0), dtype=np.float64),
-        scaling=_one_of(_scaling(record), ("", *COLUMN_SCALINGS, "rownorm")),
+        scaling=one_of(scaling_of(record), ("", *COLUMN_SCALINGS, "rownorm")),
         shift=np.asarray(arrays.get("shift", np.zeros(0)), dtype=np.float64),
         factor=np.asarray(arrays.get("factor", np.zeros(0)), dtype=np.float64),
         view=read_view(record),
     )
 
 
-def _coreset(arrays: dict[str, np.ndarray]) -> Any:
+def coreset_rows(arrays: dict[str, np.ndarray]) -> Any:
     """The coreset's rows (m, d) float64: an array, or a csr_array made of its parts once these fit together."""
     if "coreset_x" in arrays:
         return np.asarray(arrays["coreset_x"], dtype=np.float64)
@@ -146,7 +146,8 @@ def _coreset(arrays: dict[str, np.ndarray]) -> Any:
     return csr_array((data.astype(np.float64), indices, indptr), shape=(m, d))
 
 
-def _scaling(record: dict[str, Any]) -> str:
+def scaling_of(record: dict[str, Any]) -> str:
+    """How rows are scaled, "" for rows as they are."""
     parameters = record.get("parameters")
     return str(parameters.get("scaling") or "") if isinstance(parameters, dict) else ""
 
@@ -155,7 +156,7 @@ def _class_weight(value: Any) -> str | tuple[float, float] | None:
     if value is None or value == "balanced":
         return None if value is None else "balanced"
     negative, positive = value
-    return _positive(negative), _positive(positive)
+    return above_zero(negative), above_zero(positive)
 
 
 def _check_shapes(claim: Claim, m: int, d: int) -> None:
@@ -180,29 +181,34 @@ def _check_shapes(claim: Claim, m: int, d: int) -> None:
         raise DataError(f"{claim.path}/arrays.npz: b or coreset_y make no sense; get an unaltered copy of the model")
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
+    """A finite number. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"expected a finite number, got {value!r}")
     return float(value)
 
 
-def _positive(value: Any) -> float:
-    if _number(value) <= 0:
+def above_zero(value: Any) -> float:
+    """A number above 0. Raises ValueError."""
+    if number(value) <= 0:
         raise ValueError(f"expected a number above 0, got {value!r}")
     return float(value)
 
 
-def _one_of(value: Any, words: tuple[str, ...]) -> str:
+def one_of(value: Any, words: tuple[str, ...]) -> str:
+    """One of some words. Raises ValueError."""
     if value not in words:
         raise ValueError(f"expected one of {', '.join(words)}, got {value!r}")
     return str(value)
 
 
-def _number_or_none(value: Any) -> float | None:
-    return None if value is None else _number(value)
+def number_or_none(value: Any) -> float | None:
+    """A finite number, or None. Raises ValueError."""
+    return None if value is None else number(value)
 
 
-def _read_record(path: Path) -> dict[str, Any]:
+def read_record(path: Path) -> dict[str, Any]:
+    """The record of a model. Raises DataError: nothing there, of another kind or version, unreadable."""
     try:
         if path.stat().st_size > _LARGEST_JSON:
             raise DataError(f"{path}: expected at most {_LARGEST_JSON:,} bytes; this is not a model")
@@ -227,7 +233,8 @@ def _read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def _read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """These arrays, and the coreset's rows. Raises DataError."""
     try:
         size = path.stat().st_size
         with zipfile.ZipFile(path) as archive:

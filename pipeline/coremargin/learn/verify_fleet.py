@@ -59,6 +59,11 @@ class FleetVerification:
     unchecked: tuple[str, ...] = UNCHECKED_GAP
 
     @property
+    def soft(self) -> bool:
+        """The bounds are about values, not margins."""
+        return self.problem == "soft_margin"
+
+    @property
     def checks(self) -> tuple[Check, ...]:
         """Those of the fleet, then those of the members, each with the member's name."""
         every = [(name, check) for name, member in self.members for check in member.checks]

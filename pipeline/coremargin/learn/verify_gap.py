@@ -45,10 +45,11 @@ def consistency(claim: Claim) -> list[Check]:
     ratio = min(1.0, lower / upper) if lower is not None and upper is not None and lower > 0 and upper > 0 else 0.0
     if claim.ratio is not None and not close(claim.ratio, ratio):
         checks.append(Check("ratio", ok=False, text=f"model claims {claim.ratio:.9g}, its own bounds give {ratio:.9g}"))
-    return [*checks, _status(claim)]
+    return [*checks, status(claim)]
 
 
-def _status(claim: Claim) -> Check:
+def status(claim: Claim) -> Check:
+    """Whether the status is what the bounds of a value say."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
     bounds = f"value {shown(upper)}, dual bound {shown(lower)}, epsilon {epsilon:g}"
     if claim.kind != "duality_gap" or claim.status not in ("certified", "stopped"):

@@ -49,6 +49,7 @@ class Verification:
     checks: tuple[Check, ...]
     unchecked: tuple[str, ...] = field(default=UNCHECKED)
     problem: str = "hard_margin"
+    soft: bool = False  #: the bounds are about a value, not a margin
 
     @property
     def ok(self) -> bool:
@@ -151,4 +152,5 @@ class Inquiry:
             checks=tuple(checks),
             unchecked=self._unchecked,
             problem=claim.problem,
+            soft=claim.problem == "soft_margin",
         )

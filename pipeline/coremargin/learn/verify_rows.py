@@ -112,6 +112,14 @@ class Rows:
             parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
         return _Sums(nonzeros, parts | ({"weights": marks[:, 2]} if self.weighted else {}))
 
+    def labels(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Label codes and weights (n,) of all chunks, in order, without their rows; ``scan`` checks their bytes."""
+        for index in range(self.chunks):
+            start, stop = index * self.chunk_rows, min(self.rows, (index + 1) * self.chunk_rows)
+            place = f"chunk {index} (rows {start:,} to {stop - 1:,})"
+            codes = self._files.read("y", start, stop, place)
+            yield codes, self._files.read("weights", start, stop, place) if self.weighted else np.ones(len(codes))
+
     def scan(self, ask: Callable[[Chunk], T], *, threads: int | None = None) -> Generator[tuple[Chunk, T], None, None]:
         """``ask(chunk)`` for all chunks, in order, in threads; a bounded number of chunks is in memory at a time.
 

@@ -30,17 +30,11 @@ class Members:
     blank: tuple[int, ...]  #: rows without label
 
 
-class StoreScan:
+class Account:
     """What is known of the store's rows so far; chunks come in order."""
 
-    def __init__(self, claim: Claim, rows: Rows) -> None:
+    def __init__(self, claim: Any, rows: Rows) -> None:
         self.claim, self.rows = claim, rows
-        if claim.view.label is None:
-            positive, negative = typed(claim.positive), {typed(claim.negative)}
-        else:
-            positive, negative = typed(claim.view.label), set(map(typed, rows.classes))
-        sides = [1 if typed(label) == positive else -1 if typed(label) in negative else 0 for label in rows.classes]
-        self._sides = np.array([*sides, 0])  # code -1 is the last: unlabelled
         self.order = np.argsort(claim.ids, kind="stable")
         self.ids = claim.ids[self.order]
         self.unlabelled = self.matched = 0
@@ -48,11 +42,6 @@ class StoreScan:
         self.strangers: list[int] = []
         self.turned: list[int] = []
         self.blank: list[int] = []
-
-    def signs(self, chunk: Chunk) -> np.ndarray:
-        """1 and -1 (n,) for rows of the positive and the negative class, 0 for rows that do not count."""
-        signs = np.where(self.claim.view.held(chunk.start, len(chunk.codes)), 0, self._sides[chunk.codes])
-        return signs if chunk.weights is None else np.where(chunk.weights > 0, signs, 0)
 
     @property
     def aside(self) -> str:
@@ -127,6 +116,24 @@ class StoreScan:
         ok = self.radius * (1 - (self.claim.features + 4) * UNIT) <= self.claim.radius
         text = f"the longest row has norm {self.radius:.12g}"
         return Check("radius", ok, text if ok else f"model claims {self.claim.radius:.12g}, {text}")
+
+
+class StoreScan(Account):
+    """The same of rows of two classes."""
+
+    def __init__(self, claim: Claim, rows: Rows) -> None:
+        super().__init__(claim, rows)
+        if claim.view.label is None:
+            positive, negative = typed(claim.positive), {typed(claim.negative)}
+        else:
+            positive, negative = typed(claim.view.label), set(map(typed, rows.classes))
+        sides = [1 if typed(label) == positive else -1 if typed(label) in negative else 0 for label in rows.classes]
+        self._sides = np.array([*sides, 0])  # code -1 is the last: unlabelled
+
+    def signs(self, chunk: Chunk) -> np.ndarray:
+        """1 and -1 (n,) for rows of the positive and the negative class, 0 for rows that do not count."""
+        signs = np.where(self.claim.view.held(chunk.start, len(chunk.codes)), 0, self._sides[chunk.codes])
+        return signs if chunk.weights is None else np.where(chunk.weights > 0, signs, 0)
 
 
 def listed(ids: list[int]) -> str:

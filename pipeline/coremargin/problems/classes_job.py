@@ -84,8 +84,10 @@ class ClassesJob:
         """The rows of the sample in the store's precision, and the bytes that were read for them."""
         source, chunks = self.source, self.sample_chunks
         nothing = ClassRows.nothing(source.features, source.dtype, sparse=source.sparse)
-        parts = [read_labelled(source, chunk, self.place) for chunk in chunks]
-        parts = [part.take(np.arange(len(part))) for part in parts]  # a reader may reuse its buffer
+        parts = []
+        for chunk in chunks:
+            found = read_labelled(source, chunk, self.place)
+            parts.append(found.take(np.arange(len(found))))  # a copy: a reader may reuse its buffer
         read = sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows
         return ClassRows.joined([nothing, *parts]), read
 

@@ -9,6 +9,7 @@ hypothesis.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from coremargin.problems.classes_job import ClassesJob
 from coremargin.problems.classes_probe import ClassesProbe
 from coremargin.problems.classes_state import ClassesState
 from coremargin.problems.classes_steps import dual_step, minimise_rows
-from coremargin.problems.start import check_scale
+from coremargin.problems.start import check_scale, class_weights, row_bytes
 
 if TYPE_CHECKING:
     from coremargin.problems.classes_summary import ClassesSummary
@@ -54,16 +55,17 @@ class CrammerSinger(ClassesJob):
 
     soft = True
 
+    @cached_property
+    def totals(self) -> Array:
+        """Sums of the sample weights (K,) of the classes: with no weights, their rows."""
+        return class_weights(self.source, self.codes)
+
     @property
     def prices(self) -> Array:
         """c (K,) of a row of weight 1 of each class."""
-        counts = self._counts
-        balanced = self.class_weight == "balanced"
-        return self.cost * counts.sum() / (len(counts) * counts) if balanced else np.full(len(counts), self.cost)
-
-    @property
-    def _counts(self) -> Array:
-        return np.asarray(self.source.scalars().counts.sum(axis=0)[list(self.codes)], np.float64)
+        if self.class_weight is None:
+            return np.full(len(self.totals), self.cost)
+        return np.asarray(self.cost * self.totals.sum() / (len(self.totals) * self.totals))
 
     def start(self) -> ClassesState:
         """Solve on a sample of chunks, its prices scaled up to all rows."""
@@ -72,8 +74,8 @@ class CrammerSinger(ClassesJob):
         classes, p = self.shape
         most = int(min(SOLVE_ROWS, max(1000, 5 * p, SOLVE_COST / (classes * p))))
         sample = sample.take(thinned(sample.classes, most)).exact()
-        held = np.maximum(np.bincount(sample.classes, minlength=classes), 1)
-        prices = (self.prices * self._counts / held)[sample.classes] * sample.shares
+        held = np.bincount(sample.classes, weights=sample.shares, minlength=classes)
+        prices = (self.prices * self.totals / np.where(held > 0, held, 1.0))[sample.classes] * sample.shares
         newest = minimise_rows(self, sample, prices, tolerance=max(0.05 * self.epsilon, 1e-9))
         nothing = ClassRows.nothing(0)
         return ClassesState(
@@ -96,10 +98,10 @@ class CrammerSinger(ClassesJob):
     def _band_rows(self, widen: int) -> int:
         """Rows that each chunk sends home."""
         source = self.source
-        row_bytes = max(1, 8 * source.nbytes // (source.rows * source.dtype.itemsize)) + 16 * self.shape[0]
-        wanted = max(BAND_SHARE * widen * source.rows * row_bytes, BAND_BYTES_LEAST)
+        each = row_bytes(source) * 8 // source.dtype.itemsize + 16 * self.shape[0]
+        wanted = max(BAND_SHARE * widen * source.rows * each, BAND_BYTES_LEAST)
         size = min(wanted, self.memory_bytes / 4)
-        return min(source.chunk_rows, max(1, int(size / row_bytes / source.chunks)))
+        return min(source.chunk_rows, max(1, int(size / each / source.chunks)))
 
     def update(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """Bounds and the next hypothesis after a scan."""

@@ -22,7 +22,7 @@ from coremargin.problems.classes_job import ClassesJob
 from coremargin.problems.classes_probe import ClassesProbe
 from coremargin.problems.classes_state import ClassesState
 from coremargin.problems.hard_margin import KEEP_BYTES_LEAST, KEEP_BYTES_MOST, KEEP_ROWS_LEAST, KEEP_SHARE
-from coremargin.problems.start import check_scale
+from coremargin.problems.start import check_scale, row_bytes
 
 if TYPE_CHECKING:
     from coremargin.problems.classes_summary import ClassesSummary
@@ -51,10 +51,10 @@ class KeslerMargin(ClassesJob):
     @property
     def _rows_home(self) -> int:
         """Rows that one scan may send home; as for two classes, for each pair of neighbours more."""
-        row_bytes = max(1, self.source.nbytes // self.source.rows)
-        least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * row_bytes)
+        each = max(1, row_bytes(self.source))
+        least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * each)
         size = min(max(KEEP_SHARE * self.source.nbytes, least), KEEP_BYTES_MOST)
-        return max(1, min(int(size) // row_bytes, self.pool_rows // 4))
+        return max(1, min(int(size) // each, self.pool_rows // 4))
 
     def start(self) -> ClassesState:
         """Solve on a sample of chunks."""

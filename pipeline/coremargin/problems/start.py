@@ -133,12 +133,12 @@ def nothing_counts(source: Source, code: int) -> LabelError:
     )
 
 
-def class_weights(source: Source, codes: tuple[int, int]) -> NDArray[np.float64]:
-    """Sums of the sample weights (2,) over the rows of the positive and the negative class, all above 0.
+def class_weights(source: Source, codes: tuple[int, ...]) -> NDArray[np.float64]:
+    """Sums of the sample weights (k,) over the rows of these classes, all above 0.
 
     Labels and weights are read for it, no rows. Raises LabelError for a class of which all rows weigh 0.
     """
-    totals = np.zeros(2)
+    totals = np.zeros(len(codes))
     if source.weights(0) is None:
         return np.asarray(source.scalars().counts.sum(axis=0)[list(codes)], np.float64)
     for chunk in range(source.chunks):
@@ -146,7 +146,7 @@ def class_weights(source: Source, codes: tuple[int, int]) -> NDArray[np.float64]
         if weights is not None:
             totals += [math.fsum(weights[labels == code]) for code in codes]
     if not totals.all():
-        raise nothing_counts(source, codes[int(totals[0] > 0)])
+        raise nothing_counts(source, codes[int(totals.argmin())])
     return totals
 
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.report import charts, fleet_charts, numbers, page
+from coremargin.report.confusion import confusions, matrix_lines, share
 
 if TYPE_CHECKING:
     from coremargin.report.page import Json
 
 FILE = "fleet.json"
 MEMBERS_SHOWN = 300  #: rows of the table of models
-CLASSES_SHOWN = 40  #: of a confusion matrix; beyond it the most frequent confusions are listed
-CONFUSIONS_SHOWN = 20
 
 
 def write_fleet_report(folder: Path, *, name: str | None = None) -> Path:
@@ -48,7 +47,7 @@ def render_fleet(fleet: Json, run: Json, rounds: Sequence[Json], *, name: str = 
         "certified": statuses.count("certified"), "stopped": statuses.count("stopped"),
         "inseparable": statuses.count("not_separable"), "count": len(statuses),
         "folds": fleet["parameters"].get("folds") or 0, "held_out": held_out,
-        "accuracy": _share(judged), "confusion": _matrix(judged, labels), "confusions": _confusions(judged, labels),
+        "accuracy": share(judged), "confusion": matrix_lines(judged, labels), "confusions": confusions(judged, labels),
         "by_class": _by_class(fleet, chosen, judged, labels), "deciders": _deciders(fleet, chosen),
         "members": _members(fleet), "rounds": page.round_rows(rounds), "reading": page.reading(run, rounds),
         "started": page.moment(run.get("started")), "charts": _charts(fleet, run, rounds),
@@ -67,38 +66,6 @@ def _judged(evaluations: Sequence[Json], cost: float | None) -> tuple[np.ndarray
     if folds:
         return np.sum(folds, axis=0), True
     return (np.array(mine[0]["confusion"]), False) if mine else (None, False)
-
-
-def _share(matrix: np.ndarray | None) -> float | None:
-    return None if matrix is None or not matrix.sum() else float(np.trace(matrix) / matrix.sum())
-
-
-def _matrix(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Lines of the matrix: label, cells of count and share of the line; None when it is too large to show."""
-    if matrix is None or len(labels) > CLASSES_SHOWN:
-        return None
-    totals = np.maximum(matrix.sum(axis=1), 1)
-    return [
-        {
-            "label": label,
-            "cells": [
-                {"rows": int(n), "share": 100.0 * float(n) / float(total), "right": i == j}
-                for j, n in enumerate(line)
-            ],
-        }
-        for i, (label, line, total) in enumerate(zip(labels, matrix, totals, strict=True))
-    ]  # fmt: skip
-
-
-def _confusions(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """The most frequent mistakes."""
-    if matrix is None:
-        return []
-    wrong = matrix.copy()
-    np.fill_diagonal(wrong, 0)
-    order = np.argsort(-wrong, axis=None, kind="stable")[:CONFUSIONS_SHOWN]
-    pairs = [divmod(int(place), len(labels)) for place in order]
-    return [{"of": labels[i], "given": labels[j], "rows": int(wrong[i, j])} for i, j in pairs if wrong[i, j]]
 
 
 def _deciders(fleet: Json, cost: float | None) -> list[Json]:

@@ -1,10 +1,10 @@
-"""The report of whatever lies in a folder: a model or a fleet."""
+"""The report of whatever lies in a folder: a model, of two or of several classes, or a fleet."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from coremargin.report import fleet, html
+from coremargin.report import classes, fleet, html
 
 
 def write_report(folder: Path, *, name: str | None = None) -> Path:
@@ -14,5 +14,7 @@ def write_report(folder: Path, *, name: str | None = None) -> Path:
     Raises DataError where the folder does not hold a readable model, OutputError where it cannot be written.
     """
     folder = Path(folder)
-    write = fleet.write_fleet_report if (folder / fleet.FILE).exists() else html.write_model_report
+    if (folder / fleet.FILE).exists():
+        return fleet.write_fleet_report(folder, name=name)
+    write = classes.write_classes_report if classes.is_several(folder) else html.write_model_report
     return write(folder, name=name)

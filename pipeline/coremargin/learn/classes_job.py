@@ -1,0 +1,26 @@
+"""The problem about several classes at once that a job describes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coremargin.problems.crammer_singer import CrammerSinger
+from coremargin.problems.kesler_margin import KeslerMargin
+from coremargin.scan.plan import plan_blocks
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.learn.job import TrainJob
+
+
+def classes_of(job: TrainJob, source: Source) -> CrammerSinger | KeslerMargin:
+    """The hard margin, or with a loss the soft one."""
+    if job.loss is None:
+        return KeslerMargin(
+            source, job.epsilon, job.intercept, memory_bytes=job.memory, sample_share=job.sample,
+            blocks=len(plan_blocks(source, job.block)),
+        )  # fmt: skip
+    return CrammerSinger(
+        source, job.epsilon, job.intercept, memory_bytes=job.memory, sample_share=job.sample, cost=job.costs[0],
+        class_weight="balanced" if job.class_weight == "balanced" else None,
+    )  # fmt: skip

@@ -1,0 +1,174 @@
+"""What ``verify`` asks of every row of the store about a model of several classes.
+
+Scores are s_k = v_k.(x, constant); a row's margin is the score of its class less the largest of the others.
+
+Margins. In float64 one is off by at most e = 2 gamma_(d+4) (||x|| max ||w_k|| + max |b_k| + 1). For a hard margin, rows
+for which that leaves open whether they reach the claim, and the lowest of each slab, are evaluated again, each score
+rounded once. For a soft one the loss is at most max(0, 1 - margin + e): these are summed up.
+
+Duals. A row outside of those with duals of their own pays its whole price against the class that is the worst for it at
+the reference, t_r = (1 + s_r) - s_y being largest, first of equals; nothing if no t_r is above 0. Where e leaves open
+which class that is, scores are evaluated again, rounded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.learn.verify_checks import typed
+from coremargin.learn.verify_store import Account, Members
+from coremargin.learn.verify_sums import SLAB_ROWS, Total, dot_products, gamma, length, slabs
+
+if TYPE_CHECKING:
+    from coremargin.learn.verify_classes_claim import ClassesClaim
+    from coremargin.learn.verify_rows import Chunk, Rows
+
+_TINY = 1e-307  # what a product may lose by underflow
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one chunk says; margins of length ||V||."""
+
+    lowest: tuple[float, int, int]  #: (margin, row, class) of the lowest row, (inf, -1, 0) without rows that count
+    below: int  #: rows whose margin is below the claim
+    sums: dict[str, np.ndarray]
+    prices: np.ndarray  #: of the coreset rows, in the order of ``members``
+    uncounted: int
+    radius: float
+    members: Members
+
+
+class ClassesScan(Account):
+    """One scan; ``prices`` (K,): c of a row of weight 1 of each class, 0 for a hard margin.
+
+    sums: loss (); paid (): what far rows pay; pull (K, d + 1): sum of M (x, constant), M being the duals at the row's
+    rival with a minus, and their sum at its class; reach (): sum |M| ||(x, constant)||.
+    """
+
+    def __init__(self, claim: ClassesClaim, rows: Rows, prices: np.ndarray) -> None:
+        super().__init__(claim, rows)
+        self.prices, self.classes = prices, len(claim.labels)
+        place = {typed(label): k + 1 for k, label in enumerate(claim.labels)}
+        self._places = np.array([*(place[typed(label)] for label in rows.classes), 0])
+        self.size = length(claim.v.ravel()) or 1.0
+        self.lowest: tuple[float, int, int] = (np.inf, -1, 0)
+        self.below = 0
+        shapes = {"loss": (), "paid": (), "pull": claim.v.shape, "reach": ()}
+        self._totals = {name: Total(shape) for name, shape in shapes.items()}
+        self.limits = np.zeros(len(claim.ids))
+        finite = np.where(np.isfinite(claim.duals), claim.duals, 0.0)
+        self._mine = -finite  # M of the rows with duals of their own
+        self._mine[np.arange(len(finite)), claim.y - 1] += finite.sum(axis=1)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._totals[name].value
+
+    def ask(self, chunk: Chunk) -> Answer:
+        """One chunk, in slabs of float64."""
+        place = self._places[chunk.codes]
+        weights = np.ones(len(place)) if chunk.weights is None else chunk.weights
+        place = np.where(weights > 0, place, 0)
+        members = self.members(chunk, place)
+        prices = np.where(place > 0, self.prices[place - 1], 0.0) * weights
+        local, first = np.unique(self.claim.ids[members.places] - chunk.start, return_index=True)
+        given, own = np.zeros((len(place), self.classes)), np.zeros(len(place), dtype=bool)
+        given[local], own[local] = self._mine[members.places[first]], True
+        lowest: tuple[float, int, int] = (np.inf, -1, 0)
+        below, radius = 0, 0.0
+        sums = {name: Total(total.high.shape) for name, total in self._totals.items()}
+        for part, x in slabs(chunk.x, SLAB_ROWS):
+            lengths = self.lengths(x, chunk.start + part.start)
+            radius = max(radius, float(lengths.max()))
+            counted = np.flatnonzero(place[part])
+            if not len(counted):
+                continue
+            x, lengths, y = x[counted], lengths[counted], place[part][counted] - 1
+            if self.claim.soft:
+                m = np.where(own[part][counted, None], given[part][counted], np.nan)
+                self._soft(sums, x, lengths, y, prices[part][counted], m)
+            else:
+                found, count = self._hard(x, lengths, y, chunk.start + part.start + counted)
+                lowest, below = min(lowest, found), below + count
+        found_prices = prices[self.claim.ids[members.places] - chunk.start]
+        told = {name: total.value for name, total in sums.items()}
+        return Answer(lowest, below, told, found_prices, int((place == 0).sum()), radius, members)
+
+    def _scores(self, x: Any, lengths: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (n, K), and a bound (n,) on the error of a difference of two of them."""
+        b, d = self.claim.constant * v[:, -1], v.shape[1] - 1
+        size = lengths * float(np.sqrt((v[:, :-1] ** 2).sum(axis=1)).max()) + float(np.abs(b).max()) + 1.0
+        return np.asarray(x @ v[:, :-1].T) + b, 2 * gamma(d + 4) * size + (d + 4) * _TINY
+
+    def _exact(self, x: Any, v: np.ndarray) -> np.ndarray:
+        """Scores (n, K), each rounded once."""
+        b = self.claim.constant * v[:, -1]
+        return np.stack([dot_products(x, w, float(c)) for w, c in zip(v[:, :-1], b, strict=True)], axis=1)
+
+    def _hard(self, x: Any, lengths: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[tuple[float, int, int], int]:
+        scores, error = self._scores(x, lengths, self.claim.v)
+        fast = _margins(scores, y)
+        target = -np.inf if self.claim.lower is None else self.claim.lower * self.size
+        surely = fast < target - error
+        again = (fast <= target + error) & ~surely
+        again[np.argmin(fast)] = True
+        where = np.flatnonzero(again)
+        margins = _margins(self._exact(x[where], self.claim.v), y[where]) / self.size
+        below = int((surely & ~again).sum())
+        below += 0 if self.claim.lower is None else int((margins < self.claim.lower).sum())
+        k = int(np.argmin(margins))
+        return (float(margins[k]), int(rows[where[k]]), int(y[where[k]])), below
+
+    def _soft(
+        self, sums: dict[str, Total], x: Any, lengths: np.ndarray, y: np.ndarray, prices: np.ndarray, m: np.ndarray
+    ) -> None:
+        """m (n, K): M of the rows with duals of their own, NaN for the others."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
+            scores, error = self._scores(x, lengths, self.claim.v)
+            sums["loss"].add(np.asarray(prices @ np.maximum(1.0 - _margins(scores, y) + error, 0.0)))
+            far = np.isnan(m[:, 0])
+            worst = self._worst(x, lengths, y, far)
+            losing = np.flatnonzero(far & (worst != y))
+            m = np.where(far[:, None], 0.0, m)
+            m[losing, worst[losing]] -= prices[losing]
+            m[losing, y[losing]] += prices[losing]
+            sums["paid"].add(np.asarray(prices[losing].sum()))
+            pull = np.asarray(m.T @ x)
+            sums["pull"].add(np.column_stack([pull, self.claim.constant * m.sum(axis=0)]))
+            sums["reach"].add(np.asarray(np.abs(m).sum(axis=1) @ (lengths + self.claim.constant)))
+
+    def _worst(self, x: Any, lengths: np.ndarray, y: np.ndarray, far: np.ndarray) -> np.ndarray:
+        """The class (n,) that is the worst at the reference."""
+        scores, error = self._scores(x, lengths, self.claim.reference)
+        t = _lacks(scores, y)
+        two = np.partition(t, -2, axis=1)[:, -2:]
+        unclear = np.flatnonzero(far & (two[:, 1] - two[:, 0] <= 2 * error))
+        if len(unclear):
+            t[unclear] = _lacks(self._exact(x[unclear], self.claim.reference), y[unclear])
+        return np.asarray(t.argmax(axis=1))
+
+    def add(self, answer: Answer) -> None:
+        """Take one chunk's answer; chunks come in order, so that ties are decided by the lower row."""
+        self.lowest = min(self.lowest, answer.lowest)
+        self.below += answer.below
+        for name, values in answer.sums.items():
+            self._totals[name].add(values)
+        self.limits[answer.members.places] = answer.prices
+        self.count(answer.uncounted, answer.radius, answer.members)
+
+
+def _margins(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    own = np.arange(len(y)), y
+    others = scores.copy()
+    others[own] = -np.inf
+    return np.asarray(scores[own] - others.max(axis=1))
+
+
+def _lacks(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    own = np.arange(len(y)), y
+    t = (1.0 + scores) - scores[own][:, None]
+    t[own] = 0.0
+    return np.asarray(t)

@@ -1,0 +1,44 @@
+"""Confusion matrices (k, k) for people: as lines of cells, or of too many classes as the most frequent mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+CLASSES_SHOWN = 40  #: beyond it the most frequent confusions are listed
+CONFUSIONS_SHOWN = 20
+
+
+def share(matrix: np.ndarray | None) -> float | None:
+    """Of the rows that were given their own class; None without rows."""
+    return None if matrix is None or not matrix.sum() else float(np.trace(matrix) / matrix.sum())
+
+
+def matrix_lines(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Lines of the matrix: label, cells of count and share of the line; None when it is too large to show."""
+    if matrix is None or len(labels) > CLASSES_SHOWN:
+        return None
+    totals = np.maximum(matrix.sum(axis=1), 1)
+    return [
+        {
+            "label": label,
+            "cells": [
+                {"rows": int(n), "share": 100.0 * float(n) / float(total), "right": i == j}
+                for j, n in enumerate(line)
+            ],
+        }
+        for i, (label, line, total) in enumerate(zip(labels, matrix, totals, strict=True))
+    ]  # fmt: skip
+
+
+def confusions(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]]:
+    """The most frequent mistakes."""
+    if matrix is None:
+        return []
+    wrong = matrix.copy()
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:CONFUSIONS_SHOWN]
+    pairs = [divmod(int(place), len(labels)) for place in order]
+    return [{"of": labels[i], "given": labels[j], "rows": int(wrong[i, j])} for i, j in pairs if wrong[i, j]]
