@@ -512,6 +512,19 @@ def test_nothing_honest_is_refuted(tmp_path: Path, seed: int, monkeypatch: pytes
     assert verify(tmp_path / "m", store).status == model.status == "certified"
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_few_huge_values_do_not_cost_the_proof(tmp_path: Path, intercept: bool) -> None:
+    """A feature with a few values of a billion makes rows long, but sums along it are small: certified, confirmed."""
+    X, labels = noisy(4000, 5, 7)
+    X[:, 0] *= np.float32(100)
+    X[[5, 700, 3000], 0] = 7e8, -3e8, 5e8
+    store = make_store(tmp_path / "s.zarr", X, labels, chunk_rows=500)
+    model = coremargin.train(
+        store, out=tmp_path / "m", loss="squared_hinge", C=0.001, intercept=intercept, epsilon=1e-6, cluster="threads"
+    )
+    assert verify(tmp_path / "m", store).status == model.status == "certified"
+
+
 def peers(X: np.ndarray, y: np.ndarray, cost: float, loss: str) -> tuple[np.ndarray, float]:
     """(w, b) of scikit-learn at a tight tolerance: SVC for the hinge, LinearSVC without intercept for its square."""
     if loss == "hinge":

@@ -124,7 +124,8 @@ class GapScan(SoftScan):
         v = c[0] * sums["pull"][0] - c[1] * sums["pull"][1] + sums["band_pull"]
         spread = self.error * (float(c @ sums["reach"]) + float(sums["band_reach"]))
         radius = self.radius * (1 + gamma(self.claim.features + 4))
-        longest = length(v) * (1 + _FEW) + spread + radius * move
+        each = self.error * (c @ sums["spread"] + sums["band_spread"])
+        longest = length(np.abs(v) + each) * (1 + _FEW) + spread + radius * move
         return total - move - 0.5 * longest * longest * (1 + _FEW)
 
     def _limits(self) -> np.ndarray:
@@ -145,7 +146,8 @@ class GapScan(SoftScan):
         unit = slack if self.claim.intercept else np.full(2, slack.sum())
         pull = c[:, None] * sums["pull"] / unit[:, None]
         error = 2 * self.error * float((c * sums["reach"] / unit).sum())
-        longest = length(pull[0] - pull[1]) * (1 + _FEW) + error
+        each = 2 * self.error * (c / unit) @ sums["spread"]
+        longest = length(np.abs(pull[0] - pull[1]) + each) * (1 + _FEW) + error
         spread = float((c * sums["squares"] / unit**2).sum()) * (1 + 4 * self.error)
         square = longest * longest  # overflows to infinity
         curve = 0.5 * square + 0.25 * spread if self.claim.intercept else 2.0 * square + spread

@@ -1,7 +1,7 @@
 """What ``verify`` asks of every row of the store about a soft margin: its loss, and its share of the dual point.
 
-Value. A row's margin in float64 is off by at most e = gamma_(d+3) (||x|| ||w|| + |b| + 1), so that its loss is at most
-loss(1 - margin + e): these are summed.
+Value. A row's margin in float64 is off by at most e = gamma_(d+3) (|x|.|w| + |b| + 1), |x|.|w| <= ||x|| ||w||, so
+that its loss is at most loss(1 - margin + e): these are summed.
 
 Dual. A row outside of the band has, at the reference, with hinge c where its margin is below 1, else 0; with squared
 hinge c xi in proportion, xi = max(0, 1 - margin). c is the price of the row's class times its own weight, where the
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coremargin.learn.verify_claim import Claim
     from coremargin.learn.verify_rows import Chunk, Rows
 
+_LONG = 1024.0  # where sum |x_j w_j| may be larger, it is summed: a few huge values make a row long
 _TINY = 1e-307  # what a product may lose by underflow
 
 
@@ -32,14 +33,18 @@ class Sums:
 
     Each row counts with its weight s, 1 where the store has none; rows: how many there are. count: sum s; loss: of an
     upper bound of the loss; h, the dual weights of rows outside the band in units of the price of a row: slack sum s h,
-    squares sum s h^2, pull (2, d) sum s h x, reach sum s h ||x||. For the band, with a the dual
-    weights as given: band_pull (d,) sum a y x, band_reach sum |a| ||x||.
+    squares sum s h^2, pull (2, d) sum s h x, reach sum s h ||x||, or spread (2, d) sum s h |x| for rows that may be
+    long. For the band, with a the dual weights as given: band_pull (d,) sum a y x, band_reach, band_spread as before.
     """
 
-    NAMES = ("rows", "count", "loss", "slack", "squares", "pull", "reach", "band_pull", "band_reach")
+    NAMES = (
+        "rows", "count", "loss", "slack", "squares", "pull", "reach", "spread",
+        "band_pull", "band_reach", "band_spread",
+    )  # fmt: skip
 
     def __init__(self, features: int) -> None:
-        shapes: dict[str, tuple[int, ...]] = {"pull": (2, features), "band_pull": (features,), "band_reach": ()}
+        shapes: dict[str, tuple[int, ...]] = {"band_reach": ()}
+        shapes |= {"pull": (2, features), "spread": (2, features), "band_pull": (features,), "band_spread": (features,)}
         self._totals = {name: Total(shapes.get(name, (2,))) for name in self.NAMES}
 
     def add(self, parts: dict[str, np.ndarray]) -> None:
@@ -126,7 +131,7 @@ class SoftScan(StoreScan):
             h = (margins < 1.0).astype(np.float64)
         h[~far] = 0.0
         sh = s * h
-        return {"slack": self._total(sh), "squares": sh @ h, "pull": sh @ x, "reach": sh @ lengths}
+        return {"slack": self._total(sh), "squares": sh @ h, "pull": sh @ x, **_sizes(sh, x, lengths, "")}
 
     def add(self, answer: Answer) -> None:
         """Take one chunk's answer; chunks come in order."""
@@ -144,11 +149,20 @@ class SoftScan(StoreScan):
 def _band(x: Any, signs: np.ndarray, lengths: np.ndarray, band: np.ndarray) -> dict[str, np.ndarray]:
     """The band's part of the dual vector; rows without label have none."""
     weights = np.where(signs != 0, band, 0.0)
-    return {"band_pull": (weights * signs) @ x, "band_reach": np.asarray(np.abs(weights) @ lengths)}
+    return {"band_pull": (weights * signs) @ x, **_sizes(np.abs(weights), x, lengths, "band_")}
+
+
+def _sizes(weights: np.ndarray, x: Any, lengths: np.ndarray, kind: str) -> dict[str, np.ndarray]:
+    """What the sums' errors are shares of: of rows that may be long feature by feature, of others by their lengths."""
+    if float(lengths.max()) > _LONG:
+        return {f"{kind}spread": np.asarray(weights @ abs(x))}
+    return {f"{kind}reach": np.asarray(weights @ lengths)}
 
 
 def _margins(x: Any, signs: np.ndarray, lengths: np.ndarray, w: np.ndarray, b: float) -> tuple[np.ndarray, np.ndarray]:
     """y (w.x + b) (n,) and a bound on the error of 1 - y (w.x + b)."""
-    d = len(w)
-    error = gamma(d + 3) * (lengths * length(w) + abs(b) + 1.0) + (d + 4) * _TINY
+    d, sizes = len(w), lengths * length(w)
+    if float(sizes.max()) > _LONG:
+        sizes = np.minimum(sizes, abs(x) @ np.abs(w) * (1 + gamma(d + 3)))
+    error = gamma(d + 3) * (sizes + abs(b) + 1.0) + (d + 4) * _TINY
     return signs * (x @ w + b), error

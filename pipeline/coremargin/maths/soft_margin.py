@@ -47,21 +47,24 @@ def penalty(w: Array, metric: Array) -> float:
 
 
 def squared_hinge_dual(
-    slack: Array, squares: Array, pull: Array, metric: Array, intercept: bool, error: float = 0.0, share: float = 1e-9
-) -> float:
+    slack: Array, squares: Array, pull: Array, metric: Array, intercept: bool, error: Array | float = 0.0,
+    share: float = 1e-9,
+) -> float:  # fmt: skip
     """The best D over the duals that a hypothesis suggests: a_i proportional to c_i xi_i, within each class.
 
     Over the rows of the positive class (index 0) and the negative one (1), with xi_i = max(0, 1 - y_i (w.x_i + b)):
     slack (2,) sum c xi, squares (2,) sum c xi^2, pull (2, d) sum c xi x. With an intercept each class gets a total t,
     a_i = t c_i xi_i / slack, and D(t) = 2 t - A t^2; without one a_i = t c_i xi_i. The best t is in closed form.
-    error: bound on the rounding error of ``pull / slack``, share: on the relative one of ``squares / slack^2``; the
-    result is rounded down by them.
+    error: bound on the rounding error of ``pull / slack``, of its length or, (d,), of each entry; share: on the
+    relative one of ``squares / slack^2``; the result is rounded down by them.
     """
     if not slack.sum() > 0 or (intercept and not (slack > 0).all()):
         return 0.0
     unit = slack[:, None] if intercept else slack.sum()
     v = pull[0] / unit[0] - pull[1] / unit[1] if intercept else (pull[0] - pull[1]) / unit
-    length = float(np.sqrt(v @ (v / metric))) + error / float(np.sqrt(metric.min()))
+    if np.size(error) > 1:
+        v, error = np.abs(v) + error, 0.0
+    length = float(np.sqrt(v @ (v / metric))) + float(np.max(error)) / float(np.sqrt(metric.min()))
     spread = float((squares / slack**2).sum()) if intercept else float(squares.sum() / slack.sum() ** 2)
     if intercept:
         return 1.0 / (0.5 * length**2 + 0.25 * spread * (1 + share)) * (1 - 1e-14)

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+#: Sums of products up to this size are exact enough whatever they are made of.
+LONG = 1024.0
+#: Share of the duals' sum that may have to be moved to put them in balance, in sums of one's own.
+BALANCE = 2.0**-46
+
 
 def sum_error(source: Source) -> float:
     """Relative error of a sum of non-negative terms over all rows or features: within chunks, then over chunks."""
@@ -32,6 +37,17 @@ def sum_error(source: Source) -> float:
 def longest(source: Source) -> float:
     """No row is longer."""
     return float(source.scalars().max_norm.max())
+
+
+def reach(problem: SoftMargin, size: Array) -> float:
+    """No row has a larger sum_j |x_j| size_j, size (d,) >= 0: by its length, or where that is large by its features.
+
+    A few huge values make rows long; where w is small just there, the largest values of the features say much less.
+    """
+    by_length = longest(problem.source) * float(np.linalg.norm(size))
+    if by_length <= LONG:
+        return by_length
+    return min(by_length, max(LONG, float(_widest(problem) @ size)))
 
 
 def best_point(problem: SoftMargin, state: SoftState, summary: BandSummary) -> SoftState:
@@ -49,8 +65,8 @@ def best_point(problem: SoftMargin, state: SoftState, summary: BandSummary) -> S
 
 def _rounded_up(problem: SoftMargin, value: float, size: Array, summary: BandSummary) -> float:
     """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|."""
-    reach = longest(problem.source) * float(np.linalg.norm(size[:-1])) + float(size[-1]) + 1.0
-    margin, prices = gamma(len(size) + 8) * reach, float(summary.mass.sum())
+    margin = gamma(len(size) + 8) * (reach(problem, size[:-1]) + float(size[-1]) + 1.0)
+    prices = float(summary.mass.sum())
     if problem.loss == "squared_hinge":
         lost = 2.0 * margin * float(np.sqrt(prices * max(value, 0.0))) + margin * margin * prices
     else:
@@ -60,11 +76,19 @@ def _rounded_up(problem: SoftMargin, value: float, size: Array, summary: BandSum
 
 def squared_bound(problem: SoftMargin, state: SoftState, summary: BandSummary) -> SoftState:
     """With the dual bound that the newest hypothesis suggests, of the squared hinge."""
-    error = sum_error(problem.source)
-    dual = soft.squared_hinge_dual(
-        summary.slack, summary.squares, summary.pull, problem.metric[:-1], problem.intercept,
-        error=16.0 * error * longest(problem.source), share=16.0 * error,
-    )  # fmt: skip
+    share = 16.0 * sum_error(problem.source)
+    errors: list[Array | float] = [share * longest(problem.source)]
+    if longest(problem.source) > LONG and summary.slack.all():
+        slack, squares = summary.slack, float(problem.prices.max()) * summary.squares
+        if not problem.intercept:
+            slack, squares = slack.sum(keepdims=True), squares.sum(keepdims=True)
+        each = [_sizes(problem, 1.0, square / unit**2) for unit, square in zip(slack, squares, strict=True)]
+        errors.append(np.asarray(share * np.sum(each, axis=0)))
+    sums = (summary.slack, summary.squares, summary.pull)
+    dual = max(
+        soft.squared_hinge_dual(*sums, problem.metric[:-1], problem.intercept, error=error, share=share)
+        for error in errors
+    )
     dual *= max(0.0, 1.0 - _slack_error(problem, state.newest, summary))
     return replace(state, dual=dual, reference=state.newest) if dual > state.dual else state
 
@@ -74,7 +98,7 @@ def _slack_error(problem: SoftMargin, at: Array, summary: BandSummary) -> float:
 
     Theirs are as good a dual point, near a maximum: what they lose is less than this share of the value.
     """
-    size = longest(problem.source) * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0
+    size = reach(problem, np.abs(at[:-1])) + abs(float(at[-1])) + 1.0
     slack = float(summary.slack.min() if problem.intercept else summary.slack.sum())
     return 2.0**-48 * size * float(summary.at_stake[0]) / slack if slack > 0 else 0.0
 
@@ -101,10 +125,39 @@ def hinge_bound(
     v = push[:-1] + pull(duals)
     total = float(summary.far_price[0] + duals.sum())
     value = soft.hinge_dual(total, v, problem.metric[:-1])
-    error = sum_error(problem.source) + gamma(len(duals))
-    value -= 8.0 * error * total * (1.0 + longest(problem.source) * float(np.linalg.norm(v)))
+    error = 8.0 * (sum_error(problem.source) + gamma(len(duals)))
+    value -= error * total + _pull_error(problem, v, total, error)
+    value -= BALANCE * total * longest(problem.source) * float(np.linalg.norm(v))
     if not value > state.dual:
         return state
     return replace(
         state, dual=value, reference=state.newest, band_ids=ids, band_signs=signs, band_duals=duals
     )  # fmt: skip
+
+
+def _pull_error(problem: SoftMargin, v: Array, total: float, error: float) -> float:
+    """How much 1/2 ||v||^2 may be off, v (d,) being a sum of rows whose duals add up to ``total``, each off by a share.
+
+    error: that share. Bounded by the longest row or, where that is large, feature by feature.
+    """
+    length = error * total * longest(problem.source)
+    by_length = length * float(np.linalg.norm(v))
+    if by_length <= error * total * LONG:
+        return by_length
+    each = error * _sizes(problem, total, float(problem.prices.max()) * total)
+    return min(by_length + 0.5 * length * length, float(np.abs(v) @ each + 0.5 * each @ each))
+
+
+def _widest(problem: SoftMargin) -> Array:
+    """The largest |x_j| (d,) of any row."""
+    known = problem.columns
+    return np.asarray(np.maximum(np.abs(known.low), np.abs(known.high)))
+
+
+def _sizes(problem: SoftMargin, total: float, squares: float) -> Array:
+    """Bounds (d,) on sum_i a_i |x_ij| for a >= 0 with sum a = total, sum a^2 <= squares where no row has a weight."""
+    known, widest = problem.columns, total * _widest(problem)
+    if problem.source.weights(0) is not None:
+        return np.asarray(widest)
+    square = problem.source.rows * (known.variance + known.mean**2) * (1.0 + 1e-9)
+    return np.asarray(np.minimum(widest, np.sqrt(squares * square)))  # Cauchy and Schwarz

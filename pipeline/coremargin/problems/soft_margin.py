@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.moments import Moments, moments
 from coremargin.maths import soft_margin as soft
-from coremargin.maths.rows import as_float64, products, take
+from coremargin.maths.rows import products
 from coremargin.problems import wide_steps
 from coremargin.problems.band_probe import BandProbe
-from coremargin.problems.pool import Pool
 from coremargin.problems.soft_bounds import best_point
 from coremargin.problems.soft_result import figures, result
-from coremargin.problems.soft_start import BINS, evenly, histogram_range, thinned
+from coremargin.problems.soft_start import BINS, evenly, histogram_range, priced, thinned
 from coremargin.problems.soft_state import SoftState
 from coremargin.problems.soft_steps import first_step, hinge_step, squared_step
 from coremargin.problems.start import (
@@ -119,6 +119,11 @@ class SoftMargin:
         """Sums of the sample weights (2,) of the positive and of the negative class: with no weights, their rows."""
         return class_weights(self.source, self.codes)
 
+    @cached_property
+    def columns(self) -> Moments:
+        """Extremes, means and variances of the features."""
+        return moments(self.source)
+
     @property
     def prices(self) -> Array:
         """c of a row of weight 1 of the positive and of the negative class."""
@@ -154,7 +159,7 @@ class SoftMargin:
         source, totals = self.source, self.totals
         check_scale(source)
         few = np.arange(len(found.ids)) if self.wide else thinned(found.signs, self._solvable)
-        sample = self._priced(found, few)
+        sample = priced(found, few, self.prices)
         positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]
         shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
         nothing = np.zeros(source.features + 1)
@@ -185,14 +190,6 @@ class SoftMargin:
         """Rows of a sample that are solved in seconds by means of d x d sums."""
         p = self.source.features + 1
         return max(1000, 5 * p, int(SOLVE_COST[self.loss] / p**2))
-
-    def _priced(self, found: Sample, few: NDArray[np.intp]) -> Pool:
-        """Some rows of the sample, their prices as weights."""
-        signs = found.signs[few]
-        prices = np.where(signs > 0, self.prices[0], self.prices[1])
-        if found.weights is not None:
-            prices = prices * found.weights[few]
-        return Pool(found.ids[few], as_float64(take(found.rows, few)), signs, prices)
 
     # scan
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
+
+from coremargin.maths.rows import as_float64, take
+from coremargin.problems.pool import Pool
+
+if TYPE_CHECKING:
+    from coremargin.problems.start import Sample
 
 Array = NDArray[np.float64]
 
@@ -35,3 +43,12 @@ def thinned(signs: NDArray[np.int8], most: int) -> NDArray[np.intp]:
 def evenly(rows: int, most: int) -> NDArray[np.intp]:
     """At most ``most`` of the positions below ``rows``, evenly spread."""
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
+
+
+def priced(found: Sample, few: NDArray[np.intp], prices: Array) -> Pool:
+    """Some rows of the sample with their prices as weights; prices (2,): of rows of weight 1 of each class."""
+    signs = found.signs[few]
+    each = np.where(signs > 0, prices[0], prices[1])
+    if found.weights is not None:
+        each = each * found.weights[few]
+    return Pool(found.ids[few], as_float64(take(found.rows, few)), signs, each)
