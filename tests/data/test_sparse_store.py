@@ -441,3 +441,12 @@ def test_rows_that_are_not_canonical(tmp_path: Path, rng: np.random.Generator) -
         store = write_sparse(tmp_path / "s.zarr", X, np.ones(30))
     (damage,) = check_store(store.path).damaged
     assert "expected ascending indices and no zeros" in damage.what
+
+
+def test_ten_million_features_need_no_dense_chunk(tmp_path: Path) -> None:
+    """A writer of sparse rows allocates nothing that is as wide as its features."""
+    X = csr_array((np.ones(4, np.float32), np.array([3, 9_999_999, 0, 5]), np.array([0, 2, 4])), shape=(2, 10_000_000))
+    with StoreWriter.create(tmp_path / "wide.zarr", features=10_000_000, sparse=True) as writer:
+        writer.write(X, ["a", "b"])
+    rows, _ = Store.open(tmp_path / "wide.zarr").read(0)
+    assert rows.indices.tolist() == [3, 9_999_999, 0, 5]

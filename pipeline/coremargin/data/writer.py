@@ -44,18 +44,20 @@ _PENDING = 3  # whole chunks that may wait for that
 class StoreWriter:
     """Context manager; leaving it commits what was written, leaving it by an exception does not."""
 
-    def __init__(self, place: Place, facts: Facts, sink: ChunkSink | None = None) -> None:
+    def __init__(
+        self, place: Place, facts: Facts, sink: ChunkSink | None = None, buffer: SparseBuffer | None = None
+    ) -> None:
         """Use ``create`` or ``append``."""
         self._place, self._facts, self._sink = place, facts, sink
         self._compression, self._chunk_bytes = "none", CHUNK_BYTES
         self._chunk_rows: int | None = None
-        self.sparse = facts.sparse  #: rows are kept as CSR
+        self.sparse = facts.sparse or buffer is not None  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)
         self._dtype = np.dtype(facts.dtype)
         self._next = facts.rows // facts.chunk_rows  # the buffer's chunk
         self._buffer: DenseBuffer | SparseBuffer
-        if facts.sparse:
-            self._buffer = SparseBuffer(facts.chunk_rows, facts.features, self._dtype, None)
+        if self.sparse:
+            self._buffer = buffer or SparseBuffer(facts.chunk_rows, facts.features, self._dtype, None)
         else:
             self._buffer = DenseBuffer(facts.chunk_rows, facts.features, self._dtype, weighted=facts.weighted)
         self._origin, self._origin_rows = "", 0
@@ -87,12 +89,9 @@ class StoreWriter:
         _check_options(features, name, chunk_bytes, compression, chunk_rows)
         rows = chunk_rows or (MOST_SPARSE_CHUNK_ROWS if sparse else default_chunk_rows(features, name, chunk_bytes))
         facts = Facts(features, name, rows, (), weighted=weighted)
-        writer = cls(Place.new(path, overwrite=overwrite), facts)
+        buffer = SparseBuffer(rows, features, np.dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
+        writer = cls(Place.new(path, overwrite=overwrite), facts, buffer=buffer)
         writer._compression, writer._chunk_bytes, writer._chunk_rows = compression, chunk_bytes, chunk_rows
-        writer.sparse = sparse
-        if sparse:
-            limit = None if chunk_rows else chunk_bytes
-            writer._buffer = SparseBuffer(rows, features, writer._dtype, limit)
         return writer
 
     @classmethod

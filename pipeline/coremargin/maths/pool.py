@@ -30,7 +30,7 @@ from coremargin.maths.wide import nearest_wide
 NARROW = 1000
 #: Where hulls meet, rows with smaller shares of the largest weight are taken away by and by, so many at a time.
 HEAVY = (1e-2, 1e-4, 1e-6)
-#: Rows of a class that enter the working set at a time, where rows are sparse.
+#: Rows of a class that enter the working set at a time, at least, where rows are sparse.
 BATCH = 1000
 #: So many sparse rows are given to the exact kernel when Newton's method does not get to the tolerance.
 KERNEL_ROWS = 2000
@@ -112,6 +112,8 @@ def solve_pool(
         if status == "zero":
             break
         levels = z @ point
+        if is_sparse(z):  # doubles at most: nearly all of wide rows may carry the margin in the end
+            batch = max(BATCH, len(work) // 2)
         entering, gap = _most_violated(levels, weights, groups, batch)
         entering = np.setdiff1d(entering, work)
         if gap <= tolerance * float(point @ point) or len(entering) == 0:
