@@ -21,6 +21,15 @@ def test_scikit_learn_finds_nothing_to_object_to(estimator: Any, check: Any) -> 
     check(estimator)
 
 
+@pytest.mark.slow
+@parametrize_with_checks(
+    [MarginCoresetClassifier(class_weight="balanced"), MarginCoresetClassifier(loss="hinge", scaling="rownorm")]
+)
+def test_nor_with_other_parameters(estimator: Any, check: Any) -> None:
+    """Every check passes, with none excused, also where there is no ``partial_fit``."""
+    check(estimator)
+
+
 @pytest.fixture(scope="module")
 def cancer() -> tuple[np.ndarray, np.ndarray]:
     """The breast cancer rows in standard deviations, and their labels."""

@@ -182,7 +182,7 @@ def test_labels_are_those_that_were_announced(make_separable: Callable[..., Any]
     [
         ({"C": 2.0}, "C: expected 1.0 as for the first batch, found 2.0; begin with a clone"),
         ({"loss": None}, "loss: expected 'squared_hinge' as for the first batch, found None"),
-        ({"class_weight": "balanced"}, "is not known before all rows are"),
+        ({"class_weight": {1: 2.0}}, r"class_weight: expected None as for the first batch, found \{1: 2.0\}"),
     ],
 )
 def test_terms_do_not_change_on_the_way(
@@ -193,6 +193,16 @@ def test_terms_do_not_change_on_the_way(
     machine = MarginCoresetClassifier().partial_fit(X, y)
     with pytest.raises(UsageError, match=message):
         machine.set_params(**change).partial_fit(X, y)
+
+
+@pytest.mark.parametrize(("name", "value"), [("class_weight", "balanced"), ("scaling", "standard")])
+def test_what_all_rows_decide_is_not_for_batches(name: str, value: str, make_separable: Callable[..., Any]) -> None:
+    """With parameters that are known from all rows only there is no ``partial_fit``, and the error says why."""
+    machine = MarginCoresetClassifier(**{name: value})
+    assert not hasattr(machine, "partial_fit")
+    with pytest.raises(AttributeError) as caught:
+        machine.partial_fit(*make_separable(100, 3))
+    assert f"{name}: '{value}' is not known before all rows are" in str(caught.value.__cause__)
 
 
 @LOSSES

@@ -10,7 +10,6 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
-from coremargin.errors import UsageError
 from coremargin.estimators import MarginCoresetClassifier
 
 if TYPE_CHECKING:
@@ -68,8 +67,4 @@ def test_parameters_and_batches(data: tuple[np.ndarray, np.ndarray]) -> None:
     assert machine.get_params()["scaling"] == "maxabs"
     with pytest.raises(ValueError, match="scaling"):
         machine.set_params(scaling="log").fit(X, y)
-    with pytest.raises(UsageError, match="not known before all rows are"):
-        MarginCoresetClassifier(scaling="standard").partial_fit(X, y)
-    fitted = MarginCoresetClassifier(scaling="standard").fit(X, y)
-    with pytest.raises(UsageError, match="not known before all rows are"):
-        fitted.partial_fit(X, y)
+    assert not hasattr(machine, "partial_fit")

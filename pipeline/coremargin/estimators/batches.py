@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from coremargin.errors import UsageError
 from coremargin.estimators.continuing import about_all, relieved, stand
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
 _TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight")
 
 
+def _knows_batches(estimator: InBatches) -> bool:
+    """Whether the parameters mean something for rows that come bit by bit; else there is no ``partial_fit``."""
+    for name, when in (("class_weight", estimator.class_weight == "balanced"), ("scaling", estimator.scaling)):
+        if when:
+            raise UsageError(
+                f"{name}: {getattr(estimator, name)!r} is not known before all rows are; "
+                "give partial_fit factors, and rows that are scaled"
+            )
+    return True
+
+
 class InBatches:
     """What an estimator of maximum margins needs to learn from batches; it has these parameters and methods."""
 
@@ -41,6 +53,7 @@ class InBatches:
     _adopt: Callable[[Model | FleetModel, int], None]
     _weights: Callable[[tuple[Any, ...]], Any]
 
+    @available_if(_knows_batches)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on with a batch of rows X (n, d), labels y (n,); ``certificate_`` is about all rows seen since the first.
 
@@ -55,9 +68,10 @@ class InBatches:
         new rows respect stays as it is, for the price of one look at them.
 
         Raises as ``fit`` does (a batch that is refused leaves everything as it was), and UsageError for rows that are
-        not in memory, class_weight="balanced", parameters that changed since the first batch, or when the rows that
-        decide the answer no longer fit into memory. After ``fit`` on rows in memory, no more of them than ``memory``
-        holds, it goes on from there; after ``fit`` on a store or more rows nothing was kept: begin with a clone.
+        not in memory, parameters that changed since the first batch, or when the rows that decide the answer no longer
+        fit into memory. With scaling or class_weight="balanced" there is no ``partial_fit``. After ``fit`` on rows in
+        memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a store or more rows
+        nothing was kept: begin with a clone.
         """
         past: Past | None = getattr(self, "_past", None)
         before: Model | FleetModel | None = None if past is None else self.model_
@@ -85,10 +99,6 @@ class InBatches:
         self._terms = {name: getattr(self, name) for name in _TERMS}
 
     def _check_terms(self, past: Past | None) -> None:
-        if self.scaling is not None:
-            raise UsageError(f"scaling: {self.scaling!r} is not known before all rows are; scale batches beforehand")
-        if self.loss is not None and self.class_weight == "balanced":
-            raise UsageError('class_weight: "balanced" is not known before all rows are; give partial_fit the factors')
         if past is None:
             if hasattr(self, "coef_"):
                 raise UsageError(

@@ -67,14 +67,16 @@ def row_weights(class_weight: Any, y: Any, weights: Any, rows: int, classes: Seq
     """
     if isinstance(weights, Real):
         weights = np.full(rows, float(weights))
-    labels, codes, counts = np.unique(np.asarray(y), return_inverse=True, return_counts=True)
+    labels, codes = np.unique(np.asarray(y), return_inverse=True)
     if class_weight is None or len(labels if classes is None else classes) <= 2:
         return weights
+    given = np.ones(rows) if weights is None else as_weights(at_once(weights), rows, "sample_weight")
     if class_weight == "balanced":
-        factors = rows / (len(labels) * counts)
+        totals = np.bincount(codes, given)
+        factors = np.divide(totals.sum(), len(labels) * totals, out=np.ones(len(labels)), where=totals > 0)
     else:
         factors = np.array(factors_of(class_weight, labels.tolist(), classes))
-    return factors[codes] if weights is None else factors[codes] * as_weights(at_once(weights), rows, "sample_weight")
+    return factors[codes] * given
 
 
 def factors_of(
