@@ -445,7 +445,8 @@ def test_rows_that_are_not_canonical(tmp_path: Path, rng: np.random.Generator) -
 
 def test_ten_million_features_need_no_dense_chunk(tmp_path: Path) -> None:
     """A writer of sparse rows allocates nothing that is as wide as its features."""
-    X = csr_array((np.ones(4, np.float32), np.array([3, 9_999_999, 0, 5]), np.array([0, 2, 4])), shape=(2, 10_000_000))
+    parts = np.ones(4, np.float32), np.array([3, 9_999_999, 0, 5]), np.array([0, 2, 4])
+    X = sp.csr_array(parts, shape=(2, 10_000_000))
     with StoreWriter.create(tmp_path / "wide.zarr", features=10_000_000, sparse=True) as writer:
         writer.write(X, ["a", "b"])
     rows, _ = Store.open(tmp_path / "wide.zarr").read(0)
