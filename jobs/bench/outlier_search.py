@@ -106,9 +106,7 @@ def _against_enumeration(limit_s: float) -> Group:
 
 
 def _wrong_labels(settings: Settings, flips: int) -> Group:
-    group = Group(
-        "h", f"{flips} wrong labels planted: how many of the rows left out are wrong, how many wrong are left out"
-    )
+    group = Group("h", f"{flips} wrong labels planted: precision and recall of the rows that are named")
     for name, data in (("mushrooms", _mushrooms(settings)), ("MNIST 0 against 1, 49 pixels", _mnist(settings))):
         if data is None:
             group.notes.append(f"{name}: the files are not there")

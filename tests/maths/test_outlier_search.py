@@ -90,6 +90,19 @@ def test_the_proof_covers_every_set(kind: str) -> None:
             assert is_above_exact(c.value, x[c.rows], y[c.rows], c.weights, intercept=True)
 
 
+@pytest.mark.parametrize(("unit", "shift"), [(1e-8, 0.0), (1e8, 0.0), (1.0, 1e4), (1e-3, -50.0)])
+def test_units_and_origin_do_not_matter(unit: float, shift: float) -> None:
+    """Rows in other units, far from the origin: the same answer in these units, bounds that meet."""
+    rng = np.random.default_rng(10)
+    for kind in ("flipped", "noise"):
+        x, y, k = instance(kind, rng)
+        here, there = solve_in_memory(x, y, k), solve_in_memory(x * unit + shift, y, k)
+        size = unit * float(np.abs(x).max()) + abs(shift)
+        assert there.status == "done"
+        assert there.lower == pytest.approx(here.lower * unit, rel=1e-6, abs=1e-9 * size)
+        assert there.upper == pytest.approx(here.upper * unit, rel=1e-6, abs=1e-9 * size)
+
+
 def test_flipped_labels_are_found() -> None:
     """Twelve wrong labels among 400 rows: they are left out, and what remains has the margin of a solver of others."""
     x, y = noisy(400, 6, 12, seed=3)

@@ -185,6 +185,13 @@ def test_the_heuristic_has_true_bounds() -> None:
     assert exact.lower <= state.upper <= 1.3 * exact.lower
 
 
+def test_rows_that_do_not_fit_are_refused() -> None:
+    """Too many features for the memory, as of sparse documents: refused with what it takes."""
+    x, y = noisy(40, 2, 0, seed=29)
+    with pytest.raises(UsageError, match=r"rows of 2 features in memory, dense, and these need [\d,]+ bytes; found"):
+        OutlierMargin(ArraySource(x, y), (1,), 1e-3, pool_bytes=1000).codes  # noqa: B018
+
+
 def test_a_class_that_may_vanish_is_refused() -> None:
     """As many outliers as a class has rows are refused before anything is read, with the class."""
     x, y = noisy(40, 2, 0, seed=29)

@@ -239,6 +239,23 @@ def test_a_size_without_room_is_skipped(settings: Any) -> None:
     assert "no room" in group.notes[0]
 
 
+def test_outliers_are_measured_and_others_agree(settings: Any) -> None:
+    """The search and a mixed-integer program by others come to one margin on rows with wrong labels."""
+    from outlier_peers import by_milp
+    from outlier_search import _searched, rows_with_outliers
+
+    from coremargin.maths.outliers.solve import solve_in_memory
+
+    x, y = rows_with_outliers(12, 2, 1, "flipped", seed=3)
+    found = solve_in_memory(x, y, 1)
+    margin, bound = by_milp(x, y, 1, settings.peer_s)
+    assert margin == pytest.approx(found.lower, rel=1e-5)
+    assert bound >= found.lower * (1 - 1e-6)
+    row = _searched("rows", ArraySource(*rows_with_outliers(100, 2, 2, "planted")), 2, 20.0)
+    assert "certified" in row.note
+    assert row.read is not None
+
+
 def test_the_command_writes_its_table(bench: Path, tmp_path: Path) -> None:
     """The one command prints the table and writes JSON and markdown with the machine's facts."""
     words = ["--quick", "--only", "b", "--work", tmp_path / "work"]

@@ -58,9 +58,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
     cluster: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
     begin: "resume" goes on where an interrupted run stopped, if there is one; "restart" throws its checkpoint away.
     overwrite: replace a model that is there. on_round: called with a record after every round.
-    parameters: epsilon (1e-3), intercept (True), loss (None: hard margin), C, class_weight, scaling, strategy ("fast"),
-        memory, sample, block, max_scans, time_limit; for many models from the same scans classes ("ovr"), C as a list,
-        folds, fold_seed; see ``TrainJob``.
+    parameters: epsilon (1e-3), intercept (True), loss (None: hard margin), C, class_weight, scaling, outliers,
+        outlier_search, strategy ("fast"), memory, sample, block, max_scans, time_limit; for many models from the same
+        scans classes ("ovr"), C as a list, folds, fold_seed; see ``TrainJob``.
 
     Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. With classes, folds or a list of
     C it is a fleet: ``model.members`` have certificates each. Raises CoremarginError.

@@ -44,6 +44,8 @@ POOL_ROWS = 1_000
 #: Scans after the first that incumbents may take to settle, and points of the segment from the incumbent (0) to the
 #: newest direction (1) that each of them measures besides.
 SETTLING, SEGMENT = 4, (0.25, 0.5, 0.75, 0.9)
+#: Rows beyond k that a scan sends home for each class and direction are at most so many.
+MOST_EXTRA = 1_000
 #: Values that a block may send home for its directions: bounds how many there are where k is large.
 VALUES = 400_000
 BINS = 200
@@ -77,7 +79,10 @@ class OutlierMargin:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """Codes of the positive and the negative class. Raises UsageError when k rows may be all of one."""
+        """Codes of the positive and the negative class.
+
+        Raises UsageError when k rows may be all of one, or the pool's rows, which are dense, need more than the memory.
+        """
         codes = two_classes(self.source)
         counts = self.source.scalars().counts[:, list(codes)].sum(axis=0)
         smaller = int(np.argmin(counts))
@@ -86,6 +91,13 @@ class OutlierMargin:
                 f"outliers: {self.ks[-1]:,} rows may be left out, and class {self.source.classes[codes[smaller]]!r} of "
                 f"{self.source.name} has {counts[smaller]:,}: with all of it left out the margin has no bound; give a "
                 f"number below {counts[smaller]:,}"
+            )
+        need = 8 * self.source.features * (4 * self.keep + POOL_ROWS)
+        if need > self.pool_bytes:
+            raise UsageError(
+                f"outliers: the search keeps some {4 * self.keep + POOL_ROWS:,} rows of {self.source.features:,} "
+                f"features in memory, dense, and these need {need:,} bytes; found memory for {self.pool_bytes:,}: give "
+                f"more with --memory, or fewer outliers"
             )
         return codes
 
@@ -147,7 +159,7 @@ class OutlierMargin:
     @property
     def keep(self) -> int:
         """Rows of each class that a scan sends home for a direction."""
-        return self.ks[-1] + 1 + 4 * (self.source.features + 2)
+        return self.ks[-1] + 1 + min(4 * (self.source.features + 2), MOST_EXTRA)
 
     @property
     def batch(self) -> int:
