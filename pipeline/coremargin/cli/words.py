@@ -39,6 +39,8 @@ def _thing(outcome: Outcome) -> str:
 def _held(outcome: Outcome) -> tuple[str, str]:
     done = outcome.summary()
     if _model(outcome).certificate.kind == "duality_gap":
+        if done["pool_rows"] == done["rows"]:
+            return "band", f"all {done['rows']:,} rows were in memory one by one"
         return "band", f"{done['pool_rows']:,} rows near the margin came home one by one, the others as sums"
     return "pool", f"{done['pool_rows']:,} rows, {done['coreset_rows']:,} of them carry the proof"
 

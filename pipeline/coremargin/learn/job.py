@@ -21,6 +21,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     epsilon: what may be missing of the best possible margin, as a share; with a loss, of its value. loss: None for
     the hard margin; "hinge" or "squared_hinge" for rows that no hyperplane separates, with C, the price of a row's
     loss, and class_weight, factors of C for the negative and the positive class, or "balanced": n / (2 n_class).
+    Weights that the store has of its rows are factors of C too, and n are their sums; a row of weight 0 is left out.
     A fleet, many models from the same scans: classes "ovr" trains each class against the rest; C may be a list; folds
     is for cross-validation, the fold of a row being a hash of its id and fold_seed.
     classes "crammer-singer" is one model of all classes at once, hard or with the hinge; its intercepts are penalised

@@ -18,7 +18,7 @@ def figures(state: SoftState) -> dict[str, Any]:
     """What a round is described by: the dual below, the primal above."""
     return {
         "lower": state.dual if state.round else -np.inf, "lower_now": state.dual if state.round else -np.inf,
-        "upper": state.primal, "pool_rows": state.band_rows, "coreset_rows": len(state.band_ids),
+        "upper": state.primal, "pool_rows": len(state.held) or state.band_rows, "coreset_rows": len(state.band_ids),
         "new_rows": state.band_rows, "rows_below": None if state.rows_below < 0 else state.rows_below,
     }  # fmt: skip
 
