@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.class_weight import compute_sample_weight
 
 import coremargin
@@ -203,3 +203,49 @@ def test_the_first_batch_has_every_class(wine: tuple[np.ndarray, np.ndarray]) ->
     X, y = wine
     with pytest.raises(LabelError, match="every class in the first batch, found none of 'rose'"):
         MarginCoresetClassifier().partial_fit(X, y, classes=[*np.unique(y), "rose"])
+
+
+def lead(scores: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """By how much the score of the given class is ahead of all others."""
+    rows, others = np.arange(len(given)), scores.copy()
+    others[rows, given] = -np.inf
+    return np.asarray(scores[rows, given] - others.max(axis=1))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_all_classes_at_once_agree_with_liblinear(wine: tuple[np.ndarray, np.ndarray], weighted: bool) -> None:
+    """Crammer and Singer's value is that of LIBLINEAR, which knows it without intercepts as the same problem."""
+    X, places = wine[0], np.unique(wine[1], return_inverse=True)[1]
+    weights = 1.0 + np.arange(len(X)) % 3 if weighted else None
+    C = 0.02
+    ours = MarginCoresetClassifier(loss="hinge", C=C, multi_class="crammer_singer", fit_intercept=False, epsilon=1e-5)
+    ours.fit(X, wine[1], weights)
+    theirs = LinearSVC(C=C, multi_class="crammer_singer", fit_intercept=False, tol=1e-10, max_iter=100_000)
+    theirs.fit(X, places, weights)
+    values = [
+        0.5 * (coef**2).sum() + C * ((1.0 if weights is None else weights) * np.maximum(0.0, 1.0 - found)).sum()
+        for coef in (ours.coef_, theirs.coef_)
+        for found in [lead(X @ coef.T, places)]
+    ]
+    assert values[0] <= ours.certificate_.upper
+    assert ours.certificate_.lower <= values[1]
+    assert ours.certificate_.upper <= values[1] * (1 + 1e-5)
+    assert set(np.flatnonzero(lead(X @ theirs.coef_.T, places) < 1 - 1e-6)) <= set(ours.support_)
+    np.testing.assert_array_equal(ours.coreset_, X[ours.support_])
+
+
+def test_one_model_of_all_classes(wine: tuple[np.ndarray, np.ndarray], make_store: Any, tmp_path: Path) -> None:
+    """Crammer and Singer's model is one: scores, exports, a proof that `verify` checks; batches are not for it."""
+    X, y = wine
+    machine = MarginCoresetClassifier(loss=None, multi_class="crammer_singer").fit(X, y)
+    assert machine.score(X, y) == 1.0
+    assert (machine.coef_.shape, machine.certificate_.kind) == ((3, X.shape[1]), "margin")
+    assert machine.certificate_.ratio >= 0.999
+    np.testing.assert_allclose(machine.to_sklearn().decision_function(X), machine.decision_function(X), rtol=1e-9)
+    machine.model_.save(tmp_path / "wine.model")
+    assert coremargin.verify(tmp_path / "wine.model", make_store(X, y).path).ok
+    assert not hasattr(machine, "partial_fit")
+    with pytest.raises(UsageError, match="expected 'ovr' or 'crammer_singer', found 'ovo'"):
+        MarginCoresetClassifier(multi_class="ovo").fit(X, y)
+    with pytest.raises(UsageError, match="there is only 'hinge'"):
+        MarginCoresetClassifier(multi_class="crammer_singer").fit(X, y)

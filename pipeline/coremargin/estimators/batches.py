@@ -36,6 +36,8 @@ def _knows_batches(estimator: InBatches) -> bool:
                 f"{name}: {getattr(estimator, name)!r} is not known before all rows are; "
                 "give partial_fit factors, and rows that are scaled"
             )
+    if estimator.multi_class != "ovr":
+        raise UsageError(f"multi_class: {estimator.multi_class!r} is learnt from all rows at once; batches take 'ovr'")
     return True
 
 
@@ -47,10 +49,11 @@ class InBatches:
     epsilon: float
     class_weight: Mapping[Any, float] | str | None
     scaling: str | None
+    multi_class: str
     memory: str | int
-    model_: Model | FleetModel
-    _trained: Callable[[Source], tuple[Model | FleetModel, int]]
-    _adopt: Callable[[Model | FleetModel, int], None]
+    model_: Any
+    _trained: Callable[[Source], tuple[Any, int]]
+    _adopt: Callable[[Any, int], None]
     _weights: Callable[[tuple[Any, ...]], Any]
 
     @available_if(_knows_batches)  # type: ignore[untyped-decorator]
@@ -69,9 +72,9 @@ class InBatches:
 
         Raises as ``fit`` does (a batch that is refused leaves everything as it was), and UsageError for rows that are
         not in memory, parameters that changed since the first batch, or when the rows that decide the answer no longer
-        fit into memory. With scaling or class_weight="balanced" there is no ``partial_fit``. After ``fit`` on rows in
-        memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a store or more rows
-        nothing was kept: begin with a clone.
+        fit into memory. With scaling, class_weight="balanced" or "crammer_singer" there is no ``partial_fit``. After
+        ``fit`` on rows in memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a
+        store or more rows nothing was kept: begin with a clone.
         """
         past: Past | None = getattr(self, "_past", None)
         before: Model | FleetModel | None = None if past is None else self.model_

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -11,13 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
+from coremargin.errors import UsageError
 from coremargin.estimators.batches import InBatches
 from coremargin.estimators.inputs import decision_values, factors_of, source_of
 from coremargin.estimators.past import Past, room
 from coremargin.estimators.support import check_proof, deciders, present, support_of
 from coremargin.learn.api import train
 from coremargin.learn.export import Linear, as_onnx, as_sklearn, linear_of
-from coremargin.learn.model import decided, label_array
+from coremargin.learn.model import decided
 from coremargin.spec import parse_size
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from coremargin.data.source import Source
-    from coremargin.learn.fleet import FleetModel
-    from coremargin.learn.model import Model
+    from coremargin.learn.fleet import AnyModel
 
 
 class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -34,7 +34,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
     Minimises 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) with an intercept that is not penalised, the problem of
     ``SVC(kernel="linear")``, or separates with the largest margin (``loss=None``). Of more than two classes each one
-    is set against the rest, all of them in the same scans.
+    is set against the rest, all of them in the same scans, or all against each other (``multi_class``).
 
     Parameters
     ----------
@@ -43,6 +43,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     reads neither.
     epsilon: the value (hard margin: the margin) is proven to be within this share of the best possible.
     fit_intercept: False for a hyperplane through the origin (of the scaled rows).
+    multi_class: "ovr", one class against the rest, or "crammer_singer", one problem about all classes (with the hinge
+    or without a loss; not for ``partial_fit``).
     scaling: "standard", "minmax", "maxabs" or "rownorm": rows are scaled as they are read, from statistics of all rows,
     as a scaler before this one in a pipeline would; ``coef_`` and ``intercept_`` are for rows as they come (of
     "rownorm": for rows divided by their lengths). Not for ``partial_fit``.
@@ -53,8 +55,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     ----------
     coef_ (1, d), intercept_ (1,), classes_ (2,); of more than two classes (k, d), (k,), (k,). n_features_in_,
     feature_names_in_ (of data frames), n_iter_: scans of all rows.
-    certificate_: both bounds and what they prove; of more than two classes a list, one for each. model_: the ``Model``
-    or ``FleetModel`` that ``save`` writes and ``coremargin verify`` checks.
+    certificate_: both bounds and what they prove; of several classes with "ovr" a list, one for each. model_: the
+    ``Model``, ``FleetModel`` or ``MulticlassModel``, which has ``save`` and is what ``coremargin verify`` checks.
     support_ (m,), coreset_ (m, d): positions and values of the rows that decide the answer: for a hard margin those
     that carry the proof; with a loss all rows that have one or lie on the edge, known for rows in memory only, their
     values if ``memory`` holds them.
@@ -78,6 +80,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         epsilon: float = 1e-3,
         fit_intercept: bool = True,
         class_weight: Mapping[Any, float] | str | None = None,
+        multi_class: str = "ovr",
         scaling: str | None = None,
         cluster: str | None = None,
         memory: str | int = "256 MiB",
@@ -87,6 +90,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         self.epsilon = epsilon
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
+        self.multi_class = multi_class
         self.scaling = scaling
         self.cluster = cluster
         self.memory = memory
@@ -101,6 +105,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         Raises ValueError for rows, labels or parameters that cannot be used, NotCertified when a hard margin is asked
         for and no hyperplane separates the rows. Warns (ConvergenceWarning) when more scans would not reach epsilon.
         """
+        if self.multi_class not in ("ovr", "crammer_singer"):
+            raise UsageError(f"multi_class: expected 'ovr' or 'crammer_singer', found {self.multi_class!r}")
         source = source_of(self, X, y, sample_weight)
         model, scans = self._trained(source)
         models = deciders(model)
@@ -113,35 +119,33 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
             most = room(source, parse_size(self.memory))
             if len(self.support_) <= most:
                 self.coreset_ = source.rows_at(self.support_)[0]
-            if arrays is not None and arrays.rows <= most and self.class_weight != "balanced" and self.scaling is None:
+            if arrays is not None and arrays.rows <= most and hasattr(self, "partial_fit"):
                 self._remember(Past.of(arrays), models, 2 * len(self.support_))
         return self
 
-    def _trained(self, source: Source) -> tuple[Model | FleetModel, int]:
+    def _trained(self, source: Source) -> tuple[AnyModel, int]:
         """The model of a source, of all its classes, and the scans that it took."""
         asked: dict[str, Any] = {}
-        several = len(present(source)) > 2
-        if several:
-            asked["classes"] = "ovr"
+        two = len(present(source)) == 2 and self.multi_class == "ovr"
+        if not two:
+            asked["classes"] = self.multi_class.replace("_", "-")
         if self.loss is not None:
             asked["C"] = self.C
-            if self.class_weight is not None and not several:  # of several classes they are weights of the rows
+            if self.class_weight is not None and two:  # of several classes they are weights of the rows
                 asked["class_weight"] = self._weights(source.classes)
         rounds: list[dict[str, Any]] = []
         model = train(
             source, cluster=self.cluster, loss=self.loss, epsilon=self.epsilon, intercept=bool(self.fit_intercept),
             memory=self.memory, scaling=self.scaling, on_round=rounds.append, **asked,
         )  # fmt: skip
-        return cast("Model | FleetModel", model), max(1, sum(record["kind"] == "scan" for record in rounds))
+        return model, max(1, sum(record["kind"] == "scan" for record in rounds))
 
-    def _adopt(self, model: Model | FleetModel, scans: int) -> None:
+    def _adopt(self, model: AnyModel, scans: int) -> None:
         """Set what is learnt."""
-        models = deciders(model)
+        linear = linear_of(model)
         self.model_, self.n_iter_ = model, scans
-        self.classes_ = label_array(sorted(model.classes))
-        self.coef_ = np.stack([model.coef for model in models])
-        self.intercept_ = np.array([model.intercept for model in models])
-        claims = [model.certificate for model in models]
+        self.classes_, self.coef_, self.intercept_ = linear.classes, linear.coef, linear.intercept
+        claims = [one.certificate for one in deciders(model)]
         self.certificate_ = claims[0] if len(claims) == 1 else claims
 
     def _forget(self, *names: str) -> None:

@@ -42,17 +42,17 @@ def source_of(estimator: Any, X: Any, y: Any, weights: Any = None) -> Source:
             if given is not None:
                 raise UsageError(f"{name}: a store has its own labels and weights; give {name} only with arrays")
         source: Source = X if isinstance(X, Source) else Store.open(X)
-        if estimator.class_weight is not None and len(present(source)) > 2:
+        if estimator.class_weight is not None and _weighs_rows(estimator, len(present(source))):
             raise UsageError("class_weight: expected none with several classes in a store; ingest it with weights")
     elif _is_lazy(X):
         if y is None:
             raise UsageError("y: expected labels for the rows, got none")
         y = at_once(y)
-        source = LazySource(X, y, weights=row_weights(estimator.class_weight, y, weights, len(y)))
+        source = LazySource(X, y, weights=row_weights(estimator, y, weights))
     else:
         X, y = validate_data(estimator, X, y, accept_sparse="csr", dtype=_DTYPES, y_numeric=False)
         check_classification_targets(y)
-        source = ArraySource(X, y, weights=row_weights(estimator.class_weight, y, weights, len(y)))
+        source = ArraySource(X, y, weights=row_weights(estimator, y, weights))
     _check_classes(source)
     estimator.n_features_in_ = source.features
     if not hasattr(X, "columns") and hasattr(estimator, "feature_names_in_") and isinstance(source, Store | LazySource):
@@ -60,15 +60,21 @@ def source_of(estimator: Any, X: Any, y: Any, weights: Any = None) -> Source:
     return source
 
 
-def row_weights(class_weight: Any, y: Any, weights: Any, rows: int, classes: Sequence[Any] | None = None) -> Any:
-    """Weights (rows,) of the rows, None: all 1. Of several classes each row has the factor of its class in it.
+def _weighs_rows(estimator: Any, classes: int) -> bool:
+    """Whether class_weight goes into the weights of rows; a model of two classes has a parameter for it."""
+    return classes > 2 or estimator.multi_class != "ovr"
 
-    classes: the labels there are; None: those of y. A factor of two classes is a parameter of the problem instead.
+
+def row_weights(estimator: Any, y: Any, weights: Any, classes: Sequence[Any] | None = None) -> Any:
+    """Weights (n,) of the rows with labels y (n,), None: all 1; with the factor of each row's class where that is due.
+
+    classes: the labels there are; None: those of y.
     """
+    class_weight, rows = estimator.class_weight, len(y)
     if isinstance(weights, Real):
         weights = np.full(rows, float(weights))
     labels, codes = np.unique(np.asarray(y), return_inverse=True)
-    if class_weight is None or len(labels if classes is None else classes) <= 2:
+    if class_weight is None or not _weighs_rows(estimator, len(labels if classes is None else classes)):
         return weights
     given = np.ones(rows) if weights is None else as_weights(at_once(weights), rows, "sample_weight")
     if class_weight == "balanced":
@@ -103,7 +109,7 @@ def batch_of(estimator: Any, X: Any, y: Any, classes: Any, weights: Any, past: P
     if past is not None and known is not None and set(known) != set(past.classes):
         raise UsageError(f"classes: expected those of the first call, {sorted(past.classes)}, got {list(known)}")
     known = known if past is None else past.classes
-    weights = row_weights(estimator.class_weight, y, weights, len(y), known)
+    weights = row_weights(estimator, y, weights, known)
     if past is None:
         first = ArraySource(X, y, weights=weights, classes=known)
         missing = [label for code, label in enumerate(first.classes) if code not in present(first)]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from coremargin.data.scaled import scaled
 from coremargin.errors import NotCertified
 from coremargin.learn.fleet import FleetModel
+from coremargin.learn.multiclass import MulticlassModel
+from coremargin.learn.predict import leads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.data.source import Source
-    from coremargin.learn.model import Model
+    from coremargin.learn.fleet import AnyModel
 
 #: Duals of the hinge come from an interior point: those that should be zero are smaller than the largest by ten digits.
 _VANISHED = 1e-6
 
 
-def deciders(model: Model | FleetModel) -> list[Model]:
-    """The models of two classes that decide: one, or one against the rest for each class."""
-    return model.deciders() if isinstance(model, FleetModel) else [model]
+def deciders(model: AnyModel) -> list[Any]:
+    """The models that decide: one, or of two classes one against the rest for each class."""
+    return list(model.deciders()) if isinstance(model, FleetModel) else [model]
 
 
 def present(source: Source) -> list[int]:
@@ -40,27 +41,37 @@ def positives(codes: Sequence[int]) -> list[int]:
     return list(codes) if len(codes) > 2 else list(codes[-1:])
 
 
-def support_of(models: Sequence[Model], source: Source) -> NDArray[np.int64]:
+def support_of(models: Sequence[Any], source: Source) -> NDArray[np.int64]:
     """Ids (m,), increasing, of the rows with a dual weight, or a loss at a model's hypothesis: all others could go.
 
     With a loss one more pass over ``source``: meant for rows in memory.
     """
-    found = [np.asarray(model.coreset_ids[model.alpha > _VANISHED * model.alpha.max(initial=0.0)]) for model in models]
+    found = [_with_dual(model) for model in models]
     if models[0].certificate.kind == "duality_gap":
-        source = scaled(source, models[0].scaling)
+        codes = present(source)
+        sides, places = positives(codes), np.zeros(len(source.classes), np.intp)
+        places[codes] = np.arange(len(codes))
         for chunk in range(source.chunks):
-            rows, codes = source.read(chunk)
+            rows, labels = source.read(chunk)
             weights = source.weights(chunk)
-            here = codes >= 0 if weights is None else (codes >= 0) & (weights > 0)
-            loses = np.zeros(len(codes), bool)
-            for model, positive in zip(models, positives(present(source)), strict=True):
-                values = rows @ model.w + model.b
-                loses |= np.where(codes == positive, values, -values) < 1.0
+            here = labels >= 0 if weights is None else (labels >= 0) & (weights > 0)
+            loses = np.zeros(len(labels), bool)
+            for k, model in enumerate(models):
+                values = model.decision_function(rows)
+                if isinstance(model, MulticlassModel):
+                    loses |= leads(values, places[labels]) < 1.0
+                else:
+                    loses |= np.where(labels == sides[k], values, -values) < 1.0
             found.append(np.flatnonzero(loses & here) + source.span(chunk)[0])
     return np.unique(np.concatenate(found))
 
 
-def check_proof(models: Sequence[Model], epsilon: float, *, batches: bool = False) -> None:
+def _with_dual(model: Any) -> NDArray[np.int64]:
+    duals = model.duals.sum(axis=1) if isinstance(model, MulticlassModel) else model.alpha
+    return np.asarray(model.coreset_ids[duals > _VANISHED * duals.max(initial=0.0)])
+
+
+def check_proof(models: Sequence[Any], epsilon: float, *, batches: bool = False) -> None:
     """Raise NotCertified, or warn, where the proof that was asked for is not there; batches: the rows came in them."""
     for model in models:
         if model.status == "not_separable":
