@@ -259,7 +259,7 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
         first, second = state.to_arrays(), other.to_arrays()
         assert first.keys() == second.keys()
         assert all(first[name].tobytes() == second[name].tobytes() for name in first)
-    assert {f.name for f in fields(SoftState)} - {"sample"} <= first.keys()
+    assert {f.name for f in fields(SoftState)} - {"sample", "held"} <= first.keys()
 
 
 def test_unlabelled_rows_do_not_count() -> None:
@@ -316,7 +316,7 @@ def test_rows_that_cannot_be_trained_on_are_refused() -> None:
 
 def test_wide_summaries_come_in_fewer_blocks(rng: np.random.Generator) -> None:
     """The d x d sums of one scan's blocks fit into the job's memory, however large the store is."""
-    source = ArraySource(rng.standard_normal((400, 60)).astype(np.float32), np.arange(400) % 2, chunk_rows=2)
+    source = ArraySource(rng.standard_normal((3200, 60)).astype(np.float32), np.arange(3200) % 2, chunk_rows=16)
     problem = SoftMargin(source, 1e-3, "squared_hinge", 1.0, memory_bytes=1 << 20)
     blocks = plan_blocks(source, problem.least_block_bytes)
     assert len(blocks) * 8 * 61**2 <= (1 << 20) * 1.1

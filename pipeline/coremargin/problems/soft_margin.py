@@ -61,6 +61,8 @@ IDLE_SCANS, IDLE_SHARE = 8, 0.9
 STAND_INS = 20_000
 #: The sample is thinned out to so many rows times (d + 1)^2: solving on it takes seconds at most.
 SOLVE_COST = {"squared_hinge": 5e9, "hinge": 1.5e9}
+#: So many rows per feature are few. Measured on MNIST 3-8 (15): hinge 46 s and 6 scans by sums, 1 s and 1 scan by rows.
+FEW_ROWS = 50
 #: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
 CURVES = 8
 
@@ -97,17 +99,23 @@ class SoftMargin:
     def wide(self) -> bool:
         """THE place that chooses how models are kept: as rows (wide_steps.py) or, False, as d x d sums (soft_steps.py).
 
-        As rows where such sums do not fit into the memory, where rows are sparse, and where there are fewer rows than
-        features, of which nearly all carry the solution.
+        As rows where such sums do not fit into the memory, where rows are sparse, and where there are few rows per
+        feature and all of them fit: a sample tells little then, and to solve on all rows takes less than a scan's step.
         """
         source, p = self.source, self.source.features + 1
         copies = CURVES * self.sharing if self.loss == "squared_hinge" else 2  # the hinge's exist while it is solved
-        return source.sparse or source.rows < source.features or 8 * p * p * copies > max(self.memory_bytes, 32 << 20)
+        few = source.rows < source.features or (source.rows < FEW_ROWS * source.features and self._fit)
+        return source.sparse or few or 8 * p * p * copies > max(self.memory_bytes, 32 << 20)
 
     @property
     def whole(self) -> bool:
         """True where a wide problem holds all rows: they are read before the first scan, which is the proof."""
-        return self.wide and self.source.rows * self._row_bytes <= self.memory_bytes
+        return self.wide and self._fit
+
+    @property
+    def _fit(self) -> bool:
+        """Whether the memory has room for all rows."""
+        return self.source.rows * self._row_bytes <= self.memory_bytes
 
     @property
     def _row_bytes(self) -> int:
