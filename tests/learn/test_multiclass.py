@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy.sparse import csr_array
+from sklearn.svm import LinearSVC
 
 import coremargin
 from coremargin.cli import main
@@ -22,12 +25,13 @@ from coremargin.learn.evaluate import evaluate
 from coremargin.learn.fleet import read_model
 from coremargin.learn.job import TrainJob
 from coremargin.learn.multiclass import MulticlassModel
-from coremargin.learn.predict import predict
+from coremargin.learn.predict import leads, predict
 from coremargin.learn.train import train_job
 from coremargin.learn.verify import examine, verify
 from coremargin.problems import crammer_singer, kesler_margin
 from coremargin.scan.executors import InProcess
 
+DATA = Path(__file__).parents[3] / "shared" / "data"
 NAMES = ["a", "b", "c", "d"]
 
 
@@ -59,6 +63,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Pa
     coremargin.train(clean, out=folder / "hard", classes="crammer-singer", cluster="threads", scaling="standard")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(crammer_singer, "BAND_BYTES_LEAST", 1)
+        patch.setattr(crammer_singer, "FEW", 0)
         coremargin.train(
             noisy, out=folder / "soft", classes="crammer-singer", loss="hinge", C=0.1, class_weight="balanced",
             epsilon=0.01, cluster="threads",
@@ -212,6 +217,7 @@ def test_two_classes_decide_by_a_difference(tmp_path: Path) -> None:
 def test_the_same_bits_everywhere(tmp_path: Path, loss: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one thread, in several, and stopped after each scan and resumed: the model's files are equal to the bit."""
     monkeypatch.setattr(crammer_singer, "BAND_BYTES_LEAST", 1)
+    monkeypatch.setattr(crammer_singer, "FEW", 0)
     monkeypatch.setattr(crammer_singer, "BAND_SHARE", 0.02)
     monkeypatch.setattr(kesler_margin, "KEEP_BYTES_LEAST", 400)
     monkeypatch.setattr(kesler_margin, "KEEP_ROWS_LEAST", 20)
@@ -307,3 +313,55 @@ def test_the_command_line_tells_it(places: dict[str, tuple[Path, Path]], tmp_pat
     assert hard.exit_code == 4
     assert "rows contradict each other" in hard.output
     assert "No hypothesis gives all" in (tmp_path / "h" / "report.html").read_text()
+
+
+def digits(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """A real table with ten classes, where it is at hand."""
+    path = DATA / "uci" / f"{name}.tsv.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not here")
+    with gzip.open(path, "rt") as file:
+        head = file.readline().split()
+        table = np.loadtxt(file, delimiter="\t")
+    place = head.index("target")
+    return np.delete(table, place, axis=1).astype(np.float32), table[:, place].astype(int)
+
+
+@pytest.mark.slow
+def test_real_digits_are_separated_and_proven(tmp_path: Path) -> None:
+    """All 5,620 rows of optdigits have their own class, by a margin that LinearSVC's solution at a high price nears."""
+    X, y = digits("optdigits")
+    store = make_store(tmp_path / "s.zarr", X, y.tolist(), chunk_rows=500)
+    model = coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", intercept=False, epsilon=1e-6,
+                             cluster="threads")  # fmt: skip
+    assert model.status == "certified"
+    verify(tmp_path / "m", store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=10.0, random_state=0).fit(X, y)
+    scores = X.astype(np.float64) @ other.coef_.T
+    theirs = leads(scores, y).min() / np.linalg.norm(other.coef_)
+    assert theirs <= model.certificate.upper
+
+
+@pytest.mark.slow
+def test_real_digits_that_overlap_are_proven_to(tmp_path: Path) -> None:
+    """Pendigits: no hypothesis gives all rows their class, and the hinge's value is LinearSVC's within the gap."""
+    X, y = digits("pendigits")
+    store = make_store(tmp_path / "s.zarr", X / 100, y.tolist(), chunk_rows=500)
+    hard = coremargin.train(store, out=tmp_path / "h", classes="crammer-singer", cluster="threads")
+    assert hard.status == "not_separable"
+    verify(tmp_path / "h", store)
+    soft = coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", intercept=False, loss="hinge", C=0.1,
+                            epsilon=1e-5, cluster="threads")  # fmt: skip
+    assert soft.status == "certified"
+    verify(tmp_path / "m", store)
+    rows = (X / 100).astype(np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=0.1, tol=1e-6, random_state=0)
+        coef = other.fit(rows, y).coef_
+    theirs = 0.5 * (coef**2).sum() + 0.1 * np.maximum(0, 1 - leads(rows @ coef.T, y)).sum()
+    claims = soft.certificate
+    assert claims.lower <= theirs
+    assert claims.upper <= theirs * (1 + 1e-5)

@@ -60,7 +60,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
     overwrite: replace a model that is there. on_round: called with a record after every round.
     parameters: epsilon (1e-3), intercept (True), loss (None: hard margin), C, class_weight, scaling, outliers,
         outlier_search, strategy ("fast"), memory, sample, block, max_scans, time_limit; for many models from the same
-        scans classes ("ovr"), C as a list, folds, fold_seed; see ``TrainJob``.
+        scans classes ("ovr"), C as a list, folds, fold_seed; for one of several classes at once classes
+        ("crammer-singer"); see ``TrainJob``.
 
     Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. With classes, folds or a list of
     C it is a fleet: ``model.members`` have certificates each. Raises CoremarginError.

@@ -50,7 +50,7 @@ class KeslerMargin(ClassesJob):
 
     @property
     def _rows_home(self) -> int:
-        """Rows that one scan may send home; as for two classes, for each pair of neighbours more."""
+        """Rows that one scan may send home, those just above the bound included, as for two classes."""
         each = max(1, row_bytes(self.source))
         least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * each)
         size = min(max(KEEP_SHARE * self.source.nbytes, least), KEEP_BYTES_MOST)
