@@ -52,9 +52,6 @@ CAREFUL = (0.03, 0.1, 0.3, 0.6)
 #: Share of the rows that come home from one scan, and its bounds in bytes of float64.
 BAND_SHARE = {"squared_hinge": 0.02, "hinge": 0.05}
 BAND_BYTES_LEAST = 1 << 20
-#: ... and, where the hinge is solved by d x d sums, in rows per feature: fewer cannot carry the solution. Measured on
-#: 12,000 rows of 784 features: 2 scans instead of 6, and 3/5 of the time.
-BAND_ROWS_LEAST = {"squared_hinge": 0, "hinge": 5}
 #: A band is widened when the gap fell by less than this.
 SLOW = 3.0
 MOST_WIDE = 64
@@ -227,8 +224,7 @@ class SoftMargin:
 
     def _band_rows(self, widen: int) -> int:
         """Rows that each chunk sends home: of wide problems as many as memory allows, for they stay."""
-        rows = max(BAND_SHARE[self.loss] * widen * self.source.rows, BAND_ROWS_LEAST[self.loss] * self.source.features)
-        wanted = max(rows * self._row_bytes, BAND_BYTES_LEAST)
+        wanted = max(BAND_SHARE[self.loss] * widen * self.source.rows * self._row_bytes, BAND_BYTES_LEAST)
         most = self.memory_bytes / 4 if self.band_bytes is None else self.band_bytes
         size = most if self.wide else min(wanted, most)
         return min(self.source.chunk_rows, max(1, int(size / self._row_bytes / self.source.chunks)))
