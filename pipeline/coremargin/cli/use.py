@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -84,9 +84,13 @@ def _checklist(result: Verification | FleetVerification) -> str:
     proven = f"the margin is at least (1 - {result.epsilon:g}) of the best possible"
     if result.soft:
         proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
+    separated = "no hyperplane separates the classes"
+    if getattr(result, "problem", "") == "outliers":
+        proven += " with so many rows left out"
+        separated += ", whichever rows are left out in the number allowed"
     verdict = {
         "certified": f"verified: {proven}{', for each member' if fleet else ''}",
-        "not_separable": f"verified: no hyperplane separates the classes{' of some members' if fleet else ''}",
+        "not_separable": f"verified: {separated}{' of some members' if fleet else ''}",
         "stopped": f"verified: the bounds hold; they do not prove epsilon {result.epsilon:g}",
     }
     failed = f"refuted: {len(result.failures)} of {len(result.checks)} checks failed"
@@ -269,11 +273,22 @@ def _claims(model: Model | MulticlassModel) -> list[tuple[str, str]]:
             ratio,
         ]
     return [
-        ("margin", f"{_bound(claims.lower)} proven for all rows"),
+        ("margin", f"{_bound(claims.lower)} proven for {_which_rows(model)}"),
         ("best possible", f"at most {_bound(claims.upper)}"),
         ratio,
         ("coreset", f"{claims.coreset_rows:,} rows carry the proof"),
     ]
+
+
+def _which_rows(model: Model | MulticlassModel) -> str:
+    from coremargin.learn.left_out import left_out
+
+    if model.problem != "outliers":
+        return "all rows"
+    found = left_out(cast("Model", model))
+    return (
+        f"all rows but {len(found.rows):,}, of {found.steps[-1].k:,} outliers allowed (coremargin outliers lists them)"
+    )
 
 
 def _bound(value: float | None) -> str:

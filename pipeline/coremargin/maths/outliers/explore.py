@@ -70,13 +70,14 @@ class Question:
     """What a task is to do with nodes: end them or split them at this threshold, k rows being left out in all.
 
     budget: nodes and solves, a count and no time, so that the answer is the same anywhere. most_candidates: end
-    early with so many.
+    early with so many. root_only: leave its children alone.
     """
 
     k: int
     threshold: float
     budget: int
     most_candidates: int
+    root_only: bool = False
 
 
 def explore(
@@ -99,6 +100,8 @@ class _Explorer:
     def run(self, stack: list[Path]) -> Explored:
         answer, question = self.answer, self.question
         while stack and answer.work < question.budget and len(answer.candidates) < question.most_candidates:
+            if question.root_only and len(stack[-1]) > 0:
+                break
             answer.nodes += 1
             answer.work += 1
             stack += self.children(stack.pop())

@@ -12,6 +12,7 @@ The answer depends on none of: number of workers, executor, order of completion.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,8 @@ TASKS, BUDGET = 16, 150
 CANDIDATES, EAGER = 32, 600
 #: The share of the first level; levels end where they come as close to the target as this share of it.
 FIRST, CLOSE = 0.25, 0.02
+#: How much nearer the next level is: first, at least as long as roots are enough, and when nodes have to be split.
+STEP, SMALLEST_STEP, LADDER = 4.0, 1.3, 1.5
 #: A relative gap of the bounds that counts as none: what stands for epsilon = 0.
 EXACT = 1e-8
 #: Beyond these the search ends as it is: certificates are looked through at every node, leaves are the stored proof.
@@ -81,6 +84,7 @@ class Search:
     certificates: tuple[Certificate, ...] = ()
     level: Level = Level(FIRST)
     paused: Level | None = None
+    step: float = STEP
     candidates: tuple[Candidate, ...] = ()
     waited: int = 0
     nodes: int = 0
@@ -103,6 +107,11 @@ class Search:
         return self.target + self.level.share * max(0.0, self.radius - self.target)
 
     @property
+    def probing(self) -> bool:
+        """Whether levels are still passed by their root alone."""
+        return self.level.share > 0 and self.paused is None
+
+    @property
     def wants_scan(self) -> bool:
         """Candidates wait, and there is nothing better to do than to verify them."""
         many = len(self.candidates) >= self.batch or self.waited >= EAGER
@@ -115,7 +124,7 @@ def advance(search: Search, arena: Arena, run: Map) -> Search:
     alone = search.work < ALONE
     hands = _dealt(search.level.open, 1 if alone else TASKS)
     budget, most = ALONE_BUDGET if alone else BUDGET, search.batch - len(search.candidates)
-    question = Question(search.k, search.threshold, budget, most)
+    question = Question(search.k, search.threshold, budget, most, root_only=search.probing)
     answers = run(explore, [(arena, guide, search.certificates, hand, question) for hand in hands])
     return _turn(_merged(search, answers))
 
@@ -202,15 +211,26 @@ def _turn(search: Search) -> Search:
     level = search.level
     if not level.open and not search.candidates:
         return _answered(search)
-    if not search.exact and any(len(path) for path in level.open):
-        return replace(search, status="bounded")
     if search.candidates:
         return _closed(search)
-    if level.share > 0 and search.paused is None and any(len(path) for path in level.open):
-        return replace(search, level=Level(0.0), paused=level)  # no longer cheap: the target itself may be as easy
+    split = any(len(path) for path in level.open)
+    if split and search.probing:
+        return _no_longer_cheap(search)
+    if split and not search.exact:
+        return replace(search, status="bounded")
     if level.share == 0 and search.paused is not None and level.work >= PATIENCE + PATIENCE_EACH * search.k:
         return replace(search, level=search.paused, paused=level)
     return _closed(search)
+
+
+def _no_longer_cheap(search: Search) -> Search:
+    """The root of a level was not enough: try between it and the last one; then the target, which may be as easy."""
+    before, step = search.level.share * search.step, math.sqrt(search.step)
+    if step >= SMALLEST_STEP:
+        return replace(search, level=Level(before / step), step=step)
+    if not search.exact:
+        return replace(search, status="bounded")
+    return replace(search, level=Level(0.0), paused=Level(before / LADDER), step=LADDER)
 
 
 def _answered(search: Search) -> Search:
@@ -220,7 +240,7 @@ def _answered(search: Search) -> Search:
         search = replace(search, upper=level.worst, proof=level.leaves)
     if level.share == 0:
         return replace(search, status="done")
-    share = level.share / (2 if search.paused else 4)
+    share = level.share / search.step
     if share * search.radius <= CLOSE * max(search.target, 1e-3 * search.radius):
         return _closed(replace(search, level=search.paused or Level(0.0), paused=None))
     return _closed(replace(search, level=Level(share)))

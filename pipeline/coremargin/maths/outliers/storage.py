@@ -15,7 +15,7 @@ from coremargin.maths.outliers.search import Level, Search
 
 Arrays = dict[str, NDArray[Any]]
 
-_NUMBERS = ("k", "epsilon", "radius", "upper", "exact", "batch", "waited", "nodes", "work")
+_NUMBERS = ("k", "epsilon", "radius", "upper", "exact", "batch", "step", "waited", "nodes", "work")
 _COUNTS = ("k", "batch", "waited", "nodes", "work")
 _STATUSES = ("open", "done", "bounded", "full")
 
