@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -13,6 +13,8 @@ from coremargin.cli.common import json_option
 
 if TYPE_CHECKING:
     from coremargin.learn.left_out import LeftOut, Step
+    from coremargin.learn.model import Model
+    from coremargin.learn.multiclass import MulticlassModel
 
 SECTION = "Models"
 
@@ -47,6 +49,17 @@ def outliers_text(found: LeftOut) -> str:
     steps = [("outliers", "margin", "at most", "proven"), *(_step(step) for step in found.steps)]
     none = "no row is below the margin: none needs to be left out" if found.steps[-1].lower else "no rows are left out"
     return "\n".join([*(_table(rows) if found.rows else [none]), "", *_table(steps)])
+
+
+def which_rows(model: Model | MulticlassModel) -> str:
+    """The rows that a margin is about."""
+    from coremargin.learn.left_out import left_out
+
+    if model.problem != "outliers":
+        return "all rows"
+    found = left_out(cast("Model", model))
+    allowed = found.steps[-1].k
+    return f"all rows but {len(found.rows):,} of {allowed:,} outliers (coremargin outliers lists them)"
 
 
 def _step(step: Step) -> tuple[str, str, str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from coremargin.cli.common import count, facts, json_option, progress, quiet_option, table
+from coremargin.cli.outliers import which_rows
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -84,10 +85,9 @@ def _checklist(result: Verification | FleetVerification) -> str:
     proven = f"the margin is at least (1 - {result.epsilon:g}) of the best possible"
     if result.soft:
         proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
-    separated = "no hyperplane separates the classes"
-    if getattr(result, "problem", "") == "outliers":
-        proven += " with so many rows left out"
-        separated += ", whichever rows are left out in the number allowed"
+    trimmed = getattr(result, "problem", "") == "outliers"
+    proven += " with so many rows left out" if trimmed else ""
+    separated = "no hyperplane separates the classes" + (", whichever rows are left out" if trimmed else "")
     verdict = {
         "certified": f"verified: {proven}{', for each member' if fleet else ''}",
         "not_separable": f"verified: {separated}{' of some members' if fleet else ''}",
@@ -273,22 +273,11 @@ def _claims(model: Model | MulticlassModel) -> list[tuple[str, str]]:
             ratio,
         ]
     return [
-        ("margin", f"{_bound(claims.lower)} proven for {_which_rows(model)}"),
+        ("margin", f"{_bound(claims.lower)} proven for {which_rows(model)}"),
         ("best possible", f"at most {_bound(claims.upper)}"),
         ratio,
         ("coreset", f"{claims.coreset_rows:,} rows carry the proof"),
     ]
-
-
-def _which_rows(model: Model | MulticlassModel) -> str:
-    from coremargin.learn.left_out import left_out
-
-    if model.problem != "outliers":
-        return "all rows"
-    found = left_out(cast("Model", model))
-    return (
-        f"all rows but {len(found.rows):,}, of {found.steps[-1].k:,} outliers allowed (coremargin outliers lists them)"
-    )
 
 
 def _bound(value: float | None) -> str:
