@@ -85,12 +85,9 @@ def _checklist(result: Verification | FleetVerification) -> str:
     proven = f"the margin is at least (1 - {result.epsilon:g}) of the best possible"
     if result.soft:
         proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
-    trimmed = getattr(result, "problem", "") == "outliers"
-    proven += " with so many rows left out" if trimmed else ""
-    separated = "no hyperplane separates the classes" + (", whichever rows are left out" if trimmed else "")
     verdict = {
         "certified": f"verified: {proven}{', for each member' if fleet else ''}",
-        "not_separable": f"verified: {separated}{' of some members' if fleet else ''}",
+        "not_separable": f"verified: no hyperplane separates the classes{' of some members' if fleet else ''}",
         "stopped": f"verified: the bounds hold; they do not prove epsilon {result.epsilon:g}",
     }
     failed = f"refuted: {len(result.failures)} of {len(result.checks)} checks failed"
