@@ -58,6 +58,11 @@ def test_too_few_outliers_end_with_a_proof(tmp_path: Path, store: Store, run_cli
     assert "not separable: more than 2 rows stand in the way" in trained.stdout
     assert "Whichever 2 rows of these" in (model / "report.html").read_text(encoding="utf-8")
     assert "verified" in run_cli("verify", model, store.path).stdout
+    sets = json.loads(run_cli("outliers", model, "--json").stdout)["contradictions"]
+    assert len(sets) == 3
+    assert len({row for ids in sets for row in ids}) == sum(map(len, sets))
+    assert all(set(ids) & set(WRONG) for ids in sets)
+    assert "no two of which have a row in common" in run_cli("outliers", model).stdout
 
 
 def test_the_heuristic_is_called_by_its_name(tmp_path: Path, store: Store, run_cli: Cli) -> None:

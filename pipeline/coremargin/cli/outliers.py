@@ -48,7 +48,11 @@ def outliers_text(found: LeftOut) -> str:
     ]
     steps = [("outliers", "margin", "at most", "proven"), *(_step(step) for step in found.steps)]
     none = "no row is below the margin: none needs to be left out" if found.steps[-1].lower else "no rows are left out"
-    return "\n".join([*(_table(rows) if found.rows else [none]), "", *_table(steps)])
+    lines = [*(_table(rows) if found.rows else [none]), "", *_table(steps)]
+    if found.contradictions:
+        lines += ["", "no hyperplane separates any of these sets of rows, no two of which have a row in common:"]
+        lines += [f"  rows {', '.join(map(str, ids))}" for ids in found.contradictions]
+    return "\n".join(lines)
 
 
 def which_rows(model: Model | MulticlassModel) -> str:

@@ -6,9 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.learn.model import Model
 
 
@@ -37,10 +41,15 @@ class Step:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """rows: lowest margin first; steps: in order of k, the last is what the model is."""
+    """rows: lowest margin first; steps: in order of k, the last is what the model is.
+
+    contradictions: where nothing separates and one packing proves it, the rows of each: no two sets share a row, and
+    none can be separated, so that there are more of them than rows that may be left out.
+    """
 
     rows: tuple[Row, ...]
     steps: tuple[Step, ...]
+    contradictions: tuple[tuple[int, ...], ...] = ()
 
 
 def left_out(model: Model) -> LeftOut:
@@ -58,4 +67,15 @@ def left_out(model: Model) -> LeftOut:
             Step(k, lower if lower > 0 else None, upper if math.isfinite(upper) else None, nodes)
             for k, lower, upper, nodes in steps
         ),
+        _contradictions(model, arrays) if model.status == "not_separable" else (),
     )
+
+
+def _contradictions(model: Model, arrays: Mapping[str, np.ndarray]) -> tuple[tuple[int, ...], ...]:
+    """The certificates of the last proof, where it has one leaf that kept no row."""
+    if "proof_leaves" not in arrays or arrays["proof_leaves"][-1] != 1:
+        return ()
+    rows = np.split(arrays["proof_rows"], arrays["proof_rows_ends"])
+    ends = arrays["proof_proofs_ends"]
+    numbers = arrays["proof_proofs"][ends[-2] if len(ends) > 1 else 0 :]
+    return tuple(tuple(model.coreset_ids[rows[i]].tolist()) for i in numbers)
