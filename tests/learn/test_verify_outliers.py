@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -103,7 +104,12 @@ def test_a_path_is_proven_and_verified(model: Path, store: Path) -> None:
         ({"proof_weights": lambda v: v * 0.5}, "proof of the upper bounds", "do not sum to 1"),
         ({"proof_weights": lambda v: -v}, "proof of the upper bounds", "no number >= 0"),
         ({"proof_proofs_ends": lambda v: v[::-1]}, "proof of the upper bounds", "ends of proofs do not fit"),
-        ({"ids": lambda v: v[1:]}, "rows left out", "missing"),
+        ({"ids": put(0, 5)}, "rows left out", "is missing"),
+        ({"margins": put(1, -9.0)}, "rows left out", "of another label or margin"),
+        ({"signs": lambda v: -v}, "rows left out", "of another label or margin"),
+        ({"ids": put(-1, 10**9)}, "rows left out", "not in the store"),
+        (dict.fromkeys(("ids", "signs", "margins", "gains"), lambda v: np.append(v, v.dtype.type(1))),
+         "rows left out", "names 5 rows, more than 4"),
         ({"w": lambda v: v[:, ::-1]}, "outliers", "not those of its 4 outliers"),
     ],
 )  # fmt: skip
@@ -116,6 +122,42 @@ def test_false_claims_are_named(
     assert any(check.name.startswith(name) and text in check.text for check in failures), failures
     with pytest.raises(ClaimRefuted, match="false"):
         verify(place, store)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"w": put((0, 0), np.nan)}, "is no number"),
+        ({"b": put(-2, np.nan)}, "is no number"),
+        ({"lower": put(0, np.nan)}, "is no number"),
+        ({"lower": put(-2, np.inf)}, "on the wrong side"),
+        ({"upper": put(0, -np.inf)}, "on the wrong side"),
+        ({"ids": lambda v: v[[0, 0, *range(2, len(v))]]}, "one is there twice"),
+        ({"margins": lambda v: v[1:]}, "do not fit together"),
+    ],
+)  # fmt: skip
+def test_claims_that_nothing_could_refute_are_no_claims(
+    model: Path, store: Path, tmp_path: Path, changes: dict[str, Any], text: str
+) -> None:
+    """No row is below a margin that is not a number, for any k: such a model is refused."""
+    with pytest.raises(DataError, match=text):
+        examine(altered(model, tmp_path / "bad", **changes), store)
+
+
+def test_a_row_that_is_there_twice_proves_nothing(model: Path, store: Path, tmp_path: Path) -> None:
+    """Copies of one contradiction, as if they were of other rows, do not prove that more rows have to go."""
+    place = tmp_path / "twice"
+    shutil.copytree(model, place)
+    with np.load(place / "arrays.npz") as found:
+        content = dict(found)
+    for name in ("coreset_ids", "coreset_x", "coreset_y", "alpha"):
+        content[name] = np.concatenate([content[name], content[name][:1] * (name != "alpha")])
+    np.savez(place / "arrays.npz", **content)
+    record = json.loads((place / "model.json").read_text())
+    record["certificate"]["coreset_rows"] += 1
+    (place / "model.json").write_text(json.dumps(record))
+    failures = [check.text for check in examine(place, store).checks if not check.ok]
+    assert any("a row twice, which would count as two" in text for text in failures), failures
 
 
 def test_a_leaf_that_is_missing_leaves_a_choice_uncovered(store: Path, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from coremargin.learn.verify_checks import Check, consistency, dual, same_classes, same_shape
 from coremargin.learn.verify_gap import GapScan
 from coremargin.learn.verify_gap import consistency as gap_consistency
-from coremargin.learn.verify_outliers import TrimScan, same_answer, trimmed_claims, upper_bounds
+from coremargin.learn.verify_outliers import same_answer, trimmed_claims, upper_bounds
+from coremargin.learn.verify_outliers_scan import TrimScan
 from coremargin.learn.verify_scaling import Columns, Scaler
 from coremargin.learn.verify_scan import Scan
 

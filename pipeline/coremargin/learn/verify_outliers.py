@@ -2,7 +2,8 @@
 
 - Lower bound, for each number k of outliers: the rows whose margin is below the claim are counted, at most k. A fast
   product says on which side a row is unless rounding leaves it open; then the sum is rounded once. Of the model's own
-  k the rows below must be among those that it says are left out.
+  k the rows below must be among those that it says are left out, at most k, with the labels and margins that it says
+  (verify_outliers_scan.py).
 - Upper bound. A certificate is a few rows with weights whose combination is so short that these rows alone allow no
   larger margin. A better set of k rows would have to take one row out of each. The proof is a tree: at each node a row
   is left out, or stays. Its leaves must cover every choice; and at each leaf the certificates that no row left out
@@ -14,18 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coremargin.errors import DataError
 from coremargin.learn.verify_checks import Check, apart
-from coremargin.learn.verify_store import Members, StoreScan, listed
-from coremargin.learn.verify_sums import UNIT, combination, dot_products, length, normalised_weights, slabs
+from coremargin.learn.verify_sums import combination, length, normalised_weights
 
 if TYPE_CHECKING:
     from coremargin.learn.verify_claim import Claim
-    from coremargin.learn.verify_rows import Chunk, Rows
 
 _SUM = 1e-9  #: how far weights that are said to sum to 1 may be from it before they are scaled here
 
@@ -52,6 +51,11 @@ def trimmed_claims(claim: Claim) -> list[Trimmed]:
         fits = len(ks) > 0 and ks.ndim == 1 and all(arrays[name].shape == shape for name, shape in shapes.items())
         if not fits or (np.diff(ks) <= 0).any() or ks[0] < 0 or arrays["ids"].ndim != 1 or counts.shape != ks.shape:
             raise ValueError("the arrays about outliers do not fit together")
+        numbers = [arrays["w"], arrays["b"]]
+        if not all(np.isfinite(part).all() for part in numbers) or np.isnan([arrays["lower"], arrays["upper"]]).any():
+            raise ValueError("a hyperplane or a bound is no number")
+        if (arrays["lower"] == np.inf).any() or (arrays["upper"] == -np.inf).any():
+            raise ValueError("a bound is infinite on the wrong side")
         ends = np.cumsum(counts)
         return [
             Trimmed(
@@ -117,6 +121,8 @@ class _Proof:
         arrays = {name.removeprefix("proof_"): values for name, values in claim.outliers.items()}
         rows, weights = _lists(arrays, "rows"), _lists(arrays, "weights")
         self.paths, self.numbers, self.m = _lists(arrays, "paths"), _lists(arrays, "proofs"), len(claim.ids)
+        if len(set(claim.ids.tolist())) < self.m:
+            raise ValueError("the coreset has a row twice, which would count as two")
         if len(rows) != len(weights) or len(self.paths) != len(self.numbers):
             raise ValueError("numbers of certificates, weights, paths and leaves do not fit")
         self.values = [_value(claim, part, share, self.m) for part, share in zip(rows, weights, strict=True)]
@@ -190,90 +196,3 @@ def _lists(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
     if values.ndim != 1 or ends.ndim != 1 or (np.diff(ends) < 0).any() or (len(ends) and ends[-1] != len(values)):
         raise ValueError(f"the ends of {name} do not fit")
     return np.split(values, ends)[:-1] if len(ends) else []
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one chunk says: rows below each claim (m,), those below the last with their number; radius and members."""
-
-    below: np.ndarray
-    low: tuple[int, ...]
-    unlabelled: int
-    radius: float
-    members: Members
-
-
-class TrimScan(StoreScan):
-    """One scan: how many rows are below each claimed margin."""
-
-    def __init__(self, claim: Claim, rows: Rows, trimmed: Sequence[Trimmed]) -> None:
-        super().__init__(claim, rows)
-        self.trimmed = [one for one in trimmed if np.isfinite(one.lower) and one.lower > 0]
-        self.below = np.zeros(len(self.trimmed), np.int64)
-        self.low: list[int] = []
-
-    def ask(self, chunk: Chunk) -> Answer:
-        """One chunk, in slabs of float64."""
-        signs = self.signs(chunk)
-        below, low, radius = np.zeros(len(self.trimmed), np.int64), [], 0.0
-        for part, x in slabs(chunk.x):
-            lengths = self.lengths(x, chunk.start + part.start)
-            radius = max(radius, float(lengths.max()))
-            for i, one in enumerate(self.trimmed):
-                places = part.start + _below(x, signs[part], lengths, one)
-                below[i] += len(places)
-                if one.k == self.claim.outliers["k"][-1]:
-                    low += (places + chunk.start).tolist()
-        return Answer(below, tuple(low), int((signs == 0).sum()), radius, self.members(chunk, signs))
-
-    def add(self, answer: Answer) -> None:
-        """Take one chunk's answer."""
-        self.below += answer.below
-        self.low += answer.low[: self.trimmed[-1].k + 1 if self.trimmed else 0]
-        self.count(answer.unlabelled, answer.radius, answer.members)
-
-    def checks(self) -> list[Check]:
-        """What the scan says about the claims."""
-        problems = self.membership()
-        text = f"all {self.matched:,} rows are the store's, bit for bit, with its labels"
-        coreset = Check("coreset", not problems, "; ".join(problems) or text)
-        return [self.content(), coreset, *self._bounds(), *self._names(), self.norms()]
-
-    def _bounds(self) -> list[Check]:
-        count = self.rows.rows - self.unlabelled
-        return [
-            Check(
-                f"lower bound with {one.k:,} outliers", bool(below <= one.k),
-                f"all but {below:,} of {count:,} rows have at least {one.lower:.12g}"
-                + ("" if below <= one.k else f"; model claims all but {one.k:,}"),
-            )
-            for one, below in zip(self.trimmed, self.below.tolist(), strict=True)
-        ]  # fmt: skip
-
-    def _names(self) -> list[Check]:
-        """Whether the rows below the margin of the model's own k are among those that it says are left out."""
-        ids = self.claim.outliers["ids"]
-        if not self.trimmed or self.trimmed[-1].k != self.claim.outliers["k"][-1]:
-            return []
-        others = sorted(set(self.low) - set(ids.tolist()))
-        text = f"the {len(self.low):,} rows below the margin are among the {len(ids):,} that the model names"
-        if others:
-            text = f"the model does not name all rows below its margin: {listed(others)} missing"
-        return [Check("rows left out", not others, text)]
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        """The lower bound of the largest k, where it holds."""
-        holds = len(self.trimmed) > 0 and self.below[-1] <= self.trimmed[-1].k
-        return (self.claim.lower if holds else None), None
-
-
-def _below(x: Any, signs: np.ndarray, lengths: np.ndarray, one: Trimmed) -> np.ndarray:
-    """Places (m,) of labelled rows whose margin is below the claim."""
-    size, n = length(one.w) or 1.0, len(one.w) + 4
-    fast = signs * (x @ one.w + one.b)
-    error = 2 * n * UNIT * (lengths * size + abs(one.b)) + n * 1e-307
-    target = one.lower * size
-    surely = (signs != 0) & (fast < target - error)
-    again = np.flatnonzero((signs != 0) & ~surely & (fast <= target + error))
-    exact = signs[again] * dot_products(x[again], one.w, one.b) / size
-    return np.sort(np.concatenate([np.flatnonzero(surely), again[exact < one.lower]]))
