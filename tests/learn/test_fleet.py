@@ -280,6 +280,12 @@ TAMPERED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "a mean": ("", lambda r: r["validation"][1].update(mean=0.99), "C 1.0: found mean"),
     "the choice": ("", lambda r: r["chosen"].update(C=0.1 if r["chosen"]["C"] == 1 else 1.0), "expected C"),
     "the folds asked for": ("", lambda r: r["parameters"].update(fold_seed=5), "folds"),
+    "an epsilon": ("", lambda r: r["parameters"].update(epsilon=0.5), "the fleet's epsilon"),
+    "the loss": ("", lambda r: r["parameters"].update(loss="hinged"), "the fleet's loss"),
+    "a class weight": ("", lambda r: r["parameters"].update(class_weight="balanced"), "the fleet's class_weight"),
+    "a scaling": ("", lambda r: r["parameters"].update(scaling="standard"), "the fleet's scaling"),
+    "the features": ("", lambda r: r.update(features=9), "the fleet's features"),
+    "the dtype": ("", lambda r: r.update(dtype="float64"), "the fleet's dtype"),
     "a member's bound": (
         "class-ant_C-1", lambda r: r["certificate"].update(lower=r["certificate"]["upper"]), "dual bound: model"),
     "a member's class": ("class-ant_C-1", lambda r: r["view"].update({"class": "bee"}), "class-ant_C-1: value: model"),
@@ -305,6 +311,24 @@ def test_verify_refuses_what_was_tampered_with(store: Store, trained: Path, tmp_
     with pytest.raises(ClaimRefuted) as caught:
         verify(trained, store.path)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r["evaluations"][0].update(fold="a"),
+        lambda r: r["validation"][0].update(mean=float("nan")),
+        lambda r: r["parameters"].update(classes="all"),
+    ],
+    ids=["a fold that is no number", "a mean that is no number", "unknown classes"],
+)
+def test_verify_refuses_tables_that_make_no_sense(
+    store: Store, trained: Path, change: Callable[[dict[str, Any]], Any]
+) -> None:
+    """They are refused as an altered fleet, not met halfway."""
+    edited(trained / "fleet.json", change)
+    with pytest.raises(DataError, match="incomplete or altered"):
+        verify(trained, store.path)
 
 
 def test_verify_refuses_members_that_changed_places(store: Store, trained: Path) -> None:

@@ -110,7 +110,7 @@ def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
         store_digest=str(certificate["store_digest"]),
         radius=number(certificate["radius"]),
         w=np.asarray(arrays["w"], dtype=np.float64),
-        b=float(arrays["b"].reshape(-1)[0]),
+        b=_only(arrays["b"]),
         alpha=np.asarray(arrays["alpha"], dtype=np.float64),
         ids=np.asarray(arrays["coreset_ids"], dtype=np.int64),
         x=coreset_rows(arrays),
@@ -193,6 +193,12 @@ def above_zero(value: Any) -> float:
     if number(value) <= 0:
         raise ValueError(f"expected a number above 0, got {value!r}")
     return float(value)
+
+
+def _only(values: np.ndarray) -> float:
+    if values.shape != (1,):
+        raise ValueError(f"b: expected one number, got shape {values.shape}")
+    return float(values[0])
 
 
 def one_of(value: Any, words: tuple[str, ...]) -> str:

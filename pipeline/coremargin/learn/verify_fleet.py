@@ -8,6 +8,7 @@ for either, all others are counted to the row.
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,16 +118,24 @@ def read_fleet(path: str | os.PathLike[str]) -> FleetClaims:
 def _check_shape(record: dict[str, Any]) -> None:
     """Raises KeyError, TypeError or ValueError unless the tables have their columns, and these are of their kinds."""
     k = len(record["classes"])
-    if k < 2 or not isinstance(record["parameters"], dict):
+    if k < 2 or record["parameters"].get("classes") not in (None, "ovr"):
         raise ValueError("classes, parameters")
     for entry in record["evaluations"]:
         if np.array(entry["confusion"], dtype=np.int64).shape != (k, k) or int(entry["rows"]) < 0:
             raise ValueError(f"evaluations: {entry!r}"[:200])
-        hash((entry["C"], entry["fold"], float(entry["accuracy"])))
+        hash((entry["C"], entry["fold"]))
+        _check_numbers(entry["accuracy"], entry["fold"] or 0)
     for entry in record["validation"] or ():
-        hash((float(entry["mean"]), float(entry["std"]), entry["C"], *entry["accuracies"]))
+        hash(entry["C"])
+        _check_numbers(entry["mean"], entry["std"], *entry["accuracies"])
     for entry in record["members"]:
         hash((entry["class"], entry["C"], entry["fold"], entry["status"]))
+
+
+def _check_numbers(*values: Any) -> None:
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"expected a finite number, got {value!r}")
 
 
 class FleetInquiry:
@@ -199,7 +208,7 @@ def _scaled_alike(claims: tuple[Claim, ...]) -> bool:
 
 def _members_fit(record: dict[str, Any], claims: tuple[Claim, ...]) -> Check:
     """Whether the members are what the table says, and were asked for the same."""
-    problems = []
+    problems = [f"the fleet's {key}" for key in _disagreeing(record, claims[0])]
     for entry, claim in zip(record["members"], claims, strict=True):
         told = {
             "class": claim.view.label, "C": claim.cost if claim.loss else None, "fold": claim.view.fold,
@@ -217,6 +226,19 @@ def _members_fit(record: dict[str, Any], claims: tuple[Claim, ...]) -> Check:
             problems.append(f"{entry['name']}: {', '.join(wrong)}")
     text = f"all {len(claims):,} members are what the table says, and were asked for the same"
     return Check("members", not problems, f"not what the table says: {'; '.join(problems[:5])}" if problems else text)
+
+
+def _disagreeing(record: dict[str, Any], claim: Claim) -> list[str]:
+    """What the fleet says of all its members, and one of them does not say of itself."""
+    asked = record["parameters"]
+    weight = asked.get("class_weight")
+    told = {
+        **{key: record[key] for key in ("problem", "features", "rows", "dtype")},
+        **{key: asked.get(key) for key in ("epsilon", "intercept")},
+        "loss": asked.get("loss") or "", "class_weight": tuple(weight) if isinstance(weight, list) else weight,
+        "scaling": asked.get("scaling", ""),
+    }  # fmt: skip
+    return [key for key, value in told.items() if typed(value) != typed(getattr(claim, key))]
 
 
 def _complete(record: dict[str, Any]) -> Check:
