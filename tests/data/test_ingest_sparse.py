@@ -180,6 +180,28 @@ class TestMatrices:
         with pytest.raises(BadRow, match=r"X\.npz: row 7: found feature 40, expected 0 to 39"):
             ingest(tmp_path / "X.npz", tmp_path / "s.zarr", unlabelled=True)
 
+    @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.coo_array])
+    def test_repeated(self, tmp_path: Path, kind: Any) -> None:
+        """An index that occurs twice in a row is refused, in whatever format the matrix was saved."""
+        values = np.array([1.0, 2.0, 3.0, 4.0])
+        places = {
+            sp.csr_array: (np.array([2, 0, 1, 1]), np.array([0, 2, 4])),
+            sp.csc_array: (np.array([0, 1, 1, 0]), np.array([0, 1, 3, 4])),
+            sp.coo_array: (np.array([[0, 0, 1, 1], [2, 0, 1, 1]]),),
+        }
+        parts = (values, tuple(places[kind][0])) if kind is sp.coo_array else (values, *places[kind])
+        repeated = kind(parts, shape=(2, 3))
+        sp.save_npz(tmp_path / "X.npz", repeated)
+        with pytest.raises(BadRow, match=r"X\.npz.*index .*twice"):
+            ingest(tmp_path / "X.npz", tmp_path / "s.zarr", unlabelled=True)
+
+    def test_unsorted(self, tmp_path: Path) -> None:
+        """Indices in any order are sorted, and that is said."""
+        found = sp.csr_array((np.arange(1.0, 6.0), np.array([2, 0, 0, 1, 1]), np.array([0, 2, 4, 5])), shape=(3, 3))
+        sp.save_npz(tmp_path / "X.npz", found)
+        assert ingest(tmp_path / "X.npz", tmp_path / "s.zarr", unlabelled=True).unsorted == 1
+        np.testing.assert_array_equal(Store.open(tmp_path / "s.zarr").read(0)[0].toarray(), found.toarray())
+
     def test_not_finite(self, tmp_path: Path, matrix: sp.csr_array) -> None:
         """NaN is refused with its row and feature."""
         matrix.data[matrix.indptr[299]] = np.nan

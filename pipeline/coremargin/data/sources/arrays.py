@@ -9,7 +9,7 @@ import numpy as np
 
 from coremargin.data.sources.base import BATCH_BYTES, Batch, SourceOptions, batch_rows, check_matrix, refuse_options
 from coremargin.data.sparse import check_structure
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
@@ -91,7 +91,33 @@ def array_batches(array: Any, name: str, *, start: int = 0, done: int = 0) -> It
             place=_place(name, start + low),
             column=lambda feature: f"feature {feature}",
             done_bytes=done + int(share * _stored_bytes(array)),
+            unsorted=_unsorted(rows) if is_sparse(array) else 0,
         )
+
+
+def refuse_repeated(array: Any, stored: int, name: str) -> None:
+    """Raise BadRow for a row of a CSR matrix, made from so many stored values, that has an index twice."""
+    if array.nnz != stored:
+        raise BadRow(f"{name}: an index occurs twice in a row, expected once; correct the matrix")
+    ordered = array if array.has_canonical_format else array.copy()
+    ordered.sort_indices()
+    steps, row = _steps(ordered)
+    if not steps.all():
+        at = int(np.argmin(steps != 0))
+        raise BadRow(
+            f"{name}, row {row[at]}: index {ordered.indices[at]} occurs twice, expected once; correct the matrix"
+        )
+
+
+def _unsorted(rows: Any) -> int:
+    steps, row = _steps(rows)
+    return len(np.unique(row[steps < 0]))
+
+
+def _steps(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    """From each value of CSR rows to the next one of the same row: the step of the index, and the row; else 1."""
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    return np.where(np.diff(row) == 0, np.diff(rows.indices.astype(np.int64)), 1), row[:-1]
 
 
 def _stored_bytes(array: Any) -> int:

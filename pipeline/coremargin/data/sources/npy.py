@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 from scipy.sparse import load_npz
 
-from coremargin.data.sources.arrays import ArrayRows, array_batches
+from coremargin.data.sources.arrays import ArrayRows, array_batches, refuse_repeated
 from coremargin.data.sources.base import Batch, SourceOptions, check_matrix, refuse_options
 from coremargin.data.sources.paths import file_bytes
 from coremargin.errors import DataError, UsageError
@@ -57,6 +57,7 @@ class NpzFile(ArrayRows):
                 f"{path} ({size:,} bytes): not a whole file of scipy.sparse.save_npz: {error}; write it again"
             ) from error
         super().__init__(matrix, options, name=str(path))
+        refuse_repeated(self._array, matrix.nnz, str(path))
 
 
 def is_npy(path: Path) -> bool:
