@@ -295,3 +295,14 @@ def test_raw_kdd(kdd: tuple[np.ndarray, np.ndarray], tmp_path: Path, other: int,
     assert model.status == "certified"
     assert verify(tmp_path / "m", tmp_path / "kdd.zarr").ok
     assert evaluate(tmp_path / "m", tmp_path / "kdd.zarr").accuracy > 0.99
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=["hard", "hinge", "squared"])
+@pytest.mark.parametrize("kind", ["standard", "minmax"])
+def test_columns_that_are_all_constant(make_store: MakeStore, tmp_path: Path, kind: Any, loss: dict[str, Any]) -> None:
+    """All rows are scaled to zeros: nothing separates them, and a soft margin has w = 0."""
+    store = make_store(np.full((12, 3), [0.1, 5.0, -7.0], np.float32), [0, 1, 1] * 4, chunk_rows=5)
+    model = coremargin.train(store.path, out=tmp_path / "m", scaling=kind, cluster="threads", **loss)
+    assert model.status == ("certified" if loss else "not_separable")
+    assert not loss or not model.w.any()
+    assert examine(tmp_path / "m", store.path).ok

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.data.writer import StoreWriter
+from coremargin.errors import UsageError
 from coremargin.learn.model import Model
 from coremargin.learn.verify import examine, verify
 from coremargin.problems import soft_margin
@@ -61,6 +62,18 @@ def test_what_is_claimed_of_weighted_rows_is_confirmed(
     value = 0.5 * model.w @ model.w + price @ (xi if loss == "hinge" else xi**2)
     assert found.upper == pytest.approx(value, rel=1e-9)
     assert found.lower == pytest.approx(value, rel=2e-6)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize(("size", "cost"), [(1e300, 1.0), (1e300, 1e20), (1e-300, 1.0)])
+def test_prices_beyond_float64_are_refused(tmp_path: Path, loss: str, size: float, cost: float) -> None:
+    """Weights are finite, but times C and summed up no bound could be a number: said before anything is scanned."""
+    X, labels, weights = noisy(0)
+    store = make_store(tmp_path / "s.zarr", X, labels, size * weights)
+    with pytest.raises(UsageError, match=r"expected C times the weights of a class, summed up, from 1e-120 to 1e\+120"):
+        coremargin.train(store, loss=loss, C=cost, cluster="threads")
+    with pytest.raises(UsageError, match="weights t times as large are the same problem with C / t"):
+        coremargin.train(store, loss="hinge", C=cost, classes="crammer-singer", cluster="threads")
 
 
 def test_hard_margins_leave_rows_of_weight_0_out(tmp_path: Path) -> None:

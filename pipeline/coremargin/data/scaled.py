@@ -167,9 +167,10 @@ def _dense(values: np.ndarray | csr_array) -> np.ndarray:
 
 
 def _length(values: np.ndarray) -> np.ndarray:
-    """Lengths (c,) of rows (c, d), rounded up."""
+    """Lengths (c,) of rows (c, d), rounded up; 0 for rows of zeros, to which constant columns are scaled."""
     size = np.sqrt(np.add.reduce(values * values, axis=1))
-    return np.asarray(size * (1 + (values.shape[1] + 8) * _UNIT) + 1e-150 * np.sqrt(values.shape[1]))
+    rounded = size * (1 + (values.shape[1] + 8) * _UNIT) + 1e-150 * np.sqrt(values.shape[1])
+    return np.where(values.any(axis=1), rounded, 0.0)
 
 
 def scaled(source: Source, how: Kind | None) -> Source:

@@ -28,6 +28,7 @@ from coremargin.problems.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
     Sample,
+    check_prices,
     check_scale,
     class_weights,
     read_sample,
@@ -166,6 +167,7 @@ class SoftMargin:
         """
         source, totals = self.source, self.totals
         check_scale(source)
+        check_prices(source, self.prices, totals)
         few = np.arange(len(found.ids)) if self.wide else thinned(found.signs, self._solvable)
         sample = priced(found, few, self.prices)
         positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.errors import BadRow, LabelError, StoreError
+from coremargin.errors import BadRow, LabelError, StoreError, UsageError
 from coremargin.maths.pool import NARROW
 from coremargin.maths.rows import Rows, concatenate, take
 
@@ -22,6 +22,8 @@ SAMPLE_SHARE = 0.04
 SAMPLE_BYTES = 64 << 20
 #: Lengths of the longest row between which squares, and differences down to float64's resolution, keep their digits.
 SCALES = (1e-130, 1e130)
+#: Prices of all rows of a class together between which objectives are numbers.
+PRICES = (1e-120, 1e120)
 
 
 def two_classes(source: Source) -> tuple[int, int]:
@@ -55,6 +57,18 @@ def check_scale(source: Source) -> None:
         raise BadRow(
             f"{source.name}: expected the longest row to have a length from {SCALES[0]:g} to {SCALES[1]:g}, found "
             f"{longest:g}; rescale the features (a common factor changes nothing but the margin's unit)"
+        )
+
+
+def check_prices(source: Source, prices: NDArray[np.float64], totals: NDArray[np.float64]) -> None:
+    """Raises UsageError when prices (k,) times weights (k,) of a class leave the range in which bounds are numbers."""
+    with np.errstate(over="ignore"):
+        sums = prices * totals
+    bad = ~((sums >= PRICES[0]) & (sums <= PRICES[1]))
+    if bad.any():
+        raise UsageError(
+            f"{source.name}: expected C times the weights of a class, summed up, from {PRICES[0]:g} to {PRICES[1]:g}, "
+            f"found {sums[bad][0]:g}; weights t times as large are the same problem with C / t"
         )
 
 
