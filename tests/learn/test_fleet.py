@@ -480,3 +480,9 @@ def test_on_the_command_line(store: Store, tmp_path: Path, run_cli: Callable[...
     job.write_text(f'job = "train"\nstore = "{store.path}"\nout = "x"\nclasses = "ovr"\nloss = "hinge"\nC = [0.1, 1]\n')
     assert "models  6, all answered by the same scans" in run_cli("plan", job).stdout
     run_cli("train", store.path, "--out", out, "--C", "0.1,x", exit_code=2)
+
+
+def test_a_fleet_leaves_no_rows_out(trained: Path, run_cli: Callable[..., Result]) -> None:
+    """The command for outliers says what the folder holds instead."""
+    found = run_cli("outliers", trained, exit_code=2)
+    assert "this model is of problem 'soft_margin': no rows were left out" in found.stderr

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import coremargin
+from coremargin.data.writer import StoreWriter
 from coremargin.learn.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -234,6 +236,16 @@ def test_plan(store: Store, run_cli: Cli) -> None:
     assert record["bytes_expected"] == 3 * store.nbytes
     assert 'kind = "embedded"' in record["cluster"]
     assert sorted(store.path.parent.rglob("*")) == before
+
+
+def test_plan_of_sparse_rows(tmp_path: Path, run_cli: Cli) -> None:
+    """A sparse store is planned like a dense one, its scaling and models included."""
+    X = csr_array(np.eye(40, 30, dtype=np.float32))
+    with StoreWriter.create(tmp_path / "s.zarr", features=30, sparse=True, chunk_rows=8) as writer:
+        writer.write(X, [0, 1] * 20)
+    path = tmp_path / "job.toml"
+    path.write_text('job = "train"\nstore = "s.zarr"\nout = "m"\nloss = "hinge"\nC = [1.0, 2.0]\nscaling = "maxabs"\n')
+    assert "models  2, all answered by the same scans" in run_cli("plan", path).stdout
 
 
 @pytest.mark.parametrize("command", ["train", "run", "plan"])

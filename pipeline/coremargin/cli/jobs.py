@@ -41,7 +41,7 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     started = time.perf_counter()
     rows, _ = problem.source.read(sample[0])
     rows.sum(dtype="float64")  # a map is read when it is touched
-    rate = rows.nbytes / (time.perf_counter() - started)
+    rate = rows.shape[0] * (source.nbytes / source.rows) / (time.perf_counter() - started)
     sample_bytes = len(sample) * source.nbytes // source.chunks
     expected = sample_bytes + 2 * source.nbytes
     return {

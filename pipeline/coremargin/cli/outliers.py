@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,10 +32,10 @@ def outliers(model: Path, as_json: bool) -> None:
       coremargin train rows.zarr --out rows.model --outliers 0..10
       coremargin outliers rows.model
     """
+    from coremargin.learn.fleet import read_model
     from coremargin.learn.left_out import left_out
-    from coremargin.learn.model import Model
 
-    found = left_out(Model.load(model))
+    found = left_out(read_model(model))
     click.echo(json.dumps(asdict(found)) if as_json else outliers_text(found))
 
 
@@ -61,7 +61,7 @@ def which_rows(model: Model | MulticlassModel) -> str:
 
     if model.problem != "outliers":
         return "all rows"
-    found = left_out(cast("Model", model))
+    found = left_out(model)
     allowed = found.steps[-1].k
     return f"all rows but {len(found.rows):,} of {allowed:,} outliers (coremargin outliers lists them)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from coremargin.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coremargin.learn.fleet import AnyModel
     from coremargin.learn.model import Model
 
 
@@ -52,11 +53,12 @@ class LeftOut:
     contradictions: tuple[tuple[int, ...], ...] = ()
 
 
-def left_out(model: Model) -> LeftOut:
+def left_out(model: AnyModel) -> LeftOut:
     """Read them from a model. Raises UsageError when it was trained without outliers."""
-    arrays = {name.removeprefix("outliers_"): values for name, values in model.ledger.items()}
     if model.problem != "outliers":
         raise UsageError(f"this model is of problem {model.problem!r}: no rows were left out; train with --outliers")
+    model = cast("Model", model)  # fleets and models of several classes are of other problems
+    arrays = {name.removeprefix("outliers_"): values for name, values in model.ledger.items()}
     negative, positive = model.classes
     rows = zip(*(arrays[name].tolist() for name in ("ids", "signs", "margins", "gains")), strict=True)
     steps = zip(*(arrays[name].tolist() for name in ("k", "lower", "upper", "nodes")), strict=True)

@@ -23,7 +23,7 @@ from coremargin.problems.classes_job import ClassesJob
 from coremargin.problems.classes_probe import ClassesProbe
 from coremargin.problems.classes_state import ClassesState
 from coremargin.problems.classes_steps import dual_step, minimise_rows
-from coremargin.problems.start import check_prices, check_scale, class_weights, row_bytes
+from coremargin.problems.start import check_scale, class_weights, row_bytes
 
 if TYPE_CHECKING:
     from coremargin.problems.classes_summary import ClassesSummary
@@ -71,8 +71,7 @@ class CrammerSinger(ClassesJob):
 
     def start(self) -> ClassesState:
         """Solve on a sample of chunks, its prices scaled up to all rows."""
-        check_scale(self.source)
-        check_prices(self.source, self.prices, self.totals)
+        check_scale(self.source, self.prices, self.totals)
         sample, read = self.sampled()
         classes, p = self.shape
         most = int(min(SOLVE_ROWS, max(1000, 5 * p, SOLVE_COST / (classes * p))))

@@ -28,7 +28,6 @@ from coremargin.problems.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
     Sample,
-    check_prices,
     check_scale,
     class_weights,
     read_sample,
@@ -166,8 +165,7 @@ class SoftMargin:
         near (d + 1,): a solution to start from, such as that for another C.
         """
         source, totals = self.source, self.totals
-        check_scale(source)
-        check_prices(source, self.prices, totals)
+        check_scale(source, self.prices, totals)
         few = np.arange(len(found.ids)) if self.wide else thinned(found.signs, self._solvable)
         sample = priced(found, few, self.prices)
         positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]

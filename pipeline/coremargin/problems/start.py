@@ -50,8 +50,16 @@ def two_classes(source: Source) -> tuple[int, int]:
     )
 
 
-def check_scale(source: Source) -> None:
-    """Raises BadRow when the squares of all rows would under- or overflow in float64: no bound could be trusted."""
+def check_scale(
+    source: Source, prices: NDArray[np.float64] | None = None, totals: NDArray[np.float64] | None = None
+) -> None:
+    """Refuse what would under- or overflow in float64, so that no bound could be trusted.
+
+    prices (k,) of a row of weight 1 and sums of weights ``totals`` (k,) of the classes, where there is a loss.
+    Raises BadRow (squares of all rows), UsageError (prices of all rows of a class).
+    """
+    if prices is not None and totals is not None:
+        _check_prices(source, prices, totals)
     longest = float(source.scalars().max_norm.max())
     if longest and not SCALES[0] <= longest <= SCALES[1]:
         raise BadRow(
@@ -60,8 +68,7 @@ def check_scale(source: Source) -> None:
         )
 
 
-def check_prices(source: Source, prices: NDArray[np.float64], totals: NDArray[np.float64]) -> None:
-    """Raises UsageError when prices (k,) times weights (k,) of a class leave the range in which bounds are numbers."""
+def _check_prices(source: Source, prices: NDArray[np.float64], totals: NDArray[np.float64]) -> None:
     with np.errstate(over="ignore"):
         sums = prices * totals
     bad = ~((sums >= PRICES[0]) & (sums <= PRICES[1]))
