@@ -7,6 +7,7 @@ import pytest
 import scipy.optimize as opt
 from sklearn.svm import SVC
 
+from coremargin.maths import interior
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from test_newton import UNKIND, problem, signed
 
@@ -121,6 +122,19 @@ def test_prices_may_differ_by_much() -> None:
     model = plain(X, y, 1.0, intercept=True)
     prices = np.where(y > 0, 500.0, 0.5005)
     assert_solved(HingeModel(model.metric, model.push, model.rows, prices, 0 * prices), 1e-5)
+
+
+@pytest.mark.parametrize("placed", [0.0, 0.01, 0.3, 0.45])
+@pytest.mark.parametrize("dear", [1.0, 40.0])
+def test_rows_that_left_too_early_come_back(placed: float, dear: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However soon rows leave the system, and whatever they cost, the end is the same."""
+    X, y = problem(7, 1500, 6)
+    model = plain(X, y, 1.0, intercept=True)
+    prices = np.where(np.arange(1500) % 3 == 0, dear, 1.0)
+    left = np.where(np.arange(1500) % 9 == 0, dear, 0.0)
+    model = HingeModel(model.metric, model.push, model.rows, np.where(left > 0, 0.0, prices), left)
+    monkeypatch.setattr(interior, "PLACED", placed)
+    assert_solved(model, 1e-7)
 
 
 def test_the_same_model_gives_the_same_bits() -> None:

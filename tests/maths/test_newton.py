@@ -7,6 +7,7 @@ import pytest
 import scipy.optimize as opt
 from sklearn.svm import LinearSVC
 
+from coremargin.maths import newton
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
 
@@ -128,6 +129,15 @@ def test_units_do_not_matter(scale: float) -> None:
     assert (X @ one[:-1] + one[-1] > 0).mean() == pytest.approx(
         (X * scale @ other[:-1] + other[-1] > 0).mean(), abs=0.1
     )
+
+
+@pytest.mark.parametrize("few", [0.0, 2.0, 1e18])
+def test_a_hessian_that_follows_its_rows_is_as_good(few: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the matrix is always, at times or never made of the rows that came and went, the gap closes."""
+    monkeypatch.setattr(newton, "FEW", few)
+    X, y = problem(8, 3000, 8)
+    c = np.where(y > 0, 3.0, 0.2)
+    assert gap(X, y, c, True, solve(X, y, c, True)[0]) <= 1e-11
 
 
 def test_rows_without_loss_leave_only_the_penalty() -> None:

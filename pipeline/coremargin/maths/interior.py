@@ -4,7 +4,8 @@
 
 with duals a_i in [-left_i, right_i]. Band rows have left = 0, right = c_i. Far rows are in u; a sample of them may be
 given with the price of crossing to the other side (left or right), which keeps the step where the model is true.
-Every iteration solves one p x p system, however many rows there are. Before that, prices and columns are brought to one
+Every iteration solves one p x p system, however many rows there are. Rows whose duals are as good as at a bound leave
+the system on the way; whether they were right to is seen at the end. Before that, prices and columns are brought to one
 scale, and columns are centred against a last column that is not penalised (an intercept): neither changes the
 problem, and rows far from the origin or in odd units are solved as well as others.
 """
@@ -17,7 +18,18 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
+from coremargin.maths.rows import curvature, tiles
+
 Array = NDArray[np.float64]
+
+#: A dual this close to a bound, as a share of the way from bound to bound, leaves the system ...
+PLACED = 0.01
+#: ... when at least such a share of the rows leaves with it, and so many stay for each column.
+LEAVING, STAYING = 0.25, 5
+#: A solve in which rows left is done again where its end is looser than this; of so many the last one keeps all rows.
+LOOSE, TURNS = 10.0, 3
+#: The duals' push may miss the hypothesis by this share of its size, however much the value may miss.
+RESIDUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,12 @@ class HingeModel:
     right: Array
     left: Array
 
+    def without(self, rest: NDArray[np.bool_], duals: Array) -> HingeModel:
+        """The model of the other rows, those of ``rest`` being at ``duals`` (m,) for good."""
+        stay, gone = np.flatnonzero(~rest), np.flatnonzero(rest)
+        push = self.push + duals[gone] @ self.rows.take(gone, axis=0)
+        return HingeModel(self.metric, push, self.rows.take(stay, axis=0), self.right[stay], self.left[stay])
+
 
 @dataclass
 class _Iterate:
@@ -40,53 +58,103 @@ class _Iterate:
     z_low: Array
     z_high: Array
 
+    def take(self, stay: NDArray[np.bool_]) -> _Iterate:
+        """The same for some of the rows."""
+        return _Iterate(
+            self.x, self.a[stay], self.low[stay], self.high[stay], self.z_low[stay], self.z_high[stay]
+        )  # fmt: skip
 
-def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int = 500) -> tuple[Array, Array]:
-    """The minimiser p (p,) and duals a (m,) within their box; complementarity at most ``tolerance`` of the value."""
+
+def minimise_hinge(
+    model: HingeModel, *, tolerance: float = 1e-9, worth: float = 0.0, max_steps: int = 500
+) -> tuple[Array, Array]:
+    """The minimiser p (p,) and duals a (m,) within their box.
+
+    What complementarity leaves open is at most ``tolerance`` of the value, or of ``worth``, where that is more.
+    """
     unit = float(max(model.right.max(), model.left.max()))
     edge = model.rows[:, -1]
     free = model.metric[-1] == 0 and edge.any()
     centre = edge @ model.rows[:, :-1] / (edge @ edge) if free else np.zeros(model.rows.shape[1] - 1)
-    rows = np.column_stack([model.rows[:, :-1] - np.outer(edge, centre), edge]) if free else model.rows
+    rows = model.rows.copy()
+    for tile in tiles(rows) if free else ():
+        rows[tile, :-1] -= edge[tile, None] * centre
     push = np.append(model.push[:-1] - centre * model.push[-1], model.push[-1]) / unit
     metric = model.metric / unit
     size = np.hypot(np.sqrt(metric), np.sqrt(np.einsum("ij,ij->j", rows, rows)))
     idle = size == 0  # a column that is all zero, and free: it stays where it is
     size[idle] = 1.0
     metric = np.where(idle, 1.0, metric / size / size)
-    scaled = HingeModel(metric, push / size, rows / size, model.right / unit, model.left / unit)
+    rows /= size
+    scaled = HingeModel(metric, push / size, rows, model.right / unit, model.left / unit)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a step that is not finite is the last one
-        x, a = _minimise(scaled, tolerance, max_steps)
+        x, a = _checked(scaled, tolerance, worth / unit, max_steps)
     x = x / size
     x[-1] -= centre @ x[:-1]
     return x, np.clip(a * unit, -model.left, model.right)
 
 
-def _minimise(model: HingeModel, tolerance: float, max_steps: int) -> tuple[Array, Array]:
-    """The same for a model of moderate numbers."""
-    now = _begin(model)
+def _checked(model: HingeModel, tolerance: float, worth: float, max_steps: int) -> tuple[Array, Array]:
+    """The same for a model of moderate numbers; rows that were wrong to leave the system stay when it is done again."""
+    stay = np.zeros(len(model.right), bool)
+    x, a, gone = _minimise(model, tolerance, worth, max_steps, stay)
+    for turn in range(1, TURNS):
+        s, pull = _both_ways(model.rows, x, a)
+        lost = model.right * np.maximum(1.0 - s, 0.0) + model.left * np.maximum(s - 1.0, 0.0) - a * (1.0 - s)
+        good = float(lost.sum()) <= LOOSE * tolerance * max(abs(_value(model, x, s)), worth)
+        residual = _largest(model, model.metric * x - model.push - pull)
+        if not gone.any() or (good and residual <= LOOSE * max(tolerance, RESIDUAL)):
+            break
+        astray = gone & (lost > 0)
+        stay |= astray | (turn == TURNS - 1 or not astray.any())
+        x, a, gone = _minimise(model, tolerance, worth, max_steps, stay)
+    return x, a
+
+
+def _largest(model: HingeModel, residual: Array) -> float:
+    """The largest of a residual (p,), as a share of the push and the prices."""
+    size = np.abs(model.push).max(initial=1.0) + np.abs(model.right).max() + np.abs(model.left).max()
+    return float(np.abs(residual).max() / size)
+
+
+def _value(model: HingeModel, x: Array, s: Array) -> float:
+    value = 0.5 * (model.metric * x) @ x - model.push @ x
+    return float(value + model.right @ np.maximum(1.0 - s, 0.0) + model.left @ np.maximum(s - 1.0, 0.0))
+
+
+def _minimise(
+    model: HingeModel, tolerance: float, worth: float, max_steps: int, stay: NDArray[np.bool_]
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """The minimiser, duals, and which rows have left the system (m,), not those of ``stay`` (m,)."""
+    now, duals = _begin(model), np.empty(len(model.right))
+    inside, gone = np.arange(len(duals)), np.zeros(len(duals), bool)
     best, least, idle = (now.x, now.a), np.inf, 0
     for _ in range(max_steps):
-        dual_residual = model.metric * now.x - model.push - model.rows.T @ now.a
-        s = model.rows @ now.x
-        primal_residual = 1.0 - s - now.z_high + now.z_low
-        value = 0.5 * (model.metric * now.x) @ now.x - model.push @ now.x
-        value += model.right @ np.maximum(1.0 - s, 0.0) + model.left @ np.maximum(s - 1.0, 0.0)
+        s, pull = _both_ways(model.rows, now.x, now.a)
+        dual_residual = model.metric * now.x - model.push - pull
         gap = float(now.low @ now.z_low + now.high @ now.z_high)
-        size = np.abs(model.push).max(initial=1.0) + np.abs(model.right).max() + np.abs(model.left).max()
-        residual = float(np.abs(dual_residual).max()) / float(size)
+        residual = _largest(model, dual_residual)
         left = gap + residual  # not relative to a value that may be small only because the iterate is far from done
         idle = 0 if left < least else idle + 1
         if left < least:
             best, least = (now.x, now.a), left
-        error = max(gap / max(abs(float(value)), 1e-300), residual)
-        if error <= tolerance or idle > 8 or not np.isfinite(error):  # rounding has the last word
+        open_share = gap / max(abs(_value(model, now.x, s)), worth, 1e-300)
+        if (open_share <= tolerance and residual <= min(tolerance, RESIDUAL)) or idle > 8:
+            break  # rounding has the last word
+        if not np.isfinite(max(open_share, residual)):
             break
         try:
-            _advance(model, now, dual_residual, primal_residual, gap / (2 * len(s)))
+            _advance(model, now, s, dual_residual, gap / (2 * len(s)))
         except sla.LinAlgError:  # so near to the end that float64 sees no curvature
             break
-    return best
+        placed = (np.minimum(now.low, now.high) < PLACED * (now.low + now.high)) & ~stay[inside]
+        if LEAVING * len(inside) < np.count_nonzero(placed) <= len(inside) - STAYING * len(now.x):
+            bound = np.where(now.high < now.low, model.right, -model.left)
+            duals[inside[placed]], gone[inside[placed]] = bound[placed], True
+            model, now, inside = model.without(placed, bound), now.take(~placed), inside[~placed]
+            best, least, idle = (now.x, now.a), np.inf, 0
+    duals[inside] = best[1]
+    return best[0], duals, gone
 
 
 def _begin(model: HingeModel) -> _Iterate:
@@ -95,25 +163,37 @@ def _begin(model: HingeModel) -> _Iterate:
     return _Iterate(np.zeros(len(model.metric)), a, a + model.left, model.right - a, np.ones(m), np.full(m, 2.0))
 
 
-def _advance(model: HingeModel, now: _Iterate, dual_residual: Array, primal_residual: Array, mu: float) -> None:
-    """Predictor, corrector, and a common step that stays inside."""
-    scale = now.z_low / now.low + now.z_high / now.high
-    hessian = (model.rows.T / scale) @ model.rows
+def _both_ways(rows: Array, x: Array, a: Array) -> tuple[Array, Array]:
+    """rows @ x (m,) and a @ rows (p,), reading the rows once."""
+    s, pull = np.empty(len(rows)), np.zeros(rows.shape[1])
+    for tile in tiles(rows):
+        np.dot(rows[tile], x, out=s[tile])
+        pull += a[tile] @ rows[tile]
+    return s, pull
+
+
+def _advance(model: HingeModel, now: _Iterate, s: Array, dual_residual: Array, mu: float) -> None:
+    """Predictor, corrector, and a common step that stays inside. s (m,): margins."""
+    weights = 1.0 / (now.z_low / now.low + now.z_high / now.high)
+    hessian = curvature(model.rows, weights)
     hessian[np.diag_indices_from(hessian)] += model.metric + 1e-14 * np.trace(hessian) / len(hessian)
     factor = sla.cho_factor(hessian, check_finite=False)
+    primal_residual = 1.0 - s - now.z_high + now.z_low
 
     def direction(to_low: Array, to_high: Array) -> tuple[Array, Array, Array, Array]:
         right_side = primal_residual - to_high / now.high + to_low / now.low
-        g = model.rows.T @ (right_side / scale) - dual_residual
+        g = (right_side * weights) @ model.rows - dual_residual
         dx = sla.cho_solve(factor, g, check_finite=False)
         dx += sla.cho_solve(factor, g - hessian @ dx, check_finite=False)  # one refinement: the scales span 1e10
-        da = (right_side - model.rows @ dx) / scale
+        da = (right_side - model.rows @ dx) * weights
         return dx, da, (to_low - now.z_low * da) / now.low, (to_high + now.z_high * da) / now.high
 
     dx, da, d_low, d_high = direction(-now.low * now.z_low, -now.high * now.z_high)
     t = min(_reach(now.low, da), _reach(now.high, -da), _reach(now.z_low, d_low), _reach(now.z_high, d_high))
     ahead = (now.low + t * da) @ (now.z_low + t * d_low) + (now.high - t * da) @ (now.z_high + t * d_high)
-    target = mu * (float(ahead) / (2 * len(da)) / mu) ** 3
+    prices = model.right + model.left
+    share = prices / float(prices.mean())  # dear rows are as so many rows of one price
+    target = share * (mu * (float(ahead) / (2 * len(da)) / mu) ** 3)
     dx, da, d_low, d_high = direction(
         target - now.low * now.z_low - da * d_low, target - now.high * now.z_high + da * d_high
     )
@@ -125,6 +205,6 @@ def _advance(model: HingeModel, now: _Iterate, dual_residual: Array, primal_resi
 
 
 def _reach(values: Array, change: Array) -> float:
-    """The largest step in [0, 1] that keeps ``values`` from becoming negative."""
-    falling = change < 0
-    return min(1.0, float((-(values[falling] / change[falling])).min())) if falling.any() else 1.0
+    """The largest step in [0, 1] that keeps ``values``, which are positive, from becoming negative."""
+    fastest = float(np.fmin.reduce(change / values))
+    return 1.0 / -fastest if fastest < -1.0 else 1.0

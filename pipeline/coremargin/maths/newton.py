@@ -13,11 +13,15 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
+from coremargin.maths.rows import curvature
+
 Array = NDArray[np.float64]
 
 #: A step that promises less than this share of the value is the last one.
 SMALL = 1e-16
 POLISH = 5
+#: Rows that came and went are few when they are so many times fewer than the active ones.
+FEW = 2.0
 
 
 @dataclass(frozen=True)
@@ -81,14 +85,16 @@ def _polished(model: _Model, move: Array, margins: Array) -> Array:
     return move
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Model:
-    """The model as a function of the move away from ``point``."""
+    """The model as a function of the move away from ``point``; hessian: the last one, active (m,): the rows in it."""
 
     point: Array
     metric: Array
     far: Quadratic
     rows: Rows
+    active: NDArray[np.bool_] | None = None
+    hessian: Array | None = None
 
     def value(self, move: Array, margins: Array) -> float:
         at, slack = self.point + move, np.maximum(1.0 - margins, 0.0)
@@ -99,11 +105,28 @@ class _Model:
         slack, far = np.maximum(1.0 - margins, 0.0), self.far
         gradient = self.metric * (self.point + move) + far.slope + 2.0 * far.curve @ move
         gradient -= 2.0 * self.rows.signed.T @ (self.rows.weights * slack)
-        active = slack > 0
-        near = self.rows.signed[active]
-        hessian = 2.0 * (near.T * self.rows.weights[active]) @ near + 2.0 * far.curve
-        hessian[np.diag_indices_from(hessian)] += self.metric
-        return gradient, hessian
+        return gradient, self._hessian_of(slack > 0)
+
+    def _hessian_of(self, active: NDArray[np.bool_]) -> Array:
+        """From the last one by the rows that came and went, where they are few and nearly all of it stays."""
+        new = self._updated(active)
+        if new is None:
+            new = 2.0 * self._curve(active) + 2.0 * self.far.curve
+            new[np.diag_indices_from(new)] += self.metric
+        self.active, self.hessian = active, new
+        return new
+
+    def _updated(self, active: NDArray[np.bool_]) -> Array | None:
+        if self.active is None or self.hessian is None:
+            return None
+        came, went = active & ~self.active, self.active & ~active
+        if FEW * (np.count_nonzero(came) + np.count_nonzero(went)) > np.count_nonzero(active):
+            return None
+        new = self.hessian + 2.0 * (self._curve(came) - self._curve(went))
+        return new if (np.diag(new) >= 0.1 * np.diag(self.hessian)).all() else None
+
+    def _curve(self, some: NDArray[np.bool_]) -> Array:
+        return curvature(self.rows.signed.take(np.flatnonzero(some), axis=0), self.rows.weights[some])
 
     def slope_along(self, move: Array, margins: Array, step: Array, change: Array) -> Callable[[float], float]:
         """The slope at ``move + t step`` in direction ``step``: increasing and piecewise linear in t."""

@@ -94,6 +94,24 @@ def weighted_sum(rows: Rows, weights: Array) -> Array:
     return np.asarray(weights @ np.asarray(rows, dtype=np.float64))
 
 
+def tiles(rows: Array) -> list[slice]:
+    """Dense rows of float64 in parts that fit into a cache."""
+    step = _tile_rows(rows, np.dtype(np.float64))
+    return [slice(first, first + step) for first in range(0, len(rows), step)]
+
+
+def curvature(rows: Array, weights: Array) -> Array:
+    """rows' diag(weights) rows (d, d) of dense rows (n, d) and weights (n,) >= 0.
+
+    A tile at a time, as products with themselves: they cost half of what others do.
+    """
+    root, total = np.sqrt(weights), np.zeros((rows.shape[1], rows.shape[1]))
+    for tile in tiles(rows):
+        part = rows[tile] * root[tile, None]
+        total += part.T @ part
+    return total
+
+
 def gram(rows: Rows) -> Array:
     """All dot products (n, n) of rows (n, d) with each other."""
     exact = as_float64(rows)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths import soft_margin as soft
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
 from coremargin.problems.soft_bounds import hinge_bound, squared_bound
@@ -22,8 +23,10 @@ Array = NDArray[np.float64]
 
 def signed(problem: SoftMargin, rows: NDArray[Any], signs: NDArray[np.int8]) -> Array:
     """y (x, 1) (m, d + 1); the last column is zero without an intercept."""
-    edge = np.ones(len(rows)) if problem.intercept else np.zeros(len(rows))
-    return np.asarray(signs[:, None] * np.column_stack([rows.astype(np.float64), edge]))
+    made = np.empty((rows.shape[0], rows.shape[1] + 1))
+    np.multiply(rows, signs[:, None], out=made[:, :-1], dtype=np.float64)
+    made[:, -1] = signs if problem.intercept else 0.0
+    return made
 
 
 def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array) -> Array:
@@ -60,6 +63,8 @@ def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> t
     step, duals = minimise_hinge(free)
     band = (summary.row_id, summary.row_sign, prices)
     state = hinge_bound(problem, state, summary, band, duals, lambda a: rows[:, :-1].T @ a)
+    if soft.is_certified(state.primal, state.dual, problem.epsilon):
+        return step, state
     guarded = _guarded(problem, state, summary, free, step)
     return guarded if guarded is not None else step, state
 
