@@ -199,3 +199,37 @@ def test_a_class_that_may_vanish_is_refused() -> None:
     y[:6] = -1
     with pytest.raises(UsageError, match=r"6 rows may be left out, and class -1 of arrays has 6"):
         OutlierMargin(ArraySource(x, y), (1, 6), 1e-3).codes  # noqa: B018
+    with pytest.raises(UsageError, match="the others are of one class; give a number below 6"):
+        OutlierMargin(ArraySource(x, y), (1, 6), 1e-3, intercept=False).codes  # noqa: B018
+
+
+def test_a_class_that_may_vanish_by_its_weights_is_refused() -> None:
+    """Rows of weight 0 are none: what the first scan counts decides."""
+    x, y = noisy(40, 2, 0, seed=29)
+    weights = np.where(y > 0, 1.0, 0.0)
+    weights[np.flatnonzero(y < 0)[:3]] = 1.0
+    problem = OutlierMargin(ArraySource(x, y, weights=weights), (3,), 1e-3)
+    with pytest.raises(UsageError, match="3 rows may be left out, and class -1 of arrays has 3"):
+        proceed(problem, problem.start())
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("point", [0.0, 0.1, 1e6])
+def test_rows_that_are_one_point_are_not_separable(point: float, intercept: bool) -> None:
+    """Both classes at one place, wherever that is: a proof for every k, no division by a radius of zero."""
+    source = ArraySource(np.full((30, 3), point), np.repeat([1, -1], 15))
+    problem = OutlierMargin(source, (0, 4), 1e-3, intercept=intercept)
+    state, _ = proceed(problem, problem.start())
+    assert state.status == "certified"
+    assert problem.result(state).status == "not_separable"
+
+
+@pytest.mark.parametrize("shift", [1e2, 1e4, 1e7])
+def test_rows_far_from_the_origin_are_proven_inseparable(shift: float) -> None:
+    """What is zero is a matter of the rows as they are: their sums are rounded at their own size."""
+    x, y = noisy(120, 3, 4, seed=31)
+    problem = OutlierMargin(ArraySource(x.astype(np.float64) + shift, y), (2,), 1e-3)
+    state, _ = proceed(problem, problem.start())
+    result = problem.result(state)
+    assert result.status == "not_separable"
+    assert result.extra["ledger_outliers_gains"].min(initial=0.0) >= 0.0

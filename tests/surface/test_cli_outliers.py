@@ -48,6 +48,8 @@ def test_from_a_path_to_a_report(tmp_path: Path, store: Store, run_cli: Cli) -> 
     assert "The rows left out" in page
     assert "The margin against the number of rows left out" in page
     assert "The largest step is the one to 3" in page
+    assert "no other row within" in page
+    assert "no row within" not in page
     assert "outliers" in run_cli("show", model).stdout
 
 
@@ -72,6 +74,19 @@ def test_the_heuristic_is_called_by_its_name(tmp_path: Path, store: Store, run_c
     trained = run_cli("train", store.path, "--out", model, *asked, exit_code=4)
     assert "heuristic: the heuristic's answer, with an upper bound" in trained.stdout
     assert "verified: the bounds hold" in run_cli("verify", model, store.path).stdout
+
+
+def test_small_units_are_no_proof_of_anything(tmp_path: Path, make_store: Callable[..., Store], run_cli: Cli) -> None:
+    """In units of 1e-12 a bound far below 1e-9 is still a bound: what is zero goes by the size of the rows."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(200, 8)), rng.permutation(np.repeat([1, -1], 100))
+    model, asked = tmp_path / "m", ("--outliers", "0,30", "--outlier-search", "heuristic")
+    run_cli("train", make_store(x * 1e-12, y).path, "--out", model, *asked, exit_code=4)
+    found = json.loads(run_cli("outliers", model, "--json").stdout)["steps"]
+    assert [step["impossible"] for step in found] == [True, False]
+    assert 0 < found[1]["upper"] < 1e-11
+    assert run_cli("outliers", model).stdout.count("not separable") == 1
+    assert (model / "report.html").read_text(encoding="utf-8").count(">not separable<") == 1
 
 
 def test_mistakes_are_refused(tmp_path: Path, store: Store, run_cli: Cli) -> None:

@@ -69,12 +69,9 @@ def which_rows(model: Model | MulticlassModel) -> str:
 def _step(step: Step) -> tuple[str, str, str, str]:
     lower = "none" if step.lower is None else f"{step.lower:.8g}"
     upper = "?" if step.upper is None else f"{step.upper:.8g}"
-    if step.lower is None or step.upper is None:
-        if step.upper is not None and step.upper < 1e-9:
-            return f"{step.k:,}", lower, "0", "not separable"
-        share = ""
-    else:
-        share = f"{100 * min(1.0, step.lower / step.upper):.2f} %"
+    if step.impossible:
+        return f"{step.k:,}", lower, "0", "not separable"
+    share = "" if step.lower is None or step.upper is None else f"{100 * min(1.0, step.lower / step.upper):.2f} %"
     return f"{step.k:,}", lower, upper, share
 
 

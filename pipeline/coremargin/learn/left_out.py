@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from coremargin.errors import UsageError
+from coremargin.maths.outliers.search import is_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,12 +33,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Step:
-    """The margin with k outliers: proven on all rows (None: none is), possible at most (None: no bound yet)."""
+    """The margin with k outliers: proven on all rows (None: none is), possible at most (None: no bound yet).
+
+    impossible: it is proven that nothing separates the others, whichever k rows are left out.
+    """
 
     k: int
     lower: float | None
     upper: float | None
     nodes: int
+    impossible: bool
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,13 @@ def left_out(model: AnyModel) -> LeftOut:
     return LeftOut(
         tuple(Row(i, labels[sign], m, None if math.isnan(gain) else gain) for i, sign, m, gain in rows),
         tuple(
-            Step(k, lower if lower > 0 else None, upper if math.isfinite(upper) else None, nodes)
+            Step(
+                k,
+                lower if lower > 0 else None,
+                upper if math.isfinite(upper) else None,
+                nodes,
+                lower <= 0 and is_nothing(upper, model.certificate.radius, len(model.w)),
+            )
             for k, lower, upper, nodes in steps
         ),
         _contradictions(model, arrays) if model.status == "not_separable" else (),

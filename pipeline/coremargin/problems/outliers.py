@@ -84,14 +84,7 @@ class OutlierMargin:
         Raises UsageError when k rows may be all of one, or the pool's rows, which are dense, need more than the memory.
         """
         codes = two_classes(self.source)
-        counts = self.source.scalars().counts[:, list(codes)].sum(axis=0)
-        smaller = int(np.argmin(counts))
-        if counts[smaller] <= self.ks[-1]:
-            raise UsageError(
-                f"outliers: {self.ks[-1]:,} rows may be left out, and class {self.source.classes[codes[smaller]]!r} of "
-                f"{self.source.name} has {counts[smaller]:,}: with all of it left out the margin has no bound; give a "
-                f"number below {counts[smaller]:,}"
-            )
+        self._check_counts(self.source.scalars().counts[:, list(codes)].sum(axis=0), codes)
         need = 8 * self.source.features * (4 * self.keep + POOL_ROWS)
         if need > self.pool_bytes:
             raise UsageError(
@@ -100,6 +93,17 @@ class OutlierMargin:
                 f"more with --memory, or fewer outliers"
             )
         return codes
+
+    def _check_counts(self, counts: NDArray[np.int64], codes: tuple[int, int]) -> None:
+        """Raises UsageError when one of the classes, of so many rows (2,), may vanish."""
+        smaller = int(np.argmin(counts))
+        if counts[smaller] <= self.ks[-1]:
+            why = "the margin has no bound" if self.intercept else "the others are of one class"
+            raise UsageError(
+                f"outliers: {self.ks[-1]:,} rows may be left out, and class {self.source.classes[codes[smaller]]!r} of "
+                f"{self.source.name} has {counts[smaller]:,}: with all of it left out {why}; give a "
+                f"number below {counts[smaller]:,}"
+            )
 
     def figures(self, state: TrimState) -> dict[str, Any]:
         """What a round is described by."""
@@ -177,7 +181,11 @@ class OutlierMargin:
     # update
 
     def update(self, state: TrimState, summary: TrimSummary) -> TrimState:
-        """Incumbents and pool after a scan, and the directions that the next one is to measure."""
+        """Incumbents and pool after a scan, and the directions that the next one is to measure.
+
+        Raises UsageError when so many rows have weight 0 that a class may vanish, which only a scan can tell.
+        """
+        self._check_counts(summary.seen, self.codes)
         measured = [measured_best(state.wishes, summary, search.k, self.intercept) for search in state.searches]
         left_out = tuple(
             left_out_of(summary, state.wishes[j], j, found, search.k) if found.margin > search.best.margin else before
@@ -274,6 +282,7 @@ class OutlierMargin:
 
     def _ended(self, state: TrimState) -> Status:
         """Proven for every k; or as far as it goes."""
-        if all(is_proven(search) for search in state.searches):
+        longest = float(self.source.scalars().max_norm.max())
+        if all(is_proven(search, longest) for search in state.searches):
             return "certified"
         return "heuristic" if any(search.status == "bounded" for search in state.searches) else "stalled"

@@ -81,7 +81,8 @@ def _support_and_gains(arena: Arena, state: TrimState) -> tuple[Array, Array]:
     for row in out.ids:
         here = state.pool.ids == row
         back = arena.best(free | here, base)
-        gains.append(float(np.linalg.norm(base.point) - np.linalg.norm(back.point)) / half if here.any() else np.nan)
+        gain = float(np.linalg.norm(base.point) - np.linalg.norm(back.point)) / half
+        gains.append(max(0.0, gain) if here.any() else np.nan)
     return weights, np.array(gains)
 
 

@@ -66,8 +66,14 @@ def _mirrored(part: Bin) -> Bin:
     return replace(part, low=-part.high, high=-part.low)
 
 
-def histogram(bins: Sequence[Bin], lower: float | None, precision: Precision, width: int) -> Markup:
-    """Rows per bin for both classes; the hyperplane at zero, the proven margin on both sides of it."""
+def histogram(
+    bins: Sequence[Bin], lower: float | None, precision: Precision, width: int, *, trimmed: bool = False
+) -> Markup:
+    """Rows per bin for both classes; the hyperplane at zero, the proven margin on both sides of it.
+
+    trimmed: it is the margin of the rows that are not left out; those that are may lie within.
+    """
+    no_row = "no other row" if trimmed else "no row"
     low, high = svg.padded([*(b.low for b in bins), *(b.high for b in bins), 0.0], 0.02)
     heights = sorted(b.height for b in bins)
     log = heights[-1] > 500.0 * heights[len(heights) // 2]
@@ -91,7 +97,7 @@ def histogram(bins: Sequence[Bin], lower: float | None, precision: Precision, wi
         svg.bars([_box(b, x, y, base) for b in bins if b.side == side], f"bar-{side}")
         for side in ("negative", "positive")
     ]
-    parts += _marks(frame, x, lower, precision)
+    parts += _marks(frame, x, lower, f"{no_row} within \u00b1\u00a0{precision.down(lower)}")
     parts.append(_bottom(frame, x))
     parts += [
         svg.rect(x(b.low), frame.top, x(b.high) - x(b.low), base - frame.top, "hover", _tell(b))
@@ -99,7 +105,7 @@ def histogram(bins: Sequence[Bin], lower: float | None, precision: Precision, wi
         if x(b.high) - x(b.low) >= 2.0
     ]
     told = f"{count(sum(b.rows for b in bins))} rows; " + (
-        f"none closer to the hyperplane than {precision.down(lower)}."
+        f"{'but for those left out, ' * trimmed}none closer to the hyperplane than {precision.down(lower)}."
         if lower and lower > 0
         else "classes may overlap."
     )
@@ -118,13 +124,12 @@ def _corridor(frame: Frame, x: Scale, lower: float | None) -> list[Markup]:
     return [svg.rect(x(-lower), frame.top, x(lower) - x(-lower), frame.height - frame.bottom - frame.top, "corridor")]
 
 
-def _marks(frame: Frame, x: Scale, lower: float | None, precision: Precision) -> list[Markup]:
+def _marks(frame: Frame, x: Scale, lower: float | None, label: str) -> list[Markup]:
     base, top = frame.height - frame.bottom, frame.top
     parts = [svg.line(x(0.0), top - 8, x(0.0), base, "mark-plane")]
     if lower is None or lower <= 0.0:
         return [*parts, svg.text(x(0.0), top - 14, "hyperplane", "note")]
     parts += [svg.line(x(side), top - 8, x(side), base, "mark-lower") for side in (-lower, lower)]
-    label = f"no row within \u00b1\u00a0{precision.down(lower)}"
     half = len(label) * 4.2
     middle = min(max(x(0.0), half), frame.width - half)  # the label stays inside when the plane is near an edge
     return [*parts, svg.text(middle, top - 14, label, "value-lower")]

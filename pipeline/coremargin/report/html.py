@@ -62,7 +62,7 @@ def render_report(
         "started": page.moment(run.get("started")),
         "commands": _commands(run, name),
         **_charts(model, run, rounds, precision),
-        "outliers": outliers.view(about, str(model.get("status"))) if about else None,
+        "outliers": outliers.view(about, str(model.get("status")), float(certificate["radius"])) if about else None,
         "soft": soft.view(model, run, rounds, coreset) if certificate.get("kind") == "duality_gap" else None,
     }
     return page.template("template.html.j2").render(view)
@@ -151,7 +151,7 @@ def _charts(model: Json, run: Json, rounds: Sequence[Json], precision: numbers.P
     certificate = model.get("certificate") or {}
     lower, upper = numbers.finite(certificate.get("lower")), numbers.finite(certificate.get("upper"))
     store, epsilon = numbers.finite(run.get("store_bytes")), _epsilon(model)
-    gap = certificate.get("kind") == "duality_gap"
+    gap, trimmed = certificate.get("kind") == "duality_gap", model.get("problem") == "outliers"
     bins = [] if gap else signed_bins(run.get("histogram"), lower)
     found: dict[str, Any] = dict.fromkeys(("ruler", "margins", "bounds", "gaps", "bytes"))
     if gap:
@@ -160,7 +160,7 @@ def _charts(model: Json, run: Json, rounds: Sequence[Json], precision: numbers.P
         asked = (1.0 - epsilon) * upper
         found["ruler"] = charts.drawings(charts.RULER, partial(charts.ruler, lower, upper, asked, precision))
     if bins:
-        found["margins"] = charts.drawings(charts.FULL, partial(histogram, bins, lower, precision))
+        found["margins"] = charts.drawings(charts.FULL, partial(histogram, bins, lower, precision, trimmed=trimmed))
     if rounds:
         found["bounds"] = charts.drawings(
             charts.HALF, partial(charts.bounds, rounds, precision, of="value" if gap else "margin")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.maths.outliers.search import is_nothing
 from coremargin.report import charts, svg
 from coremargin.report.numbers import DASH, Precision, count, finite, precision_for
 from coremargin.report.svg import Frame, Scale
@@ -20,9 +21,9 @@ Json = Mapping[str, Any]
 ROWS_SHOWN = 200
 
 
-def view(arrays: Mapping[str, Any], status: str) -> dict[str, Any]:
+def view(arrays: Mapping[str, Any], status: str, radius: float) -> dict[str, Any]:
     """What the templates need; ``arrays``: those that the model keeps about outliers, by name."""
-    steps = _steps(arrays)
+    steps = _steps(arrays, radius)
     rows = [
         {"id": int(i), "positive": sign > 0, "margin": float(margin), "gain": finite(float(gain))}
         for i, sign, margin, gain in zip(*(arrays[n] for n in ("ids", "signs", "margins", "gains")), strict=True)
@@ -37,12 +38,12 @@ def view(arrays: Mapping[str, Any], status: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _steps(arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _steps(arrays: Mapping[str, Any], radius: float) -> list[dict[str, Any]]:
     """Bounds for each k; a margin that is not above 0 is none, and a bound that is rounding is 0."""
     found = []
     for k, lower, upper, nodes in zip(*(arrays[n].tolist() for n in ("k", "lower", "upper", "nodes")), strict=True):
         low, high = lower if lower > 0 else None, finite(upper)
-        none = low is None and high is not None and high < 1e-9
+        none = low is None and high is not None and is_nothing(high, radius, arrays["w"].shape[1])
         found.append({"k": int(k), "lower": low, "upper": 0.0 if none else high, "none": none, "nodes": int(nodes)})
     return found
 

@@ -64,6 +64,8 @@ def soft_directions(arena: Arena) -> list[Array]:
     metric = np.ones(signed.shape[1])
     metric[d:] = 0.0
     radius = float(np.sqrt(np.einsum("ij,ij->i", arena.z, arena.z).max()))
+    if radius == 0.0:  # all rows are one point
+        return [np.eye(1, d)[0]]
     point, directions = np.zeros(signed.shape[1]), []
     for c in GRID:
         prices = np.full(len(arena), c / radius**2)

@@ -152,11 +152,19 @@ def believed(search: Search, arena: Arena) -> Search:
     return verified(replace(search, certificates=search.certificates + new), search.best)
 
 
-def is_proven(search: Search) -> bool:
-    """The incumbent is within epsilon of the best, or no k rows left out make the others separable."""
+def is_nothing(upper: float, longest: float, features: int) -> bool:
+    """An upper bound that is zero for rows up to so long: what is above 0 is rounding of sums of such rows."""
+    return upper <= 16 * gamma(features + 16) * longest
+
+
+def is_proven(search: Search, longest: float) -> bool:
+    """The incumbent is within epsilon of the best, or no k rows left out make the others separable.
+
+    longest: the largest norm of a row as it is, not of one that was centred.
+    """
     if search.best.margin > 0:
         return is_certified(search.best.margin, search.upper, max(search.epsilon, EXACT))
-    return search.upper <= 16 * gamma(len(search.best.w) + 16) * search.radius
+    return is_nothing(search.upper, longest, len(search.best.w))
 
 
 def guide_of(arena: Arena, best: Found, k: int) -> Guide:
