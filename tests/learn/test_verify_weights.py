@@ -116,3 +116,13 @@ def test_a_coreset_row_of_weight_0_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "m" / "arrays.npz", **arrays)
     failed = {check.name: check.text for check in examine(tmp_path / "m", store).failures}
     assert "without label or weight" in failed["coreset"]
+
+
+@pytest.mark.parametrize("options", [{}, {"scaling": "rownorm"}, {"classes": "ovr"}, {"classes": "crammer-singer"}])
+def test_rows_of_zeros_that_contradict_each_other(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Two sparse rows without values, of two classes, are the whole proof that nothing separates."""
+    X = csr_array(np.array([[1, 0], [0, 0], [0, 2], [0, 0]], np.float32))
+    store = make_store(tmp_path / "s.zarr", X, ["a", "a", "b", "b"], None)
+    model = coremargin.train(store, out=tmp_path / "m", cluster="threads", **options)
+    assert model.status == "not_separable"
+    assert verify(tmp_path / "m", store).ok

@@ -147,7 +147,8 @@ def combination(X: Any, high: np.ndarray, low: np.ndarray) -> np.ndarray:
         products, errors = exact_products(X.data[order], high[row[order]])
         errors += X.data[order] * low[row[order]]
         used, first = np.unique(X.indices[order], return_index=True)
-        for j, start, stop in zip(used, first, [*first[1:], len(order)], strict=True):
+        last = np.append(first, len(order))[1:]  # rows of zeros have no columns at all
+        for j, start, stop in zip(used, first, last, strict=True):
             values[j] = math.fsum([*products[start:stop].tolist(), *errors[start:stop].tolist()])
         return values
     step = max(1, _TERMS // max(1, m))
