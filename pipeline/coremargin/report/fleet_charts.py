@@ -47,7 +47,7 @@ def _plane(table: Sequence[Row], trained: Mapping[float, float], width: int) -> 
     ticks = svg.nice_ticks(low, high, 5)
     digits = max(0, -magnitude((ticks[1] - ticks[0]) * 100)) if len(ticks) > 1 else 0
     labels = [f"{100.0 * tick:.{digits}f}\u00a0%" for tick in ticks]
-    frame = Frame(width, 330, max(map(len, labels)) * svg.CHARACTER + 14, 14, 26, 44)
+    frame = Frame(width, 342, max(map(len, labels)) * svg.CHARACTER + 14, 14, 38, 44)
     scale = Scale(low, high, frame.height - frame.bottom, frame.top)
     room = (frame.width - frame.left - frame.right) * 0.06
     costs = [row["C"] for row in table]
