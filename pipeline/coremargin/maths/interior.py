@@ -23,9 +23,9 @@ from coremargin.maths.rows import curvature, tiles
 Array = NDArray[np.float64]
 
 #: A dual this close to a bound, as a share of the way from bound to bound, leaves the system ...
-PLACED = 0.01
+PLACED = 0.03
 #: ... when at least such a share of the rows leaves with it, and so many stay for each column.
-LEAVING, STAYING = 0.25, 5
+LEAVING, STAYING = 0.15, 5
 #: A solve in which rows left is done again where its end is looser than this; of so many the last one keeps all rows.
 LOOSE, TURNS = 10.0, 3
 #: The duals' push may miss the hypothesis by this share of its size, however much the value may miss.

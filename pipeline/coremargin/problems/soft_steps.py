@@ -60,6 +60,9 @@ def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> t
     if not problem.intercept:
         push[-1] = 0.0
     free = HingeModel(problem.metric, push, rows, prices, np.zeros(len(rows)))
+    if not _balances(problem, free):
+        guarded = _guarded(problem, state, summary, free, None)
+        return guarded if guarded is not None else minimise_hinge(free)[0], state
     step, duals = minimise_hinge(free)
     band = (summary.row_id, summary.row_sign, prices)
     state = hinge_bound(problem, state, summary, band, duals, lambda a: rows[:, :-1].T @ a)
@@ -69,14 +72,24 @@ def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> t
     return guarded if guarded is not None else step, state
 
 
+def _balances(problem: SoftMargin, free: HingeModel) -> bool:
+    """False where no duals of the band make up for the push on the intercept: the model falls without end."""
+    wanted = -float(free.push[-1])
+    room = float(free.right[free.rows[:, -1] * wanted > 0].sum())
+    return not problem.intercept or abs(wanted) <= room
+
+
 def _guarded(
-    problem: SoftMargin, state: SoftState, summary: BandSummary, free: HingeModel, step: Array
+    problem: SoftMargin, state: SoftState, summary: BandSummary, free: HingeModel, step: Array | None
 ) -> Array | None:
-    """The step again, with a price on far rows that change sides, where rows of the sample show that some would."""
+    """The step again, with a price on far rows that change sides, where rows of the sample show that some would.
+
+    step: None, where the model without such prices has no minimum.
+    """
     away = np.isin(state.sample.ids, summary.row_id, invert=True)
     rows = signed(problem, state.sample.rows[away], state.sample.signs[away])
-    was, would = rows @ state.newest < 1.0, rows @ step < 1.0
-    if not (was != would).any():
+    was = rows @ state.newest < 1.0
+    if not len(rows) or (step is not None and np.array_equal(was, rows @ step < 1.0)):
         return None
     prices = state.sample.weights[away]
     prices = prices * float(summary.mass.sum() - summary.row_price.sum()) / float(prices.sum())

@@ -88,11 +88,10 @@ def decades(low: float, high: float, wanted: int = 6) -> list[int]:
 
 def tag(name: str, content: str = "", **attributes: object) -> Markup:
     """One SVG element; names like ``text_anchor`` become ``text-anchor``, ``class_`` becomes ``class``."""
-    written = Markup("").join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _number(value))
-        for key, value in attributes.items()
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_number(value))}"' for key, value in attributes.items()
     )
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), written, content)
+    return Markup(f"<{name}{written}>{escape(content)}</{name}>")
 
 
 def _number(value: object) -> object:
