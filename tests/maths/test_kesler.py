@@ -11,7 +11,7 @@ import pytest
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.multiclass import margins, upper_bound
 from coremargin.maths.pool import solve_pool
-from test_multiclass import kesler_vectors
+from kesler_vectors import kesler_vectors
 
 
 def separable(seed: int, n: int, d: int, K: int, gap: float = 0.05) -> tuple[np.ndarray, np.ndarray]:

@@ -9,13 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coremargin.maths import multiclass as mc
-
-
-def kesler_vectors(X: np.ndarray, y: np.ndarray, K: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """All z in R^(K p), written out, and which (row, rival) each is."""
-    pairs = [(i, r) for i in range(len(X)) for r in range(K) if r != y[i]]
-    eye = np.eye(K)
-    return np.stack([np.kron(eye[y[i]] - eye[r], X[i]) for i, r in pairs]), pairs
+from kesler_vectors import kesler_vectors
 
 
 def rows(seed: int, n: int = 30, p: int = 4, K: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

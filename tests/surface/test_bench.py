@@ -288,7 +288,7 @@ def test_unknown_parts_are_refused(capsys: Any) -> None:
 
     with pytest.raises(SystemExit):
         run.main(["--only", "z"])
-    assert "expected some of a, b, c, d, e, f, g, got z" in capsys.readouterr().err
+    assert "expected some of a, b, c, d, e, f, g, h, got z" in capsys.readouterr().err
 
 
 def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
