@@ -65,6 +65,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
 
     Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. With classes, folds or a list of
     C it is a fleet: ``model.members`` have certificates each. Raises CoremarginError.
+
+    The published algorithms for outliers, every subset of a few dozen rows, are ``coremargin.learn.published``.
     """
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
