@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, measure, soft_directions
+from coremargin.maths.outliers.packing import bounded
 from coremargin.maths.outliers.search import CANDIDATES, Map, Search, advance, believed, improved, is_proven, verified
 from coremargin.maths.outliers.trimmed import trimmed_margin
 from coremargin.problems.start import SAMPLE_BYTES, SAMPLE_SHARE, check_scale, read_sample, sample_chunks, two_classes
 from coremargin.problems.trim_probe import TrimProbe
 from coremargin.problems.trim_result import figures, result
-from coremargin.problems.trim_start import begin
+from coremargin.problems.trim_start import ORDINARY, begin
 from coremargin.problems.trim_state import LeftOut, Status, TrimPool, TrimState, unit
 from coremargin.problems.trim_update import left_out_of, measured_best, worth_having
 
@@ -85,10 +86,11 @@ class OutlierMargin:
         """
         codes = two_classes(self.source)
         self._check_counts(self.source.scalars().counts[:, list(codes)].sum(axis=0), codes)
-        need = 8 * self.source.features * (4 * self.keep + POOL_ROWS)
+        rows = 4 * self.keep + POOL_ROWS
+        need = 8 * self.source.features * rows
         if need > self.pool_bytes:
             raise UsageError(
-                f"outliers: the search keeps some {4 * self.keep + POOL_ROWS:,} rows of {self.source.features:,} "
+                f"outliers: the search keeps some {rows:,} rows of {self.source.features:,} "
                 f"features in memory, dense, and these need {need:,} bytes; found memory for {self.pool_bytes:,}: give "
                 f"more with --memory, or fewer outliers"
             )
@@ -145,11 +147,9 @@ class OutlierMargin:
         check_scale(self.source)
         sample = read_sample(self.source, self.sample_chunks, self.codes)
         share = len(sample.chunks) / self.source.chunks
-        first = begin(sample, share, self.ks, self.keep, intercept=self.intercept)
+        first = begin(sample, share, self.ks, self.keep, self.ordinary, intercept=self.intercept)
         nothing = Found.nothing(self.source.features)
-        searches = tuple(
-            Search(k, self.epsilon, first.radius, nothing, np.inf, exact=self.exact, batch=self.batch) for k in self.ks
-        )
+        searches = tuple(Search(k, self.epsilon, first.radius, nothing, np.inf, batch=self.batch) for k in self.ks)
         return TrimState(
             round=0, status="running", pool=TrimPool.nothing(self.source.features), spare=first.ordinary,
             centre=first.centre, radius=first.radius, settling=SETTLING, wishes=first.directions[: self.batch],
@@ -164,6 +164,14 @@ class OutlierMargin:
     def keep(self) -> int:
         """Rows of each class that a scan sends home for a direction."""
         return self.ks[-1] + 1 + min(4 * (self.source.features + 2), MOST_EXTRA)
+
+    @property
+    def ordinary(self) -> int:
+        """Ordinary rows that the pool gets; a bound by certificates alone wants some d for each of them."""
+        if self.exact:
+            return ORDINARY
+        room = self.pool_bytes // (4 * 8 * self.source.features)
+        return max(ORDINARY, min((self.source.features + 2) * (self.ks[-1] + 1), room))
 
     @property
     def batch(self) -> int:
@@ -251,7 +259,8 @@ class OutlierMargin:
         while state.status == "running" and not len(state.wishes):
             open_ = [p for p, s in enumerate(state.searches) if s.status == "open" and not s.wants_scan]
             place = min(open_, key=lambda p: (state.searches[p].work, p))  # what is easy is done first
-            search = advance(state.searches[place], self.arena(state), run)
+            further = advance if self.exact else bounded
+            search = further(state.searches[place], self.arena(state), run)
             searches = (*state.searches[:place], search, *state.searches[place + 1 :])
             state = self._judged(replace(state, searches=searches))
             yield state

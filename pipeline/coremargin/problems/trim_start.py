@@ -42,8 +42,11 @@ class Beginning:
     high: float
 
 
-def begin(sample: Sample, share: float, ks: Sequence[int], keep: int, *, intercept: bool) -> Beginning:
-    """From a sample of both classes that is this share of all rows: outliers are taken to be spread evenly."""
+def begin(sample: Sample, share: float, ks: Sequence[int], keep: int, ordinary: int, *, intercept: bool) -> Beginning:
+    """From a sample of both classes that is this share of all rows: outliers are taken to be spread evenly.
+
+    keep: lowest rows of a class that are looked at; ordinary: how many ordinary rows are wanted.
+    """
     spread = np.linspace(0, len(sample.ids) - 1, min(SAMPLE_ROWS, len(sample.ids))).astype(int)
     for sign in (1, -1):  # a rare class is taken whole, as far as that goes
         mine = np.flatnonzero(sample.signs == sign)
@@ -63,8 +66,12 @@ def begin(sample: Sample, share: float, ks: Sequence[int], keep: int, *, interce
     margins = margins + some.signs * offset
     room = 0.25 * float(np.ptp(margins)) or 1.0
     radius = float(np.sqrt(np.einsum("ij,ij->i", arena.z, arena.z).max()))
-    ordinary = some.take(np.linspace(0, len(some) - 1, min(ORDINARY, len(some))).astype(int))
-    return Beginning(wishes, offset, ordinary, centre, radius, float(margins.min()) - room, float(margins.max()) + room)
+    if ordinary > len(spread):
+        more = np.linspace(0, len(sample.ids) - 1, min(ordinary, len(sample.ids))).astype(int)
+        spread = np.union1d(spread, more)
+    spread = spread[np.linspace(0, len(spread) - 1, min(ordinary, len(spread))).astype(int)]
+    common = TrimPool(sample.ids[spread], dense(take(sample.rows, spread)), sample.signs[spread])
+    return Beginning(wishes, offset, common, centre, radius, float(margins.min()) - room, float(margins.max()) + room)
 
 
 def _best_on_sample(sample: Sample, share: float, directions: Sequence[Array], k: int, keep: int, like: Arena) -> Found:

@@ -68,9 +68,8 @@ class Level:
 class Search:
     """What is known: ``best``, proven on all rows; ``upper``: none does better; ``proof``: why (None: not kept).
 
-    exact: False ends each level where its root would be split: a bound, whatever the distance. batch: candidates that
-    one scan can measure. status: "open", "done" (every level was answered, or the bounds are close enough), "bounded"
-    (what is not exact came to its end), "full" (too many certificates).
+    batch: candidates that one scan can measure. status: "open", "done" (every level was answered, or the bounds are
+    close enough), "bounded" (packing.py gave a bound, whatever its distance), "full" (too many certificates).
     """
 
     k: int
@@ -78,7 +77,6 @@ class Search:
     radius: float
     best: Found
     upper: float
-    exact: bool = True
     batch: int = CANDIDATES
     proof: tuple[Leaf, ...] | None = None
     certificates: tuple[Certificate, ...] = ()
@@ -224,8 +222,6 @@ def _turn(search: Search) -> Search:
     split = any(len(path) for path in level.open)
     if split and search.probing:
         return _no_longer_cheap(search)
-    if split and not search.exact:
-        return replace(search, status="bounded")
     if level.share == 0 and search.paused is not None and level.work >= PATIENCE + PATIENCE_EACH * search.k:
         return replace(search, level=search.paused, paused=level)
     return _closed(search)
@@ -236,8 +232,6 @@ def _no_longer_cheap(search: Search) -> Search:
     before, step = search.level.share * search.step, math.sqrt(search.step)
     if step >= SMALLEST_STEP:
         return replace(search, level=Level(before / step), step=step)
-    if not search.exact:
-        return replace(search, status="bounded")
     return replace(search, level=Level(0.0), paused=Level(before / LADDER), step=LADDER)
 
 

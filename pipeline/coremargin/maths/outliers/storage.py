@@ -15,7 +15,7 @@ from coremargin.maths.outliers.search import Level, Search
 
 Arrays = dict[str, NDArray[Any]]
 
-_NUMBERS = ("k", "epsilon", "radius", "upper", "exact", "batch", "step", "waited", "nodes", "work")
+_NUMBERS = ("k", "epsilon", "radius", "upper", "batch", "step", "waited", "nodes", "work")
 _COUNTS = ("k", "batch", "waited", "nodes", "work")
 _STATUSES = ("open", "done", "bounded", "full")
 
@@ -80,7 +80,7 @@ def search_to_arrays(search: Search) -> Arrays:
 def search_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Search:
     """Inverse of ``search_to_arrays``."""
     numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
-    numbers |= {name: int(numbers[name]) for name in _COUNTS} | {"exact": bool(numbers["exact"])}
+    numbers |= {name: int(numbers[name]) for name in _COUNTS}
     paused, proof = below("paused", arrays), below("proof", arrays)
     return Search(
         **numbers,

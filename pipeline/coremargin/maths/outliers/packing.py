@@ -1,0 +1,107 @@
+"""An upper bound for any number of outliers, quickly: certificates without a common row, and nothing else.
+
+k rows left out spoil at most k of them, so that no set of k rows allows more than the (k + 1)-th smallest value of
+certificates no two of which share a row: the root of the tree search, and no tree. Rows of the pool are dealt to
+parts, each a task that packs certificates of its own, one for each suspicious row first: a certificate that used two of
+these would waste one. What they leave is packed together. Thresholds rise from the target until there are enough
+certificates; those found stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.outliers.certificates import Arena, Certificate, Rows, bits_of
+from coremargin.maths.outliers.explore import Leaf
+from coremargin.maths.outliers.trimmed import outliers_of
+
+if TYPE_CHECKING:
+    from coremargin.maths.outliers.search import Map, Search
+
+#: Shares of the way from the target to the radius that thresholds are tried at.
+SHARES = (0.0, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
+#: Outliers that are worth a part: time grows with their number, not its square. It is part of the answer.
+EACH = 50
+
+
+def bounded(search: Search, arena: Arena, run: Map) -> Search:
+    """With an upper bound by disjoint certificates, whatever its distance; the search has then come to its end."""
+    margins = arena.signs * (arena.x @ search.best.w + search.best.b)
+    suspects = outliers_of(margins, search.k)
+    parts = _parts(arena, margins, suspects, max(1, search.k // EACH))
+    used, none = np.zeros(len(arena), bool), np.zeros(0, np.intp)
+    packed: list[Certificate] = []
+    for share in SHARES:
+        threshold = search.target + share * max(0.0, search.radius - search.target)
+        for dealt, alone in ((parts, suspects), ([np.arange(len(arena))], none)):
+            free = [rows[~used[rows]] for rows in dealt]
+            tasks = [(_part_of(arena, rows), np.flatnonzero(np.isin(rows, alone)), threshold) for rows in free]
+            for rows, found in zip(free, run(pack, tasks), strict=True):
+                packed += [_in_pool(certificate, rows) for certificate in found]
+            for certificate in packed:
+                used[certificate.rows] = True
+            if len(packed) > search.k:
+                return _with_bound(search, packed)
+    return _with_bound(search, packed)
+
+
+def pack(arena: Arena, suspects: Rows, threshold: float) -> list[Certificate]:
+    """Certificates of ``threshold`` without a common row: one task. ``suspects``: places of rows, lowest first."""
+    packed: list[Certificate] = []
+    free = np.ones(len(arena), bool)
+    free[suspects] = False
+    for row in suspects:
+        free[row] = True
+        found = _certificate(arena, free, threshold)
+        if found is None:
+            free[row] = False
+        else:
+            packed.append(found)
+            free[found.rows] = False
+    free[suspects] = True
+    for certificate in packed:
+        free[certificate.rows] = False
+    while (found := _certificate(arena, free, threshold)) is not None:
+        packed.append(found)
+        free[found.rows] = False
+    return packed
+
+
+def _certificate(arena: Arena, free: NDArray[np.bool_], threshold: float) -> Certificate | None:
+    verdict = arena.judge(free, np.zeros(0, np.intp), threshold)
+    if verdict is None or not verdict.too_small:
+        return None
+    return arena.certificate(verdict.rows, verdict.weights, threshold)
+
+
+def _parts(arena: Arena, margins: NDArray[np.float64], suspects: Rows, parts: int) -> list[Rows]:
+    """The rows dealt out evenly: suspects, and the others of each class in order of their margins."""
+    ordinary = np.setdiff1d(np.arange(len(arena)), suspects)
+    ordinary = ordinary[np.lexsort((margins[ordinary], arena.signs[ordinary]))]
+    order = np.concatenate([suspects, ordinary])
+    return [order[part::parts] for part in range(parts)]
+
+
+def _part_of(arena: Arena, rows: Rows) -> Arena:
+    return Arena(arena.x[rows], arena.signs[rows], arena.centre, intercept=arena.intercept)
+
+
+def _in_pool(certificate: Certificate, rows: Rows) -> Certificate:
+    """A certificate of a part, with the rows' places in the pool, in increasing order."""
+    mine = rows[certificate.rows]
+    order = np.argsort(mine)
+    return replace(certificate, rows=mine[order], weights=certificate.weights[order], bits=bits_of(mine))
+
+
+def _with_bound(search: Search, packed: list[Certificate]) -> Search:
+    """The end of the search, with the bound of the k + 1 smallest certificates, if there are so many."""
+    search = replace(search, nodes=search.nodes + 1, status="bounded")
+    best = sorted(packed, key=lambda certificate: certificate.value)[: search.k + 1]
+    if len(best) <= search.k or best[-1].value >= search.upper:
+        return search
+    proof = (Leaf((), tuple(range(len(best)))),)
+    return replace(search, certificates=tuple(best), upper=best[-1].value, proof=proof)
