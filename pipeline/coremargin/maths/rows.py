@@ -29,6 +29,11 @@ def is_sparse(rows: Any) -> TypeGuard[csr_array]:
     return bool(issparse(rows))
 
 
+def of_dense(x: Array, *, sparse: bool) -> Rows:
+    """Dense rows (n, d) as they are, or with nothing but what is not zero."""
+    return csr_array(x) if sparse else x
+
+
 def nothing(features: int, dtype: Any = np.float64, *, sparse: bool = False) -> Rows:
     """No rows (0, d)."""
     return csr_array((0, features), dtype=dtype) if sparse else np.zeros((0, features), dtype)

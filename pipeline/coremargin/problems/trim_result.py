@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from coremargin.maths.outliers.certificates import Certificate
 from coremargin.maths.outliers.explore import Leaf
 from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
+from coremargin.maths.rows import of_dense
 from coremargin.problems.result import STOPPED, Result
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: A proof that needs more than this is not kept; then the upper bound is a claim without its proof, which verify says.
 PROOF_BYTES = 64 << 20
+#: Rows of the pool, the lowest, that say what a row left out buys.
+GAIN_ROWS = 2_000
 
 Proof = tuple[tuple[Leaf, ...], list[Certificate]]
 
@@ -61,14 +64,14 @@ def result(problem: OutlierMargin, state: TrimState) -> Result:
         status=cast("Any", status), reason=REASONS["not_separable" if lost else state.status],
         kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin,
         upper=state.upper, ids=state.pool.ids[core], signs=state.pool.signs[core], weights=weights[core],
-        rows=state.pool.x[core], final=False, extra=extra,
+        rows=of_dense(state.pool.x[core], sparse=problem.source.sparse), final=False, extra=extra,
     )  # fmt: skip
 
 
 def _support_and_gains(arena: Arena, state: TrimState) -> tuple[Array, Array]:
     """Dual weights (n,) of the pool without the rows left out; and for each of these the margin lost if it stays.
 
-    Over the pool: what is lost on all rows is at least that.
+    Over the lowest rows of the pool: what is lost on all rows is at least that.
     """
     weights, out = np.zeros(len(arena)), state.left_out[-1]
     free = np.isin(state.pool.ids, out.ids, invert=True)
@@ -77,10 +80,14 @@ def _support_and_gains(arena: Arena, state: TrimState) -> tuple[Array, Array]:
     base = arena.best(free)
     weights[base.rows] = base.weights
     half = 2.0 if arena.intercept else 1.0
+    margins = arena.signs * (arena.x @ state.main.best.w + state.main.best.b)
+    lowest = np.flatnonzero(free)[np.argsort(margins[free], kind="stable")[:GAIN_ROWS]]
+    near = np.zeros(len(arena), bool)
+    near[lowest] = near[base.rows] = True
     gains = []
     for row in out.ids:
         here = state.pool.ids == row
-        back = arena.best(free | here, base)
+        back = arena.best(near | here, base)
         gain = float(np.linalg.norm(base.point) - np.linalg.norm(back.point)) / half
         gains.append(max(0.0, gain) if here.any() else np.nan)
     return weights, np.array(gains)
