@@ -29,14 +29,30 @@ EACH = 50
 
 
 def bounded(search: Search, arena: Arena, run: Map) -> Search:
-    """With an upper bound by disjoint certificates, whatever its distance; the search has then come to its end."""
+    """With an upper bound by disjoint certificates, whatever its distance; the search has then come to its end.
+
+    Low thresholds take many rows: where these run out, packing begins again at the next one.
+    """
     margins = arena.signs * (arena.x @ search.best.w + search.best.b)
     suspects = outliers_of(margins, search.k)
     parts = _parts(arena, margins, suspects, max(1, search.k // EACH))
+    further = max(0.0, search.radius - search.target)
+    thresholds = [search.target + share * further for share in SHARES]
+    packed: list[Certificate] = []
+    for first in range(len(thresholds)):
+        packed = _packed(search.k, arena, parts, suspects, thresholds[first:], run)
+        if len(packed) > search.k:
+            break
+    return _with_bound(search, packed)
+
+
+def _packed(
+    k: int, arena: Arena, parts: list[Rows], suspects: Rows, thresholds: list[float], run: Map
+) -> list[Certificate]:
+    """Disjoint certificates of rising thresholds, until there are more than k."""
     used, none = np.zeros(len(arena), bool), np.zeros(0, np.intp)
     packed: list[Certificate] = []
-    for share in SHARES:
-        threshold = search.target + share * max(0.0, search.radius - search.target)
+    for threshold in thresholds:
         for dealt, alone in ((parts, suspects), ([np.arange(len(arena))], none)):
             free = [rows[~used[rows]] for rows in dealt]
             tasks = [(_part_of(arena, rows), np.flatnonzero(np.isin(rows, alone)), threshold) for rows in free]
@@ -44,9 +60,9 @@ def bounded(search: Search, arena: Arena, run: Map) -> Search:
                 packed += [_in_pool(certificate, rows) for certificate in found]
             for certificate in packed:
                 used[certificate.rows] = True
-            if len(packed) > search.k:
-                return _with_bound(search, packed)
-    return _with_bound(search, packed)
+            if len(packed) > k:
+                return packed
+    return packed
 
 
 def pack(arena: Arena, suspects: Rows, threshold: float) -> list[Certificate]:
