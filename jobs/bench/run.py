@@ -38,8 +38,8 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "d": ("memory and time against size", sizes),
     "e": ("one worker against two", workers),
     "f": ("with a loss, against six other tools", against_soft_peers),
-    "h": ("outliers: the search, against enumeration, a MILP and cleanlab", outlier_search),
     "g": ("ten values of C by the same scans", against_grid),
+    "h": ("outliers: the search, against enumeration, a MILP and cleanlab", outlier_search),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 

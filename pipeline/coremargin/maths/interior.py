@@ -65,13 +65,8 @@ class _Iterate:
         )  # fmt: skip
 
 
-def minimise_hinge(
-    model: HingeModel, *, tolerance: float = 1e-9, worth: float = 0.0, max_steps: int = 500
-) -> tuple[Array, Array]:
-    """The minimiser p (p,) and duals a (m,) within their box.
-
-    What complementarity leaves open is at most ``tolerance`` of the value, or of ``worth``, where that is more.
-    """
+def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int = 500) -> tuple[Array, Array]:
+    """The minimiser p (p,) and duals a (m,) within their box; complementarity at most ``tolerance`` of the value."""
     unit = float(max(model.right.max(), model.left.max()))
     edge = model.rows[:, -1]
     free = model.metric[-1] == 0 and edge.any()
@@ -88,26 +83,26 @@ def minimise_hinge(
     rows /= size
     scaled = HingeModel(metric, push / size, rows, model.right / unit, model.left / unit)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a step that is not finite is the last one
-        x, a = _checked(scaled, tolerance, worth / unit, max_steps)
+        x, a = _checked(scaled, tolerance, max_steps)
     x = x / size
     x[-1] -= centre @ x[:-1]
     return x, np.clip(a * unit, -model.left, model.right)
 
 
-def _checked(model: HingeModel, tolerance: float, worth: float, max_steps: int) -> tuple[Array, Array]:
+def _checked(model: HingeModel, tolerance: float, max_steps: int) -> tuple[Array, Array]:
     """The same for a model of moderate numbers; rows that were wrong to leave the system stay when it is done again."""
     stay = np.zeros(len(model.right), bool)
-    x, a, gone = _minimise(model, tolerance, worth, max_steps, stay)
+    x, a, gone = _minimise(model, tolerance, max_steps, stay)
     for turn in range(1, TURNS):
         s, pull = _both_ways(model.rows, x, a)
         lost = model.right * np.maximum(1.0 - s, 0.0) + model.left * np.maximum(s - 1.0, 0.0) - a * (1.0 - s)
-        good = float(lost.sum()) <= LOOSE * tolerance * max(abs(_value(model, x, s)), worth)
+        good = float(lost.sum()) <= LOOSE * tolerance * abs(_value(model, x, s))
         residual = _largest(model, model.metric * x - model.push - pull)
         if not gone.any() or (good and residual <= LOOSE * max(tolerance, RESIDUAL)):
             break
         astray = gone & (lost > 0)
         stay |= astray | (turn == TURNS - 1 or not astray.any())
-        x, a, gone = _minimise(model, tolerance, worth, max_steps, stay)
+        x, a, gone = _minimise(model, tolerance, max_steps, stay)
     return x, a
 
 
@@ -123,7 +118,7 @@ def _value(model: HingeModel, x: Array, s: Array) -> float:
 
 
 def _minimise(
-    model: HingeModel, tolerance: float, worth: float, max_steps: int, stay: NDArray[np.bool_]
+    model: HingeModel, tolerance: float, max_steps: int, stay: NDArray[np.bool_]
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """The minimiser, duals, and which rows have left the system (m,), not those of ``stay`` (m,)."""
     now, duals = _begin(model), np.empty(len(model.right))
@@ -138,7 +133,7 @@ def _minimise(
         idle = 0 if left < least else idle + 1
         if left < least:
             best, least = (now.x, now.a), left
-        open_share = gap / max(abs(_value(model, now.x, s)), worth, 1e-300)
+        open_share = gap / max(abs(_value(model, now.x, s)), 1e-300)
         if (open_share <= tolerance and residual <= min(tolerance, RESIDUAL)) or idle > 8:
             break  # rounding has the last word
         if not np.isfinite(max(open_share, residual)):
