@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import coremargin
+from coremargin.cli.use import _checklist, _demand
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import CheckpointError, ClaimRefuted, DataError, SpecError, UsageError
+from coremargin.errors import CheckpointError, ClaimRefuted, DataError, NotCertified, SpecError, UsageError
 from coremargin.learn.left_out import left_out
 from coremargin.learn.model import Model
 from coremargin.learn.outlier_counts import outlier_counts
@@ -194,6 +195,9 @@ def test_without_its_proof_a_bound_is_said_to_be_unchecked(model: Path, store: P
     np.savez(place / "arrays.npz", **content)
     result = verify(place, store)
     assert any("upper bound with 4 outliers" in text and "without its proof" in text for text in result.unchecked)
+    assert "so epsilon is not verified" in _checklist(result)
+    with pytest.raises(NotCertified, match="prove nothing"):
+        _demand(result, 0.5)
     content.pop("ledger_outliers_b")
     np.savez(place / "arrays.npz", **content)
     with pytest.raises(DataError, match="'b'; get an unaltered copy"):

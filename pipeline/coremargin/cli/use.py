@@ -85,6 +85,8 @@ def _checklist(result: Verification | FleetVerification) -> str:
     proven = f"the margin is at least (1 - {result.epsilon:g}) of the best possible"
     if result.soft:
         proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
+    if not isinstance(result, FleetVerification) and result.upper is None:  # a proof of outliers too large to keep
+        proven = "what was checked holds; how much more is possible was not checked, so epsilon is not verified"
     verdict = {
         "certified": f"verified: {proven}{', for each member' if fleet else ''}",
         "not_separable": f"verified: no hyperplane separates the classes{' of some members' if fleet else ''}",
@@ -98,7 +100,7 @@ def _demand(result: Verification, epsilon: float) -> None:
     """Raise NotCertified unless the verified bounds prove ``epsilon``."""
     from coremargin.errors import NotCertified
 
-    lower, upper = result.claimed_lower or 0.0, result.claimed_upper
+    lower, upper = result.claimed_lower or 0.0, None if result.upper is None else result.claimed_upper
     if result.status == "not_separable" or upper is None or lower <= 0 or lower < (1 - epsilon) * upper:
         proven = "nothing" if not upper or lower <= 0 else f"epsilon {1 - lower / upper:.6g}"
         raise NotCertified(
