@@ -52,7 +52,7 @@ def render_fleet(fleet: Json, run: Json, rounds: Sequence[Json], *, name: str = 
         "members": _members(fleet), "rounds": page.round_rows(rounds), "reading": page.reading(run, rounds),
         "started": page.moment(run.get("started")), "charts": _charts(fleet, run, rounds),
         "commands": {
-            "verify": f"coremargin verify {name} {store}", "predict": f"coremargin predict {name} NEW_ROWS --out OUT",
+            "verify": f"coremargin verify {name} {store}",
             "resume": f"coremargin train {store} --out {name} --resume",
         },
     }  # fmt: skip
