@@ -3,6 +3,7 @@
     sample    soft-margin directions, and the heuristic on the sample's lowest rows
     settle    scans measure the best directions and send home their lowest rows, the pool; the heuristic on the pool
               gives better directions, until what they have on the pool is what they have on all rows: the incumbent
+    climb     the heuristic alone: concentration from many starts, as tasks (trim_climb.py)
     search    certificates and branching on the pool (maths/outliers); what the pool cannot decide, candidates, is
               measured by one scan for up to 32 of them
     end       no set of k rows allows more than ``upper``, and the incumbent has ``lower``, on all rows
@@ -26,6 +27,7 @@ from coremargin.maths.outliers.packing import bounded
 from coremargin.maths.outliers.search import CANDIDATES, Map, Search, advance, believed, improved, is_proven, verified
 from coremargin.maths.outliers.trimmed import trimmed_margin
 from coremargin.problems.start import SAMPLE_BYTES, SAMPLE_SHARE, check_scale, read_sample, sample_chunks, two_classes
+from coremargin.problems.trim_climb import BEFORE, climbed, lowest, over
 from coremargin.problems.trim_probe import TrimProbe
 from coremargin.problems.trim_result import figures, result
 from coremargin.problems.trim_start import ORDINARY, begin
@@ -234,7 +236,7 @@ class OutlierMargin:
                 wishes += [found.w, *(t * found.w + (1 - t) * search.best.w for t in SEGMENT)]
         if wishes and state.settling > 0:
             return self._wishing(replace(state, settling=state.settling - 1), unit(wishes)[: self.batch])
-        return self._judged(replace(state, settling=-1, pool=self._pool_of_search(state)))
+        return self._judged(replace(state, settling=BEFORE, pool=self._pool_of_search(state)))
 
     def _is_news(self, found: Found, search: Search) -> bool:
         """Whether a hyperplane has more on the pool than the incumbent has on all rows, by what matters."""
@@ -243,19 +245,18 @@ class OutlierMargin:
 
     def _pool_of_search(self, state: TrimState) -> TrimPool:
         """What the search begins with: the lowest rows under the incumbents, and ordinary ones."""
-        pool, chosen = state.pool, np.zeros(0, np.intp)
-        for search in state.searches:
-            margins = pool.signs * (pool.x @ search.best.w + search.best.b)
-            for sign in (1, -1):
-                mine = np.flatnonzero(pool.signs == sign)
-                lowest = mine[np.argsort(margins[mine], kind="stable")][: max(POOL_ROWS // 2, self.keep)]
-                chosen = np.union1d(chosen, lowest)
-        return pool.take(chosen).add(state.spare.ids, state.spare.x, state.spare.signs)
+        found = lowest(state.pool, state.searches, max(POOL_ROWS // 2, self.keep))
+        return found.add(state.spare.ids, state.spare.x, state.spare.signs)
 
     # search
 
     def work(self, state: TrimState, run: Map) -> Iterator[TrimState]:
         """The search on the pool, round by round, until a scan is needed or all is said."""
+        if not self.exact and state.settling == BEFORE and state.status == "running" and not len(state.wishes):
+            rows = max(POOL_ROWS // 2, self.keep)
+            wishes = climbed(state, rows, self.intercept, run, self._is_news)[: self.batch]
+            state = self._wishing(over(state), wishes) if len(wishes) else over(state)
+            yield state
         while state.status == "running" and not len(state.wishes):
             open_ = [p for p, s in enumerate(state.searches) if s.status == "open" and not s.wants_scan]
             place = min(open_, key=lambda p: (state.searches[p].work, p))  # what is easy is done first

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
+from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.trimmed import best_trim, outliers_of
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.maths.outliers.certificates import Arena, Verdict
+    from coremargin.maths.outliers.certificates import Verdict
 
 #: Grid of C for the soft starts, times 1 / radius^2.
 GRID = tuple(10.0**e for e in range(-3, 5))
@@ -29,6 +30,8 @@ STARTS = 4
 GAIN = 1e-9
 #: A soft start is a direction, not an answer: it needs few digits.
 CONCENTRATIONS = 50
+#: Up to so many outliers, each start is over-trimmed.
+FEW = 100
 #: So many supporting rows, the heaviest, are left out in turn by over-trimming.
 OVER = 24
 
@@ -117,6 +120,11 @@ def good_hyperplane(arena: Arena, k: int, directions: list[Array], *, thorough: 
             again, _ = concentrate(arena, start, k)
             best = again if again.margin > best.margin else best
     return over_trimmed(arena, best, k) if thorough and best.margin > 0 else best
+
+
+def climb(x: Array, signs: NDArray[np.int8], centre: Array, intercept: bool, k: int, start: Array) -> Found:
+    """The best hyperplane from one start (d,), with over-trimming where k is small: one task."""
+    return good_hyperplane(Arena(x, signs, centre, intercept=intercept), k, [start], thorough=k <= FEW)
 
 
 def _without(arena: Arena, found: Found, k: int) -> NDArray[np.bool_]:
