@@ -17,9 +17,11 @@ import pytest
 
 from coremargin.errors import BadRow, DataError, OutputError, UsageError
 from coremargin.learn import folder as folder_module
-from coremargin.learn import model as model_module
+from coremargin.learn import trained as trained_module
 from coremargin.learn.folder import aside_of, previous_of
-from coremargin.learn.model import Model, label_array, plain
+from coremargin.learn.model import Model
+from coremargin.learn.record import plain
+from coremargin.learn.trained import label_array
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -386,7 +388,7 @@ def test_between_the_two_renames_the_previous_model_is_read(tmp_path: Path) -> N
 def test_a_load_never_mixes_two_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model replaced while it is loaded gives one of the two, never the record of one and the arrays of the other."""
     path = save(tmp_path / "m", model())
-    real = model_module.read_json
+    real = trained_module.read_json
     replaced = []
 
     def slow(file: Any, place: str) -> Any:
@@ -396,7 +398,7 @@ def test_a_load_never_mixes_two_models(tmp_path: Path, monkeypatch: pytest.Monke
             save(path, model(b=1.0, rows=11), overwrite=True)
         return found
 
-    monkeypatch.setattr(model_module, "read_json", slow)
+    monkeypatch.setattr(trained_module, "read_json", slow)
     loaded = Model.load(path)
     assert (loaded.b, loaded.rows) == (1.0, 11)
 
@@ -406,7 +408,7 @@ def test_a_model_that_is_being_removed_is_not_taken_for_incomplete(
 ) -> None:
     """A reader whose folder was replaced and has lost some of its files, but not all, reads the new model."""
     path, new = save(tmp_path / "m", model()), save(tmp_path / "new", model(b=1.0, rows=11))
-    real = model_module.read_json
+    real = trained_module.read_json
 
     def slow(file: Any, place: str) -> Any:
         found = real(file, place)
@@ -416,7 +418,7 @@ def test_a_model_that_is_being_removed_is_not_taken_for_incomplete(
             (aside_of(path) / "arrays.npz").unlink()
         return found
 
-    monkeypatch.setattr(model_module, "read_json", slow)
+    monkeypatch.setattr(trained_module, "read_json", slow)
     loaded = Model.load(path)
     assert (loaded.b, loaded.rows) == (1.0, 11)
 

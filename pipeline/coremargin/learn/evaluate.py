@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import LabelError
-from coremargin.learn.model import decided
 from coremargin.learn.predict import leads, opened_model, opened_rows, same_features
+from coremargin.learn.trained import decided
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

@@ -17,9 +17,8 @@ import numpy as np
 
 from coremargin.data.files import write_whole
 from coremargin.errors import OutputError, UsageError
-from coremargin.learn.model import Model, label_array
-from coremargin.learn.multiclass import MulticlassModel
 from coremargin.learn.predict import opened_model
+from coremargin.learn.trained import label_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.learn.fleet import AnyModel
+    from coremargin.learn.trained import Trained
 
 Format = Literal["onnx", "sklearn-skops"]
 Precision = Literal["float64", "float32"]
@@ -49,35 +49,22 @@ class Linear:
     unit: bool = False
 
 
-def linear_of(model: AnyModel) -> Linear:
+def linear_of(model: Trained) -> Linear:
     """The hypotheses of a model, for rows as they are: a scaling of columns is folded into them.
 
     Raises UsageError for a fleet with several values of C of which none was chosen.
     """
-    if isinstance(model, MulticlassModel):
-        return _of_classes(model)
-    models = [model] if isinstance(model, Model) else model.deciders()
-    claims: Any = [member.record["certificate"] for member in models]
+    deciders = model.deciders()
+    claims = [member.record["certificate"] for member in deciders]
     about = {
         "problem": model.problem, "status": model.status,
         "certificate": json.dumps(claims[0] if len(claims) == 1 else claims, sort_keys=True),
     }  # fmt: skip
+    coefs, intercepts = zip(*(member.planes() for member in deciders), strict=True)
     return Linear(
-        np.stack([member.coef for member in models]), np.array([member.intercept for member in models]),
-        label_array(model.classes), about, unit=models[0].scaling == "rownorm",
+        np.concatenate(coefs), np.concatenate(intercepts), label_array(model.classes), about,
+        unit=deciders[0].scaling == "rownorm",
     )  # fmt: skip
-
-
-def _of_classes(model: MulticlassModel) -> Linear:
-    """One score a class; of two classes their difference, as everybody has it."""
-    about = {
-        "problem": model.problem, "status": model.status,
-        "certificate": json.dumps(model.record["certificate"], sort_keys=True),
-    }  # fmt: skip
-    coef, intercept = model.coef, model.intercept
-    if len(coef) == 2:
-        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-    return Linear(coef, intercept, label_array(model.classes), about, unit=model.scaling == "rownorm")
 
 
 def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:

@@ -7,26 +7,27 @@ of an ordinary model of two classes, ``run.json`` and ``rounds.jsonl``. It appea
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from coremargin.errors import DataError, UsageError
 from coremargin.learn.fleet_record import FILE, check_fleet_record
-from coremargin.learn.folder import opened, read_folder, recover, replacing
-from coremargin.learn.model import Model, decided, label_array
-from coremargin.learn.model_files import check_target, read_json, write_run
+from coremargin.learn.folder import opened, read_folder
+from coremargin.learn.model import Model
+from coremargin.learn.model_files import read_json
 from coremargin.learn.multiclass import PROBLEM, MulticlassModel
 from coremargin.learn.record import json_text, plain
+from coremargin.learn.trained import Trained
 
 MEMBERS = "members"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FleetModel:
+class FleetModel(Trained):
     """Models of one store; ``record`` is the content of ``fleet.json``, ``members`` are the models by name.
 
     C: the value whose members decide, None when there are several and none was chosen: ``at`` takes one.
@@ -50,44 +51,14 @@ class FleetModel:
             object.__setattr__(self, "C", record["chosen"]["C"])
 
     @property
-    def status(self) -> str:
-        """How training ended: "certified" when all members are, else "not_separable" or "stopped"."""
-        return str(self.record["status"])
-
-    @property
     def ended(self) -> bool:
         """False when training stopped at a limit: more scans prove more, or say how the members do together."""
-        return self.status != "stopped" and bool(self.record["evaluations"])
-
-    @property
-    def problem(self) -> str:
-        """Which problem all members solve, e.g. "soft_margin"."""
-        return str(self.record["problem"])
-
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """The labels in order."""
-        return tuple(self.record["classes"])
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """What was asked for: as of a member, C as a list, and classes, folds, fold_seed."""
-        return dict(self.record["parameters"])
+        return super().ended and bool(self.record["evaluations"])
 
     @property
     def store_digest(self) -> str:
         """Identity of the rows that the certificates are about."""
         return str(self.record["store_digest"])
-
-    @property
-    def features(self) -> int:
-        """Features per row, d."""
-        return int(self.record["features"])
-
-    @property
-    def rows(self) -> int:
-        """Rows of the store."""
-        return int(self.record["rows"])
 
     @property
     def costs(self) -> tuple[float | None, ...]:
@@ -117,22 +88,6 @@ class FleetModel:
         values = [member.decision_function(X) for member in self.deciders()]
         return values[0] if len(values) == 1 else np.stack(values, axis=1)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The label of each row, that of the largest decision value, (n,)."""
-        return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
-
-    def to_sklearn(self) -> Any:
-        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; see ``Model.to_sklearn``."""
-        from coremargin.learn.export import as_sklearn, linear_of
-
-        return as_sklearn(linear_of(self))
-
-    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """An ``onnx.ModelProto`` that predicts the same; see ``Model.to_onnx``."""
-        from coremargin.learn.export import as_onnx, linear_of
-
-        return as_onnx(linear_of(self), precision)
-
     def __repr__(self) -> str:
         words = [entry["status"] for entry in self.record["members"]]
         costs = "" if self.costs == (None,) else f", C {', '.join(f'{cost:g}' for cost in self.costs)}"
@@ -140,12 +95,6 @@ class FleetModel:
             f"FleetModel({self.status}: {len(self.classes)} classes{costs}, {words.count('certified')} of {len(words)} "
             f"members certified, {self.rows:,} rows x {self.features:,} features)"
         )
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> FleetModel:
-        """The fleet in a folder. Raises DataError: nothing there, a newer version, truncated or altered files."""
-        place = Path(os.path.abspath(path))
-        return read_folder(place, lambda folder: cls.read(folder, place))
 
     @classmethod
     def read(cls, folder: int, path: Path) -> FleetModel:
@@ -163,28 +112,13 @@ class FleetModel:
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
 
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        run: Mapping[str, Any] | None = None,
-        rounds: Sequence[Mapping[str, Any]] = (),
-        report: Callable[[Path], object] | None = None,
-        *,
-        overwrite: bool = False,
-    ) -> None:
-        """Write the folder, whole or not at all; see ``Model.save``."""
-        place = Path(os.path.realpath(path))
-        recover(place)
-        check_target(place, overwrite=overwrite)
-        with replacing(place) as folder:
-            (folder / FILE).write_text(json_text(self.record), encoding="utf-8")
-            write_run(folder, run, rounds)
-            (folder / MEMBERS).mkdir()
-            for name, member in self.members.items():
-                (folder / MEMBERS / name).mkdir()
-                member.write(folder / MEMBERS / name)
-            if report is not None:
-                report(folder)
+    def write(self, folder: Path) -> None:
+        """Write ``fleet.json`` and the folders of the members into an empty folder."""
+        (folder / FILE).write_text(json_text(self.record), encoding="utf-8")
+        (folder / MEMBERS).mkdir()
+        for name, member in self.members.items():
+            (folder / MEMBERS / name).mkdir()
+            member.write(folder / MEMBERS / name)
 
 
 def _check_member(entry: Mapping[str, Any], member: Model, record: Mapping[str, Any]) -> None:

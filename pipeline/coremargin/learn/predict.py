@@ -32,7 +32,7 @@ from coremargin.errors import DataError, OutputError, UsageError
 from coremargin.learn.fleet import AnyModel, FleetModel, read_model
 from coremargin.learn.folder import recover, replacing
 from coremargin.learn.locked import Locked
-from coremargin.learn.model import decided, label_array
+from coremargin.learn.trained import decided, label_array
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

@@ -1,0 +1,234 @@
+"""What all trained models have, of two classes, of several, or a fleet: a record, labels, a folder, others' formats."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from coremargin.errors import DataError
+from coremargin.learn.folder import opened, read_arrays, read_folder, write_arrays
+from coremargin.learn.model_files import read_json, save_folder
+from coremargin.learn.record import Certificate, check_record, json_text
+from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
+
+if TYPE_CHECKING:
+    from coremargin.maths.scaling import Kind
+
+_ROWS = "coreset_x"
+
+
+class Trained(ABC):
+    """A hypothesis, or several that decide together. ``record``: what was trained and what is claimed of it."""
+
+    record: Mapping[str, Any]
+
+    @property
+    def problem(self) -> str:
+        """Which problem was solved, e.g. "hard_margin"; of a fleet, by all members."""
+        return str(self.record["problem"])
+
+    @property
+    def status(self) -> str:
+        """How training ended: "certified" (of a fleet: all members), "not_separable" or "stopped"."""
+        return str(self.record["status"])
+
+    @property
+    def ended(self) -> bool:
+        """False when training stopped at a limit: more scans may prove more."""
+        return self.status != "stopped"
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The labels, in order."""
+        return tuple(self.record["classes"])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was asked for: epsilon, intercept, strategy; what the loss, several classes and fleets add to it."""
+        return dict(self.record["parameters"])
+
+    @property
+    def features(self) -> int:
+        """Features per row, d."""
+        return int(self.record["features"])
+
+    @property
+    def rows(self) -> int:
+        """Rows of the store that the certificate is about."""
+        return int(self.record["rows"])
+
+    @property
+    @abstractmethod
+    def store_digest(self) -> str:
+        """Identity of the rows that the certificate is about."""
+
+    @abstractmethod
+    def deciders(self) -> Sequence[Single]:
+        """The models that decide, one a class or one for all."""
+
+    @abstractmethod
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Decision values of rows X (n, d) as they are: (n,) of two classes, positive towards the second, else (n, k).
+
+        X: numbers, an array or a SciPy sparse matrix.
+        Raises UsageError when X has another shape or kind, BadRow when a row is not finite.
+        """
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of each row, (n,).
+
+        Of two classes the second where the decision value is positive, else the first; of more that of the largest.
+        """
+        return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
+
+    def to_sklearn(self) -> Any:
+        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it."""
+        from coremargin.learn.export import as_sklearn, linear_of
+
+        return as_sklearn(linear_of(self))
+
+    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
+        """An ``onnx.ModelProto`` that predicts the same; see ``learn.export.as_onnx``. Needs the extra "onnx"."""
+        from coremargin.learn.export import as_onnx, linear_of
+
+        return as_onnx(linear_of(self), precision)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """What is in a folder. Raises DataError: nothing there, a newer version, truncated or altered files."""
+        place = Path(os.path.abspath(path))
+        return read_folder(place, lambda folder: cls.read(folder, place))
+
+    @classmethod
+    @abstractmethod
+    def read(cls, folder: int, path: Path) -> Self:
+        """From an open folder; path: for messages. Raises DataError."""
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        run: Mapping[str, Any] | None = None,
+        rounds: Sequence[Mapping[str, Any]] = (),
+        report: Callable[[Path], object] | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the folder, whole or not at all.
+
+        run, rounds: how the run went, where that is known. report: called with the folder, adds ``report.html`` to it.
+        An existing model is replaced only with ``overwrite``; a folder that is not a model never is.
+        Raises OutputError: something is there, no room, no permission. The caller holds the lock on ``path``.
+        """
+        save_folder(path, self.write, run, rounds, report, overwrite=overwrite)
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Write what ``read`` needs into an empty folder."""
+
+
+class Single(Trained):
+    """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` holds the numbers and the coreset."""
+
+    coreset_x: Rows
+
+    @property
+    def scaling(self) -> Kind | None:
+        """How rows are scaled before the hypothesis: "standard", "minmax", "maxabs", "rownorm", or None."""
+        kind: Kind | None = self.record["parameters"].get("scaling")
+        return kind
+
+    @property
+    def certificate(self) -> Certificate:
+        """What is claimed, typed."""
+        return Certificate.from_record(self.record["certificate"])
+
+    @property
+    def store_digest(self) -> str:
+        """Identity of the rows that the certificate is about."""
+        return self.certificate.store_digest
+
+    def deciders(self) -> list[Self]:
+        """The model itself."""
+        return [self]
+
+    @abstractmethod
+    def planes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (k, d) and intercepts (k,) of its decision values for rows as they are; k = 1 of two classes."""
+
+    def bounds_text(self) -> str:
+        """The two bounds as far as they are claimed, for people."""
+        claims = self.certificate
+        known = [f"{name} {value:.6g}" for name in ("lower", "upper") if (value := getattr(claims, name)) is not None]
+        return ", ".join(known) or "no bounds"
+
+    @abstractmethod
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The content of ``arrays.npz`` but for the coreset's rows."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The content of ``arrays.npz``."""
+        return self.numbers() | to_arrays(_ROWS, self.coreset_x)
+
+    def write(self, folder: Path) -> None:
+        """Write ``model.json`` and ``arrays.npz`` into an empty folder."""
+        write_arrays(folder / "arrays.npz", self.arrays())
+        (folder / "model.json").write_text(json_text(self.record), encoding="utf-8")
+
+
+def read_single(
+    folder: int, path: Path, below: str, needed: set[str], optional: set[str], prefix: str | None = None
+) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The record of a ``Single``, its numbers, and the arrays that make its coreset's rows.
+
+    folder: open; the model lies ``below`` it, at ``path``. The numbers are those ``needed``, maybe some that are
+    ``optional`` or whose names begin with ``prefix``. Raises DataError.
+    """
+    with opened(folder, str(Path(below, "model.json"))) as file:
+        record = read_json(file, f"{path}/model.json")
+    try:
+        check_record(record)
+    except DataError as error:
+        raise DataError(f"{path}/model.json: {error}") from None
+    with opened(folder, str(Path(below, "arrays.npz"))) as file:
+        arrays = read_arrays(file, f"{path}/arrays.npz")
+    parts = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_ROWS)}
+    known = {name for name in arrays if prefix is not None and name.startswith(prefix)}
+    if set(arrays) - known - optional != needed or not parts:
+        names = (", ".join(sorted(found)) for found in (needed | {_ROWS}, arrays | parts))
+        raise DataError("{}/arrays.npz: expected {}, found {}".format(path, *names))
+    return record, arrays, parts
+
+
+def checked(name: str, values: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+    """A read-only copy of the array; sparse rows in float64. Raises DataError: another shape, numbers not finite."""
+    values = frozen_rows(values) if is_sparse(values) else frozen(values, dtype)
+    if values.shape != shape:
+        raise DataError(
+            f"{name}: expected shape {shape} as the record says, found {values.shape}; get an unaltered copy"
+        )
+    if values.dtype.kind == "f" and not np.isfinite(values.data if is_sparse(values) else values).all():
+        raise DataError(f"{name}: expected finite numbers, found NaN or infinity; get an unaltered copy")
+    return values
+
+
+def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """A read-only copy."""
+    copy = np.array(values, dtype=dtype, order="C")
+    copy.flags.writeable = False
+    return copy
+
+
+def decided(decisions: np.ndarray) -> np.ndarray:
+    """Places (n,) of the classes that decision values name: (n,) positive or not, (n, k) the largest, ties first."""
+    return np.asarray(decisions > 0 if decisions.ndim == 1 else decisions.argmax(axis=1), np.intp)
+
+
+def label_array(classes: Sequence[Any]) -> np.ndarray:
+    """The labels as an array that keeps their kind; kinds that differ stay as they are, in an object array."""
+    same = len({type(label) for label in classes}) == 1
+    return np.array(list(classes), dtype=None if same else object)
