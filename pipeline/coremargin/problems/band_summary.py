@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as some
+from coremargin.problems.stored import arrays_of, fields_of
 
 Array = NDArray[np.float64]
 
@@ -69,14 +70,12 @@ class BandSummary:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row_x"}
-        return plain | some.to_arrays("row_x", self.row_x)
+        return arrays_of(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> BandSummary:
         """Inverse of ``to_arrays``."""
-        plain = {f.name: arrays[f.name] for f in fields(cls) if f.name != "row_x"}
-        return cls(row_x=some.from_arrays("row_x", arrays), **plain)
+        return cls(**fields_of(cls, arrays, {"row_x": some.from_arrays}))
 
 
 _LISTS = ("row_id", "row_sign", "row_price")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.problems.classes import ClassRows
+from coremargin.problems.stored import arrays_of, fields_of
 
 Array = NDArray[np.float64]
 Status = Literal["running", "certified", "not_separable", "stalled"]
@@ -50,32 +51,20 @@ class ClassesState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
-        arrays: dict[str, NDArray[Any]] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, ClassRows):
-                arrays |= value.to_arrays(f.name)
-            elif f.name == "status":
-                arrays["status"] = np.array(STATUSES.index(self.status))
-            elif value is not None:
-                arrays[f.name] = np.asarray(value)
-        return arrays
+        return arrays_of(self, STATUSES)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
         """Inverse of ``to_arrays``."""
-        values: dict[str, Any] = {}
-        for f in fields(cls):
-            if f.name in ("pool", "proof"):
-                values[f.name] = ClassRows.from_arrays(f.name, arrays)
-            elif f.name == "status":
-                values["status"] = STATUSES[int(arrays["status"])]
-            elif f.name in arrays:
-                value = arrays[f.name]
-                values[f.name] = value.item() if value.ndim == 0 else value
-            else:
-                values[f.name] = None
-        return cls(**values)
+        return cls(
+            **fields_of(
+                cls,
+                arrays,
+                {"pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays},
+                STATUSES,
+                may_lack=("best",),
+            )
+        )
 
     def figures(self) -> dict[str, Any]:
         """What a round is described by."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.problems.classes import ClassRows
+from coremargin.problems.stored import arrays_of, fields_of
 
 Array = NDArray[np.float64]
 
@@ -59,14 +60,12 @@ class ClassesSummary:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
-        plain = {name: getattr(self, name) for name in ("smallest", "smallest_id", *_SUMS)}
-        return plain | self.near.to_arrays("near")
+        return arrays_of(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesSummary:
         """Inverse of ``to_arrays``."""
-        plain = {name: arrays[name] for name in ("smallest", "smallest_id", *_SUMS)}
-        return cls(near=ClassRows.from_arrays("near", arrays), **plain)
+        return cls(**fields_of(cls, arrays, {"near": ClassRows.from_arrays}))
 
 
 _SUMS = ("losses", "far_price", "push", "paid", "confusion", "below")

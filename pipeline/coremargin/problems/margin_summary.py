@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as maths_rows
+from coremargin.problems.stored import arrays_of, fields_of
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -78,11 +79,9 @@ class MarginSummary:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row_x"}
-        return plain | maths_rows.to_arrays("row_x", self.row_x)
+        return arrays_of(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> MarginSummary:
         """Inverse of ``to_arrays``."""
-        plain: dict[str, Any] = {f.name: arrays[f.name] for f in fields(cls) if f.name != "row_x"}
-        return cls(**plain, row_x=maths_rows.from_arrays("row_x", arrays))
+        return cls(**fields_of(cls, arrays, {"row_x": maths_rows.from_arrays}))

@@ -1,0 +1,57 @@
+"""States and answers as plain arrays, for checkpoints: one array a field, several for rows, none for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.rows import is_sparse, to_arrays
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+
+#: Of the fields that take several arrays: what makes them again, from their name and all arrays.
+Makers: TypeAlias = Mapping[str, Callable[[str, Arrays], Any]]
+
+
+def arrays_of(values: Any, statuses: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """The fields of a dataclass as arrays, exact: ``fields_of`` gives the same bits back.
+
+    A word is stored as its place in ``statuses``. Pools and rows of classes name their own arrays.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    for f in fields(values):
+        value = getattr(values, f.name)
+        if isinstance(value, str):
+            arrays[f.name] = np.array(statuses.index(value))
+        elif hasattr(value, "to_arrays"):
+            arrays |= value.to_arrays(f.name)
+        elif is_sparse(value):
+            arrays |= to_arrays(f.name, value)
+        elif value is not None:
+            arrays[f.name] = np.asarray(value)
+    return arrays
+
+
+def fields_of(
+    kind: type, arrays: Arrays, makers: Makers, statuses: Sequence[str] = (), may_lack: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What ``arrays_of`` was given, by field; an array without dimensions becomes a number.
+
+    may_lack: fields that are None where their array is missing. Raises KeyError when another one is.
+    """
+    values: dict[str, Any] = {}
+    for f in fields(kind):
+        if f.name in makers:
+            values[f.name] = makers[f.name](f.name, arrays)
+        elif f.name == "status":
+            values[f.name] = statuses[int(arrays[f.name])]
+        elif f.name in may_lack and f.name not in arrays:
+            values[f.name] = None
+        else:
+            value = arrays[f.name]
+            values[f.name] = value.item() if value.ndim == 0 else value
+    return values
