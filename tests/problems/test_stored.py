@@ -37,6 +37,7 @@ def example(*, sparse: bool) -> Example:
 
 
 def again(arrays: dict[str, NDArray]) -> Example:
+    """The example that these arrays are about."""
     makers = {"row_x": from_arrays, "held": Pool.from_arrays}
     return Example(**fields_of(Example, arrays, makers, STATUSES, may_lack=("best",)))
 
