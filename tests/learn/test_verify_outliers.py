@@ -204,6 +204,76 @@ def test_without_its_proof_a_bound_is_said_to_be_unchecked(model: Path, store: P
         verify(place, store)
 
 
+@pytest.fixture(scope="module")
+def hard(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A path over k = 0..8 that was stopped, on rows that are no outliers; and their store."""
+    place = tmp_path_factory.mktemp("hard")
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(200, 5)), np.where(rng.random(200) < 0.5, 1, -1)
+    X[:, 0] += y
+    with StoreWriter.create(place / "s.zarr", features=5, dtype="float64", chunk_bytes=1 << 20) as writer:
+        writer.write(X, y.tolist())
+    work, left = OutlierMargin.work, list(range(14))
+
+    def interrupted(self: OutlierMargin, state: Any, run: Any) -> Iterator[Any]:
+        for step in work(self, state, run):
+            yield step
+            if not left:
+                raise KeyboardInterrupt
+            left.pop()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OutlierMargin, "work", interrupted)
+        coremargin.train(place / "s.zarr", out=place / "m", outliers="0..8", epsilon=1e-9, cluster="threads")
+    return place / "m", place / "s.zarr"
+
+
+def test_bounds_of_a_stopped_path_do_not_fall(hard: tuple[Path, Path]) -> None:
+    """The model has them in order for every k; those without a proof of their own rest on that of a larger k."""
+    found = left_out(Model.load(hard[0]))
+    lower, upper = np.array([[step.lower or 0.0, step.upper or np.inf] for step in found.steps]).T
+    leaves = Model.load(hard[0]).ledger["outliers_proof_leaves"]
+    assert (np.diff(lower) >= 0).all()
+    assert (upper[:-1] <= upper[1:]).all()
+    assert (lower <= upper).all()
+    result = verify(*hard)
+    borrowed = [check for check in result.checks if check.name.startswith("upper") and "so with fewer" in check.text]
+    assert len(borrowed) == (leaves == 0).sum()
+    assert not [text for text in result.unchecked if text.startswith("the upper bound")]
+
+
+def test_a_proof_for_more_outliers_is_one_for_fewer(model: Path, store: Path, tmp_path: Path) -> None:
+    """The proof for 4 alone proves its bound for 3 too, and no lower one; that for 3 proves nothing about 4."""
+    ledger = Model.load(model).ledger
+    upper, leaves = ledger["outliers_upper"], ledger["outliers_proof_leaves"]
+    assert leaves.tolist() == [1] * 5
+    assert upper[3] < upper[4]
+
+    def without(k: int) -> dict[str, Any]:
+        paths, proofs = (
+            np.delete(np.append(0, ledger[f"outliers_proof_{n}_ends"]), k + 1) for n in ("paths", "proofs")
+        )
+        cut = slice(*ledger["outliers_proof_proofs_ends"][k - 1 : k + 1])
+        kept = np.delete(ledger["outliers_proof_proofs"], cut)
+        proofs[k + 1 :] -= cut.stop - cut.start
+        return {
+            "proof_leaves": put(k, 0), "proof_proofs": lambda _: kept, "proof_paths_ends": lambda _: paths[1:],
+            "proof_proofs_ends": lambda _: proofs[1:],
+        }  # fmt: skip
+
+    higher = altered(model, tmp_path / "higher", **without(3), upper=put(3, upper[4]))
+    texts = [check.text for check in verify(higher, store).checks if check.name == "upper bound with 3 outliers"]
+    assert len(texts) == 1
+    assert "with 4 outliers, so with fewer" in texts[0]
+    for name, changes in (("lower", without(3)), ("last", without(4))):
+        left = verify(altered(model, tmp_path / name, **changes), store).unchecked
+        k = 3 if name == "lower" else 4
+        assert [f"upper bound with {k} outliers" in text for text in left[:2]] == [True, False]
+    false = altered(model, tmp_path / "false", upper=lambda v: np.append(v[:4], v[3]))
+    with pytest.raises(ClaimRefuted):
+        verify(false, store)
+
+
 def test_too_few_outliers_are_a_proof_too(store: Path, tmp_path: Path) -> None:
     """Two of three wrong labels may go: proven to be too few, by three contradictions without a common row."""
     found = coremargin.train(store, out=tmp_path / "m", outliers=2, cluster="threads")

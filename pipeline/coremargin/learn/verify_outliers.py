@@ -84,8 +84,10 @@ def _finite(value: float | None) -> float | None:
 
 
 def upper_bounds(claim: Claim, trimmed: Sequence[Trimmed]) -> tuple[float | None, list[Check], list[str]]:
-    """The upper bound of the largest k as its proof has it, a check for each proof, and what could not be checked."""
-    found: float | None = None
+    """The upper bound of the largest k as its proof has it, a check for each proof, and what could not be checked.
+
+    Fewer rows left out allow no more: a proof for one k is one for each smaller k, which may have none of its own.
+    """
     checks: list[Check] = []
     unchecked: list[str] = []
     try:
@@ -94,24 +96,34 @@ def upper_bounds(claim: Claim, trimmed: Sequence[Trimmed]) -> tuple[float | None
         stored = any(name.startswith("proof_") for name in claim.outliers)
         proof, broken = None, f"the proof is incomplete or altered: {error}"
         checks = [Check("proof of the upper bounds", ok=False, text=broken)] if stored else []
-    for one in trimmed:
-        found, name = None, f"upper bound with {one.k:,} outliers"
-        if not np.isfinite(one.upper):
-            continue
-        if proof is None or one.leaves.start == one.leaves.stop:
-            unchecked.append(f"the {name}: {one.upper:.9g}; the model was stored without its proof")
-            continue
+    found: list[tuple[float, Trimmed]] = []  # what each proof says, from the largest k down
+    for one in reversed(trimmed):
+        name, own = f"upper bound with {one.k:,} outliers", one.leaves.start < one.leaves.stop
         try:
-            found = proof.bound(one)
+            if proof is not None and own:
+                found.append((proof.bound(one), one))
         except (ValueError, IndexError) as error:
             checks.append(Check(name, ok=False, text=f"the proof is incomplete or altered: {error}"))
             continue
-        ok = found <= one.upper
-        claimed, proven = apart(one.upper, found)
-        leaves = one.leaves.stop - one.leaves.start
-        text = f"{leaves:,} {'leaf proves' if leaves == 1 else 'leaves prove'} at most {proven}"
-        checks.append(Check(name, ok, f"{text} (claimed: {claimed})" if ok else f"model claims {claimed}, {text}"))
-    return found, checks, unchecked
+        if not np.isfinite(one.upper):
+            continue
+        # the lowest; its own where that is enough
+        best = min(found, key=lambda pair: (pair[1] is not one or pair[0] > one.upper, pair[0]), default=None)
+        if best is not None and (own or best[0] <= one.upper):
+            checks.append(_bound_check(name, one, *best))
+        else:
+            unchecked.append(f"the {name}: {one.upper:.9g}; the model was stored without its proof")
+    return next((bound for bound, one in found if one is trimmed[-1]), None), checks[::-1], unchecked[::-1]
+
+
+def _bound_check(name: str, one: Trimmed, found: float, proven: Trimmed) -> Check:
+    """Whether a claim is as high as what was found by the proof for its k, or for a larger one."""
+    claimed, at_most = apart(one.upper, found)
+    leaves = proven.leaves.stop - proven.leaves.start
+    whose = "" if proven is one else f" with {proven.k:,} outliers, so with fewer"
+    text = f"{leaves:,} {'leaf proves' if leaves == 1 else 'leaves prove'} at most {at_most}{whose}"
+    ok = found <= one.upper
+    return Check(name, ok, f"{text} (claimed: {claimed})" if ok else f"model claims {claimed}, {text}")
 
 
 class _Proof:

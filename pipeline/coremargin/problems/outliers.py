@@ -24,14 +24,15 @@ from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, measure, soft_directions
 from coremargin.maths.outliers.packing import bounded
-from coremargin.maths.outliers.search import CANDIDATES, Map, Search, advance, believed, improved, is_proven, verified
+from coremargin.maths.outliers.search import CANDIDATES, Map, Search, advance, believed, improved, verified
 from coremargin.maths.outliers.trimmed import trimmed_margin
 from coremargin.problems.start import SAMPLE_BYTES, SAMPLE_SHARE, check_scale, read_sample, sample_chunks, two_classes
 from coremargin.problems.trim_climb import BEFORE, climbed, lowest, over
+from coremargin.problems.trim_path import how_it_ended, shared
 from coremargin.problems.trim_probe import TrimProbe
 from coremargin.problems.trim_result import figures, result
 from coremargin.problems.trim_start import ORDINARY, begin
-from coremargin.problems.trim_state import LeftOut, Status, TrimPool, TrimState, unit
+from coremargin.problems.trim_state import LeftOut, TrimPool, TrimState, unit
 from coremargin.problems.trim_update import left_out_of, measured_best, worth_having
 
 if TYPE_CHECKING:
@@ -268,9 +269,11 @@ class OutlierMargin:
 
     def _judged(self, state: TrimState) -> TrimState:
         """What comes next: more search, a scan for the candidates, or the end."""
+        longest = float(self.source.scalars().max_norm.max())
+        state = shared(state, longest)
         open_ = [search for search in state.searches if search.status == "open"]
         if not open_:
-            return replace(state, status=self._ended(state))
+            return replace(state, status=how_it_ended(state, longest))
         if any(not search.wants_scan for search in open_):
             return state
         return self._wishing(state, self._asked(state)[1])
@@ -289,10 +292,3 @@ class OutlierMargin:
     def _wishing(self, state: TrimState, wishes: Array) -> TrimState:
         """With directions for the next scan to measure, and the first one's offset."""
         return replace(state, wishes=wishes, offset=measure(self.arena(state), wishes[0], self.ks[-1]).b)
-
-    def _ended(self, state: TrimState) -> Status:
-        """Proven for every k; or as far as it goes."""
-        longest = float(self.source.scalars().max_norm.max())
-        if all(is_proven(search, longest) for search in state.searches):
-            return "certified"
-        return "heuristic" if any(search.status == "bounded" for search in state.searches) else "stalled"

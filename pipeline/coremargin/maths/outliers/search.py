@@ -66,7 +66,8 @@ class Level:
 
 @dataclass(frozen=True)
 class Search:
-    """What is known: ``best``, proven on all rows; ``upper``: none does better; ``proof``: why (None: not kept).
+    """What is known: ``best``, proven on all rows; ``upper``: none does better; ``proof``: why (None: not kept, or that
+    of a search for more outliers).
 
     batch: candidates that one scan can measure. status: "open", "done" (every level was answered, or the bounds are
     close enough), "bounded" (packing.py gave a bound, whatever its distance), "full" (too many certificates).
@@ -148,6 +149,14 @@ def believed(search: Search, arena: Arena) -> Search:
         replace(arena.certificate(c.verdict.rows, c.verdict.weights, 0.0), since=0.0) for c in search.candidates
     )
     return verified(replace(search, certificates=search.certificates + new), search.best)
+
+
+def ended(search: Search) -> Search:
+    """The same at its end: its bounds are close enough, wherever they come from."""
+    level = replace(search.level, open=())
+    return (
+        replace(search, status="done", level=level, paused=None, candidates=()) if search.status == "open" else search
+    )
 
 
 def is_nothing(upper: float, longest: float, features: int) -> bool:
