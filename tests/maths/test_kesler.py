@@ -73,6 +73,21 @@ def test_fewer_rows_than_features() -> None:
         check(X, y, solve_kesler(X, y, 5))
 
 
+@pytest.mark.parametrize(("n", "K"), [(10, 10), (20, 3), (20, 5), (30, 10), (120, 5)])
+def test_the_end_of_float64_is_noticed(n: int, K: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows at a high price: steps that move nothing but the last bits of shares are not taken again and again."""
+    import coremargin.maths.simplex_newton as module
+
+    steps, real = [], module._newton_step
+    monkeypatch.setattr(module, "_newton_step", lambda *given: steps.append(1) or real(*given))
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((n, 400)), rng.integers(0, K, n)
+        with one_blas_thread():
+            check(X, y, solve_kesler(X, y, K))
+    assert 3 < len(steps) < 3 * 50
+
+
 def test_large_pools_are_solved_on_a_part_that_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A working set of rows ends at the margin of all of them."""
     import coremargin.maths.kesler as module

@@ -18,6 +18,7 @@ the smaller it is the fewer steps there are. c_i a_i are feasible duals of F at 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,8 +36,9 @@ DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-4
 #: mu falls after a proximal step that took few Newton steps: (at most so many, by this factor).
 FALLS = ((3, 0.1), (10, 0.3))
 PROXIMAL_STEPS, NEWTON_STEPS = 100, 100
-#: A proximal step ends when the squared gradient is this share of what the shares moved.
-INNER = 0.1
+#: A proximal step ends when the squared gradient is this share of what the shares moved, or nothing but rounding:
+#: so many units in the last place of every share.
+INNER, LAST_PLACES = 0.1, 4.0
 #: A Newton step is long enough when the slope at its end is this share of that at its start.
 SLOPE, LONGEST, TRIES = 0.1, 1e6, 30
 
@@ -58,6 +60,12 @@ class ClassesModel:
     def nowhere(self) -> Array:
         """U = 0 (K, q)."""
         return np.zeros((self.lack.shape[1], self.rows.shape[1]))
+
+    @cached_property
+    def noise(self) -> float:
+        """What the squared gradient is no smaller than, by the rounding of shares."""
+        lengths = np.einsum("ij,ij->i", self.rows, self.rows)
+        return float((LAST_PLACES * np.finfo(np.float64).eps) ** 2 * (self.prices**2 @ lengths))
 
     def lacks(self, scores: Array) -> Array:
         """t (m, K) where the scores rows U^T are these (m, K)."""
@@ -110,8 +118,9 @@ def minimise_classes(
         shares = start.duals / model.prices[:, None]
         shares[np.arange(len(shares)), model.codes] = 1.0 - shares.sum(axis=1)
     for _ in range(PROXIMAL_STEPS):
-        at, shares, steps = _proximal_minimum(model, at, shares, mu, best)
-        if best.enough:
+        before = best.gap
+        at, shares, steps, exact = _proximal_minimum(model, at, shares, mu, best)
+        if best.enough or (exact and not best.gap < before):
             break
         mu *= next((fall for most, fall in FALLS if steps <= most), 1.0)
     return best.minimum(size / mu)
@@ -126,8 +135,12 @@ class _Best:
         self.at, self.shares = model.nowhere, np.zeros_like(model.lack)
 
     @property
+    def gap(self) -> float:
+        return self.value - self.dual
+
+    @property
     def enough(self) -> bool:
-        return self.value - self.dual <= self.tolerance * max(abs(self.value), self.scale)
+        return self.gap <= self.tolerance * max(abs(self.value), self.scale)
 
     def see(self, at: Array, scores: Array, shares: Array) -> None:
         """Take a hypothesis with its scores, and the shares that it suggests."""
@@ -150,26 +163,31 @@ class _Best:
 
 def _proximal_minimum(
     model: ClassesModel, at: Array, centre: Array, mu: float, best: _Best
-) -> tuple[Array, Array, int]:
-    """Newton on the F that is smooth around ``centre``, until its gradient is small beside what the shares moved."""
+) -> tuple[Array, Array, int, bool]:
+    """Newton on the F that is smooth around ``centre``, until its gradient is small beside what the shares moved.
+
+    The minimiser, its shares, how many steps it took, and whether float64 knows no better one.
+    """
     scores = model.rows @ at.T
-    shares, steps = centre, 0
+    shares, steps, exact = centre, 0, False
     while steps < NEWTON_STEPS:
         shares = simplex(centre + model.lacks(scores) / mu)
         best.see(at, scores, shares)
         if best.enough:
             break
         gradient = at + model.signed(shares).T @ model.rows
-        move = shares - centre
-        if float((gradient * gradient).sum()) <= INNER * mu * float(model.prices @ (move * move).sum(axis=1)):
+        move, square = shares - centre, float((gradient * gradient).sum())
+        exact = square <= model.noise
+        if exact or square <= INNER * mu * float(model.prices @ (move * move).sum(axis=1)):
             break
         step = _newton_step(model, shares, gradient, mu)
         moved = model.rows @ step.T
         t = _length(model, centre, at, scores, step, moved, mu)
         if t == 0.0:
+            exact = True
             break
         at, scores, steps = at + t * step, scores + t * moved, steps + 1
-    return at, shares, steps
+    return at, shares, steps, exact
 
 
 def _newton_step(model: ClassesModel, shares: Array, gradient: Array, mu: float) -> Array:
