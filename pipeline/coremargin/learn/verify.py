@@ -34,7 +34,6 @@ from typing import Any
 
 from coremargin.errors import ClaimRefuted, UsageError
 from coremargin.learn.verify_claim import read_claim
-from coremargin.learn.verify_classes import ClassesInquiry
 from coremargin.learn.verify_classes_claim import is_several, read_classes_claim
 from coremargin.learn.verify_fleet import FILE, FleetInquiry, FleetVerification, read_fleet
 from coremargin.learn.verify_one import Inquiry, Verification
@@ -81,17 +80,13 @@ def examine(
     """As ``verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
-    inquiry: Inquiry | FleetInquiry | ClassesInquiry
+    inquiry: Inquiry | FleetInquiry
     if (Path(os.path.abspath(model_path)) / FILE).is_file():
         claims = read_fleet(model_path)
         rows = Rows(store_path)
         inquiry = FleetInquiry(claims, rows)
-    elif is_several(model_path):
-        several = read_classes_claim(model_path)
-        rows = Rows(store_path)
-        inquiry = ClassesInquiry(several, rows)
     else:
-        claim = read_claim(model_path)
+        claim = read_classes_claim(model_path) if is_several(model_path) else read_claim(model_path)
         rows = Rows(store_path)
         inquiry = Inquiry(claim, rows)
     if inquiry.comparable:
@@ -99,9 +94,7 @@ def examine(
     return inquiry.result()
 
 
-def _read_all(
-    inquiry: Inquiry | FleetInquiry | ClassesInquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None
-) -> None:
+def _read_all(inquiry: Inquiry | FleetInquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:
     def ask(chunk: Chunk) -> tuple[Any, Any]:
         return inquiry.columns(chunk), inquiry.ask(inquiry.scaled(chunk))
 

@@ -10,7 +10,7 @@ import numpy as np
 from coremargin.learn.verify_sums import UNIT, combination, length, normalised_weights
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import Claim
+    from coremargin.learn.verify_claim import AnyClaim, Claim
     from coremargin.learn.verify_rows import Rows
 
 _EXACT = 1e-8  # what a certificate with outliers says where epsilon 0 was asked for
@@ -26,7 +26,7 @@ class Check:
     text: str
 
 
-def same_shape(claim: Claim, rows: Rows) -> Check:
+def same_shape(claim: AnyClaim, rows: Rows) -> Check:
     """Whether the store has the rows, features and precision that the model names."""
     claimed = (claim.rows, claim.features, claim.dtype)
     found = (rows.rows, rows.features, rows.dtype)
@@ -72,16 +72,42 @@ def consistency(claim: Claim) -> list[Check]:
         text += ": expected ||w|| = 1" + ("" if claim.intercept else " and b = 0 (no intercept)")
     checks = [Check("hypothesis", unit, text)] if claim.lower is not None else []
     checks += same_epsilon(claim)
-    ratio = 0.0
-    if claim.lower is not None and claim.upper is not None and claim.lower > 0 and claim.upper > 0:
-        ratio = min(1.0, claim.lower / claim.upper)
-    if claim.ratio is not None and not close(claim.ratio, ratio):
-        text = f"model claims {claim.ratio:.9g}, its own bounds give {ratio:.9g}"
-        checks.append(Check("ratio", ok=False, text=text))
-    return [*checks, status(claim, ratio)]
+    ratio, wrong = same_ratio(claim)
+    return [*checks, *wrong, status(claim, ratio)]
 
 
-def same_epsilon(claim: Claim) -> list[Check]:
+def same_ratio(claim: AnyClaim) -> tuple[float, list[Check]]:
+    """The ratio of the bounds that the model claims, 0 without; and a failed check if the model claims another."""
+    lower, upper = claim.lower, claim.upper
+    ratio = min(1.0, lower / upper) if lower is not None and upper is not None and lower > 0 and upper > 0 else 0.0
+    if claim.ratio is None or close(claim.ratio, ratio):
+        return ratio, []
+    text = f"model claims {claim.ratio:.9g}, its own bounds give {ratio:.9g}"
+    return ratio, [Check("ratio", ok=False, text=text)]
+
+
+def value_reached(claim: AnyClaim, value: float, rows: str) -> Check:
+    """Whether the hypothesis of a soft margin is as good as claimed; value: as found, rows: over which, in words."""
+    if claim.upper is None:
+        return Check("value", ok=True, text="nothing is claimed")
+    claimed, found = apart(claim.upper, value)
+    text = f"of the hypothesis over all {rows}: {found}"
+    if value <= claim.upper:
+        return Check("value", ok=True, text=f"{text} (claimed: at most {claimed})")
+    return Check("value", ok=False, text=f"model claims at most {claimed}, {text}")
+
+
+def value_bounded(claim: AnyClaim, dual: float) -> Check:
+    """Whether nothing can be as good as the claimed bound says nothing is; dual: the bound as found."""
+    if claim.lower is None:
+        return Check("dual bound", ok=True, text="nothing is claimed")
+    claimed, found = apart(claim.lower, dual)
+    if claim.lower <= dual:
+        return Check("dual bound", ok=True, text=f"no hypothesis has a value below {found} (claimed: {claimed})")
+    return Check("dual bound", ok=False, text=f"model claims {claimed}, the dual weights prove {found}")
+
+
+def same_epsilon(claim: AnyClaim) -> list[Check]:
     """A failed check unless parameters and certificate name one epsilon."""
     if claim.epsilon == claim.proven_epsilon and 0 < claim.epsilon < 1:
         return []
@@ -96,7 +122,7 @@ def close(claimed: float, found: float) -> bool:
     return abs(claimed - found) <= _CLOSE
 
 
-def status(claim: Claim, ratio: float) -> Check:
+def status(claim: AnyClaim, ratio: float) -> Check:
     """Whether the status is what the bounds of a margin say."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
     bounds = f"lower {shown(lower)}, upper {shown(upper)}, epsilon {epsilon:g}"
@@ -107,7 +133,7 @@ def status(claim: Claim, ratio: float) -> Check:
         if not ok:
             text = f"model claims to be certified, its own numbers do not say so: {claim.kind}, {bounds}"
     elif claim.status == "not_separable":
-        limit = 64 * (claim.features + len(claim.alpha) + 16) * UNIT * claim.radius
+        limit = 64 * (claim.features + len(claim.ids) + 16) * UNIT * claim.radius
         ok = claim.kind == "not_separable" and upper is not None and upper <= limit
         text = f"not separable: no margin above {shown(upper)}, which is zero for rows as long as {claim.radius:.6g}"
         if not ok:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,18 +27,13 @@ _LARGEST_JSON = 16 << 20
 _LARGEST_ARRAYS = 16 << 30
 
 
-@dataclass(frozen=True)
-class Claim:
-    """The claims of a model folder; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``.
-
-    loss "", cost 0, class_weight None and reference () are those of a hard margin, which has none.
-    """
+@dataclass(frozen=True, kw_only=True)
+class AnyClaim:
+    """What every model folder claims; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``."""
 
     path: Path
-    problem: str  #: "hard_margin", "soft_margin" or "outliers"
+    problem: str  #: one of PROBLEMS
     status: str
-    negative: Any  #: label
-    positive: Any
     features: int
     rows: int
     dtype: str
@@ -50,21 +46,30 @@ class Claim:
     proven_epsilon: float  #: of the certificate
     store_digest: str
     radius: float
-    w: np.ndarray  #: (d,)
-    b: float
-    alpha: np.ndarray  #: (m,)
+    soft: bool  #: a soft margin: the bounds are about a value
+    cost: float  #: C, 0 for a hard margin
     ids: np.ndarray  #: (m,) int64
     x: Any  #: (m, d), an array or, of a sparse store, a csr_array; (m, 0) for a soft margin
-    y: np.ndarray  #: (m,) in {-1, +1}
-    loss: str  #: "hinge" or "squared_hinge"
-    cost: float  #: C
-    class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
-    outliers: dict[str, np.ndarray]  #: of problem "outliers", the arrays about them by name
-    reference: np.ndarray  #: (d + 1,) the hypothesis that the dual point belongs to
+    y: np.ndarray  #: (m,) what the model says of the rows' classes, 0 being for rows that do not count
     scaling: str  #: how rows are scaled, "" for rows as they are stored
     shift: np.ndarray  #: (d,), or (0,) where columns are not scaled
     factor: np.ndarray  #: (d,), or (0,)
     view: View  #: which rows and labels of the store it is about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(AnyClaim):
+    """Of two classes; y is -1 or +1. loss "", class_weight None and reference () are those of a hard margin."""
+
+    negative: Any  #: label
+    positive: Any
+    w: np.ndarray  #: (d,)
+    b: float
+    alpha: np.ndarray  #: (m,)
+    loss: str  #: "hinge" or "squared_hinge"
+    class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
+    outliers: dict[str, np.ndarray]  #: of problem "outliers", the arrays about them by name
+    reference: np.ndarray  #: (d + 1,) the hypothesis that the dual point belongs to
 
 
 def read_claim(path: str | os.PathLike[str]) -> Claim:
@@ -86,45 +91,73 @@ def read_claim(path: str | os.PathLike[str]) -> Claim:
 
 
 def _claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) -> Claim:
-    parameters, certificate = record["parameters"], record["certificate"]
+    parameters = record["parameters"]
     negative, positive = record["classes"]
-    if not isinstance(parameters["intercept"], bool):
-        raise ValueError(f"parameters.intercept: expected true or false, got {parameters['intercept']!r}")
     soft = record["problem"] == "soft_margin"
     return Claim(
-        path=folder,
-        problem=str(record["problem"]),
-        status=str(record["status"]),
+        **any_claim(folder, record, arrays, soft=soft),
+        y=np.asarray(arrays["coreset_y"], dtype=np.int64),
+        view=read_view(record),
         negative=negative,
         positive=positive,
-        features=int(record["features"]),
-        rows=int(record["rows"]),
-        dtype=str(record["dtype"]),
-        epsilon=number(parameters["epsilon"]),
-        intercept=parameters["intercept"],
-        kind=str(certificate["kind"]),
-        lower=number_or_none(certificate["lower"]),
-        upper=number_or_none(certificate["upper"]),
-        ratio=number_or_none(certificate["ratio"]),
-        proven_epsilon=number(certificate["epsilon"]),
-        store_digest=str(certificate["store_digest"]),
-        radius=number(certificate["radius"]),
         w=np.asarray(arrays["w"], dtype=np.float64),
         b=_only(arrays["b"]),
         alpha=np.asarray(arrays["alpha"], dtype=np.float64),
-        ids=np.asarray(arrays["coreset_ids"], dtype=np.int64),
-        x=coreset_rows(arrays),
-        y=np.asarray(arrays["coreset_y"], dtype=np.int64),
         loss=one_of(parameters["loss"], LOSSES) if soft else "",
-        cost=above_zero(parameters["C"]) if soft else 0.0,
         class_weight=_class_weight(parameters["class_weight"]) if soft else None,
         outliers={name.removeprefix(_OUTLIERS): arrays[name] for name in arrays if name.startswith(_OUTLIERS)},
         reference=np.asarray(arrays["ledger_reference"] if soft else np.zeros(0), dtype=np.float64),
-        scaling=one_of(scaling_of(record), ("", *COLUMN_SCALINGS, "rownorm")),
-        shift=np.asarray(arrays.get("shift", np.zeros(0)), dtype=np.float64),
-        factor=np.asarray(arrays.get("factor", np.zeros(0)), dtype=np.float64),
-        view=read_view(record),
     )
+
+
+def any_claim(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray], *, soft: bool) -> dict[str, Any]:
+    """The fields of ``AnyClaim`` but for ``y`` and ``view``. Raises KeyError, TypeError or ValueError."""
+    parameters, certificate = record["parameters"], record["certificate"]
+    if not isinstance(parameters["intercept"], bool):
+        raise ValueError(f"parameters.intercept: expected true or false, got {parameters['intercept']!r}")
+    return {
+        "path": folder,
+        "problem": str(record["problem"]),
+        "status": str(record["status"]),
+        "features": int(record["features"]),
+        "rows": int(record["rows"]),
+        "dtype": str(record["dtype"]),
+        "epsilon": number(parameters["epsilon"]),
+        "intercept": parameters["intercept"],
+        "kind": str(certificate["kind"]),
+        "lower": number_or_none(certificate["lower"]),
+        "upper": number_or_none(certificate["upper"]),
+        "ratio": number_or_none(certificate["ratio"]),
+        "proven_epsilon": number(certificate["epsilon"]),
+        "store_digest": str(certificate["store_digest"]),
+        "radius": number(certificate["radius"]),
+        "soft": soft,
+        "cost": above_zero(parameters["C"]) if soft else 0.0,
+        "ids": np.asarray(arrays["coreset_ids"], dtype=np.int64),
+        "x": coreset_rows(arrays),
+        "scaling": one_of(scaling_of(record), ("", *COLUMN_SCALINGS, "rownorm")),
+        "shift": np.asarray(arrays.get("shift", np.zeros(0)), dtype=np.float64),
+        "factor": np.asarray(arrays.get("factor", np.zeros(0)), dtype=np.float64),
+    }
+
+
+def check_shapes(claim: AnyClaim, shapes: Mapping[str, tuple[int, ...]], weights: str) -> None:
+    """Raises DataError unless the arrays have these shapes, those that all claims have included, and are finite.
+
+    weights: the array of dual weights, whose values are judged as a claim.
+    """
+    m, columns = len(claim.ids), claim.features if claim.scaling in COLUMN_SCALINGS else 0
+    width = 0 if claim.soft else claim.features
+    for name, shape in {**shapes, "x": (m, width), "y": (m,), "shift": (columns,), "factor": (columns,)}.items():
+        values = getattr(claim, name)
+        if values.shape != shape:
+            raise DataError(
+                f"{claim.path}/arrays.npz: {name}: model.json says shape {shape}, found {values.shape}; "
+                f"get an unaltered copy of the model"
+            )
+        plain = values.data if issparse(values) else values
+        if not np.isfinite(plain).all() and name != weights:
+            raise DataError(f"{claim.path}/arrays.npz: {name} is not finite; get an unaltered copy of the model")
 
 
 def coreset_rows(arrays: dict[str, np.ndarray]) -> Any:
@@ -160,23 +193,8 @@ def _class_weight(value: Any) -> str | tuple[float, float] | None:
 
 
 def _check_shapes(claim: Claim, m: int, d: int) -> None:
-    soft = claim.problem == "soft_margin"
-    width, reference = (0, d + 1) if soft else (d, 0)
-    columns = d if claim.scaling in COLUMN_SCALINGS else 0
-    expected = {
-        "w": (d,), "alpha": (m,), "ids": (m,), "x": (m, width), "y": (m,), "reference": (reference,),
-        "shift": (columns,), "factor": (columns,),
-    }  # fmt: skip
-    for name, shape in expected.items():
-        values = getattr(claim, name)
-        if values.shape != shape:
-            raise DataError(
-                f"{claim.path}/arrays.npz: {name}: model.json says shape {shape}, found {values.shape}; "
-                f"get an unaltered copy of the model"
-            )
-        plain = values.data if issparse(values) else values
-        if not np.isfinite(plain).all() and name != "alpha":  # dual weights are judged as a claim
-            raise DataError(f"{claim.path}/arrays.npz: {name} is not finite; get an unaltered copy of the model")
+    shapes = {"w": (d,), "alpha": (m,), "ids": (m,), "reference": (d + 1 if claim.soft else 0,)}
+    check_shapes(claim, shapes, "alpha")
     if not math.isfinite(claim.b) or not np.isin(claim.y, (-1, 1)).all():
         raise DataError(f"{claim.path}/arrays.npz: b or coreset_y make no sense; get an unaltered copy of the model")
 

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.learn.verify_checks import Check, apart, close, same_epsilon, shown
+from coremargin.learn.verify_checks import Check, same_epsilon, same_ratio, shown, value_bounded, value_reached
 from coremargin.learn.verify_soft import SoftScan
 from coremargin.learn.verify_store import listed
 from coremargin.learn.verify_sums import SLAB_ROWS, UNIT, exact_products, gamma, length
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import Claim
+    from coremargin.learn.verify_claim import AnyClaim, Claim
     from coremargin.learn.verify_rows import Rows
 
 _FEW = 16 * UNIT  # of a handful of operations
@@ -41,14 +41,10 @@ def consistency(claim: Claim) -> list[Check]:
     ok = claim.intercept or claim.b == 0
     checks = [Check("hypothesis", ok, text if ok else f"{text}: expected b = 0 (no intercept)")]
     checks += same_epsilon(claim)
-    lower, upper = claim.lower, claim.upper
-    ratio = min(1.0, lower / upper) if lower is not None and upper is not None and lower > 0 and upper > 0 else 0.0
-    if claim.ratio is not None and not close(claim.ratio, ratio):
-        checks.append(Check("ratio", ok=False, text=f"model claims {claim.ratio:.9g}, its own bounds give {ratio:.9g}"))
-    return [*checks, status(claim)]
+    return [*checks, *same_ratio(claim)[1], status(claim)]
 
 
-def status(claim: Claim) -> Check:
+def status(claim: AnyClaim) -> Check:
     """Whether the status is what the bounds of a value say."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
     bounds = f"value {shown(upper)}, dual bound {shown(lower)}, epsilon {epsilon:g}"
@@ -155,8 +151,9 @@ class GapScan(SoftScan):
 
     def checks(self) -> list[Check]:
         """What the scan says about the claims."""
-        ours = [self._priced(), self._band(), self._weighed(), self._above(), self._below()]
-        return [self.content(), *ours, self.norms()]
+        dual, value = self.bounds()
+        reached, bounded = value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)
+        return [self.content(), self._priced(), self._band(), self._weighed(), reached, bounded, self.norms()]
 
     def _priced(self) -> Check:
         c, claim = self.prices(), self.claim
@@ -195,25 +192,3 @@ class GapScan(SoftScan):
         others = int(self.sums["slack"].sum())
         text = f"{len(alpha):,} weights from 0 to c, {others:,} other rows at c, {'in balance' * self.claim.intercept}"
         return Check("dual weights", not problems, "; ".join(problems) or text.removesuffix(", "))
-
-    def _above(self) -> Check:
-        """Whether the hypothesis is as good as claimed."""
-        value, rows = self.bounds()[1], self.rows.rows - self.unlabelled
-        if self.claim.upper is None:
-            return Check("value", ok=True, text="nothing is claimed")
-        claimed, found = apart(self.claim.upper, value)
-        aside = self.aside
-        text = f"of the hypothesis over all {rows:,} rows{aside}: {found}"
-        if value <= self.claim.upper:
-            return Check("value", ok=True, text=f"{text} (claimed: at most {claimed})")
-        return Check("value", ok=False, text=f"model claims at most {claimed}, {text}")
-
-    def _below(self) -> Check:
-        """Whether nothing can be as good as the claimed bound says nothing is."""
-        dual = self.bounds()[0]
-        if self.claim.lower is None:
-            return Check("dual bound", ok=True, text="nothing is claimed")
-        claimed, found = apart(self.claim.lower, dual)
-        if self.claim.lower <= dual:
-            return Check("dual bound", ok=True, text=f"no hypothesis has a value below {found} (claimed: {claimed})")
-        return Check("dual bound", ok=False, text=f"model claims {claimed}, the dual weights prove {found}")

@@ -8,6 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coremargin.learn.verify_checks import Check, consistency, dual, same_classes, same_shape
+from coremargin.learn.verify_classes import ClassesProof, hull
+from coremargin.learn.verify_classes import consistency as classes_consistency
+from coremargin.learn.verify_classes import same_classes as several_classes
+from coremargin.learn.verify_classes_claim import ClassesClaim
 from coremargin.learn.verify_gap import GapScan
 from coremargin.learn.verify_gap import consistency as gap_consistency
 from coremargin.learn.verify_outliers import same_answer, trimmed_claims, upper_bounds
@@ -71,34 +75,43 @@ class Verification:
 class _Own:
     """What is particular to a problem: checks before the scan, the upper bound if they give it, the scan."""
 
+    classes: Callable[[Rows], Check]
     checks: list[Check]
     upper: float | None
-    scan: Callable[[Rows], GapScan | Scan | TrimScan]
+    scan: Callable[[Rows], GapScan | Scan | TrimScan | ClassesProof]
     unchecked: tuple[str, ...]
 
 
-def _own_checks(claim: Claim) -> _Own:
+def _of_several(claim: ClassesClaim) -> _Own:
+    upper, checks = (None, []) if claim.soft else hull(claim)
+    checks = [*classes_consistency(claim), *checks]
+    return _Own(partial(several_classes, claim), checks, upper, partial(ClassesProof, claim), UNCHECKED_GAP)
+
+
+def _of_two(claim: Claim) -> _Own:
+    classes = partial(same_classes, claim)
     if claim.problem == "soft_margin":
-        return _Own(gap_consistency(claim), None, partial(GapScan, claim), UNCHECKED_GAP)
+        return _Own(classes, gap_consistency(claim), None, partial(GapScan, claim), UNCHECKED_GAP)
     if claim.problem == "outliers":
         trimmed = trimmed_claims(claim)
         upper, checks, missing = upper_bounds(claim, trimmed)
         checks = [*consistency(claim), *same_answer(claim, trimmed), *checks]
-        return _Own(checks, upper, lambda rows: TrimScan(claim, rows, trimmed), (*missing, *UNCHECKED_OUTLIERS))
+        unchecked = (*missing, *UNCHECKED_OUTLIERS)
+        return _Own(classes, checks, upper, lambda rows: TrimScan(claim, rows, trimmed), unchecked)
     upper, checks = dual(claim)
-    return _Own([*consistency(claim), *checks], upper, partial(Scan, claim), UNCHECKED)
+    return _Own(classes, [*consistency(claim), *checks], upper, partial(Scan, claim), UNCHECKED)
 
 
 class Inquiry:
     """A claim, and what is known about it so far; ``ask`` may run in many threads, ``add`` takes chunks in order."""
 
-    def __init__(self, claim: Claim, rows: Rows, scaler: Scaler | None = None) -> None:
+    def __init__(self, claim: Claim | ClassesClaim, rows: Rows, scaler: Scaler | None = None) -> None:
         """scaler: of another inquiry about rows scaled alike, which then scales for both."""
         self.claim, self.rows = claim, rows
-        self._checks = [same_shape(claim, rows), same_classes(claim, rows)]
-        comparable = claim.features == rows.features and self._checks[1].ok
-        own = _own_checks(claim)
-        self._checks += own.checks
+        own = _of_several(claim) if isinstance(claim, ClassesClaim) else _of_two(claim)
+        classes = own.classes(rows)
+        comparable = claim.features == rows.features and classes.ok
+        self._checks = [same_shape(claim, rows), classes, *own.checks]
         self._upper, self._unchecked = own.upper, own.unchecked
         self.scan = own.scan(rows) if comparable else None
         self.scaler = scaler or (Scaler(claim, rows) if comparable else None)
@@ -153,5 +166,5 @@ class Inquiry:
             checks=tuple(checks),
             unchecked=self._unchecked,
             problem=claim.problem,
-            soft=claim.problem == "soft_margin",
+            soft=claim.soft,
         )

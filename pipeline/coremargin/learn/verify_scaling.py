@@ -22,7 +22,7 @@ from coremargin.learn.verify_sums import SLAB, Total
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from coremargin.learn.verify_claim import Claim
+    from coremargin.learn.verify_claim import AnyClaim
     from coremargin.learn.verify_rows import Chunk, Rows
 
 #: What trainers may lose when they combine sums of chunks, of means and of deviations; relative.
@@ -43,7 +43,7 @@ class Columns:
 class Scaler:
     """Scales the rows of a store as a claim says, and keeps account of their columns; chunks are added in order."""
 
-    def __init__(self, claim: Claim, rows: Rows) -> None:
+    def __init__(self, claim: AnyClaim, rows: Rows) -> None:
         self.claim, self.rows = claim, rows
         self.dtype = np.dtype(rows.dtype)
         self.shift, self.factor = (values.astype(self.dtype) for values in (claim.shift, claim.factor))

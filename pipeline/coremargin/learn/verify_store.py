@@ -53,6 +53,11 @@ class Account:
             f", {self.unlabelled:,} without label {weighed}{'or held out ' * (self.claim.view.fold is not None)}apart"
         )
 
+    @property
+    def counted(self) -> str:
+        """Words about the rows that count."""
+        return f"{self.rows.rows - self.unlabelled:,} rows{self.aside}"
+
     def lengths(self, x: Any, first: int) -> np.ndarray:
         """||x|| (n,) of rows (n, d) float64. Raises DamagedChunk for rows beyond what this arithmetic can check."""
         lengths = row_lengths(x)
