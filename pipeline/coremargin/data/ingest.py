@@ -103,13 +103,14 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         weights=column,
     )
     rows = open_rows(source, options, on_progress)
-    stream = None if labels is None else LabelStream(labels)
+    vocabulary = Vocabulary(base.classes if base else ())
+    stream = None if labels is None else LabelStream(labels, vocabulary)
     beside = Beside(stream, weight_stream)
     _check_fit(rows, beside, base, unlabelled=unlabelled)
     trip = Trip(
         rows,
         beside,
-        Vocabulary(base.classes if base else ()),
+        vocabulary,
         np.dtype(dtype),
         None if only is None else _several(only),
         sparse=_kept_sparse(rows, base, sparse),

@@ -12,6 +12,7 @@ import numpy as np
 from coremargin.data.format import MOST_CLASSES
 from coremargin.data.sources.npy import is_npy, map_npy
 from coremargin.data.sources.paths import expand
+from coremargin.data.sources.stream import Stream
 from coremargin.data.sources.text import pieces
 from coremargin.errors import LabelError, UsageError
 
@@ -116,17 +117,18 @@ def _kind(label: Label) -> str:
     return "number" if type(label) in (int, float) else type(label).__name__
 
 
-class LabelStream:
+class LabelStream(Stream):
     """Labels that come from beside the rows: an array, a Dask array, or files with one label per row.
 
-    ``length`` is None when only reading tells (text files).
+    They are taken as codes (int32) of the vocabulary. ``length`` is None when only reading tells (text files).
     """
 
-    def __init__(self, labels: Any) -> None:
+    kind = "labels"
+
+    def __init__(self, labels: Any, vocabulary: Vocabulary) -> None:
         """``labels``: array-like (n,), or a path, or a list of paths read one after the other (.npy or text)."""
         paths = _as_paths(labels)
-        self._vocabulary: Vocabulary | None = None
-        self._left = np.empty(0, dtype=np.int32)
+        self._vocabulary = vocabulary
         if paths is not None:
             self.name = str(paths[0]) if len(paths) == 1 else f"{len(paths)} label files"
             arrays = [_load(path) for path in paths]
@@ -139,29 +141,7 @@ class LabelStream:
             self.name = "labels"
             self.length = _known_length(_as_column(array, self.name).shape[0])
             self._parts = iter([(None, array)])
-        self._batches = self._read()
-
-    def take(self, count: int, vocabulary: Vocabulary) -> np.ndarray:
-        """The next ``count`` codes (fewer at the end)."""
-        self._vocabulary = vocabulary
-        parts = [self._left]
-        have = len(self._left)
-        while have < count:
-            part = next(self._batches, None)
-            if part is None:
-                break
-            parts.append(part)
-            have += len(part)
-        codes = np.concatenate(parts)
-        self._left = codes[count:]
-        return codes[:count]
-
-    def count_rest(self, vocabulary: Vocabulary) -> int:
-        """How many labels have not been taken yet."""
-        rest = 0
-        while len(part := self.take(2**20, vocabulary)):
-            rest += len(part)
-        return rest
+        super().__init__(np.int32)
 
     def _read(self) -> Iterator[np.ndarray]:
         for path, array in self._parts:
@@ -171,7 +151,6 @@ class LabelStream:
                 yield from self._read_array(array, self.name if path is None else str(path))
 
     def _read_array(self, array: Any, name: str) -> Iterator[np.ndarray]:
-        assert self._vocabulary is not None  # noqa: S101 - set by take, which alone pulls batches
         column = _as_column(array, name)
         if hasattr(column, "dask"):
             for block in range(column.numblocks[0]):
@@ -181,7 +160,6 @@ class LabelStream:
             yield self._vocabulary.encode(np.asarray(column[start : start + 2**18]), name)
 
     def _read_text(self, path: Path) -> Iterator[np.ndarray]:
-        assert self._vocabulary is not None  # noqa: S101 - set by take, which alone pulls batches
         vocabulary, name = self._vocabulary, str(path)
         for piece in pieces(path):
             lines = piece.text().split("\n")

@@ -10,7 +10,7 @@ import numpy as np
 
 from coremargin.data.rows import rounded_whole
 from coremargin.data.sources.base import Batch, RowSource, position, refuse_bad
-from coremargin.data.sources.labels import Label, LabelStream, Vocabulary, label_from_text
+from coremargin.data.sources.labels import Label, Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError
 from coremargin.maths.rows import is_sparse, take
@@ -18,14 +18,14 @@ from coremargin.maths.rows import is_sparse, take
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coremargin.data.sources.weights import WeightStream
+    from coremargin.data.sources.stream import Stream
 
 
 class Beside(NamedTuple):
     """What comes from beside the rows."""
 
-    labels: LabelStream | None = None
-    weights: WeightStream | None = None
+    labels: Stream | None = None
+    weights: Stream | None = None
 
 
 class Trip:
@@ -72,7 +72,8 @@ class Trip:
 
     def batches(self) -> Iterator[Batch]:
         """Batches whose values are finite and whose labels are all known (or all absent: codes None)."""
-        for found in self._weighted(self._labelled()):
+        labelled = self._with(self.source.batches(self.vocabulary), "codes", self._labels)
+        for found in self._with(labelled, "weights", self._weights):
             self.read += found.count
             self.done_bytes = found.done_bytes
             batch = self._selected(found)
@@ -106,41 +107,24 @@ class Trip:
                     f"{self.source.name}: no row has the label {wanted!r} named by --only: expected one of {known}"
                 )
 
-    def _labelled(self) -> Iterator[Batch]:
-        batches = self.source.batches(self.vocabulary)
-        if self._labels is None:
+    def _with(self, batches: Iterator[Batch], field: str, beside: Stream | None) -> Iterator[Batch]:
+        """The batches, this field of each taken from beside the rows."""
+        if beside is None:
             yield from batches
             return
         rows = 0
         for batch in batches:
-            codes = self._labels.take(batch.count, self.vocabulary)
+            values = beside.take(batch.count)
             rows += batch.count
-            if len(codes) < batch.count:
-                labels = rows - batch.count + len(codes)
-                raise lengths_differ(
-                    self.source.name, rows + sum(rest.count for rest in batches), self._labels.name, labels
-                )
-            yield replace(batch, codes=codes)
-        rest = self._labels.count_rest(self.vocabulary)
-        if rest:
-            raise lengths_differ(self.source.name, rows, self._labels.name, rows + rest)
-
-    def _weighted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        if self._weights is None:
-            yield from batches
-            return
-        rows = 0
-        for batch in batches:
-            weights = self._weights.take(batch.count)
-            rows += batch.count
-            if len(weights) < batch.count:
-                found = rows - batch.count + len(weights)
+            if len(values) < batch.count:
+                found = rows - batch.count + len(values)
                 rows += sum(rest.count for rest in batches)
-                raise lengths_differ(self.source.name, rows, self._weights.name, found, "weights")
-            yield replace(batch, weights=weights)
-        rest = self._weights.count_rest()
+                raise lengths_differ(self.source.name, rows, beside.name, found, beside.kind)
+            changed: dict[str, Any] = {field: values}
+            yield replace(batch, **changed)
+        rest = beside.count_rest()
         if rest:
-            raise lengths_differ(self.source.name, rows, self._weights.name, rows + rest, "weights")
+            raise lengths_differ(self.source.name, rows, beside.name, rows + rest, beside.kind)
 
     def _selected(self, batch: Batch) -> Batch:
         if self._only is None or batch.codes is None:

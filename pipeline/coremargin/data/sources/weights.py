@@ -10,18 +10,20 @@ import numpy as np
 
 from coremargin.data.sources.npy import is_npy, map_npy
 from coremargin.data.sources.paths import expand
+from coremargin.data.sources.stream import Stream
 from coremargin.data.sources.text import pieces
 from coremargin.errors import BadRow, UsageError
 
 _STEP = 1 << 18
 
 
-class WeightStream:
+class WeightStream(Stream):
     """Weights (n,) in order, as float64; whether they are good is for whoever knows the rows."""
+
+    kind = "weights"
 
     def __init__(self, weights: Any) -> None:
         """``weights``: array-like (n,), or a path or pattern, .npy or text with one per line."""
-        self.length: int | None  #: None when only reading tells
         if isinstance(weights, str | Path):
             paths = expand(weights)
             self.name = str(paths[0]) if len(paths) == 1 else f"{len(paths)} weight files"
@@ -33,26 +35,7 @@ class WeightStream:
             self.name = "weights"
             array = _column(np.asarray(weights), self.name)
             self.length, self._parts = len(array), [(None, array)]
-        self._left = np.empty(0)
-        self._batches = self._read()
-
-    def take(self, count: int) -> np.ndarray:
-        """The next ``count`` weights (fewer at the end)."""
-        parts, have = [self._left], len(self._left)
-        while have < count:
-            part = next(self._batches, None)
-            if part is None:
-                break
-            parts.append(part)
-            have += len(part)
-        weights = np.concatenate(parts)
-        self._left = weights[count:]
-        return weights[:count]
-
-    def count_rest(self) -> int:
-        """How many weights have not been taken yet."""
-        rest = len(self._left)
-        return rest + sum(len(part) for part in self._batches)
+        super().__init__(np.float64)
 
     def _read(self) -> Iterator[np.ndarray]:
         for path, array in self._parts:
