@@ -72,3 +72,21 @@ def rewrite_array(store: Path, name: str, **options: Any) -> None:
     new = group[name]
     assert isinstance(new, zarr.Array)
     new[:] = values
+
+
+def one_bit_flipped(data: bytes) -> bytes:
+    """A fault of a disk or a cable, a third of the way into the file."""
+    middle = len(data) // 3
+    return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
+
+
+#: What may become of a file, None: it is gone.
+FAULTS: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda data: None,
+    "cut in half": lambda data: data[: len(data) // 2],
+    "cut by one byte": lambda data: data[:-1],
+    "empty": lambda data: b"",
+    "one bit flipped": one_bit_flipped,
+    "all zero": lambda data: bytes(len(data)),
+    "extra bytes": lambda data: data + b"extra",
+}

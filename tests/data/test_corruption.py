@@ -10,29 +10,14 @@ import pytest
 from coremargin.data.check import check_store
 from coremargin.data.store import Store
 from coremargin.errors import DamagedChunk, StoreError
-from store_kit import all_rows, edit_attributes, edit_json, rewrite_array, write_store
+from store_kit import FAULTS, all_rows, edit_attributes, edit_json, one_bit_flipped, rewrite_array, write_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.faults
 
 
-def _flip(data: bytes) -> bytes:
-    middle = len(data) // 3
-    return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
-
-
-FAULTS: dict[str, Callable[[bytes], bytes | None]] = {
-    "missing": lambda data: None,
-    "cut in half": lambda data: data[: len(data) // 2],
-    "cut by one byte": lambda data: data[:-1],
-    "empty": lambda data: b"",
-    "one bit flipped": _flip,
-    "all zero": lambda data: bytes(len(data)),
-    "extra bytes": lambda data: data + b"extra",
-}
 KINDS = {
     "raw": {},
     "raw, no checksum": {"compressors": None},
@@ -103,7 +88,7 @@ def test_check_names_everything(damaged: Path) -> None:
     """The check goes on after the first finding, and reports progress for every chunk."""
     (damaged / "X" / "c.0.0").unlink()
     (damaged / "y" / "c.0").write_bytes(b"")
-    (damaged / "X" / "c.3.0").write_bytes(_flip((damaged / "X" / "c.3.0").read_bytes()))
+    (damaged / "X" / "c.3.0").write_bytes(one_bit_flipped((damaged / "X" / "c.3.0").read_bytes()))
     seen: list[tuple[int, int, int]] = []
     report = check_store(damaged, lambda done, chunks, found: seen.append((done, chunks, len(found))))
     assert [found.chunk for found in report.damaged] == [0, 0, 3]
@@ -150,7 +135,7 @@ def test_damaged_statistics(damaged: Path, name: str) -> None:
     """Statistics that are missing or altered raise when they are asked for; they never read as fill values."""
     (file,) = (damaged / "blocks" / "000000" / name).glob("c.0*")
     good = file.read_bytes()
-    for bad in (_flip(good), good[:-1], b""):
+    for bad in (one_bit_flipped(good), good[:-1], b""):
         file.write_bytes(bad)
         with pytest.raises(StoreError, match=name):
             Store.open(damaged).statistics()

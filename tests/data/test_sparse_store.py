@@ -21,7 +21,7 @@ from coremargin.data.source import Source
 from coremargin.data.store import Store, open_source
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DamagedChunk, StoreError, UsageError
-from store_kit import edit_attributes, quick_folder, rewrite_array, write_store
+from store_kit import FAULTS, edit_attributes, quick_folder, rewrite_array, write_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -336,21 +336,6 @@ class TestWeights:
         with pytest.raises(DamagedChunk, match=r"chunk 3 \(rows 192 to 255\), file weights/c.3"):
             Store.open(store.path).weights(3)
         assert [found.chunk for found in check_store(store.path).damaged] == [3]
-
-
-def _flip(data: bytes) -> bytes:
-    return data[:9] + bytes([data[9] ^ 4]) + data[10:]
-
-
-FAULTS: dict[str, Callable[[bytes], bytes | None]] = {
-    "missing": lambda data: None,
-    "cut in half": lambda data: data[: len(data) // 2],
-    "cut by one byte": lambda data: data[:-1],
-    "empty": lambda data: b"",
-    "one bit flipped": _flip,
-    "all zero": lambda data: bytes(len(data)),
-    "extra bytes": lambda data: data + b"extra",
-}
 
 
 def complaint(store: Store, chunk: int) -> str:

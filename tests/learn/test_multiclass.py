@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from sklearn.svm import LinearSVC
 import coremargin
 from coremargin.cli import main
 from coremargin.data.store import Store
-from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, DataError, LabelError, SpecError
 from coremargin.learn import classes_job
 from coremargin.learn.evaluate import evaluate
@@ -30,6 +27,7 @@ from coremargin.learn.train import train_job
 from coremargin.learn.verify import examine, verify
 from coremargin.problems import crammer_singer, kesler_margin
 from coremargin.scan.executors import InProcess
+from model_kit import altered, store_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 NAMES = ["a", "b", "c", "d"]
@@ -48,10 +46,7 @@ def rows(seed: int, n: int, d: int, flip: float) -> tuple[np.ndarray, list[Any]]
 
 def make_store(path: Path, X: np.ndarray, labels: list[Any], chunk_rows: int = 25) -> Path:
     """A store in small chunks."""
-    chunk_bytes = chunk_rows * X.shape[1] * X.dtype.itemsize
-    with StoreWriter.create(path, features=X.shape[1], dtype=X.dtype.name, chunk_bytes=chunk_bytes) as writer:
-        writer.write(X, labels)
-    return path
+    return store_of(path, X, labels, chunk_rows)
 
 
 @pytest.fixture(scope="module")
@@ -85,24 +80,6 @@ def test_models_are_verified(places: dict[str, tuple[Path, Path]], kind: str) ->
     assert found.upper == pytest.approx(claims.upper, rel=1e-9)
     if kind == "soft":
         assert claims.coreset_rows < 0.5 * loaded.rows
-
-
-def altered(model: Path, place: Path, record: dict[str, Any] | None = None, **arrays: Any) -> Path:
-    """A copy with other values: "a.b" is entry b of a in the record; functions change what is there."""
-    shutil.copytree(model, place)
-    values = json.loads((place / "model.json").read_text())
-    for key, change in (record or {}).items():
-        entry, *path = values, *key.split(".")
-        for part in path[:-1]:
-            entry = entry[part]
-        entry[path[-1]] = change(entry[path[-1]]) if callable(change) else change
-    (place / "model.json").write_text(json.dumps(values))
-    with np.load(place / "arrays.npz") as found:
-        content = dict(found)
-    for name, change in arrays.items():
-        content[name] = change(content[name])
-    np.savez(place / "arrays.npz", **content)
-    return place
 
 
 def one(index: Any, change: Any) -> Any:

@@ -25,6 +25,7 @@ from coremargin.learn.verify import examine, verify
 from coremargin.maths.exact import exact_decisions
 from coremargin.problems import soft_margin
 from coremargin.problems.band_probe import BandProbe
+from model_kit import altered, store_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 KINDS = [("hinge", True), ("hinge", False), ("squared_hinge", True), ("squared_hinge", False)]
@@ -44,10 +45,7 @@ def noisy(rows: int = 200, features: int = 3, seed: int = 0) -> tuple[np.ndarray
 
 def make_store(path: Path, X: np.ndarray, labels: list[Any], chunk_rows: int = 8) -> Path:
     """A store in small chunks."""
-    chunk_bytes = chunk_rows * X.shape[1] * X.dtype.itemsize
-    with StoreWriter.create(path, features=X.shape[1], dtype=X.dtype.name, chunk_bytes=chunk_bytes) as writer:
-        writer.write(X, labels)
-    return path
+    return store_of(path, X, labels, chunk_rows)
 
 
 @pytest.fixture(scope="module")
@@ -63,24 +61,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], t
                 intercept=intercept, epsilon=0.05, cluster="threads",
             )  # fmt: skip
     return lambda loss, intercept: (folder / f"{loss}{intercept}", store)
-
-
-def altered(model: Path, place: Path, record: dict[str, Any] | None = None, **arrays: Any) -> Path:
-    """A copy of a model with other values: "a.b" is entry b of a in the record, a function changes what is there."""
-    shutil.copytree(model, place)
-    values = json.loads((place / "model.json").read_text())
-    for key, value in (record or {}).items():
-        entry, *path = values, *key.split(".")
-        for part in path[:-1]:
-            entry = entry[part]
-        entry[path[-1]] = value(entry[path[-1]]) if callable(value) else value
-    (place / "model.json").write_text(json.dumps(values))
-    with np.load(place / "arrays.npz") as found:
-        content = dict(found)
-    for name, value in arrays.items():
-        content[name] = value(content[name].copy()) if callable(value) else value
-    np.savez(place / "arrays.npz", **content)
-    return place
 
 
 def failures(model: Path, store: Path) -> dict[str, str]:

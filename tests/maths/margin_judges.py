@@ -77,13 +77,13 @@ def shortest_by_supports(rows: np.ndarray, groups: np.ndarray) -> float:
     return best
 
 
-def margin_by_daqp(X: np.ndarray, y: np.ndarray, *, intercept: bool) -> float:
-    """The largest margin by an active-set solver of others: min ||w||^2 / 2 with y (w.x + b) >= 1."""
+def widest_by_daqp(X: np.ndarray, y: np.ndarray, *, intercept: bool) -> float | None:
+    """The largest margin, None without: min ||w||^2 / 2 with y (w.x + b) >= 1 by an active-set solver of others."""
     import daqp
 
     X = np.asarray(X, np.float64)
     centre = X.mean(axis=0) if intercept else np.zeros(X.shape[1])
-    scale = float(np.abs(X - centre).max())
+    scale = float(np.abs(X - centre).max()) or 1.0
     columns = [(X - centre) / scale * y[:, None], *([y[:, None]] if intercept else [])]
     A = np.ascontiguousarray(np.hstack(columns), dtype=np.float64)
     d = A.shape[1]
@@ -92,10 +92,19 @@ def margin_by_daqp(X: np.ndarray, y: np.ndarray, *, intercept: bool) -> float:
         H[-1, -1] = 0.0
     w, _, flag, _ = daqp.solve(
         H, np.zeros(d), A, np.full(len(A), 1e30), np.ones(len(A)), np.zeros(len(A), np.int32),
-        primal_tol=1e-9, dual_tol=1e-12, iter_limit=100_000, eps_prox=1e-3 if intercept else 0.0,
+        primal_tol=1e-10, dual_tol=1e-12, iter_limit=100_000, eps_prox=1e-3 if intercept else 0.0,
     )  # fmt: skip
+    if flag == -1:  # infeasible
+        return None
     assert flag == 1, f"daqp ended with {flag}"
     return scale / float(np.linalg.norm(w[: X.shape[1]]))
+
+
+def margin_by_daqp(X: np.ndarray, y: np.ndarray, *, intercept: bool) -> float:
+    """The largest margin of rows that have one."""
+    found = widest_by_daqp(X, y, intercept=intercept)
+    assert found is not None
+    return found
 
 
 def hulls_meet(X: np.ndarray, y: np.ndarray, *, intercept: bool) -> float:

@@ -5,28 +5,16 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import daqp
 import numpy as np
+
+from margin_judges import widest_by_daqp
 
 KINDS = ("separable", "flipped", "noise", "grid", "contradicting")
 
 
 def best_margin(x: np.ndarray, y: np.ndarray, *, intercept: bool) -> float:
-    """The largest margin, 0 when there is none: min ||w||^2 / 2 with y (w.x + b) >= 1 by daqp."""
-    columns = [x * y[:, None], *([y[:, None].astype(float)] if intercept else [])]
-    A = np.ascontiguousarray(np.hstack(columns), dtype=np.float64)
-    d = A.shape[1]
-    H = np.eye(d)
-    if intercept:
-        H[-1, -1] = 0.0
-    w, _, flag, _ = daqp.solve(
-        H, np.zeros(d), A, np.full(len(A), 1e30), np.ones(len(A)), np.zeros(len(A), np.int32),
-        primal_tol=1e-10, dual_tol=1e-12, iter_limit=100_000, eps_prox=1e-3 if intercept else 0.0,
-    )  # fmt: skip
-    if flag == -1:  # infeasible
-        return 0.0
-    assert flag == 1, f"daqp ended with {flag}"
-    return 1.0 / float(np.linalg.norm(w[: x.shape[1]]))
+    """The largest margin, 0 when there is none."""
+    return widest_by_daqp(x, y, intercept=intercept) or 0.0
 
 
 def best_by_all_sets(x: np.ndarray, y: np.ndarray, k: int, *, intercept: bool) -> float:

@@ -1,0 +1,41 @@
+"""Models with other contents, for tests of who finds that out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.data.writer import StoreWriter
+
+
+def store_of(path: Path, X: np.ndarray, labels: list[Any], chunk_rows: int) -> Path:
+    """A store in small chunks."""
+    chunk_bytes = chunk_rows * X.shape[1] * X.dtype.itemsize
+    with StoreWriter.create(path, features=X.shape[1], dtype=X.dtype.name, chunk_bytes=chunk_bytes) as writer:
+        writer.write(X, labels)
+    return path
+
+
+def altered(model: Path, place: Path, record: dict[str, Any] | None = None, **arrays: Any) -> Path:
+    """A copy of a model's folder with other values: "a.b" is entry b of a in the record.
+
+    A function changes what is there, None leaves an array out, anything else takes its place.
+    """
+    shutil.copytree(model, place)
+    values = json.loads((place / "model.json").read_text())
+    for key, value in (record or {}).items():
+        entry, *path = values, *key.split(".")
+        for part in path[:-1]:
+            entry = entry[part]
+        entry[path[-1]] = value(entry[path[-1]]) if callable(value) else value
+    (place / "model.json").write_text(json.dumps(values))
+    with np.load(place / "arrays.npz") as found:
+        content = dict(found)
+    for name, value in arrays.items():
+        content[name] = value(content[name].copy()) if callable(value) else value
+    np.savez(place / "arrays.npz", **{name: array for name, array in content.items() if array is not None})
+    return place
