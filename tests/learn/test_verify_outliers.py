@@ -284,18 +284,48 @@ def test_too_few_outliers_are_a_proof_too(store: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "rows", "counts"),
     [(10, None, (10,)), ("10", None, (10,)), ("1%", 2000, (20,)), ("0.1%", 1999, (1,)), ("0..3", None, (0, 1, 2, 3)),
-     ("5, 0,2", None, (0, 2, 5)), ((3, 1), None, (1, 3)), ("0", None, (0,))],
+     ("5, 0,2", None, (0, 2, 5)), ((3, 1), None, (1, 3)), ("0", None, (0,)), ("29%", 100, (29,)), ("5e-1%", 200, (1,)),
+     (np.int64(7), None, (7,)), (np.array(7), None, (7,)), (np.array([4, 2], np.uint8), None, (2, 4)),
+     (range(2, 0, -1), None, (1, 2)), ([np.int32(3), 1], None, (1, 3))],
 )  # fmt: skip
 def test_numbers_of_outliers(asked: Any, rows: int | None, counts: tuple[int, ...]) -> None:
-    """Numbers, shares, ranges and lists, in increasing order."""
-    assert outlier_counts(asked, rows) == counts
+    """Numbers, shares, ranges, lists and arrays, in increasing order, as plain numbers."""
+    found = outlier_counts(asked, None if rows is None else lambda: rows)
+    assert found == counts
+    assert {type(k) for k in found} == {int}
 
 
-@pytest.mark.parametrize("asked", [-1, "-1", "x", "3..1", "1,1", "60%", "-1%", "nan%", "", "1.5", "0..5000", ()])
+@pytest.mark.parametrize(
+    "asked",
+    [-1, "-1", "x", "3..1", "1,1", "60%", "50%", "-1%", "nan%", "inf%", "%", "1/2%", "", "1.5", "0..5000", (), 1.5,
+     np.float64(2), np.array([1.0, 2.0]), np.array([[1, 2]]), np.array([], int), range(1001), ["1"]],
+)  # fmt: skip
 def test_wrong_numbers_of_outliers_are_refused(asked: Any) -> None:
     """What is no number of rows is refused with what is expected."""
     with pytest.raises(ValueError, match="outliers: expected"):
         outlier_counts(asked)
+
+
+@pytest.mark.parametrize("asked", [np.int64(2), range(3), np.arange(3), [np.int64(0), np.int64(2)], (0, 1, 2)])
+def test_numbers_may_be_those_of_numpy(asked: Any) -> None:
+    """Wherever a number or a list may be given to ``train``; the model's record has plain ones."""
+    X, labels = rows()
+    found = coremargin.train(X, labels, outliers=asked, epsilon=np.float32(0.5))
+    plain = json.loads(json.dumps(found.parameters))["outliers"]
+    assert plain == (2 if isinstance(asked, np.int64) else list(map(int, asked)))
+
+
+def test_a_share_is_of_the_rows_that_count(tmp_path: Path) -> None:
+    """Rows without a label, or of weight 0, are no candidates: they do not raise the number."""
+    X, labels = rows()
+    some: list[Any] = [label if i % 2 else None for i, label in enumerate(labels)]
+    with StoreWriter.create(tmp_path / "some.zarr", features=3, dtype="float32", chunk_rows=20) as writer:
+        writer.write(X, some)
+    found = coremargin.train(tmp_path / "some.zarr", outliers="2%", cluster="threads")
+    assert [step.k for step in left_out(found).steps] == [2]
+    weighted = coremargin.train(X, labels, weights=(np.arange(200) % 4 > 0).astype(float), outliers="2%")
+    assert [step.k for step in left_out(weighted).steps] == [3]
+    assert [step.k for step in left_out(coremargin.train(X, labels, outliers="2%")).steps] == [4]
 
 
 def test_jobs_that_make_no_sense_are_refused(store: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ _cluster = click.option(
     type=click.Choice(["standard", "minmax", "maxabs", "rownorm"]),
     help="Scale rows as they are read, from the store's statistics; the model keeps it.",
 )
-@click.option("--outliers", metavar="K", help="Rows that may be left out: 10, 1%, a range 0..10, numbers 0,1,2,5.")
+@click.option("--outliers", metavar="K", help="Rows that may be left out: 10, 1% of the labelled, 0..10, or 0,1,2,5.")
 @click.option("--outlier-search", type=click.Choice(["exact", "heuristic"]), help="Proof, or margin and bound quickly.")
 @click.option("--no-intercept", is_flag=True, help="A hyperplane through the origin (of the scaled rows).")
 @click.option(

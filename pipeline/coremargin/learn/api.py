@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from coremargin import spec as specs
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource, is_lazy
@@ -61,7 +63,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
     parameters: epsilon (1e-3), intercept (True), loss (None: hard margin), C, class_weight, scaling, outliers,
         outlier_search, strategy ("fast"), memory, sample, block, max_scans, time_limit; for many models from the same
         scans classes ("ovr"), C as a list, folds, fold_seed; for one of several classes at once classes
-        ("crammer-singer"); see ``TrainJob``.
+        ("crammer-singer"); see ``TrainJob``. Numbers may be NumPy's, lists of them arrays or ranges.
 
     Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. With classes, folds or a list of
     C it is a fleet: ``model.members`` have certificates each. Raises CoremarginError.
@@ -71,10 +73,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
     rows = _source(source, y, weights)
+    place = os.fspath(out) if out is not None else "model"
     job = specs.convert(
-        {"job": "train", "store": rows.name, "out": os.fspath(out) if out is not None else "model", **parameters},
-        TrainJob, where="coremargin.train",
-    )  # fmt: skip
+        {"job": "train", "store": rows.name, "out": place, **_plain(parameters)}, TrainJob, where="coremargin.train"
+    )
     if out is not None:
         rows = open_store(job, begin) if isinstance(source, str | os.PathLike) else rows
         check_output(job, begin, overwrite=overwrite)
@@ -90,6 +92,17 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
             job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress
         )  # fmt: skip
         return outcome.model
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with NumPy's numbers and arrays, and ranges, as numbers and lists: what job files can say."""
+    return {name: _plain_value(value) for name, value in parameters.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [_plain_value(one) for one in value] if isinstance(value, range | list | tuple) else value
 
 
 def _source(source: Any, y: Any, weights: Any) -> Source:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
 from coremargin.learn.outlier_counts import outlier_counts
 from coremargin.maths.scaling import Kind
 from coremargin.spec import Seconds, Size, Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Values of C whose products with squares of margins neither over- nor underflow.
 COSTS = (1e-100, 1e100)
@@ -30,10 +33,11 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     standard deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (within 1 of 0) or "rownorm" (every row of
     length 1). The proof is about the scaled rows, and the model carries the scaling. intercept: False for a hyperplane
     through the origin of the (scaled) rows: centred ones have it at their mean.
-    outliers: how many rows may be left out for a wider margin: a number, a share such as "1%", or several values, such
-    as "0..10" or [0, 1, 2, 5], for the margin against them; the model is that of the largest. outlier_search: "exact"
-    for a proof that no others do better, "heuristic" for a good answer with an upper bound whatever the distance; None:
-    exact up to 1,000 outliers. With outliers epsilon may be 0: as close as float64 can tell (1e-8).
+    outliers: how many rows may be left out for a wider margin: a number, a share such as "1%" of the rows that have a
+    label and a weight (rounded down), or several values, such as "0..10" or [0, 1, 2, 5], for the margin against them;
+    the model is that of the largest. outlier_search: "exact" for a proof that no others do better, "heuristic" for a
+    good answer with an upper bound whatever the distance; None: exact up to 1,000 outliers. With outliers epsilon may
+    be 0: as close as float64 can tell (1e-8).
     strategy (hard margin only): "fast"; "paper" (one example a scan) and "any-violator" are the references. memory: for
     the rows in the driver. sample: share of the store read first. block: bytes that one task reads. max_scans,
     time_limit: stop there, with what is proven. cluster: a file that says where to run; None chooses by the store's
@@ -95,8 +99,11 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
                 "outliers: they are left out of one hard margin; not with loss, classes, folds or strategy"
             )
 
-    def counts(self, rows: int) -> tuple[int, ...]:
-        """The numbers of rows that may be left out of so many, in increasing order; outliers are asked for."""
+    def counts(self, rows: Callable[[], int]) -> tuple[int, ...]:
+        """The numbers of rows that may be left out, in increasing order; outliers are asked for.
+
+        rows: counts those that may be: they have a label and a weight. It is called for a share of them.
+        """
         return outlier_counts(self.outliers or 0, rows)
 
     def _check_classes(self) -> None:

@@ -1,8 +1,15 @@
-"""How many rows may be left out, as people write it: 10, "1%", "0..10", "0,1,2,5" or a list."""
+"""How many rows may be left out, as people write it: 10, "1%", "0..10", "0,1,2,5", a list, a range, an array."""
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from fractions import Fraction
+from operator import index
+from typing import TYPE_CHECKING, SupportsIndex, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 #: More than so many values of k in one run are a slip of the pen.
 MOST_COUNTS = 1000
@@ -10,20 +17,18 @@ MOST_COUNTS = 1000
 MANY = 1000
 
 
-def outlier_counts(asked: int | str | tuple[int, ...], rows: int | None = None) -> tuple[int, ...]:
-    """The values of k in increasing order; a share is of ``rows`` (rounded down), 0 while these are not known.
+def outlier_counts(
+    asked: SupportsIndex | str | Iterable[SupportsIndex], rows: Callable[[], int] | None = None
+) -> tuple[int, ...]:
+    """The values of k in increasing order; a share is of ``rows()`` (rounded down), 0 while these are not known.
 
-    Raises ValueError that says what is expected.
+    Whole numbers may be NumPy's. Raises ValueError that says what is expected.
     """
-    if isinstance(asked, int):
-        counts: tuple[int, ...] = (asked,)
-    elif isinstance(asked, tuple):
-        counts = asked
+    if not isinstance(asked, str):
+        counts = _numbers(asked)
     elif asked.endswith("%"):
-        share = _number(asked[:-1], asked)
-        if not 0 <= share < 50:
-            raise _refusal(asked)
-        return (math.floor(share / 100 * (rows or 0)),)
+        share = _share(asked)
+        return (math.floor(share * rows()) if rows is not None else 0,)
     elif ".." in asked:
         first, last = (_whole(part, asked) for part in asked.split("..", 1))
         if last - first >= MOST_COUNTS:
@@ -36,18 +41,31 @@ def outlier_counts(asked: int | str | tuple[int, ...], rows: int | None = None) 
     return tuple(sorted(counts))
 
 
+def _numbers(asked: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
+    with suppress(TypeError):  # arrays have both doors, open or not
+        return (index(cast("SupportsIndex", asked)),)
+    try:
+        return tuple(map(index, cast("Iterable[SupportsIndex]", asked)))
+    except TypeError:
+        raise _refusal(asked) from None
+
+
+def _share(asked: str) -> Fraction:
+    """A share as a fraction: exact, so that 29% of 100 rows are 29."""
+    try:
+        share = Fraction(repr(float(asked[:-1]))) / 100
+    except ValueError:
+        raise _refusal(asked) from None
+    if not 0 <= share < Fraction(1, 2):
+        raise _refusal(asked)
+    return share
+
+
 def _whole(text: str, asked: str) -> int:
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdigit()):
         raise _refusal(asked)
     return int(stripped)
-
-
-def _number(text: str, asked: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise _refusal(asked) from None
 
 
 def _refusal(asked: object) -> ValueError:

@@ -31,6 +31,7 @@ from coremargin.learn.protocol import Works
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.problems.outliers import OutlierMargin
 from coremargin.problems.soft_margin import SoftMargin
+from coremargin.problems.start import rows_that_count
 from coremargin.scan.plan import plan_blocks
 from coremargin.scan.task import one_blas_thread
 
@@ -98,7 +99,7 @@ def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> 
 
 
 def _outliers(job: TrainJob, source: Source) -> OutlierMargin:
-    ks = job.counts(source.rows)
+    ks = job.counts(partial(rows_that_count, source))
     exact = job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MANY)
     return OutlierMargin(
         source, ks, job.epsilon, intercept=job.intercept, exact=exact, pool_bytes=job.memory, sample_share=job.sample

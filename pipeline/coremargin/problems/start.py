@@ -154,6 +154,14 @@ def nothing_counts(source: Source, code: int) -> LabelError:
     )
 
 
+def rows_that_count(source: Source) -> int:
+    """How many rows have a label and a weight above 0. Labels and weights are read where there are weights, no rows."""
+    if source.weights(0) is None:
+        return int(source.scalars().counts.sum())
+    chunks = range(source.chunks)
+    return sum(int((left_out(source.labels(chunk), source.weights(chunk)) >= 0).sum()) for chunk in chunks)
+
+
 def class_weights(source: Source, codes: tuple[int, ...]) -> NDArray[np.float64]:
     """Sums of the sample weights (k,) over the rows of these classes, all above 0.
 
