@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -248,6 +249,58 @@ def test_a_queue_that_does_not_move_ends_in_time(command: Command) -> None:
     with pytest.raises(RunError, match=r"Slurm job 77.*no worker within 0.20 s; look at the queue"):
         connect(Slurm(host="127.0.0.1", insecure=True, start_timeout=specs.Seconds(0.2)))
     assert Path(f"{cancel}.log").read_text() == "77\n"
+
+
+def test_an_ssh_that_fails_ends_the_wait_with_its_words(command: Command) -> None:
+    """Nobody waits for ``start_timeout`` once every ssh has ended; the error has the last line and status of each."""
+    command("ssh", TEXT + "print('banner'); sys.exit(f'ssh: Could not resolve hostname {sys.argv[3]}')")
+    started = time.monotonic()
+    spec = Ssh(hosts=("one", "two"), host="127.0.0.1", insecure=True, start_timeout=specs.Seconds(600))
+    message = (
+        "ssh one ended with status 1: ssh: Could not resolve hostname one; "
+        "ssh two ended with status 1: ssh: Could not resolve hostname two; see that"
+    )
+    with pytest.raises(RunError, match=message):
+        connect(spec)
+    assert time.monotonic() - started < 60
+
+
+def test_one_ssh_that_fails_is_told_and_the_others_work(command: Command, caplog: pytest.LogCaptureFixture) -> None:
+    """A host that cannot be reached is named at once; the scan is done by those that can."""
+    command(
+        "ssh",
+        TEXT + "if 'bad' in sys.argv: sys.exit('Permission denied (publickey).')\n"
+        "import time\ntime.sleep(1)\nsys.exit(subprocess.call(['sh', '-c', sys.argv[-1]]))",
+    )
+    spec = Ssh(hosts=("bad", "good"), host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
+    with connect(spec) as executor:
+        scans(executor)
+    assert "ssh bad ended with status 1: Permission denied (publickey)." in caplog.messages
+
+
+@pytest.mark.parametrize("says", ["", "print('Unable to connect to the server', flush=True); "])
+def test_a_kubectl_that_hangs_does_not_hold_the_job(command: Command, says: str) -> None:
+    """A port-forward that never says where it leads is ended at ``start_timeout``, and the manifest deleted."""
+    text = f"{TEXT}\nif 'port-forward' in sys.argv:\n    {says}import time; time.sleep(600)\n"
+    kubectl = command("kubectl", text)
+    with pytest.raises(
+        RunError, match="pod is not there after 0.50 s: " + ("Unable to connect" if says else "kubectl ")
+    ):
+        connect(Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(0.5)))
+    assert Path(f"{kubectl}.log").read_text().splitlines()[-1] == "delete --wait=false -f -"
+
+
+def test_a_forwarded_port_that_closes_is_noticed(command: Command) -> None:
+    """When the port-forward ends before there is a worker, the error says so, with its last line."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as empty:
+        port = empty.scheduler_address.rpartition(":")[2]
+        says = f"print('Forwarding from 127.0.0.1:{port} -> 8786', flush=True); time.sleep(1)"
+        command("kubectl", f"{TEXT}\nimport time\nif 'port-forward' in sys.argv: {says}; sys.exit('lost connection')\n")
+        spec = Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(600))
+        with pytest.raises(RunError, match="kubectl port-forward ended with status 1: lost connection; see that"):
+            connect(spec)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from coremargin.scan import manifest, scripts
 from coremargin.scan.cluster import Address, Batch, HtCondor, Kubernetes, Lsf, Pbs, Remote, Sge, Slurm, Ssh
 from coremargin.scan.dask_executor import DaskExecutor
 from coremargin.scan.embedded import settings
+from coremargin.scan.started import Started
 from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
@@ -42,22 +43,26 @@ _COMMANDS: dict[type[Batch], tuple[list[str], str, list[str]]] = {
     HtCondor: (["condor_submit", "-terse", "-"], r"^(\d+)", ["condor_rm"]),
 }
 _SUBMIT_TIMEOUT_S = 120.0
+_PAUSE_S = 2.0  # before the next attempt to reach a pod
+_GLANCE_S = 0.5  # between two looks at what was started
 
 
 def start(cluster: ClusterSpec) -> DaskExecutor:
     """An executor with at least one worker; RunError when none came in time, UsageError when a command is missing."""
     with ExitStack() as stack:
+        started: list[Started] = []
         if isinstance(cluster, Address):
             client, what = _existing(cluster, stack), f"Dask at {cluster.address}"
         elif isinstance(cluster, Batch):
             client, what = _batch(cluster, stack)
         elif isinstance(cluster, Ssh):
-            client, what = _ssh(cluster, stack), f"Dask over ssh on {len(cluster.hosts)} hosts"
+            (client, started), what = _ssh(cluster, stack), f"Dask over ssh on {len(cluster.hosts)} hosts"
         elif isinstance(cluster, Kubernetes):
-            client, what = _kubernetes(cluster, stack), f"Dask on Kubernetes, {cluster.namespace}/{cluster.name}"
+            client, started = _kubernetes(cluster, stack)
+            what = f"Dask on Kubernetes, {cluster.namespace}/{cluster.name}"
         else:
             raise UsageError(f"not a remote cluster: {cluster!r}")
-        _wait(client, cluster, what)
+        _wait(client, cluster, what, started)
         return DaskExecutor(client, description=what, on_close=stack.pop_all().close)
 
 
@@ -147,63 +152,71 @@ def _forgive(action: Callable[[], object]) -> Callable[[], None]:
     return forgiving
 
 
-def _ssh(cluster: Ssh, stack: ExitStack) -> Client:
+def _ssh(cluster: Ssh, stack: ExitStack) -> tuple[Client, list[Started]]:
     if shutil.which("ssh") is None:
         raise UsageError("the command 'ssh' is not on this host")
     client, address = _own_scheduler(cluster, stack)
-    for words in scripts.ssh_commands(cluster, address):
-        process = _quiet(words, subprocess.DEVNULL)
-        stack.callback(_stop, process, 5.0)
+    started = []
+    for host, words in zip(cluster.hosts, scripts.ssh_commands(cluster, address), strict=True):
+        process = Started(words, f"ssh {host}")
+        stack.callback(process.stop, 5.0)
+        started.append(process)
     # asks the remote workers to leave, before their ssh is stopped
     stack.callback(_forgive(lambda: client.retire_workers(close_workers=True)))
-    return client
+    return client, started
 
 
-def _quiet(words: list[str], output: int) -> subprocess.Popen[str]:
-    """A process of ours without a terminal; ``words`` come from the spec of the person who runs it."""
-    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True)
-
-
-def _stop(process: subprocess.Popen[Any], grace_s: float) -> None:
-    with process:  # closes its pipes
-        try:
-            process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-
-
-def _kubernetes(cluster: Kubernetes, stack: ExitStack) -> Client:
+def _kubernetes(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[Started]]:
     if shutil.which("kubectl") is None:
         raise UsageError("the command 'kubectl' is not on this host; it applies the manifest and reaches the scheduler")
     text = manifest.text(cluster)
     _run(["kubectl", "apply", "-f", "-"], text)
     stack.callback(_forgive(lambda: _run(["kubectl", "delete", "--wait=false", "-f", "-"], text)))
-    port = _forward(cluster, stack)
-    return _client(stack, f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster)
+    port, process = _forward(cluster, stack)
+    return _client(stack, f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster), [process]
 
 
-def _forward(cluster: Kubernetes, stack: ExitStack) -> int:
-    """A local port that leads to the scheduler's pod; tried until the pod is there."""
+def _forward(cluster: Kubernetes, stack: ExitStack) -> tuple[int, Started]:
+    """A local port that leads to the scheduler's pod, and what keeps it open; tried until the pod is there."""
     words = ["kubectl", "-n", cluster.namespace, "port-forward", f"service/{cluster.name}-scheduler", ":8786"]
     deadline = time.monotonic() + cluster.start_timeout
     while True:
-        process = _quiet(words, subprocess.PIPE)
-        match = re.match(r"Forwarding from 127\.0\.0\.1:(\d+)", process.stdout.readline() if process.stdout else "")
-        if match is not None:
-            stack.callback(_stop, process, 0.0)
-            return int(match[1])
-        _, complaint = process.communicate()
-        if time.monotonic() > deadline:
+        process = Started(words, "kubectl port-forward", r"Forwarding from 127\.0\.0\.1:(\d+)")
+        with ExitStack() as failed:
+            failed.callback(process.stop, 0.0)
+            match = process.ready(deadline - time.monotonic())
+            if match is not None:
+                stack.push(failed.pop_all())
+                return int(match[1]), process
+        if time.monotonic() + _PAUSE_S > deadline:
             waited = format_seconds(cluster.start_timeout)
-            raise RunError(f"the scheduler's pod is not there after {waited}: {complaint.strip()}")
-        time.sleep(2.0)
+            raise RunError(f"the scheduler's pod is not there after {waited}: {process.said()}")
+        time.sleep(_PAUSE_S)
 
 
-def _wait(client: Client, network: Network, what: str) -> None:
-    try:
-        client.wait_for_workers(1, timeout=float(network.start_timeout))
-    except TimeoutError as error:
-        raise RunError(
-            f"{what}: no worker within {format_seconds(network.start_timeout)}; "
-            f"look at the queue and at the output of the jobs, or raise start_timeout"
-        ) from error
+def _wait(client: Client, network: Network, what: str, started: list[Started]) -> None:
+    """Until there is a worker. What was started and has ended is said at once; none comes when nothing is left."""
+    deadline, gone = time.monotonic() + network.start_timeout, dict[int, str]()
+    while True:
+        try:
+            client.wait_for_workers(1, timeout=min(_GLANCE_S, max(0.01, deadline - time.monotonic())))
+            return
+        except TimeoutError:
+            pass
+        for k, process in enumerate(started):
+            if k not in gone and (end := process.ended()) is not None:
+                gone[k] = end
+                log.warning("%s", end)
+        if started and len(gone) == len(started):
+            raise RunError(f"{what}: no worker: {_few(gone)}; see that the command runs by hand")
+        if time.monotonic() > deadline:
+            ended = f" ({_few(gone)})" if gone else ""
+            raise RunError(
+                f"{what}: no worker within {format_seconds(network.start_timeout)}{ended}; "
+                f"look at the queue and at the output of the jobs, or raise start_timeout"
+            )
+
+
+def _few(gone: dict[int, str]) -> str:
+    more = f"; and {len(gone) - 3} more" if len(gone) > 3 else ""
+    return "; ".join(list(gone.values())[:3]) + more

@@ -1,0 +1,73 @@
+"""Commands that run beside a job (ssh, kubectl port-forward): that one ended is known at once, and its last words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+
+_LINE = 4096  # characters of a line that are read at once
+_SHOWN = 300  # of a line in a message
+_LAST_WORDS_S = 1.0  # to read what an ended process left in the pipe, which a process of its own may hold open
+_GRACE_S = 5.0  # from SIGTERM to SIGKILL
+
+
+class Started:
+    """A process of ours without a terminal; ``words`` come from the spec of the person who runs it.
+
+    Its output and errors are read all the time, so that it never waits for us, and thrown away but for the last line.
+    """
+
+    def __init__(self, words: list[str], name: str, awaited: str | None = None) -> None:
+        """name: in messages; awaited: pattern of the line that ``ready`` waits for."""
+        self.name = name
+        self._awaited, self._last = awaited, ""
+        self._match: re.Match[str] | None = None
+        self._settled = threading.Event()
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace",
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, name=f"output of {name}", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        output = self._process.stdout
+        if output is None:
+            return
+        with output:
+            while line := output.readline(_LINE):
+                self._last = line.strip()[:_SHOWN] or self._last
+                if self._awaited is not None and self._match is None:
+                    self._match = re.match(self._awaited, line)
+                    if self._match is not None:
+                        self._settled.set()
+        self._settled.set()
+
+    def ready(self, timeout_s: float) -> re.Match[str] | None:
+        """The awaited line; None when the process ends without it or it does not come in time."""
+        self._settled.wait(max(0.0, timeout_s))
+        return self._match
+
+    def ended(self) -> str | None:
+        """How it ended, with the last line that it wrote; None while it runs."""
+        status = self._process.poll()
+        if status is None:
+            return None
+        self._reader.join(_LAST_WORDS_S)
+        return f"{self.name} ended with status {status}: {self._last or 'without a word'}"
+
+    def said(self) -> str:
+        """The last line that it wrote, for a message."""
+        return self._last or f"{self.name} said nothing"
+
+    def stop(self, patience_s: float) -> None:
+        """End it: as it likes within ``patience_s``, else by signals."""
+        for wait_s, signal in ((patience_s, self._process.terminate), (_GRACE_S, self._process.kill)):
+            try:
+                self._process.wait(wait_s)
+                break
+            except subprocess.TimeoutExpired:
+                signal()
+        self._process.wait()
+        self._reader.join(_LAST_WORDS_S)
