@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 from coremargin.maths import rows as maths_rows
 from coremargin.maths.rows import (
     as_float64,
+    compact,
     concatenate,
     from_arrays,
     is_sparse,
@@ -132,3 +133,19 @@ def test_parts_that_make_no_rows_are_refused(damage: dict[str, np.ndarray]) -> N
     assert from_arrays("x", arrays).shape == (2, 3)
     with pytest.raises(ValueError, match=r"\w+"):
         from_arrays("x", arrays | damage)
+
+
+@pytest.mark.parametrize(("filled", "dtype", "sparse"), [(0.2, "f4", True), (0.5, "f4", False), (0.5, "f8", True)])
+def test_rows_take_the_least_memory(rng: np.random.Generator, filled: float, dtype: str, sparse: bool) -> None:
+    """Dense parts that are mostly zeros are joined as sparse rows; values stay, and the parts are used up."""
+    X = (rng.standard_normal((50, 20)) * (rng.random((50, 20)) < filled)).astype(dtype)
+    parts = [X[:20], X[20:20], X[20:]]
+    joined = compact(parts)
+    assert parts == []
+    assert is_sparse(joined) == sparse
+    np.testing.assert_array_equal(joined.toarray() if is_sparse(joined) else joined, X)
+    size = joined.data.nbytes + joined.indices.nbytes + joined.indptr.nbytes if is_sparse(joined) else joined.nbytes
+    assert size <= X.nbytes
+    again = compact([csr_array(X[:20]), csr_array(X[20:])])
+    assert is_sparse(again)
+    np.testing.assert_array_equal(again.toarray(), X)

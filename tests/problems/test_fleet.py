@@ -13,13 +13,15 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import Masked, fold_of
 from coremargin.data.relabelled import Relabelled
 from coremargin.errors import LabelError
+from coremargin.maths.rows import is_sparse
 from coremargin.maths.soft_margin import is_certified
+from coremargin.problems import soft_rows
 from coremargin.problems.band_probe import Counted
 from coremargin.problems.fleet import Fleet, side_by_side
 from coremargin.problems.fleet_judge import Judge, Jury, class_places, decided
 from coremargin.problems.fleet_members import crew_of
 from coremargin.problems.fleet_probe import Columns, _View, together
-from coremargin.problems.fleet_state import Book, FleetState
+from coremargin.problems.fleet_state import Book, FleetState, pools, whole
 from coremargin.problems.fleet_summary import packed, unpacked
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.problems.soft_margin import SoftMargin
@@ -30,13 +32,16 @@ from coremargin.scan.run import run_scan
 COSTS = (0.1, 1.0, 10.0)
 
 
-def blobs(rng: np.random.Generator, rows: int = 280, *, apart: float = 2.0, some: float = 0.0) -> ArraySource:
-    """Three classes around three points, in five chunks; a share without label."""
+def blobs(
+    rng: np.random.Generator, rows: int = 280, *, apart: float = 2.0, some: float = 0.0, zeros: float = 0.0
+) -> ArraySource:
+    """Three classes around three points, in five chunks; a share without label, a share of the values 0."""
     y = rng.integers(0, 3, rows)
     y[:3] = 0, 1, 2
     X = rng.standard_normal((rows, 4)) + apart * np.eye(3, 4)[y]
     labels = np.array(["x", "y", "z"], object)[y]
     labels[rng.random(rows) < some] = None
+    X[rng.random(X.shape) < zeros] = 0.0
     return ArraySource(X.astype(np.float32), labels, chunk_rows=60)
 
 
@@ -94,6 +99,37 @@ def test_members_prove_what_they_would_prove_alone(rng: np.random.Generator, los
         assert is_certified(value.upper, value.lower, 1e-6)
         assert found.lower <= value.upper
         assert value.lower <= found.upper
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("zeros", [0.0, 0.9])
+@pytest.mark.parametrize("folds", [0, 2])
+def test_members_that_hold_all_rows_hold_them_once(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, loss: str, zeros: float, folds: int
+) -> None:
+    """One scan is the proof of all, and the rows are there once: sparse where most of them is zero."""
+    monkeypatch.setattr(soft_rows, "FEW_ROWS", 1000)
+    source = blobs(rng, some=0.1, zeros=zeros)
+    fleet = soft_fleet(source, loss, folds=folds, epsilon=1e-4)
+    start = fleet.start()
+    assert is_sparse(start.book.rows) == (zeros > 0)
+    if not folds:
+        for member in start.members:
+            assert pools(whole(member, start.book, as_it_is=True))["held"].rows is start.book.rows
+    state, scans = run(fleet)
+    assert (scans, state.status) == (1, "certified")
+    X = np.concatenate([source.read(k)[0] for k in range(source.chunks)]).astype(np.float64)
+    codes = np.concatenate([source.labels(k) for k in range(source.chunks)])
+    fold = fold_of(np.arange(len(X)), 2, 0)
+    for member, found in zip(fleet.crew.members, fleet.results(state), strict=True):
+        mine = codes >= 0 if member.fold is None else (codes >= 0) & (fold != member.fold)
+        slack = np.maximum(0, 1 - np.where(codes == member.code, 1, -1) * (X @ found.w + found.b))[mine]
+        value = 0.5 * found.w @ found.w + member.cost * (slack if loss == "hinge" else slack**2).sum()
+        assert found.upper == pytest.approx(value, rel=1e-9)
+        alone = SoftMargin(ArraySource(X[mine], codes[mine] == member.code), 1e-6, loss, float(member.cost or 0))  # type: ignore[arg-type]
+        best, _ = run(alone)
+        assert found.lower <= best.upper
+        assert best.lower <= found.upper
 
 
 def test_members_find_what_scikit_learn_finds(rng: np.random.Generator) -> None:

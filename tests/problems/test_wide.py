@@ -15,7 +15,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from coremargin.data.arrays import ArraySource
 from coremargin.maths import soft_margin as soft
-from coremargin.problems import soft_margin
+from coremargin.problems import soft_rows
 from coremargin.problems.soft_margin import SoftMargin
 from coremargin.problems.soft_state import SoftState
 from coremargin.scan.plan import plan_blocks
@@ -125,7 +125,7 @@ def test_where_all_rows_fit_the_first_scan_is_the_proof(loss: str, intercept: bo
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sparse rows and the same rows made dense have the same value within both gaps, class and sample weights too."""
-    monkeypatch.setattr(soft_margin, "FEW_ROWS", 1)
+    monkeypatch.setattr(soft_rows, "FEW_ROWS", 1)
     X, y = texts(1)
     weights = np.random.default_rng(1).choice([0.0, 0.5, 3.0], len(y))
     options: dict[str, Any] = {"loss": loss, "epsilon": 1e-6, "class_weight": "balanced"}

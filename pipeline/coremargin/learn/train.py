@@ -92,9 +92,9 @@ def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> 
             sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
         )  # fmt: skip
     return SoftMargin(
-        source, job.epsilon, job.loss, cost, class_weight=job.class_weight, intercept=job.intercept,
-        memory_bytes=job.memory, sharing=sharing, band_bytes=None if sharing == 1 else job.memory // 4,
-        held_bytes=None if sharing == 1 else job.memory * len(job.costs) // sharing // 2, sample_share=job.sample,
+        source, job.epsilon, job.loss, cost, job.class_weight, job.intercept, job.memory, sharing,
+        copies=3 if job.folds else 1, sample_share=job.sample, band_bytes=job.memory // 4 if sharing > 1 else None,
+        held_bytes=job.memory * len(job.costs) // sharing // 2 if sharing > 1 else None,
     )  # fmt: skip
 
 

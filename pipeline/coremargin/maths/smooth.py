@@ -138,8 +138,7 @@ def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Arr
         t = root(_slope_along(model, p, s, step, change)) if float(gradient @ step) < 0 else 0.0
         if not t > 0:
             break
-        p = p + t * step
-        s = model.margins(p)
+        p, s = p + t * step, s + t * change
         a = model.duals(s)
     return p, a
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
-from coremargin.maths.rows import concatenate, from_arrays, take
+from coremargin.maths.rows import compact, concatenate, from_arrays, take
 from coremargin.problems.fleet_judge import Judge, Jury
 from coremargin.problems.fleet_probe import FleetProbe, Lens
 from coremargin.problems.fleet_state import Book, FleetState, MemberState, pools, thin, whole
@@ -91,6 +91,8 @@ class Fleet:
             shown = lens.codes(codes, fold)
             mine = np.flatnonzero((shown == positive) | (shown == negative))
             signs = np.where(shown[mine] == positive, 1, -1).astype(np.int8)
+            if len(mine) == len(ids):  # the very same rows for all members
+                return self._begin(chain, Sample(chunks, ids, rows, signs, weights))
             weigh = None if weights is None else weights[mine]
             return self._begin(chain, Sample(chunks, ids[mine], take(rows, mine), signs, weigh))
 
@@ -106,12 +108,12 @@ class Fleet:
     def _begin(self, chain: list[int], sample: Sample) -> list[tuple[int, MemberState]]:
         """The states of members that differ in C only, from their rows of the sample."""
         solved: list[tuple[int, MemberState]] = []
-        near: Array | None = None
+        near, shares = None, None
         for number in chain:
             problem = self.crew.members[number].problem
             if isinstance(problem, SoftMargin):
-                soft = problem.begin(sample, near)
-                near = soft.newest
+                soft = problem.begin(sample, near, shares)
+                near, shares = soft.newest, soft.held_duals / problem.cost if self._whole else None
                 solved.append((number, thin(soft)))
             else:
                 solved.append((number, thin(problem.begin(sample))))
@@ -131,9 +133,17 @@ class Fleet:
             if weight is not None:
                 weights.append(weight[mine])
         every = np.concatenate(weights) if weights else None
-        return np.concatenate(ids), concatenate(rows), np.concatenate(codes), every
+        joined = compact(rows) if self._whole else concatenate(rows)
+        return np.concatenate(ids), joined, np.concatenate(codes), every
+
+    @property
+    def _whole(self) -> bool:
+        """True where all rows that count are held from the start, in whatever form takes the least memory."""
+        return all(isinstance(member.problem, SoftMargin) and member.problem.whole for member in self.crew.members)
 
     def _book(self, states: Iterable[MemberState], parts: list[tuple[NDArray[np.int64], Rows]]) -> Book:
+        if self._whole:
+            return Book(*parts[0])
         wanted = [pool.ids for state in states for pool in pools(state).values()]
         return Book.bound(np.unique(np.concatenate(wanted)), parts, self.source.dtype)
 
@@ -207,7 +217,7 @@ class Fleet:
 
         def advance(entry: tuple[int, int]) -> tuple[MemberState, _Fresh]:
             place, number = entry
-            before = whole(state.members[number], state.book)
+            before = whole(state.members[number], state.book, as_it_is=self._whole)
             after = self._problem(number).update(before, summary.part(place))
             fresh = [(pool.ids, np.isin(pool.ids, known, invert=True), pool.rows) for pool in pools(after).values()]
             return thin(after), tuple((ids[new], take(rows, new)) for ids, new, rows in fresh if new.any())
@@ -240,7 +250,8 @@ class Fleet:
     def results(self, state: FleetState) -> list[Result]:
         """What each member's state stands for."""
         return [
-            cast("Result", self._problem(k).result(whole(member, state.book))) for k, member in enumerate(state.members)
+            cast("Result", self._problem(k).result(whole(member, state.book, as_it_is=self._whole)))
+            for k, member in enumerate(state.members)
         ]
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> FleetState:

@@ -21,13 +21,18 @@ MemberState: TypeAlias = HardMarginState | SoftState
 
 @dataclass(frozen=True)
 class Book:
-    """Rows of the store that members hold: ids (u,) increasing, rows (u, d) in the store's precision."""
+    """Rows of the store that members hold: ids (u,) increasing, rows (u, d).
+
+    They are in the store's precision, or in the form that takes the least memory (``compact``) where all are held.
+    """
 
     ids: NDArray[np.int64]
     rows: Rows
 
     def of(self, ids: NDArray[np.int64]) -> Rows:
         """Rows (m, d) of these ids, all of which are in the book."""
+        if len(ids) == len(self.ids):
+            return self.rows
         return take(self.rows, np.searchsorted(self.ids, ids))
 
     @classmethod
@@ -57,9 +62,12 @@ def thin(state: MemberState) -> MemberState:
     return replace(state, **rows)
 
 
-def whole(state: MemberState, book: Book) -> MemberState:
-    """The state with its rows from the book: exact, they are the store's."""
-    rows: dict[str, Any] = {name: _with(pool, as_float64(book.of(pool.ids))) for name, pool in pools(state).items()}
+def whole(state: MemberState, book: Book, *, as_it_is: bool = False) -> MemberState:
+    """The state with its rows from the book: exact, they are the store's; in float64, or as the book has them."""
+    mine = {name: (pool, book.of(pool.ids)) for name, pool in pools(state).items()}
+    rows: dict[str, Any] = {
+        name: _with(pool, some if as_it_is else as_float64(some)) for name, (pool, some) in mine.items()
+    }
     return replace(state, **rows)
 
 

@@ -21,6 +21,7 @@ from coremargin.problems import wide_steps
 from coremargin.problems.band_probe import BandProbe
 from coremargin.problems.soft_bounds import best_point
 from coremargin.problems.soft_result import figures, result
+from coremargin.problems.soft_rows import as_rows, fits
 from coremargin.problems.soft_start import BINS, evenly, histogram_range, priced, thinned
 from coremargin.problems.soft_state import SoftState
 from coremargin.problems.soft_steps import first_step, hinge_step, squared_step
@@ -61,10 +62,6 @@ IDLE_SCANS, IDLE_SHARE = 8, 0.9
 STAND_INS = 20_000
 #: The sample is thinned out to so many rows times (d + 1)^2: solving on it takes seconds at most.
 SOLVE_COST = {"squared_hinge": 5e9, "hinge": 1.5e9}
-#: So many rows per feature are few. Measured on MNIST 3-8 (15): hinge 46 s and 6 scans by sums, 1 s and 1 scan by rows.
-FEW_ROWS = 50
-#: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
-CURVES = 8
 
 
 @dataclass(frozen=True)
@@ -72,8 +69,9 @@ class SoftMargin:
     """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
-    matrices; sharing: so many problems share the memory; band_bytes: of it, for the rows that one scan sends home,
-    None: a quarter; held_bytes: for those that stay, None: half.
+    matrices; sharing: so many problems share the memory; copies: of the rows that all of them hold, how many there are
+    at a time; band_bytes: of it, for the rows that one scan sends home, None: a quarter; held_bytes: for those that
+    stay, None: half.
     """
 
     source: Source
@@ -84,6 +82,7 @@ class SoftMargin:
     intercept: bool = True
     memory_bytes: int = 256 << 20
     sharing: int = 1
+    copies: int = 1
     band_bytes: int | None = None
     held_bytes: int | None = None
     sample_share: float = SAMPLE_SHARE
@@ -97,25 +96,13 @@ class SoftMargin:
 
     @property
     def wide(self) -> bool:
-        """THE place that chooses how models are kept: as rows (wide_steps.py) or, False, as d x d sums (soft_steps.py).
-
-        As rows where such sums do not fit into the memory, where rows are sparse, and where there are few rows per
-        feature and all of them fit: a sample tells little then, and to solve on all rows takes less than a scan's step.
-        """
-        source, p = self.source, self.source.features + 1
-        copies = CURVES * self.sharing if self.loss == "squared_hinge" else 2  # the hinge's exist while it is solved
-        few = source.rows < source.features or (source.rows < FEW_ROWS * source.features and self._fit)
-        return source.sparse or few or 8 * p * p * copies > max(self.memory_bytes, 32 << 20)
+        """True for models that are kept as rows (wide_steps.py), False as d x d sums (soft_steps.py)."""
+        return as_rows(self)
 
     @property
     def whole(self) -> bool:
         """True where a wide problem holds all rows: they are read before the first scan, which is the proof."""
-        return self.wide and self._fit
-
-    @property
-    def _fit(self) -> bool:
-        """Whether the memory has room for all rows."""
-        return self.source.rows * self._row_bytes <= self.memory_bytes
+        return self.wide and fits(self)
 
     @property
     def _row_bytes(self) -> int:
@@ -151,7 +138,7 @@ class SoftMargin:
 
     def start(self) -> SoftState:
         """Solve on a sample of chunks."""
-        return self.begin(read_sample(self.source, self.sample_chunks, self.codes))
+        return self.begin(read_sample(self.source, self.sample_chunks, self.codes, stay=self.whole))
 
     @property
     def sample_chunks(self) -> list[int]:
@@ -159,14 +146,15 @@ class SoftMargin:
         limit = max(self.sample_bytes, self.source.nbytes) if self.whole else self.sample_bytes
         return sample_chunks(self.source, self.codes, self.sample_share, limit)
 
-    def begin(self, found: Sample, near: Array | None = None) -> SoftState:
+    def begin(self, found: Sample, near: Array | None = None, shares: Array | None = None) -> SoftState:
         """The state before the first scan, from some rows of both classes, their prices scaled up to all rows.
 
-        near (d + 1,): a solution to start from, such as that for another C.
+        near (d + 1,): a solution to start from, such as that for another C; shares (m,): its duals of these rows / C.
         """
         source, totals = self.source, self.totals
         check_scale(source, self.prices, totals)
-        few = np.arange(len(found.ids)) if self.wide else thinned(found.signs, self._solvable)
+        few = None if self.whole else np.arange(len(found.ids))
+        few = few if self.wide else thinned(found.signs, self._solvable)
         sample = priced(found, few, self.prices)
         positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]
         shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
@@ -177,17 +165,18 @@ class SoftMargin:
             share = np.ones(2) if self.whole else self.prices * totals / shown
             prices = sample.weights * np.where(positive, share[0], share[1])
             if self.wide:
-                newest, duals = wide_steps.first_step(self, sample, prices, newest)
+                known = None if shares is None else shares * self.cost
+                newest, duals = wide_steps.first_step(self, sample, prices, newest, known)
             else:
                 newest = first_step(self, sample, prices, newest)
         margins = sample.signs * (products(sample.rows, newest[:-1, None])[0] + newest[-1])
         low, high = histogram_range(margins)
-        every = np.arange(len(sample) if self.whole else 0)
+        none = np.zeros(0, np.intp)
         return SoftState(
             round=0, status="running", newest=newest, best=None, primal=np.inf, dual=0.0, reference=nothing,
             band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
             sample=sample.take(evenly(len(sample), 0 if self.whole else STAND_INS)),
-            held=sample.take(every), held_duals=duals[every],
+            held=sample if self.whole else sample.take(none), held_duals=duals if self.whole else duals[none],
             total_rows=int(counts.sum()), widen=1, idle=0, band_rows=0, gap_now=np.inf,
             histogram=np.zeros((2, BINS), np.int64), low=low, high=high, rows_below=-1,
             sample_bytes=found.nbytes(source),

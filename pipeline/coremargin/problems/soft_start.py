@@ -45,10 +45,14 @@ def evenly(rows: int, most: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
 
 
-def priced(found: Sample, few: NDArray[np.intp], prices: Array) -> Pool:
-    """Some rows of the sample with their prices as weights; prices (2,): of rows of weight 1 of each class."""
-    signs = found.signs[few]
-    each = np.where(signs > 0, prices[0], prices[1])
+def priced(found: Sample, few: NDArray[np.intp] | None, prices: Array) -> Pool:
+    """Some rows of the sample in float64 with their prices as weights; None: all of them, just as they are.
+
+    prices (2,): of rows of weight 1 of each class.
+    """
+    each = np.where(found.signs > 0, prices[0], prices[1])
     if found.weights is not None:
-        each = each * found.weights[few]
-    return Pool(found.ids[few], as_float64(take(found.rows, few)), signs, each)
+        each = each * found.weights
+    if few is None:
+        return Pool(found.ids, found.rows, found.signs, each)
+    return Pool(found.ids[few], as_float64(take(found.rows, few)), found.signs[few], each[few])

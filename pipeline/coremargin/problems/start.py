@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
 from coremargin.maths.pool import NARROW
-from coremargin.maths.rows import Rows, concatenate, take
+from coremargin.maths.rows import Rows, compact, concatenate, take
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -124,8 +124,8 @@ def sample_chunks(source: Source, codes: tuple[int, int], share: float, limit_by
     return sorted(chosen)
 
 
-def read_sample(source: Source, chunks: list[int], codes: tuple[int, int]) -> Sample:
-    """The rows of two classes of some chunks."""
+def read_sample(source: Source, chunks: list[int], codes: tuple[int, int], *, stay: bool = False) -> Sample:
+    """The rows of two classes of some chunks; stay: they are kept, in whatever form takes the least memory."""
     ids, rows, signs, weights = [], [], [], []
     for chunk in chunks:
         x, code = source.read(chunk)
@@ -138,7 +138,8 @@ def read_sample(source: Source, chunks: list[int], codes: tuple[int, int]) -> Sa
         if weight is not None:
             weights.append(weight[mine])
     every = np.concatenate(weights) if weights else None
-    return Sample(chunks, np.concatenate(ids), concatenate(rows), np.concatenate(signs), every)
+    joined = compact(rows) if stay else concatenate(rows)
+    return Sample(chunks, np.concatenate(ids), joined, np.concatenate(signs), every)
 
 
 def left_out(codes: NDArray[np.int32], weights: NDArray[np.float64] | None) -> NDArray[np.int32]:

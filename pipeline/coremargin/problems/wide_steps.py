@@ -30,9 +30,12 @@ Array = NDArray[np.float64]
 FIRST_SHARE, LATER_SHARE = 0.02, 0.002
 
 
-def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array) -> tuple[Array, Array]:
-    """The minimiser (d + 1,) over some rows at these prices, and with the hinge its duals (m,), else zeros."""
-    return _minimise(problem, _model(problem, pool, prices, np.zeros(len(near))), near, None, FIRST_SHARE)
+def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array, duals: Array | None) -> tuple[Array, Array]:
+    """The minimiser (d + 1,) over some rows at these prices, and with the hinge its duals (m,), else zeros.
+
+    near, duals: to start from, None: nothing is known of the duals.
+    """
+    return _minimise(problem, _model(problem, pool, prices, np.zeros(len(near))), near, duals, FIRST_SHARE)
 
 
 def _model(problem: SoftMargin, pool: Pool, prices: Array, push: Array) -> RowModel:
