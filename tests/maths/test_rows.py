@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -10,6 +12,7 @@ from coremargin.maths.rows import (
     compact,
     concatenate,
     from_arrays,
+    gathered,
     is_sparse,
     lengths,
     nothing,
@@ -149,3 +152,23 @@ def test_rows_take_the_least_memory(rng: np.random.Generator, filled: float, dty
     again = compact([csr_array(X[:20]), csr_array(X[20:])])
     assert is_sparse(again)
     np.testing.assert_array_equal(again.toarray(), X)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_parts_in_one_buffer_are_gathered(rng: np.random.Generator, dtype: str) -> None:
+    """Each part is copied before the next one is asked for; there may be fewer rows than were announced."""
+    dense, sparse = pair(rng, 40, 9, dtype)
+    buffer = np.empty((10, 9), dtype)
+
+    def filled() -> Iterator[np.ndarray]:
+        for first in range(0, 40, 10):
+            buffer[:] = dense[first : first + 10]
+            yield buffer[: 10 - first // 20]
+
+    wanted = np.delete(dense, [29, 39], axis=0)
+    found = gathered(filled(), 40, nothing(9, dtype))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, wanted)
+    found = gathered((sparse[k : k + 10] for k in range(0, 40, 10)), 40, nothing(9, dtype, sparse=True))
+    np.testing.assert_array_equal(found.toarray(), dense)
+    assert gathered([], 0, nothing(9)).shape == (0, 9)

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.svm import SVC, LinearSVC
 
@@ -59,7 +60,7 @@ def test_it_finds_what_liblinear_finds(data: object, price: float) -> None:
         other = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=price, tol=1e-8, random_state=0)
         theirs = objective(X, y, price, other.fit(X, y).coef_)
     found = solve(model(X, y, price), 1e-6)
-    assert found.value == pytest.approx(objective(X, y, price, found.at), rel=1e-12)
+    assert found.value == pytest.approx(objective(X, y, price, found.at[:, :-1]), rel=1e-12)
     assert found.dual <= theirs
     assert found.value <= theirs * (1 + 1e-6)
 
@@ -70,7 +71,7 @@ def test_two_classes_are_the_hinge_at_twice_the_price(seed: int) -> None:
     X, y = blobs(seed, 60, 3, 2)
     found = solve(model(X, y, 0.7), 1e-10)
     np.testing.assert_allclose(found.at[0], -found.at[1], atol=1e-6)
-    w = found.at[1] - found.at[0]
+    w = (found.at[1] - found.at[0])[:-1]
     signs = 2 * y - 1
     value = 0.5 * w @ w + 1.4 * np.maximum(0, 1 - signs * (X @ w)).sum()
     assert found.value == pytest.approx(value / 2, rel=1e-9)
@@ -93,7 +94,8 @@ def test_rows_that_keep_their_side_may_be_summed_up() -> None:
     """Rows clear about their worst rival count as a price and a sum: the minimum stays, and never rises."""
     X, y = blobs(4, 200, 4, 4)
     whole = solve(model(X, y, 0.1), 1e-10)
-    t = (X @ whole.at.T) + 1.0 - (X @ whole.at.T)[np.arange(200), y][:, None]
+    scores = X @ whole.at[:, :-1].T
+    t = scores + 1.0 - scores[np.arange(200), y][:, None]
     t[np.arange(200), y] = 0.0
     order = np.sort(t, axis=1)
     far = order[:, -1] - order[:, -2] > 0.3
@@ -107,7 +109,7 @@ def test_rows_that_keep_their_side_may_be_summed_up() -> None:
     part = ClassesModel(price, lacks(X @ push.T, y)[~far], X[~far], y[~far], np.full(int((~far).sum()), 0.1))
     found = solve(part, 1e-10)
     assert found.value == pytest.approx(whole.value, rel=1e-8)
-    np.testing.assert_allclose(found.at + push, whole.at, atol=1e-4)
+    np.testing.assert_allclose(found.at + np.pad(push, ((0, 0), (0, 1))), whole.at, atol=1e-4)
 
 
 def test_it_goes_on_from_an_earlier_answer() -> None:
@@ -118,6 +120,23 @@ def test_it_goes_on_from_an_earlier_answer() -> None:
         again = minimise_classes(model(X, y, price), 1e-9, rough)
         assert again.value - again.dual <= 1e-9 * again.value
         assert again.value == pytest.approx(solve(model(X, y, price)).value, rel=2e-9)
+
+
+@pytest.mark.parametrize("copied", [0, 4])
+def test_rows_of_any_kind_with_a_constant(copied: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """float32 rows and sparse ones with a constant are the rows with one more column, by all ways of solving."""
+    import coremargin.maths.simplex_newton as module
+
+    X, y = blobs(6, 300, 6, 4)
+    X = np.where(np.abs(X) < 0.5, 0.0, X).astype(np.float32)
+    whole = solve(model(np.column_stack([X, np.full(300, 4.0)]), y, 0.1))
+    monkeypatch.setattr(module, "DIRECT", 20)
+    monkeypatch.setattr(module, "MOST_COPIED", copied)
+    for rows in (X, csr_array(X), csr_array(X.astype(np.float64))):
+        found = minimise_classes(ClassesModel(0.0, lacks(np.zeros((300, 4)), y), rows, y, np.full(300, 0.1), 4.0), 1e-9)
+        assert found.value - found.dual <= 1e-9 * found.value
+        assert found.value == pytest.approx(whole.value, rel=2e-9)
+        np.testing.assert_allclose(4.0 * found.at[:, -1], 4.0 * whole.at[:, -2], atol=1e-3)
 
 
 def test_nothing_but_summed_rows() -> None:

@@ -70,6 +70,25 @@ def test_the_gap_is_proven_on_all_rows(seed: int, intercept: bool, monkeypatch: 
     assert [s.lower for s in states] == sorted(s.lower for s in states)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_few_rows_are_solved_in_memory_and_proven_by_one_scan(sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory holds them all, in stages; where it does not, or rows are many, the sample is a part of them."""
+    monkeypatch.setattr("coremargin.problems.classes_steps.STAGE_LEAST", 100)
+    X, y = noisy(10, 1300, 12, 6)
+    X = np.where(np.abs(X) < 0.5, 0.0, X).astype(np.float32)
+    source = ArraySource(csr_array(X) if sparse else X, y, chunk_rows=50)
+    problem = CrammerSinger(source, 1e-3, cost=0.01, sample_bytes=source.nbytes // 4)
+    states = finish(problem, problem.start())
+    check(problem, states[-1])
+    assert problem.few
+    assert (len(states), states[0].sample_bytes) == (2, source.nbytes)
+    tight = CrammerSinger(source, 1e-3, cost=0.01, memory_bytes=source.nbytes, sample_bytes=source.nbytes // 4)
+    assert len(tight.sample_chunks) < source.chunks
+    many = CrammerSinger(ArraySource(X[:, :3], y, chunk_rows=50), 1e-3, sample_bytes=source.nbytes // 40)
+    assert not many.few
+    assert len(many.sample_chunks) < many.source.chunks
+
+
 @pytest.mark.parametrize("cost", [0.01, 1.0])
 @pytest.mark.parametrize("data", [load_iris, load_wine])
 def test_it_agrees_with_liblinear(data: object, cost: float) -> None:

@@ -92,9 +92,9 @@ def _solve(rows: Array, codes: Codes, classes: int, tolerance: float) -> KeslerS
     for price in PRICES:
         model = ClassesModel(0.0, lack, rows, codes, np.full(len(rows), price / radius**2))
         found = minimise_classes(model, ROUGH, found)
-        if margins(rows @ found.at.T, codes)[0].min() > 0.0:
+        if margins(model.scores(found.at), codes)[0].min() > 0.0:
             found = minimise_classes(model, 0.1 * tolerance, found)
-        at, weights = found.at, found.duals / found.duals.sum()
+        at, weights = found.at[:, :-1], found.duals / found.duals.sum()
         smallest, length = float(margins(rows @ at.T, codes)[0].min()), float(np.linalg.norm(at))
         upper = _upper(rows, codes, weights)
         if smallest >= (1.0 - tolerance) * upper * length > zero * length:

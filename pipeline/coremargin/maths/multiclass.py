@@ -82,7 +82,11 @@ def spread(weights: Array, codes: Codes) -> Array:
 
 def kesler_sum(rows: Rows, codes: Codes, weights: Array, constant: float) -> Array:
     """sum a z (K, d + 1) for rows (m, d), classes (m,), weights (m, K)."""
-    m = spread(weights, codes)
+    return class_sums(rows, spread(weights, codes), constant)
+
+
+def class_sums(rows: Rows, m: Array, constant: float) -> Array:
+    """M^T X (K, d + 1) for M (m, K) and rows (m, d), every row's last entry being ``constant``."""
     return np.column_stack([weighted_sums(rows, m), constant * m.sum(axis=0)])
 
 

@@ -7,7 +7,7 @@ otherwise; the error of a dot product is at most gamma(terms(rows)) times the su
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeGuard
 
@@ -148,7 +148,9 @@ def row_sizes(rows: Rows) -> NDArray[np.int64]:
 def lengths(rows: Rows) -> Array:
     """||x|| (n,) of rows (n, d)."""
     if not is_sparse(rows):
-        return np.asarray(np.linalg.norm(np.asarray(rows, dtype=np.float64), axis=1))
+        step = _tile_rows(rows, np.dtype(np.float64))
+        each = (np.asarray(rows[first : first + step], dtype=np.float64) for first in range(0, len(rows), step))
+        return np.concatenate([np.zeros(0), *(np.linalg.norm(tile, axis=1) for tile in each)])
     squares, found = np.square(rows.data, dtype=np.float64), np.zeros(rows.shape[0])
     filled = np.flatnonzero(np.diff(rows.indptr))
     if len(filled):
@@ -214,16 +216,25 @@ def compact(parts: list[Rows]) -> Rows:
         rows, features = sum(map(len, parts)), parts[0].shape[1]
         values = sum(int(np.count_nonzero(part)) for part in parts)
         if 12 * values + 4 * rows >= parts[0].dtype.itemsize * rows * features:
-            out, first = np.empty((rows, features), parts[0].dtype), 0
-            while parts:
-                part = parts.pop()
-                out[first : first + len(part)] = part
-                first += len(part)
-            return out
+            return gathered((parts.pop() for _ in range(len(parts))), rows, parts[0][:0])
     some: list[Rows] = []
     while parts:
         some.append(as_float64(csr_array(parts.pop())))
     return concatenate(some)
+
+
+def gathered(parts: Iterable[Rows], most: int, empty: Rows) -> Rows:
+    """Copies of all rows of the parts, which are of the kind of ``empty`` (0, d) and no more than ``most`` together.
+
+    Parts may share one buffer, as a reader's do; dense rows are never held twice.
+    """
+    if is_sparse(empty):
+        return concatenate([empty, *(part.copy() for part in parts)])
+    held, stop = np.empty((most, empty.shape[1]), empty.dtype), 0
+    for part in parts:
+        first, stop = stop, stop + part.shape[0]
+        held[first:stop] = part
+    return held[:stop]
 
 
 def as_float64(rows: Rows) -> Rows:

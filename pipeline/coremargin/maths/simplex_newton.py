@@ -5,8 +5,8 @@ kept one by one,
 
     F(V) = price - <push, V> + 1/2 ||V||^2 + sum_i c_i max_r t_ir(V).
 
-With U = V - push it is price - 1/2 ||push||^2 + 1/2 ||U||^2 + sum_i c_i max_r (t_ir(push) - (u_(y_i) - u_r).x_i): only
-the span of the rows matters, and coordinates in it do (span.py).
+With U = V - push it is price - 1/2 ||push||^2 + 1/2 ||U||^2 + sum_i c_i max_r (t_ir(push) - (u_(y_i) - u_r).x_i).
+Rows stay in the precision and kind that they come in; products with them are in float64, a tile at a time.
 
 max_r t_r is the largest a.t over the simplex. With - mu/2 ||a - a0||^2 in it, a0 the shares found so far, it becomes
 smooth: its a is the point of the simplex nearest to a0 + t / mu, and its curvature lives on the classes with a_r > 0,
@@ -25,14 +25,18 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
-from coremargin.maths.multiclass import Codes, simplex
+from coremargin.maths.multiclass import Codes, class_sums, scores_of, simplex
+from coremargin.maths.rows import as_float64, gram, lengths, take
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
 
 #: Up to so many undecided (row, class) pairs Newton's equations are solved by Cholesky factors, beyond by conjugate
 #: gradients; those are for the first, smooth steps.
 DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-4
+#: Undecided rows are copied where all rows are more than so many times as many.
+MOST_COPIED = 4
 #: mu falls after a proximal step that took few Newton steps: (at most so many, by this factor).
 FALLS = ((3, 0.1), (10, 0.3))
 PROXIMAL_STEPS, NEWTON_STEPS = 100, 100
@@ -45,30 +49,44 @@ SLOPE, LONGEST, TRIES = 0.1, 1e6, 30
 
 @dataclass(frozen=True)
 class ClassesModel:
-    """F as a function of U (K, q): price + 1/2 ||U||^2 + sum_i c_i max_r (lack_ir - (u_(y_i) - u_r).x_i).
+    """F as a function of U (K, d + 1): price + 1/2 ||U||^2 + sum_i c_i max_r (lack_ir - (u_(y_i) - u_r).x_i).
 
-    rows (m, q), codes (m,), prices c (m,); lack (m, K), 0 at each row's own class: t of the rows at U = 0.
+    rows (m, d) with a last entry ``constant``, codes (m,), prices c (m,); lack (m, K), 0 at each row's own class: t of
+    the rows at U = 0.
     """
 
     price: float
     lack: Array
-    rows: Array
+    rows: Rows
     codes: Codes
     prices: Array
+    constant: float = 0.0
 
     @property
     def nowhere(self) -> Array:
-        """U = 0 (K, q)."""
-        return np.zeros((self.lack.shape[1], self.rows.shape[1]))
+        """U = 0 (K, d + 1)."""
+        return np.zeros((self.lack.shape[1], self.rows.shape[1] + 1))
 
     @cached_property
+    def squares(self) -> Array:
+        """Squared lengths (m,) of the rows."""
+        return lengths(self.rows) ** 2 + self.constant**2
+
+    @property
     def noise(self) -> float:
         """What the squared gradient is no smaller than, by the rounding of shares."""
-        lengths = np.einsum("ij,ij->i", self.rows, self.rows)
-        return float((LAST_PLACES * np.finfo(np.float64).eps) ** 2 * (self.prices**2 @ lengths))
+        return float((LAST_PLACES * np.finfo(np.float64).eps) ** 2 * (self.prices**2 @ self.squares))
+
+    def scores(self, at: Array) -> Array:
+        """Of all rows (m, K) at U = ``at``."""
+        return scores_of(self.rows, at, self.constant)
+
+    def sums(self, signed: Array) -> Array:
+        """N^T X (K, d + 1) for N (m, K)."""
+        return class_sums(self.rows, signed, self.constant)
 
     def lacks(self, scores: Array) -> Array:
-        """t (m, K) where the scores rows U^T are these (m, K)."""
+        """t (m, K) where these are the scores (m, K)."""
         return self.lack + scores - scores[np.arange(len(self.codes)), self.codes][:, None]
 
     def value(self, at: Array, scores: Array) -> float:
@@ -76,8 +94,8 @@ class ClassesModel:
         return self.price + 0.5 * float((at * at).sum()) + float(self.prices @ self.lacks(scores).max(axis=1))
 
     def dual(self, shares: Array) -> tuple[float, Array]:
-        """D and its U (K, q) for shares a / c (m, K) on the simplex; that of a row's own class is idle."""
-        at = -self.signed(shares).T @ self.rows
+        """D and its U (K, d + 1) for shares a / c (m, K) on the simplex; that of a row's own class is idle."""
+        at = -self.sums(self.signed(shares))
         return self.price + float(self.prices @ (shares * self.lack).sum(axis=1)) - 0.5 * float((at * at).sum()), at
 
     def signed(self, shares: Array) -> Array:
@@ -89,7 +107,7 @@ class ClassesModel:
 
 @dataclass(frozen=True)
 class Minimum:
-    """at (K, q): the best U; value: F there; duals (m, K): a, nothing at own classes; dual: D of them.
+    """at (K, d + 1): the best U; value: F there; duals (m, K): a, nothing at own classes; dual: D of them.
 
     stiffness: mean price / mu of the last proximal step, for whoever goes on from here.
     """
@@ -112,7 +130,7 @@ def minimise_classes(
     best, size = _Best(model, tolerance, scale), float(model.prices.mean()) if len(model.prices) else 1.0
     if start is None:
         at, shares = model.nowhere, np.eye(model.lack.shape[1])[model.codes]
-        mu = size * float((model.rows * model.rows).sum(axis=1).mean()) if len(model.rows) else 1.0
+        mu = size * float(model.squares.mean()) if len(model.prices) else 1.0
     else:
         at, mu = start.at, size / start.stiffness
         shares = start.duals / model.prices[:, None]
@@ -148,7 +166,7 @@ class _Best:
         dual, suggested = self.model.dual(shares)
         if dual > self.dual:
             self.dual, self.shares = dual, shares
-            self._try(suggested, self.model.rows @ suggested.T)
+            self._try(suggested, self.model.scores(suggested))
 
     def _try(self, at: Array, scores: Array) -> None:
         value = self.model.value(at, scores)
@@ -168,20 +186,20 @@ def _proximal_minimum(
 
     The minimiser, its shares, how many steps it took, and whether float64 knows no better one.
     """
-    scores = model.rows @ at.T
+    scores = model.scores(at)
     shares, steps, exact = centre, 0, False
     while steps < NEWTON_STEPS:
         shares = simplex(centre + model.lacks(scores) / mu)
         best.see(at, scores, shares)
         if best.enough:
             break
-        gradient = at + model.signed(shares).T @ model.rows
+        gradient = at + model.sums(model.signed(shares))
         move, square = shares - centre, float((gradient * gradient).sum())
         exact = square <= model.noise
         if exact or square <= INNER * mu * float(model.prices @ (move * move).sum(axis=1)):
             break
         step = _newton_step(model, shares, gradient, mu)
-        moved = model.rows @ step.T
+        moved = model.scores(step)
         t = _length(model, centre, at, scores, step, moved, mu)
         if t == 0.0:
             exact = True
@@ -192,11 +210,15 @@ def _proximal_minimum(
 
 def _newton_step(model: ClassesModel, shares: Array, gradient: Array, mu: float) -> Array:
     """-H^-1 gradient with H = I + sum_i c_i / mu (P_i x x_i x_i^T), P_i centring the classes with a share."""
-    undecided = shares.max(axis=1) < 1.0
-    inside = shares[undecided] > 0
-    rows, weights = model.rows[undecided], model.prices[undecided] / mu
-    if int(inside.sum()) - len(inside) > DIRECT:
-        return _conjugate_gradients(rows, weights, inside, gradient)
+    undecided = np.flatnonzero(shares.max(axis=1) < 1.0)
+    pairs = int((shares[undecided] > 0).sum()) - len(undecided)
+    # Where most rows are undecided none are copied: the others take part with nothing.
+    few = pairs <= DIRECT or MOST_COPIED * len(undecided) < len(shares)
+    inside = shares[undecided] > 0 if few else shares > 0
+    weights = (model.prices[undecided] if few else model.prices) / mu
+    rows = as_float64(take(model.rows, undecided)) if few else model.rows
+    if pairs > DIRECT:
+        return _conjugate_gradients(rows, model.constant, weights, inside, gradient)
     # A (q, K p): an orthonormal basis of the centred vectors, row by row (Helmert), times the rows; H = I + A^T A.
     rank = np.cumsum(inside, axis=1) - 1
     row, cls = np.nonzero(inside & (rank > 0))
@@ -204,23 +226,25 @@ def _newton_step(model: ClassesModel, shares: Array, gradient: Array, mu: float)
     basis = (inside[row] & (np.arange(inside.shape[1]) < cls[:, None])).astype(np.float64)
     basis[np.arange(len(row)), cls] = -order
     basis *= np.sqrt(weights[row] / (order * (order + 1.0)))[:, None]
-    inner = (basis @ basis.T) * (rows @ rows.T)[np.ix_(row, row)]
+    inner = (basis @ basis.T) * (gram(rows) + model.constant**2)[np.ix_(row, row)]
     inner[np.diag_indices_from(inner)] += 1.0
-    right = (basis * (rows @ gradient.T)[row]).sum(axis=1)
+    right = (basis * scores_of(rows, gradient, model.constant)[row]).sum(axis=1)
     factor = sla.cho_factor(inner, overwrite_a=True, check_finite=False)
     y = sla.cho_solve(factor, right, check_finite=False)
     along = np.zeros(inside.shape)
     np.add.at(along, row, basis * y[:, None])
-    return np.asarray(along.T @ rows - gradient)
+    return np.asarray(class_sums(rows, along, model.constant) - gradient)
 
 
-def _conjugate_gradients(rows: Array, weights: Array, inside: NDArray[np.bool_], gradient: Array) -> Array:
+def _conjugate_gradients(
+    rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array
+) -> Array:
     count, step = inside.sum(axis=1, keepdims=True), np.zeros_like(gradient)
 
     def curved(v: Array) -> Array:
-        along = np.where(inside, rows @ v.T, 0.0)
+        along = np.where(inside, scores_of(rows, v, constant), 0.0)
         along = np.where(inside, along - along.sum(axis=1, keepdims=True) / count, 0.0) * weights[:, None]
-        return np.asarray(v + along.T @ rows)
+        return np.asarray(v + class_sums(rows, along, constant))
 
     rest = -gradient
     direction, square = rest.copy(), float((rest * rest).sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.errors import UsageError
 from coremargin.maths.multiclass import constant
+from coremargin.maths.rows import gathered
 from coremargin.problems.classes import ClassRows, class_codes, places, read_labelled, sample_of_classes
 from coremargin.problems.classes_result import ClassesResult, result
 from coremargin.problems.classes_state import ClassesState
@@ -18,9 +19,10 @@ from coremargin.problems.start import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from coremargin.data.source import Source
+    from coremargin.maths.rows import Rows
     from coremargin.problems.classes_summary import ClassesSummary
 
 Array = NDArray[np.float64]
@@ -84,12 +86,16 @@ class ClassesJob:
         """The rows of the sample in the store's precision, and the bytes that were read for them."""
         source, chunks = self.source, self.sample_chunks
         nothing = ClassRows.nothing(source.features, source.dtype, sparse=source.sparse)
-        parts = []
-        for chunk in chunks:
-            found = read_labelled(source, chunk, self.place)
-            parts.append(found.take(np.arange(len(found))))  # a copy: a reader may reuse its buffer
-        read = sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows
-        return ClassRows.joined([nothing, *parts]), read
+        most, bare = sum(source.span(c)[1] - source.span(c)[0] for c in chunks), [nothing.bare()]
+
+        def rows() -> Iterator[Rows]:
+            for chunk in chunks:
+                found = read_labelled(source, chunk, self.place)
+                bare.append(found.bare())
+                yield found.rows
+
+        held = gathered(rows(), most, nothing.rows)
+        return replace(ClassRows.joined(bare), rows=held), most * source.nbytes // source.rows
 
     @property
     def least_block_bytes(self) -> int:

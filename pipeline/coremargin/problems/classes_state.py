@@ -24,7 +24,8 @@ class ClassesState:
     newest: what the next scan is about; best: what the scans proved, None before the first. Hard margin: ||V||_F = 1,
     lower is the margin of ``best``; pool: the rows in the driver; proof, duals: rows and weights behind ``upper``.
     Soft margin: upper is the value of ``best``; pool: rows that stand for those far from a change of sides; proof,
-    duals: the near rows behind ``lower``, without their features, all others being on their side at ``reference``.
+    duals: the near rows behind ``lower``, without their features, all others being on their side at ``reference``;
+    before the first scan they are where its solve may begin.
     confusion (K, K), rows_below (-1: none yet) and lower_now come from the last scan. widen: how much wider than at
     first the band is; idle: scans in a row that brought little.
     """

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma
-from coremargin.problems.classes import ClassRows, thinned
+from coremargin.problems.classes import thinned
 from coremargin.problems.classes_job import ClassesJob
 from coremargin.problems.classes_probe import ClassesProbe
 from coremargin.problems.classes_state import ClassesState
@@ -43,6 +43,10 @@ IDLE_SCANS, IDLE_SHARE = 8, 0.9
 SOLVE_COST, SOLVE_ROWS = 4e7, 30_000
 #: Rows of the sample that stand for the far ones in a step.
 STAND_INS = 5_000
+#: Bytes for each row and class that a solve on all rows takes beside the rows.
+PER_ROW = 80
+#: The rows of the sample are solved to this share of epsilon.
+ALL_SHARE = 0.3
 
 
 @dataclass(frozen=True)
@@ -69,23 +73,41 @@ class CrammerSinger(ClassesJob):
             return np.full(len(self.totals), self.cost)
         return np.asarray(self.cost * self.totals.sum() / (len(self.totals) * self.totals))
 
+    @property
+    def few(self) -> bool:
+        """With few rows for each number of a hypothesis a part of them says little about the others."""
+        return self.source.rows <= FEW * self.shape[0] * self.shape[1]
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """All chunks where rows are few and the memory holds them, as they are stored."""
+        if self.few and self.source.nbytes + PER_ROW * self.shape[0] * self.source.rows <= self.memory_bytes:
+            return list(range(self.source.chunks))
+        return super().sample_chunks
+
     def start(self) -> ClassesState:
         """Solve on a sample of chunks, its prices scaled up to all rows."""
         check_scale(self.source, self.prices, self.totals)
         sample, read = self.sampled()
         classes, p = self.shape
-        most = int(min(SOLVE_ROWS, max(1000, 5 * p, SOLVE_COST / (classes * p))))
-        sample = sample.take(thinned(sample.classes, most)).exact()
+        whole = len(self.sample_chunks) == self.source.chunks
+        if not (self.few and whole):
+            most = int(min(SOLVE_ROWS, max(1000, 5 * p, SOLVE_COST / (classes * p))))
+            sample = sample.take(thinned(sample.classes, most))
+        sample = sample.exact() if self.source.sparse else sample
         held = np.bincount(sample.classes, weights=sample.shares, minlength=classes)
         prices = (self.prices * self.totals / np.where(held > 0, held, 1.0))[sample.classes] * sample.shares
-        newest = minimise_rows(self, sample, prices, tolerance=max(0.05 * self.epsilon, 1e-9))
-        nothing = ClassRows.nothing(0)
+        newest, duals = minimise_rows(self, sample, prices, tolerance=max(ALL_SHARE * self.epsilon, 1e-9))
+        own = duals > 0.0
+        mixed = np.flatnonzero(own.any(axis=1) & (own.sum(axis=1) + (duals.sum(axis=1) < prices) > 1))
+        if not whole:
+            mixed = mixed[:0]
         return ClassesState(
             round=0, status="running", newest=newest, best=None, lower=0.0, upper=np.inf,
-            pool=sample.take(thinned(sample.classes, STAND_INS)), proof=nothing, duals=np.zeros((0, classes)),
-            reference=np.zeros(self.shape), confusion=np.zeros((classes, classes), np.int64), rows_below=-1,
-            new_rows=0, sample_bytes=read, lower_now=-np.inf, upper_at_eviction=np.inf, held=len(sample), widen=1,
-            idle=0,
+            pool=sample.take(thinned(sample.classes, STAND_INS)).exact(), proof=sample.take(mixed).bare(),
+            duals=duals[mixed], reference=np.zeros(self.shape), confusion=np.zeros((classes, classes), np.int64),
+            rows_below=-1, new_rows=0, sample_bytes=read, lower_now=-np.inf, upper_at_eviction=np.inf,
+            held=len(sample), widen=1, idle=0,
         )  # fmt: skip
 
     def probe(self, state: ClassesState) -> ClassesProbe:
@@ -101,7 +123,7 @@ class CrammerSinger(ClassesJob):
         """Rows that each chunk sends home."""
         source = self.source
         each = row_bytes(source) * 8 // source.dtype.itemsize + 16 * self.shape[0]
-        share = BAND_SHARE * widen if source.rows > FEW * self.shape[0] * self.shape[1] else 1.0
+        share = 1.0 if self.few else BAND_SHARE * widen
         wanted = max(share * source.rows * each, BAND_BYTES_LEAST)
         size = min(wanted, self.memory_bytes / 4)
         return min(source.chunk_rows, max(1, int(size / each / source.chunks)))
