@@ -97,16 +97,19 @@ def make_separable(rng: np.random.Generator) -> Callable[..., tuple[np.ndarray, 
 def make_store(tmp_path: Path) -> Callable[..., Store]:
     """A maker of small stores: ``make_store(X, y, name="rows.zarr", chunk_rows=64)``, written below tmp_path."""
 
-    def make(X: np.ndarray, y: Any, *, name: str = "rows.zarr", chunk_rows: int = 64, **options: Any) -> Store:
+    def make(
+        X: np.ndarray, y: Any, weights: Any = None, *, name: str = "rows.zarr", chunk_rows: int = 64, **options: Any
+    ) -> Store:
         from coremargin.data.store import Store
         from coremargin.data.writer import StoreWriter
 
         chunk_bytes = chunk_rows * X.shape[1] * X.dtype.itemsize
         path = tmp_path / name
         with StoreWriter.create(
-            path, features=X.shape[1], dtype=str(X.dtype), chunk_bytes=chunk_bytes, **options
-        ) as writer:
-            writer.write(X, y, origin="test")
+            path, features=X.shape[1], dtype=str(X.dtype), chunk_bytes=chunk_bytes, weighted=weights is not None,
+            **options,
+        ) as writer:  # fmt: skip
+            writer.write(X, y, weights, origin="test")
             writer.commit()
         return Store.open(path)
 

@@ -18,11 +18,12 @@ from coremargin.cli import main
 from coremargin.data.store import Store
 from coremargin.errors import ClaimRefuted, DataError, LabelError, SpecError
 from coremargin.learn import classes_job
+from coremargin.learn.decision import leads
 from coremargin.learn.evaluate import evaluate
 from coremargin.learn.fleet import read_model
 from coremargin.learn.job import TrainJob
 from coremargin.learn.multiclass import MulticlassModel
-from coremargin.learn.predict import leads, predict
+from coremargin.learn.predict import predict
 from coremargin.learn.train import train_job
 from coremargin.learn.verify import examine, verify
 from coremargin.problems import crammer_singer, kesler_margin

@@ -16,9 +16,11 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.store import Store
 from coremargin.errors import Busy, DataError, LabelError, OutputError, UsageError
 from coremargin.learn import predict as predict_module
+from coremargin.learn import predictions
 from coremargin.learn.evaluate import evaluate
 from coremargin.learn.model import Model
 from coremargin.learn.predict import predict
+from coremargin.scan import calls
 
 MakeStore = Callable[..., Store]
 
@@ -101,7 +103,7 @@ def test_numeric_labels_are_written_decoded(
     tmp_path: Path, rows: np.ndarray, classes: tuple[Any, Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Labels that are numbers have an array of their own, whatever the chunks of rows and of predictions."""
-    monkeypatch.setattr(predict_module, "_CHUNK_ROWS", 40)
+    monkeypatch.setattr(predictions, "_CHUNK_ROWS", 40)
     monkeypatch.setattr(predict_module, "_BATCH_ROWS", 30)
     model = make_model(classes)
     predict(model, ArraySource(rows, chunk_rows=7), tmp_path / "p.zarr")
@@ -253,3 +255,102 @@ def test_one_class_has_no_roc_curve(rows: np.ndarray) -> None:
     assert found.roc_auc is None
     assert found.balanced_accuracy == found.accuracy == found.classes[1].recall
     assert found.classes[0].recall == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
+def test_predictions_are_the_same_bits_wherever_they_are_made(
+    tmp_path: Path, make_store: MakeStore, rng: np.random.Generator, embedded: Any, name: str, dtype: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """One thread, several, and the workers of a cluster write the same files, whatever the order they end in."""
+    monkeypatch.setattr(predict_module, "_BATCH_ROWS", 100)
+    monkeypatch.setattr(calls, "BLOCK_BYTES", 3000)
+    rows = rng.normal(size=(1500, 7)).astype(dtype)
+    store, model = make_store(rows, None, chunk_rows=30), make_model(features=7)
+    threads = tmp_path / "threads.toml"
+    threads.write_text('kind = "threads"\nthreads = 3\n')
+    places = {"one": None, "three": threads, "workers": embedded.client.scheduler.address}
+    written = {}
+    for place, cluster in places.items():
+        seen: list[tuple[int, int]] = []
+        (tmp_path / place).mkdir()
+        out = tmp_path / place / name
+        result = predict(model, store, out, cluster=cluster, on_progress=lambda *done, seen=seen: seen.append(done))
+        assert seen == [(store.span(chunk)[1], 1500) for chunk in range(store.chunks)]
+        files = sorted(path for path in [out, *out.rglob("*")] if path.is_file())
+        written[place] = result.to_dict() | {"out": ""}, [(str(f.relative_to(out)), f.read_bytes()) for f in files]
+    assert written["one"] == written["three"] == written["workers"]
+
+
+def test_arrays_are_not_sent_to_a_cluster(tmp_path: Path, rows: np.ndarray) -> None:
+    """Rows in memory are read in this process; a cluster for them is refused, and nothing is written."""
+    with pytest.raises(UsageError, match="ingest them into a store"):
+        predict(make_model(), ArraySource(rows), tmp_path / "p.zarr", cluster="embedded")
+    with pytest.raises(UsageError, match="ingest them into a store"):
+        evaluate(make_model(), ArraySource(rows, ["no"] * 150), cluster="embedded")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("exact_rows", [10**6, 100])
+def test_weights_count_as_scikit_learn_counts_them(
+    make_store: MakeStore, rows: np.ndarray, labels: np.ndarray, rng: np.random.Generator, exact_rows: int
+) -> None:
+    """Of a store with weights there are both: metrics of rows, and those of sklearn.metrics with sample_weight."""
+    rounded = np.round(rows, 0)
+    weights = np.where(rng.random(150) < 0.1, 0.0, rng.gamma(1.0, size=150))
+    source = make_store(rounded, labels, weights=weights, chunk_rows=16)
+    model = make_model()
+    found = evaluate(model, source, exact_rows=exact_rows)
+    plain = evaluate(model, ArraySource(rounded, labels, chunk_rows=16), exact_rows=exact_rows)
+    assert plain.weighted is None
+    assert replace(found, weighted=None) == plain
+    given, decisions, w = model.predict(rounded), model.decision_function(rounded), weights
+    ours = found.weighted
+    assert ours is not None
+    assert ours.weight == pytest.approx(w.sum())
+    assert ours.accuracy == pytest.approx(metrics.accuracy_score(labels, given, sample_weight=w))
+    assert ours.balanced_accuracy == pytest.approx(metrics.balanced_accuracy_score(labels, given, sample_weight=w))
+    assert ours.f1 == pytest.approx(metrics.f1_score(labels, given, average="macro", sample_weight=w))
+    table = metrics.confusion_matrix(labels, given, labels=["no", "yes"], sample_weight=w)
+    np.testing.assert_allclose(ours.confusion, table)
+    area = metrics.roc_auc_score(labels == "yes", decisions, sample_weight=w)
+    assert ours.roc_auc == pytest.approx(area, abs=1e-12 + ours.roc_auc_error)
+    assert (ours.roc_auc_error == 0) == (exact_rows > 150)
+    assert json.dumps(found.to_dict())
+
+
+def test_a_weight_is_so_many_rows(make_store: MakeStore, rows: np.ndarray, labels: np.ndarray) -> None:
+    """Whole weights give the metrics of a store that holds each row as often; rows without label weigh nothing."""
+    counts = np.arange(150) % 4
+    some = [label if k % 7 else None for k, label in enumerate(labels)]
+    found = evaluate(make_model(), make_store(rows, some, weights=counts.astype(float), chunk_rows=16)).weighted
+    repeated = np.repeat(np.arange(150), counts)
+    wanted = evaluate(make_model(), ArraySource(rows[repeated], [some[k] for k in repeated]))
+    assert found is not None
+    assert (found.weight, found.confusion) == (wanted.rows, wanted.confusion)
+    assert (found.accuracy, found.f1, found.roc_auc) == pytest.approx((wanted.accuracy, wanted.f1, wanted.roc_auc))
+
+
+def test_metrics_are_the_same_bits_wherever_they_are_counted(
+    tmp_path: Path, make_store: MakeStore, rng: np.random.Generator, embedded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of weights too come out the same from one thread, from several and from workers."""
+    monkeypatch.setattr(calls, "BLOCK_BYTES", 2000)
+    rows = rng.normal(size=(900, 3))
+    labels = np.where(rows @ [1, 2, 3] + rng.normal(size=900) > 0, "yes", "no")
+    store = make_store(rows, labels, weights=rng.gamma(1.0, size=900), chunk_rows=30)
+    (tmp_path / "threads.toml").write_text('kind = "threads"\nthreads = 3\n')
+    places = [None, tmp_path / "threads.toml", embedded.client.scheduler.address]
+    found = [evaluate(make_model(), store, cluster=cluster) for cluster in places]
+    assert found[0] == found[1] == found[2]
+
+
+def test_classes_that_cannot_be_compared_are_refused_before_a_row_is_read(
+    make_store: MakeStore, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the store counted at ingest tells; a class that has no rows left is no matter."""
+    store = make_store(rows, ["no"] * 100 + ["perhaps"] * 50)
+    monkeypatch.setattr(type(store), "read", lambda *_: pytest.fail("a row was read"))
+    with pytest.raises(LabelError, match="class 'perhaps'"):
+        evaluate(make_model(), store)

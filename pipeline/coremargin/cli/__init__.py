@@ -12,7 +12,7 @@ import logging
 import click
 
 import coremargin
-from coremargin.cli import export, ingest, outliers, stores, train, use
+from coremargin.cli import export, ingest, outliers, show, stores, train, use
 from coremargin.cli.common import Main
 
 
@@ -51,6 +51,6 @@ def main(verbose: int) -> None:
     logging.basicConfig(level=level, handlers=[handler], format="%(levelname)s %(name)s: %(message)s")
 
 
-for _module in (ingest, stores, train, use, outliers, export):
+for _module in (ingest, stores, train, use, show, outliers, export):
     for _command in _module.COMMANDS:
         main.add_to_section(_module.SECTION, _command)

@@ -143,6 +143,9 @@ def size(value: str | int) -> int:
 WHOLE = number  #: type of options that take a count
 BYTES = size  #: type of options that take a size
 
+cluster_option = click.option(
+    "--cluster", metavar="FILE|ADDRESS", help="Where to run: a file of cluster/, tcp://host:port, embedded or threads."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, only the result and errors.")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import json_option, quiet_option
+from coremargin.cli.common import cluster_option, json_option, quiet_option
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
@@ -20,9 +20,6 @@ SECTION = "Train"
 _resume = click.option("--resume", is_flag=True, help="Go on where a run was interrupted or stopped at a limit, if so.")
 _restart = click.option("--restart", is_flag=True, help="Throw the checkpoint of an interrupted run away.")
 _overwrite = click.option("--overwrite", is_flag=True, help="Replace a model that is there, in one step.")
-_cluster = click.option(
-    "--cluster", metavar="FILE|ADDRESS", help="Where to run: a file of cluster/, tcp://host:port, embedded or threads."
-)
 
 
 @click.command()
@@ -59,7 +56,7 @@ _cluster = click.option(
 @click.option("--block", default="128 MiB", show_default=True, help="Bytes that one task reads.")
 @click.option("--max-scans", type=int, help="Stop after so many scans, with what is proven.")
 @click.option("--time-limit", help='Stop after so long, such as "2 h", with what is proven.')
-@_cluster
+@cluster_option
 @_resume
 @_restart
 @_overwrite
@@ -125,7 +122,7 @@ def _class_weight(text: str | None) -> str | list[float] | None:
 
 @click.command()
 @click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
-@_cluster
+@cluster_option
 @_resume
 @_restart
 @_overwrite
@@ -146,7 +143,7 @@ def run(job_file: Path, cluster: str | None, **flags: bool) -> int:
 
 @click.command()
 @click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
-@_cluster
+@cluster_option
 @json_option
 def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
     """Show what a job would do: blocks, tasks, bytes, memory, time, and what would be submitted.

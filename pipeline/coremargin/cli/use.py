@@ -1,23 +1,19 @@
-"""Commands about models: verify, predict, evaluate, show."""
+"""Commands that hold a model against a store: verify, predict, evaluate."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from coremargin.cli.common import count, facts, json_option, progress, quiet_option, table
-from coremargin.cli.outliers import which_rows
-from coremargin.spec import format_seconds, format_size
+from coremargin.cli.common import cluster_option, count, facts, json_option, progress, quiet_option, table
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
-    from coremargin.learn.evaluate import Evaluation
-    from coremargin.learn.model import Model
-    from coremargin.learn.multiclass import MulticlassModel
+    from coremargin.learn.evaluate import Evaluation, Weighted
     from coremargin.learn.verify_fleet import FleetVerification
     from coremargin.learn.verify_one import Verification
 
@@ -114,16 +110,18 @@ def _demand(result: Verification, epsilon: float) -> None:
 @_store
 @click.argument("out", type=click.Path(path_type=Path))
 @_cost
+@cluster_option
 @click.option("--overwrite", is_flag=True, help="Replace predictions that are there.")
 @json_option
 @quiet_option
 def predict(
-    model: Path, store: Path, out: Path, *, C: float | None, overwrite: bool, as_json: bool, quiet: bool
+    model: Path, store: Path, out: Path, *, C: float | None, cluster: str | None, overwrite: bool, **shown: bool
 ) -> None:
     """Write the label and decision value that MODEL gives every row of STORE to OUT.
 
     OUT ending in .parquet is a Parquet file with the columns row, label, code and decision; anything else is a Zarr
-    group with arrays code and decision, whose attribute "classes" decodes the codes.
+    group with arrays code and decision, whose attribute "classes" decodes the codes. Without --cluster the rows are
+    read on all cores of this machine; the output is the same to the bit wherever they are.
 
     \b
     Examples:
@@ -132,10 +130,10 @@ def predict(
     """
     from coremargin.learn.predict import predict as run
 
-    with progress(quiet=quiet) as advance:
-        shown = _rows_shown(advance, "predicting", store)
-        result = run(model, store, out, C=C, overwrite=overwrite, on_progress=shown)
-    if as_json:
+    with progress(quiet=shown["quiet"]) as advance:
+        done = _rows_shown(advance, "predicting", store)
+        result = run(model, store, out, C=C, cluster=cluster, overwrite=overwrite, on_progress=done)
+    if shown["as_json"]:
         click.echo(json.dumps(result.to_dict()))
     else:
         counts = ", ".join(f"{rows:,} of {label!r}" for label, rows in result.counts.items())
@@ -146,13 +144,15 @@ def predict(
 @_model
 @_store
 @_cost
+@cluster_option
 @json_option
 @quiet_option
-def evaluate(model: Path, store: Path, *, C: float | None, as_json: bool, quiet: bool) -> None:
+def evaluate(model: Path, store: Path, *, C: float | None, cluster: str | None, as_json: bool, quiet: bool) -> None:
     """Compare what MODEL says about the rows of STORE with their labels.
 
     Accuracy, precision, recall and F1 of each class, the confusion matrix and the area under the ROC curve, in one
-    pass and bounded memory. Rows without a label are counted and left out.
+    pass and bounded memory. Rows without a label are counted and left out. Of a store with weights also the metrics in
+    which a row counts as much as its weight says.
 
     \b
     Example:
@@ -161,126 +161,40 @@ def evaluate(model: Path, store: Path, *, C: float | None, as_json: bool, quiet:
     from coremargin.learn.evaluate import evaluate as run
 
     with progress(quiet=quiet) as advance:
-        result = run(model, store, C=C, on_progress=_rows_shown(advance, "evaluating", store))
+        result = run(model, store, C=C, cluster=cluster, on_progress=_rows_shown(advance, "evaluating", store))
     click.echo(json.dumps(result.to_dict()) if as_json else _metrics(result))
 
 
 def _metrics(result: Evaluation) -> str:
-    area = [("ROC AUC", "none: the rows are of one class" if result.roc_auc is None else f"{result.roc_auc:.6f}")]
-    if result.roc_auc_error:
-        area = [("ROC AUC", f"{result.roc_auc:.6f} (within {result.roc_auc_error:.1g})")]
-    if len(result.classes) > 2:
-        area = []
     apart = f", {result.unlabelled:,} more without label" if result.unlabelled else ""
-    pairs = [
-        ("rows", f"{result.rows:,}{apart}"),
-        ("accuracy", f"{result.accuracy:.6f}"),
-        ("balanced", f"{result.balanced_accuracy:.6f}"),
-        ("F1", f"{result.f1:.6f} (mean of the classes)"),
-        *area,
-        ("lowest margin", f"{result.lowest_margin:.6g}"),
-    ]
+    pairs = [("rows", f"{result.rows:,}{apart}"), *_common(result), ("lowest margin", f"{result.lowest_margin:.6g}")]
     labels = [repr(score.label) for score in result.classes]
     scores = [
         (label, f"{s.rows:,}", *(f"{value:.6f}" for value in (s.precision, s.recall, s.f1)), *map("{:,}".format, given))
         for label, s, given in zip(labels, result.classes, result.confusion, strict=True)
     ]
-    head = ("label", "rows", "precision", "recall", "F1", *(f"given {label}" for label in labels))
-    return "\n".join([facts(pairs), "", table([head, *scores])])
+    given = [f"given {label}" for label in labels]
+    parts = [facts(pairs), "", table([("label", "rows", "precision", "recall", "F1", *given), *scores])]
+    if result.weighted is not None:
+        lines = zip(labels, result.weighted.confusion, strict=True)
+        sums = [(label, f"{sum(line):,.6g}", *map("{:,.6g}".format, line)) for label, line in lines]
+        weighted = [("weights", f"{result.weighted.weight:,.6g} in all"), *_common(result.weighted)]
+        parts += ["", "weighted:", "", facts(weighted), "", table([("label", "weight", *given), *sums])]
+    return "\n".join(parts)
 
 
-@click.command(no_args_is_help=True)
-@_model
-@json_option
-def show(model: Path, *, as_json: bool) -> None:
-    """Show what a MODEL is, what it claims and how it was made.
-
-    What it claims is not checked here: `coremargin verify` does that.
-
-    \b
-    Examples:
-      coremargin show rows.model
-      coremargin show rows.model --json | jq .certificate.ratio
-    """
-    from coremargin.cli.fleet_words import fleet_facts
-    from coremargin.learn.fleet import FleetModel, read_model
-
-    loaded, run = read_model(model), _run_of(model)
-    if as_json:
-        click.echo(json.dumps({**loaded.record, "run": run}))
-    elif isinstance(loaded, FleetModel):
-        click.echo(fleet_facts(model, loaded, _made(run)))
-    else:
-        click.echo(_described(model, loaded, run))
-
-
-def _run_of(model: Path) -> dict[str, Any]:
-    """How the run went; empty when the file is missing or broken, as nothing rests on it."""
-    try:
-        run = json.loads((model / "run.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return run if isinstance(run, dict) else {}
-
-
-def _described(path: Path, model: Model | MulticlassModel, run: dict[str, Any]) -> str:
-    sides = ("", "") if len(model.classes) > 2 else (" (negative)", " (positive)")
-    names = ", ".join(f"{label!r}{sides[k % 2]}" for k, label in enumerate(model.classes))
-    intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
+def _common(result: Evaluation | Weighted) -> list[tuple[str, str]]:
+    """Of rows as of weights."""
     pairs = [
-        ("model", f"{path}, {model.problem}{intercept}"),
-        ("status", model.status),
-        ("classes", names),
-        ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
-        *_scaling(model),
-        *_claims(model),
-        ("store", model.certificate.store_digest),
-        ("software", ", ".join(f"{name} {version}" for name, version in model.record["software"].items())),
+        ("accuracy", f"{result.accuracy:.6f}"),
+        ("balanced", f"{result.balanced_accuracy:.6f}"),
+        ("F1", f"{result.f1:.6f} (mean of the classes)"),
     ]
-    return facts([*pairs, *_made(run)])
-
-
-def _made(run: dict[str, Any]) -> list[tuple[str, str]]:
-    """When, and what it cost, as far as that is known."""
-    numbers = {key: value for key, value in run.items() if isinstance(value, int | float)}
-    pairs = [("made", str(run["started"]))] if "started" in run else []
-    if {"scans", "bytes_read", "seconds"} <= set(numbers):
-        scans = count(int(numbers["scans"]), "scan")
-        took = f"{scans}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
-        pairs.append(("took", took))
-    return pairs
-
-
-def _scaling(model: Model | MulticlassModel) -> list[tuple[str, str]]:
-    from coremargin.report.numbers import SCALINGS
-
-    if model.scaling is None:
-        return []
-    return [("scaling", f"{model.scaling}: {SCALINGS[model.scaling]}; what is claimed is about rows so scaled")]
-
-
-def _claims(model: Model | MulticlassModel) -> list[tuple[str, str]]:
-    claims, asked = model.certificate, model.parameters
-    ratio = ("ratio", f"{_bound(claims.ratio)}, epsilon {claims.epsilon:g}")
-    if claims.kind == "duality_gap":
-        weight = asked["class_weight"]
-        shown = "" if weight is None else f", class weight {weight if weight == 'balanced' else tuple(weight)}"
-        return [
-            ("loss", f"{asked['loss']}, C {asked['C']:g}{shown}"),
-            ("value", f"at most {_bound(claims.upper)} over all rows"),
-            ("best possible", f"at least {_bound(claims.lower)}"),
-            ratio,
-        ]
-    return [
-        ("margin", f"{_bound(claims.lower)} proven for {which_rows(model)}"),
-        ("best possible", f"at most {_bound(claims.upper)}"),
-        ratio,
-        ("coreset", f"{claims.coreset_rows:,} rows carry the proof"),
-    ]
-
-
-def _bound(value: float | None) -> str:
-    return "nothing" if value is None else repr(value)  # every digit: a rounded bound may claim too much
+    if len(result.confusion) > 2:
+        return pairs
+    within = f" (within {result.roc_auc_error:.1g})" if result.roc_auc_error else ""
+    area = "none: the rows are of one class" if result.roc_auc is None else f"{result.roc_auc:.6f}{within}"
+    return [*pairs, ("ROC AUC", area)]
 
 
 def _rows_shown(advance: Advance | None, what: str, store: Path) -> Callable[[int, int], None] | None:
@@ -297,4 +211,4 @@ def _rows_shown(advance: Advance | None, what: str, store: Path) -> Callable[[in
     return shown
 
 
-COMMANDS = (verify, predict, evaluate, show)
+COMMANDS = (verify, predict, evaluate)

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from coremargin.errors import NotCertified
+from coremargin.learn.decision import leads
 from coremargin.learn.fleet import FleetModel
 from coremargin.learn.multiclass import MulticlassModel
-from coremargin.learn.predict import leads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

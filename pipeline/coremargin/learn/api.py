@@ -14,8 +14,8 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource, is_lazy
 from coremargin.data.source import Source
 from coremargin.data.store import Store
-from coremargin.data.view import root
 from coremargin.errors import UsageError
+from coremargin.learn.asked import executor_of
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import (
     Begin,
@@ -28,7 +28,6 @@ from coremargin.learn.train import (
     train_job,
 )
 from coremargin.report.write import write_report
-from coremargin.scan.cluster import Threads, connect, load_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,10 +80,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
         rows = open_store(job, begin) if isinstance(source, str | os.PathLike) else rows
         check_output(job, begin, overwrite=overwrite)
     progress = Progress(on_round=on_round) if on_round else Progress()
-    stored = isinstance(root(rows), Store)
-    if not stored and cluster is not None:
-        raise UsageError("arrays are read in this process; ingest them into a store to use a cluster")
-    with connect(load_cluster(cluster) if stored else Threads(), rows) as executor:
+    with executor_of(rows, cluster) as executor:
         if out is None:
             return run_problem(job, problem_of(job, rows), executor, no_checkpoint(), progress).model
         report = partial(write_report, name=Path(out).name)

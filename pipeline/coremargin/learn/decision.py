@@ -1,7 +1,11 @@
-"""Decision values of rows as people hand them over: dense or sparse, of any kind of number, finite or not."""
+"""Decision values of rows as people hand them over: dense or sparse, of any kind of number, finite or not.
+
+And what follows from them: which class is given, and by how much it is ahead.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,27 @@ from coremargin.maths.rows import products
 from coremargin.maths.scaling import Scaling, unit_rows
 
 _SLAB_ELEMENTS = 1 << 20  # float64 scratch of 8 MiB when rows are converted
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """All of a model that rows need for their decision values: k hyperplanes coef.x + intercept, coefs (d,) each.
+
+    unit: rows are divided by their lengths first. difference: of two, the second less the first is the one value.
+    """
+
+    coefs: tuple[np.ndarray, ...]
+    intercepts: tuple[float, ...]
+    unit: bool = False
+    difference: bool = False
+
+    def values(self, X: Any) -> np.ndarray:
+        """Decision values (n,) of rows X (n, d), or (n, k) of k > 1 hyperplanes. Raises as ``decision_values``."""
+        pairs = zip(self.coefs, self.intercepts, strict=True)
+        values = [decision_values(X, coef, intercept, unit=self.unit) for coef, intercept in pairs]
+        if self.difference:
+            return np.asarray(values[1] - values[0])
+        return values[0] if len(values) == 1 else np.stack(values, axis=1)
 
 
 def decision_values(X: Any, coef: np.ndarray, intercept: float, *, unit: bool = False) -> np.ndarray:
@@ -55,3 +80,20 @@ def _of_sparse(X: Any, coef: np.ndarray, *, unit: bool) -> np.ndarray:
             scaled, _ = Scaling("rownorm").values(rows)
             rows = csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape)
         return np.asarray(products(rows, coef[:, None])[0])
+
+
+def decided(decisions: np.ndarray) -> np.ndarray:
+    """Places (n,) of the classes that decision values name: (n,) positive or not, (n, k) the largest, ties first."""
+    return np.asarray(decisions > 0 if decisions.ndim == 1 else decisions.argmax(axis=1), np.intp)
+
+
+def leads(decisions: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """How far (n,) the given classes (n,) are ahead by decision values (n,) or (n, k): negative when another is.
+
+    Of two classes: y (w.x + b); of more: the value of the given class less the largest of the others.
+    """
+    if decisions.ndim == 1:
+        return np.asarray(decisions * (2 * given - 1))
+    rows, others = np.arange(len(given)), decisions.copy()
+    others[rows, given] = -np.inf
+    return np.asarray(decisions[rows, given] - others.max(axis=1))

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from coremargin.errors import DataError, UsageError
+from coremargin.learn.decision import Scorer
 from coremargin.learn.fleet_record import FILE, check_fleet_record
 from coremargin.learn.folder import opened, read_folder
 from coremargin.learn.model import Model
@@ -80,13 +79,11 @@ class FleetModel(Trained):
         found = [entry for entry in self.record["members"] if entry["fold"] is None and entry["C"] == self.C]
         return [self.members[entry["name"]] for entry in found]
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Decision values of rows X (n, d): (n, classes), or (n,) for two classes, positive towards ``classes[1]``.
-
-        Raises UsageError when no C is chosen or X has another shape or kind, BadRow when a row is not finite.
-        """
-        values = [member.decision_function(X) for member in self.deciders()]
-        return values[0] if len(values) == 1 else np.stack(values, axis=1)
+    def scorer(self) -> Scorer:
+        """A hyperplane a class, or the one of two classes. Raises UsageError when no C is chosen."""
+        members = self.deciders()
+        unit = members[0].scaling == "rownorm"
+        return Scorer(tuple(m.coef for m in members), tuple(m.intercept for m in members), unit=unit)
 
     def __repr__(self) -> str:
         words = [entry["status"] for entry in self.record["members"]]

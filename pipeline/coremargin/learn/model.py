@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.learn.decision import decision_values
+from coremargin.learn.decision import Scorer
 from coremargin.learn.record import check_record, plain
 from coremargin.learn.trained import Single, checked, frozen, read_single
 from coremargin.maths.rows import Rows, from_arrays
@@ -102,15 +102,9 @@ class Model(Single):
         """``coef`` (1, d) and ``intercept`` (1,)."""
         return self.coef[None], np.array([self.intercept])
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Decision value of each row as it is, (n,) float64, positive towards ``classes[1]``.
-
-        X (n, d): numbers, an array or a SciPy sparse matrix.
-
-        coef.x + intercept, in float64: that of the scaled row, w.z + b, up to rounding.
-        Raises UsageError when X has another shape or kind, BadRow when a row is not finite.
-        """
-        return decision_values(X, self.coef, self.intercept, unit=self.scaling == "rownorm")
+    def scorer(self) -> Scorer:
+        """One hyperplane: ``coef`` and ``intercept``."""
+        return Scorer((self.coef,), (self.intercept,), unit=self.scaling == "rownorm")
 
     def __repr__(self) -> str:
         negative, positive = self.classes

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.learn.decision import decision_values
+from coremargin.learn.decision import Scorer
 from coremargin.learn.record import check_record, plain
 from coremargin.learn.trained import Single, checked, read_single
 from coremargin.maths.rows import Rows, from_arrays
@@ -99,15 +99,10 @@ class MulticlassModel(Single):
             return self.coef[1:] - self.coef[:1], self.intercept[1:] - self.intercept[:1]
         return self.coef, self.intercept
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Scores (n, K) of rows X (n, d); of two classes (n,), that of ``classes[1]`` less that of ``classes[0]``.
-
-        Raises UsageError when X has another shape or kind, BadRow when a row is not finite.
-        """
-        unit = self.scaling == "rownorm"
-        pairs = zip(self.coef, self.intercept, strict=True)
-        scores = [decision_values(X, coef, float(intercept), unit=unit) for coef, intercept in pairs]
-        return scores[1] - scores[0] if len(scores) == 2 else np.stack(scores, axis=1)
+    def scorer(self) -> Scorer:
+        """A hyperplane a class; of two classes the score of ``classes[1]`` less that of ``classes[0]``."""
+        unit, two = self.scaling == "rownorm", len(self.classes) == 2
+        return Scorer(tuple(self.coef), tuple(map(float, self.intercept)), unit=unit, difference=two)
 
     def __repr__(self) -> str:
         return (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from coremargin.errors import DataError
+from coremargin.learn.decision import Scorer, decided
 from coremargin.learn.folder import opened, read_arrays, read_folder, write_arrays
 from coremargin.learn.model_files import read_json, save_folder
 from coremargin.learn.record import Certificate, check_record, json_text
@@ -72,12 +73,18 @@ class Trained(ABC):
         """The models that decide, one a class or one for all."""
 
     @abstractmethod
+    def scorer(self) -> Scorer:
+        """What gives rows as they are their decision values; all that a worker needs."""
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Decision values of rows X (n, d) as they are: (n,) of two classes, positive towards the second, else (n, k).
 
         X: numbers, an array or a SciPy sparse matrix.
-        Raises UsageError when X has another shape or kind, BadRow when a row is not finite.
+        coef.x + intercept, in float64: that of the scaled row up to rounding. Of several classes at once, scores.
+        Raises UsageError when X has another shape or kind, or a fleet has several values of C and none was chosen;
+        BadRow when a row is not finite.
         """
+        return self.scorer().values(X)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row, (n,).
@@ -221,11 +228,6 @@ def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
     copy = np.array(values, dtype=dtype, order="C")
     copy.flags.writeable = False
     return copy
-
-
-def decided(decisions: np.ndarray) -> np.ndarray:
-    """Places (n,) of the classes that decision values name: (n,) positive or not, (n, k) the largest, ties first."""
-    return np.asarray(decisions > 0 if decisions.ndim == 1 else decisions.argmax(axis=1), np.intp)
 
 
 def label_array(classes: Sequence[Any]) -> np.ndarray:

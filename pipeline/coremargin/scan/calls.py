@@ -7,17 +7,30 @@ BLAS thread and their large arrays sent once, by the very code that does it for 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from coremargin.errors import UsageError
-from coremargin.scan.protocols import Block
+from coremargin.scan.plan import plan_blocks
+from coremargin.scan.protocols import Block, BlockResult
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import numpy as np
 
     from coremargin.data.source import Source
     from coremargin.scan.protocols import Executor, Probe
+
+T = TypeVar("T")
+
+#: Bytes of rows that one question of ``ask_in_order`` is about; whole chunks, at least one.
+BLOCK_BYTES = 16 * 2**20
+#: Rows whose answers wait for an earlier one, at most; two blocks a worker in any case.
+_ROWS_AHEAD = 1 << 24
+#: Blocks a worker between two moments at which the last of them may have to be waited for.
+_PER_WORKER = 16
 
 
 def run_calls(executor: Executor, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -29,6 +42,36 @@ def run_calls(executor: Executor, function: Callable[..., Any], tasks: Sequence[
     source, probe = cast("Source", _Nothing()), cast("Probe", _Calls(function, tuple(tasks)))
     answers = {result.block.index: result.summary for result in executor.run(source, probe, blocks)}
     return [answers[index] for index in range(len(tasks))]
+
+
+def ask_in_order(
+    executor: Executor, source: Source, question: Callable[[Source, Block], T], blocks: Sequence[Block] | None = None
+) -> Generator[T, None, None]:
+    """``question(source, block)`` of every block, on the workers; the answers in the order of the blocks.
+
+    For answers that are not merged but used one after the other. blocks: None takes all chunks. They are asked in
+    groups, so that the answers that wait for an earlier one stay few whatever the store's size. Raises what
+    ``Executor.run`` raises.
+    """
+    blocks = plan_blocks(source, BLOCK_BYTES) if blocks is None else blocks
+    largest = max((_rows(source, block) for block in blocks), default=1)
+    group = executor.workers * min(_PER_WORKER, max(2, _ROWS_AHEAD // (largest * executor.workers)))
+    probe = cast("Probe", _Question(question))
+    for first in range(0, len(blocks), group):
+        asked = blocks[first : first + group]
+        waiting: dict[int, T] = {}
+        due = iter(asked)
+        expected = next(due, None)
+        with closing(cast("Generator[BlockResult, None, None]", executor.run(source, probe, asked))) as results:
+            for result in results:
+                waiting[result.block.index] = result.summary
+                while expected is not None and expected.index in waiting:
+                    yield waiting.pop(expected.index)
+                    expected = next(due, None)
+
+
+def _rows(source: Source, block: Block) -> int:
+    return sum(stop - start for start, stop in map(source.span, block.chunks))
 
 
 class _Nothing:
@@ -67,6 +110,25 @@ class _Calls:
 
     def empty(self) -> NoReturn:
         raise UsageError("tasks have answers, no summaries; take them from run_calls")
+
+    def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> NoReturn:
+        self.empty()
+
+
+@dataclass(frozen=True)
+class _Question:
+    """One question for all blocks, whose answers are not merged."""
+
+    question: Callable[[Source, Block], Any]
+
+    def narrow(self, block: Block) -> _Question:
+        return self
+
+    def __call__(self, source: Source, block: Block) -> Any:
+        return self.question(source, block)
+
+    def empty(self) -> NoReturn:
+        raise UsageError("questions have answers, no summaries; take them from ask_in_order")
 
     def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> NoReturn:
         self.empty()

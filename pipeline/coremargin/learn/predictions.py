@@ -1,0 +1,186 @@
+"""Files of predictions: labels and decision values for every row of a store, in a Zarr group or a Parquet file.
+
+::
+
+    name.zarr/                attributes: format, version, rows, classes (negative, positive), model, source digest
+      code                    (n,) int32: 0 the negative class, 1 the positive one; ``classes[code]`` is the label
+      decision                (n,) float64: w.x + b; of more than two classes, that of the class that is given
+      label                   (n,) the label itself, where labels are numbers; texts are decoded by ``classes``
+
+    name.parquet              columns row, label (decoded), code, decision; the attributes above as metadata
+
+The output appears under its name when all of it is on disk; memory does not grow with the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from coremargin.data.checksum import crc32c
+from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json, write_whole
+from coremargin.data.plain import CRC_BYTES, array_metadata, group_metadata
+from coremargin.errors import OutputError, UsageError
+from coremargin.learn.fleet import AnyModel, FleetModel
+from coremargin.learn.folder import recover, replacing
+from coremargin.learn.trained import label_array
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+
+FORMAT = "coremargin-predictions"
+VERSION = 1
+_CHUNK_ROWS = 1 << 20  # 8 MiB of decision values
+
+
+class Sink(Protocol):
+    """Where predictions go."""
+
+    def write(self, codes: np.ndarray, decisions: np.ndarray) -> None:
+        """The next rows: codes (n,) int32 and decision values (n,) float64."""
+
+
+def predictions(path: Path, model: AnyModel, source: Source, *, overwrite: bool) -> AbstractContextManager[Sink]:
+    """Takes all rows in order; ``*.parquet`` is Parquet, any other name a Zarr group.
+
+    Raises OutputError (something is there, cannot be written), UsageError (Parquet without pyarrow).
+    """
+    make = _parquet if path.suffix.lower() == ".parquet" else _zarr
+    return make(path, model, source, overwrite=overwrite)
+
+
+class _Column:
+    """A one-dimensional Zarr array that is written from batches, in chunks that appear whole."""
+
+    def __init__(self, folder: Path, rows: int, dtype: str) -> None:
+        self._folder, self._rows, self._dtype = folder, rows, np.dtype(dtype)
+        self._step = min(rows, _CHUNK_ROWS)
+        self._buffer = np.zeros(self._step, dtype=self._dtype.newbyteorder("<"))
+        self._fill = self._next = 0
+        folder.mkdir()
+        fill = float("nan") if self._dtype.kind == "f" else 0
+        metadata = array_metadata((rows,), (self._step,), self._dtype, fill=fill, names=("row",))
+        write_json(folder / "zarr.json", metadata)
+
+    def write(self, values: np.ndarray) -> None:
+        """The next values."""
+        done = 0
+        while done < len(values):
+            step = min(len(values) - done, self._step - self._fill)
+            self._buffer[self._fill : self._fill + step] = values[done : done + step]
+            self._fill, done = self._fill + step, done + step
+            last = self._next * self._step + self._fill == self._rows
+            if self._fill == self._step or last:
+                self._buffer[self._fill :] = 0  # Zarr stores the last chunk at full size
+                data = self._buffer.data.cast("B")
+                write_whole(self._folder / f"c.{self._next}", [data, crc32c(data).to_bytes(CRC_BYTES, "little")])
+                self._next, self._fill = self._next + 1, 0
+
+
+class _ZarrSink:
+    def __init__(self, folder: Path, rows: int, classes: tuple[Any, ...]) -> None:
+        self._labels = label_array(classes)
+        self._columns = {"code": _Column(folder / "code", rows, "int32")}
+        self._columns["decision"] = _Column(folder / "decision", rows, "float64")
+        if self._labels.dtype.kind in "bif":
+            self._columns["label"] = _Column(folder / "label", rows, self._labels.dtype.name)
+
+    def write(self, codes: np.ndarray, decisions: np.ndarray) -> None:
+        """The next rows."""
+        self._columns["code"].write(codes)
+        self._columns["decision"].write(decisions)
+        if "label" in self._columns:
+            self._columns["label"].write(self._labels[codes])
+
+
+def _attributes(model: AnyModel, source: Source) -> dict[str, Any]:
+    proof = {"C": model.C} if isinstance(model, FleetModel) else {"certificate": model.record["certificate"]}
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "rows": source.rows,
+        "classes": list(model.classes),
+        "model": {"status": model.status, **proof},
+        "source": {"name": Path(source.name).name, "digest": source.digest},
+    }
+
+
+@contextmanager
+def _zarr(path: Path, model: AnyModel, source: Source, *, overwrite: bool) -> Iterator[Sink]:
+    recover(path)
+    if os.path.lexists(path):
+        _check_old(path, overwrite=overwrite, ours=FORMAT in _text(path / "zarr.json"))
+    with replacing(path) as folder:
+        write_json(folder / "zarr.json", group_metadata(_attributes(model, source)))
+        yield _ZarrSink(folder, source.rows, model.classes)
+        for column in ("code", "decision", "label"):
+            if (folder / column).is_dir():
+                sync_folder(folder / column)
+
+
+@contextmanager
+def _parquet(path: Path, model: AnyModel, source: Source, *, overwrite: bool) -> Iterator[Sink]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UsageError(
+            f"{path}: Parquet needs pyarrow: pip install 'coremargin[arrow]', or write a Zarr group (NAME.zarr)"
+        ) from None
+    if os.path.lexists(path):
+        _check_old(path, overwrite=overwrite, ours=path.is_file())
+    labels = pa.array(list(model.classes)) if label_array(model.classes).dtype.kind != "O" else None
+    if labels is None:  # kinds that differ have no common column type
+        labels = pa.array([str(label) for label in model.classes])
+    about = {"coremargin": json.dumps(_attributes(model, source))}
+    names = [("row", pa.int64()), ("label", labels.type), ("code", pa.int32()), ("decision", pa.float64())]
+    schema = pa.schema(names, metadata=about)
+    aside = path.with_name(f".{path.name}{ASIDE}")
+    with output_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(aside, "wb") as file:
+                with pq.ParquetWriter(file, schema) as writer:
+                    yield _ParquetSink(writer, schema, labels)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        except BaseException:
+            with suppress(OSError):
+                aside.unlink()
+            raise
+        sync_folder(path.parent)
+
+
+class _ParquetSink:
+    def __init__(self, writer: Any, schema: Any, labels: Any) -> None:
+        self._writer, self._schema, self._labels, self._row = writer, schema, labels, 0
+
+    def write(self, codes: np.ndarray, decisions: np.ndarray) -> None:
+        """The next rows."""
+        import pyarrow as pa
+
+        rows = np.arange(self._row, self._row + len(codes), dtype=np.int64)
+        self._row += len(codes)
+        columns = [pa.array(rows), self._labels.take(pa.array(codes)), pa.array(codes), pa.array(decisions)]
+        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+
+
+def _check_old(path: Path, *, overwrite: bool, ours: bool) -> None:
+    if not ours:
+        raise OutputError(f"{path}: expected predictions or nothing, found something else there; choose another place")
+    if not overwrite:
+        raise OutputError(f"{path}: exists already; choose another place, or ask for it to be overwritten")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")[:4096]
+    except OSError:
+        return ""
