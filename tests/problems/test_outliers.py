@@ -160,6 +160,16 @@ def test_a_path_is_monotone_and_finds_the_knee() -> None:
     assert proceed(one, one.start())[0].lower == pytest.approx(lower[4], rel=1e-6)
 
 
+def test_many_outliers_of_many_features_find_rows_for_their_certificates() -> None:
+    """51 certificates of 21 rows each have no row in common: the pool has that many rows, or nodes multiply."""
+    x, y = noisy(2000, 20, 50, seed=1, margin=0.3)
+    problem = OutlierMargin(ArraySource(x, y), (50,), 1e-3)
+    state, _ = proceed(problem, problem.start())
+    assert state.status == "certified"
+    assert state.lower >= 0.3 * (1 - 1e-3)
+    assert state.main.nodes < 200
+
+
 def test_the_result_names_the_rows_and_what_they_buy() -> None:
     """The rows left out are the wrong labels; with any of them back nothing separates: each buys all of the margin."""
     x, y = noisy(400, 3, 5, seed=19)

@@ -170,9 +170,7 @@ class OutlierMargin:
 
     @property
     def ordinary(self) -> int:
-        """Ordinary rows that the pool gets; a bound by certificates alone wants some d for each of them."""
-        if self.exact:
-            return ORDINARY
+        """Ordinary rows that the pool gets: enough for k + 1 certificates of d + 2 rows without a common row."""
         room = self.pool_bytes // (4 * 8 * self.source.features)
         return max(ORDINARY, min((self.source.features + 2) * (self.ks[-1] + 1), room))
 
