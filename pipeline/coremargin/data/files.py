@@ -53,24 +53,29 @@ def free_bytes(path: Path) -> int:
     return 0
 
 
+@contextmanager
+def put_in_place(path: Path) -> Iterator[Path]:
+    """Where to write a file, which gets its name at the end, or is removed after an exception; who writes it fsyncs."""
+    aside = path.with_name(f".{path.name}{ASIDE}")
+    try:
+        yield aside
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink()
+        raise
+
+
 def write_whole(path: Path, parts: Sequence[Data]) -> int:
     """Write a file from parts; it appears under its name only when all of it is on disk. Returns its bytes."""
-    aside = path.with_name(f".{path.name}{ASIDE}")
     views = [memoryview(part).cast("B") for part in parts]
     needed = sum(view.nbytes for view in views)
-    with output_errors(path, needed):
-        try:
-            with open(aside, "wb", buffering=0) as file:
-                for view in views:
-                    written = 0
-                    while written < view.nbytes:  # a raw write may stop early on a signal or a nearly full disk
-                        written += file.write(view[written:]) or 0
-                os.fsync(file.fileno())
-            os.replace(aside, path)
-        except BaseException:
-            with suppress(OSError):
-                aside.unlink()
-            raise
+    with output_errors(path, needed), put_in_place(path) as aside, open(aside, "wb", buffering=0) as file:
+        for view in views:
+            written = 0
+            while written < view.nbytes:  # a raw write may stop early on a signal or a nearly full disk
+                written += file.write(view[written:]) or 0
+        os.fsync(file.fileno())
     return needed
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.learn.record import STATUSES
+from coremargin.learn.record import STATUSES, check_version
 
 FORMAT = "coremargin-fleet"
 VERSION = 1
@@ -79,13 +79,7 @@ def chosen(table: Sequence[Mapping[str, Any]] | None, costs: Sequence[float | No
 
 def check_fleet_record(record: Any) -> None:
     """Raises DataError unless this is the whole record of a fleet that this version can use."""
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise DataError(f"expected a record of format {FORMAT!r}, found something else; is this a fleet's folder?")
-    version = record.get("version")
-    if version != VERSION or isinstance(version, bool):
-        newer = isinstance(version, int) and version > VERSION
-        hint = "it was made by a newer coremargin: upgrade" if newer else "get an unaltered copy"
-        raise DataError(f"expected version {VERSION}, found {version!r}; {hint}")
+    check_version(record, FORMAT, VERSION, "a fleet's folder")
     _same_keys("record", record, set(_KEYS))
     for key, kind in _KEYS.items():
         if not isinstance(record[key], kind):

@@ -17,14 +17,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from coremargin.data.checksum import crc32c
-from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json, write_whole
+from coremargin.data.files import output_errors, put_in_place, sync_folder, write_json, write_whole
 from coremargin.data.plain import CRC_BYTES, array_metadata, group_metadata
 from coremargin.errors import OutputError, UsageError
 from coremargin.learn.fleet import AnyModel, FleetModel
@@ -141,20 +141,13 @@ def _parquet(path: Path, model: AnyModel, source: Source, *, overwrite: bool) ->
     about = {"coremargin": json.dumps(_attributes(model, source))}
     names = [("row", pa.int64()), ("label", labels.type), ("code", pa.int32()), ("decision", pa.float64())]
     schema = pa.schema(names, metadata=about)
-    aside = path.with_name(f".{path.name}{ASIDE}")
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(aside, "wb") as file:
-                with pq.ParquetWriter(file, schema) as writer:
-                    yield _ParquetSink(writer, schema, labels)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
-        except BaseException:
-            with suppress(OSError):
-                aside.unlink()
-            raise
+        with put_in_place(path) as aside, open(aside, "wb") as file:
+            with pq.ParquetWriter(file, schema) as writer:
+                yield _ParquetSink(writer, schema, labels)
+            file.flush()
+            os.fsync(file.fileno())
         sync_folder(path.parent)
 
 

@@ -90,15 +90,20 @@ def json_text(value: Mapping[str, Any]) -> str:
     return json.dumps(plain(value), indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
 
+def check_version(record: Any, form: str, known: int, what: str) -> None:
+    """Raises DataError unless a record says to be of this format and version; what: where such records lie."""
+    if not isinstance(record, dict) or record.get("format") != form:
+        raise DataError(f"expected a record of format {form!r}, found something else; is this {what}?")
+    version = record.get("version")
+    if version != known or isinstance(version, bool):
+        newer = isinstance(version, int) and version > known
+        hint = "it was made by a newer coremargin: upgrade" if newer else "get an unaltered copy"
+        raise DataError(f"expected version {known}, found {version!r}; {hint}")
+
+
 def check_record(record: Any) -> None:
     """Raises DataError unless this is the whole record of a model that this version can use."""
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise DataError(f"expected a record of format {FORMAT!r}, found something else; is this a model's folder?")
-    version = record.get("version")
-    if version != VERSION or isinstance(version, bool):
-        newer = isinstance(version, int) and version > VERSION
-        hint = "it was made by a newer coremargin: upgrade" if newer else "get an unaltered copy"
-        raise DataError(f"expected version {VERSION}, found {version!r}; {hint}")
+    check_version(record, FORMAT, VERSION, "a model's folder")
     _refuse_keys("record", record, set(_KEYS) | (_OPTIONAL & set(record)))
     for key, kind in _KEYS.items():
         _expect("record", record, key, kind)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coremargin.report import svg
-from coremargin.report.numbers import Precision, count, finite, significant
+from coremargin.report.numbers import Precision, count, finite, rows_between
 from coremargin.report.svg import Frame, Scale
 
 if TYPE_CHECKING:
@@ -98,12 +98,8 @@ def histogram(
         for side in ("negative", "positive")
     ]
     parts += _marks(frame, x, lower, f"{no_row} within \u00b1\u00a0{precision.down(lower)}")
-    parts.append(_bottom(frame, x))
-    parts += [
-        svg.rect(x(b.low), frame.top, x(b.high) - x(b.low), base - frame.top, "hover", _tell(b))
-        for b in bins
-        if x(b.high) - x(b.low) >= 2.0
-    ]
+    parts.append(svg.number_axis(frame, x, "distance to the hyperplane, by class side"))
+    parts += svg.tips(frame, x, [(b.low, b.high, rows_between(b.rows, b.low, b.high)) for b in bins])
     told = f"{count(sum(b.rows for b in bins))} rows; " + (
         f"{'but for those left out, ' * trimmed}none closer to the hyperplane than {precision.down(lower)}."
         if lower and lower > 0
@@ -133,14 +129,3 @@ def _marks(frame: Frame, x: Scale, lower: float | None, label: str) -> list[Mark
     half = len(label) * 4.2
     middle = min(max(x(0.0), half), frame.width - half)  # the label stays inside when the plane is near an edge
     return [*parts, svg.text(middle, top - 14, label, "value-lower")]
-
-
-def _bottom(frame: Frame, x: Scale) -> Markup:
-    ticks = svg.nice_ticks(x.low, x.high, max(int(frame.width / 80), 5))
-    labels, unit = svg.tick_labels(ticks)
-    name = "distance to the hyperplane, by class side" + (f" (\u00d7 {unit})" if unit else "")
-    return svg.bottom_axis(frame, [(x(t), label) for t, label in zip(ticks, labels, strict=True)], name)
-
-
-def _tell(part: Bin) -> str:
-    return f"{count(part.rows)} rows between {significant(part.low)} and {significant(part.high)}"

@@ -168,3 +168,8 @@ def label_text(value: Any) -> str:
         text = repr(text)
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= _LABEL_LIMIT else text[: _LABEL_LIMIT - 1] + "\u2026"
+
+
+def rows_between(rows: float, low: float, high: float) -> str:
+    """What a bar of a histogram stands for."""
+    return f"{count(rows)} rows between {significant(low)} and {significant(high)}"

@@ -158,3 +158,18 @@ def bottom_axis(frame: Frame, marks: Iterable[tuple[float, str]], name: str) -> 
         parts += [line(x, base, x, base + 4, "axis"), text(x, base + 18, label)]
     parts.append(text((frame.left + frame.width - frame.right) / 2, frame.height - 6, name, "axis-name"))
     return Markup("").join(parts)
+
+
+def number_axis(frame: Frame, x: Scale, name: str) -> Markup:
+    """A bottom axis of numbers; ``name`` gains their common factor, if any."""
+    ticks = nice_ticks(x.low, x.high, max(int(frame.width / 80), 5))
+    labels, unit = tick_labels(ticks)
+    marks = [(x(tick), label) for tick, label in zip(ticks, labels, strict=True)]
+    return bottom_axis(frame, marks, name + (f" (\u00d7 {unit})" if unit else ""))
+
+
+def tips(frame: Frame, x: Scale, bars: Iterable[tuple[float, float, str]]) -> list[Markup]:
+    """Texts that appear over bars (low, high, text), where these are wide enough to point at."""
+    height = frame.height - frame.bottom - frame.top
+    wide = [(x(low), x(high) - x(low), text) for low, high, text in bars if x(high) - x(low) >= 2.0]
+    return [rect(left, frame.top, width, height, "hover", text) for left, width, text in wide]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coremargin.report import svg
-from coremargin.report.numbers import Precision, count, significant
+from coremargin.report.numbers import Precision, count, rows_between
 from coremargin.report.svg import Frame, Scale
 
 if TYPE_CHECKING:
@@ -55,13 +55,9 @@ def margins(bins: Sequence[MarginBin], width: int) -> Markup:
         svg.line(x(0.0), frame.top - 8, x(0.0), base, "mark-plane"),
         svg.line(x(1.0), frame.top - 8, x(1.0), base, "mark-lower"),
         *_names(frame, x),
-        _bottom(frame, x),
+        svg.number_axis(frame, x, "margin of the row: y (w\u00b7x + b)"),
     ]
-    parts += [
-        svg.rect(x(b.low), frame.top, x(b.high) - x(b.low), base - frame.top, "hover", _tell(b))
-        for b in used
-        if x(b.high) - x(b.low) >= 2.0
-    ]
+    parts += svg.tips(frame, x, [(b.low, b.high, rows_between(b.rows, b.low, b.high)) for b in used])
     wrong, total = sum(b.rows for b in used if b.high <= 1e-9), sum(b.rows for b in used)
     told = f"{count(total)} rows, {count(wrong)} of them with a margin below 0."
     return svg.drawing("margins", frame, "Margins of all rows", told, parts)
@@ -80,17 +76,6 @@ def _names(frame: Frame, x: Scale) -> list[Markup]:
     left = svg.text(max(at_plane - 4, wide), top, "hyperplane", "note", "end")
     right = min(at_one + 4, frame.width - wide)
     return [left, svg.text(right, top, "margin 1", "value-lower", "start")]
-
-
-def _bottom(frame: Frame, x: Scale) -> Markup:
-    ticks = svg.nice_ticks(x.low, x.high, max(int(frame.width / 80), 5))
-    labels, unit = svg.tick_labels(ticks)
-    name = "margin of the row: y (w\u00b7x + b)" + (f" (\u00d7 {unit})" if unit else "")
-    return svg.bottom_axis(frame, [(x(t), label) for t, label in zip(ticks, labels, strict=True)], name)
-
-
-def _tell(part: MarginBin) -> str:
-    return f"{count(part.rows)} rows between {significant(part.low)} and {significant(part.high)}"
 
 
 def value_ruler(lower: float, upper: float, asked: float, precision: Precision, width: int) -> Markup:
