@@ -18,6 +18,7 @@ import pytest
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, DamagedChunk, OutputError, StoreError
+from coremargin.learn import posed
 from coremargin.learn import train as train_module
 from coremargin.learn.checkpoint import folder_of
 from coremargin.learn.job import TrainJob
@@ -172,7 +173,7 @@ def test_a_store_that_grows_while_it_is_scanned(
     tmp_path: Path, store: Store, make_separable: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job finishes on the rows that it began with; verify says that rows were appended since."""
-    monkeypatch.setattr(train_module, "HardMargin", partial(HardMargin, sample_bytes=2000))
+    monkeypatch.setattr(posed, "HardMargin", partial(HardMargin, sample_bytes=2000))
     X, y = make_separable(300, 4)
     shutil.copytree(store.path, tmp_path / "before.zarr")
     grown = []
@@ -195,7 +196,7 @@ def test_a_store_that_is_replaced_while_it_is_scanned(
     tmp_path: Path, store: Store, make_separable: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that was made anew under a running job is noticed: no model of a mixture of both."""
-    monkeypatch.setattr(train_module, "HardMargin", partial(HardMargin, sample_bytes=2000))
+    monkeypatch.setattr(posed, "HardMargin", partial(HardMargin, sample_bytes=2000))
     X, y = make_separable(1000, 4)
     done = []
 

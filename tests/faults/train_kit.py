@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coremargin.data.synth import Recipe, synth
+from coremargin.learn import posed
 from coremargin.learn import train as train_module
 from coremargin.learn.job import TrainJob
 from coremargin.problems.hard_margin import HardMargin
@@ -36,7 +37,7 @@ def small_job(store: Path, out: Path, folds: int | None = None) -> TrainJob:
 
 def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
-    train_module.HardMargin = partial(HardMargin, sample_bytes=bytes_)  # type: ignore[misc,assignment]
+    posed.HardMargin = partial(HardMargin, sample_bytes=bytes_)  # type: ignore[misc,assignment]
 
 
 def exact(model: Path) -> dict[str, bytes]:

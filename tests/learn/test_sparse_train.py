@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, Interrupted
-from coremargin.learn import train as train_module
+from coremargin.learn import posed
 from coremargin.learn.job import TrainJob
 from coremargin.learn.model import Model
 from coremargin.learn.predict import predict
@@ -47,7 +47,7 @@ def rows(rng: np.random.Generator) -> tuple[csr_array, np.ndarray]:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample and a pool of few rows, so that there is something to scan for."""
     options: dict[str, Any] = {"sample_bytes": 1, "pool_bytes": 1, "sample_share": 0.01}
-    monkeypatch.setattr(train_module, "HardMargin", lambda source, epsilon, **given: HardMargin(
+    monkeypatch.setattr(posed, "HardMargin", lambda source, epsilon, **given: HardMargin(
         source, epsilon, **(given | options)
     ))  # fmt: skip
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from coremargin.errors import LabelError
-from coremargin.learn import train as train_module
+from coremargin.learn import posed
 from coremargin.learn.job import TrainJob
 from coremargin.learn.model import Model
 from coremargin.learn.train import Progress, train_job
@@ -41,7 +41,7 @@ def store(make_separable: Callable[..., Any], make_store: Callable[..., Store]) 
 
 @pytest.fixture
 def _small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train_module, "HardMargin", partial(HardMargin, sample_bytes=3_000))
+    monkeypatch.setattr(posed, "HardMargin", partial(HardMargin, sample_bytes=3_000))
 
 
 class Shuffled(InProcess):

@@ -9,7 +9,7 @@ from coremargin import spec as specs
 from coremargin.cli.common import count, facts
 from coremargin.data.store import Store
 from coremargin.learn.job import TrainJob
-from coremargin.learn.train import problem_of
+from coremargin.learn.posed import problem_of
 from coremargin.problems.fleet import Fleet
 from coremargin.scan.cluster import load_cluster, render, resolve
 from coremargin.scan.plan import plan_blocks

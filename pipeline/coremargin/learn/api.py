@@ -17,13 +17,13 @@ from coremargin.data.store import Store
 from coremargin.errors import UsageError
 from coremargin.learn.asked import executor_of
 from coremargin.learn.job import TrainJob
+from coremargin.learn.posed import problem_of
 from coremargin.learn.train import (
     Begin,
     Progress,
     check_output,
     no_checkpoint,
     open_store,
-    problem_of,
     run_problem,
     train_job,
 )

@@ -10,36 +10,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.errors import CoremarginError, DataError, Interrupted, OutputError, StoreError, UsageError
 from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
-from coremargin.learn.classes_job import classes_of
 from coremargin.learn.fleet import read_model
-from coremargin.learn.fleet_job import fleet_of
 from coremargin.learn.folder import recover
 from coremargin.learn.interruption import heard, raise_if_interrupted, terminable
 from coremargin.learn.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
 from coremargin.learn.model_files import check_target
 from coremargin.learn.outcome import Outcome, as_model, as_run, round_record
-from coremargin.learn.outlier_counts import MANY
+from coremargin.learn.posed import problem_of
 from coremargin.learn.protocol import Works
-from coremargin.problems.hard_margin import HardMargin
-from coremargin.problems.outliers import OutlierMargin
-from coremargin.problems.soft_margin import SoftMargin
-from coremargin.problems.start import rows_that_count
-from coremargin.scan.plan import plan_blocks
 from coremargin.scan.task import one_blas_thread
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.learn.job import TrainJob
     from coremargin.learn.protocol import Problem
-    from coremargin.problems.fleet_members import MemberProblem
     from coremargin.scan.protocols import Executor
 
 
@@ -64,46 +54,6 @@ class Meters:
     resumed: int = 0
     rounds: list[dict[str, Any]] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-
-
-def problem_of(job: TrainJob, source: Source) -> Problem:
-    """The problem that a job describes, on rows scaled as it says.
-
-    Raises LabelError, StoreError, BadRow (a column that cannot be scaled) before anything is read.
-    """
-    source = scaled(source, job.scaling)
-    make = partial(_single, job)
-    problem: Problem
-    if job.outliers is not None:
-        problem = _outliers(job, source)
-    elif job.classes == "crammer-singer":
-        problem = classes_of(job, source)
-    else:
-        problem = fleet_of(job, source, make) if job.is_fleet else make(source, job.costs[0], 1)
-    problem.codes  # noqa: B018  refuses what cannot be trained, now
-    return problem
-
-
-def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> MemberProblem:
-    """One problem; sharing: how many there are, with one memory for all."""
-    if job.loss is None or cost is None:
-        return HardMargin(
-            source, job.epsilon, intercept=job.intercept, strategy=job.strategy, pool_bytes=job.memory // sharing,
-            sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
-        )  # fmt: skip
-    return SoftMargin(
-        source, job.epsilon, job.loss, cost, job.class_weight, job.intercept, job.memory, sharing,
-        copies=3 if job.folds else 1, sample_share=job.sample, band_bytes=job.memory // 4 if sharing > 1 else None,
-        held_bytes=job.memory * len(job.costs) // sharing // 2 if sharing > 1 else None,
-    )  # fmt: skip
-
-
-def _outliers(job: TrainJob, source: Source) -> OutlierMargin:
-    ks = job.counts(partial(rows_that_count, source))
-    exact = job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MANY)
-    return OutlierMargin(
-        source, ks, job.epsilon, intercept=job.intercept, exact=exact, pool_bytes=job.memory, sample_share=job.sample
-    )
 
 
 def open_store(job: TrainJob, begin: Begin) -> Store:

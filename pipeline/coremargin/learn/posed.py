@@ -1,0 +1,62 @@
+"""The problem that a job describes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coremargin.data.scaled import scaled
+from coremargin.learn.classes_job import classes_of
+from coremargin.learn.fleet_job import fleet_of
+from coremargin.learn.outlier_counts import MANY
+from coremargin.problems.hard_margin import HardMargin
+from coremargin.problems.outliers import OutlierMargin
+from coremargin.problems.soft_margin import SoftMargin
+from coremargin.problems.start import rows_that_count
+from coremargin.scan.plan import plan_blocks
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.learn.job import TrainJob
+    from coremargin.learn.protocol import Problem
+    from coremargin.problems.fleet_members import MemberProblem
+
+
+def problem_of(job: TrainJob, source: Source) -> Problem:
+    """The problem that a job describes, on rows scaled as it says.
+
+    Raises LabelError, StoreError, BadRow (a column that cannot be scaled) before anything is read.
+    """
+    source = scaled(source, job.scaling)
+    make = partial(_single, job)
+    problem: Problem
+    if job.outliers is not None:
+        problem = _outliers(job, source)
+    elif job.classes == "crammer-singer":
+        problem = classes_of(job, source)
+    else:
+        problem = fleet_of(job, source, make) if job.is_fleet else make(source, job.costs[0], 1)
+    problem.codes  # noqa: B018  refuses what cannot be trained, now
+    return problem
+
+
+def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> MemberProblem:
+    """One problem; sharing: how many there are, with one memory for all."""
+    if job.loss is None or cost is None:
+        return HardMargin(
+            source, job.epsilon, intercept=job.intercept, strategy=job.strategy, pool_bytes=job.memory // sharing,
+            sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
+        )  # fmt: skip
+    return SoftMargin(
+        source, job.epsilon, job.loss, cost, job.class_weight, job.intercept, job.memory, sharing,
+        copies=3 if job.folds else 1, sample_share=job.sample, band_bytes=job.memory // 4 if sharing > 1 else None,
+        held_bytes=job.memory * len(job.costs) // sharing // 2 if sharing > 1 else None,
+    )  # fmt: skip
+
+
+def _outliers(job: TrainJob, source: Source) -> OutlierMargin:
+    ks = job.counts(partial(rows_that_count, source))
+    exact = job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MANY)
+    return OutlierMargin(
+        source, ks, job.epsilon, intercept=job.intercept, exact=exact, pool_bytes=job.memory, sample_share=job.sample
+    )
