@@ -63,7 +63,7 @@ def assert_true(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: BandPr
         assert found.slack[k] == pytest.approx(c[group] @ xi[group], rel=1e-10)
         assert found.squares[k] == pytest.approx(c[group] @ xi[group] ** 2, rel=1e-10)
         assert found.pull[k] == pytest.approx((c * xi)[group] @ rows[group], rel=1e-10, abs=1e-10 * size * len(m))
-    assert_band(found, probe, source, mine, m)
+    assert_band(found, probe, source, mine, margins)
     assert (found.row_x == X[found.row_id]).all()
     assert (found.row_sign == np.where(y[found.row_id] == "a", 1, -1)).all()
     far = np.isin(mine, found.row_id, invert=True) & (m < 1)
@@ -88,15 +88,19 @@ def assert_true(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: BandPr
         assert np.abs(found.histogram[k] - np.histogram(m[group], edges)[0]).sum() <= 2
 
 
-def assert_band(found: BandSummary, probe: BandProbe, source: ArraySource, mine: np.ndarray, m: np.ndarray) -> None:
-    """Each chunk sends its rows nearest to margin 1, in row order."""
+def assert_band(
+    found: BandSummary, probe: BandProbe, source: ArraySource, mine: np.ndarray, margins: np.ndarray
+) -> None:
+    """Each chunk sends, in row order, the rows that change sides between both ends, then those nearest to margin 1."""
+    nearest = np.abs(margins - 1).min(axis=1)
+    distance = np.where((margins < 1).any(axis=1) & (margins >= 1).any(axis=1), -nearest, nearest)
     for chunk in range(source.chunks):
         start, stop = source.span(chunk)
         here = (mine >= start) & (mine < stop)
         home = np.isin(mine, found.row_id) & here
         assert home.sum() == min(probe.keep, here.sum())
         if home.any() and (here & ~home).any():
-            assert np.abs(m[home] - 1).max() <= np.abs(m[here & ~home] - 1).min() + 1e-9
+            assert distance[home].max() <= distance[here & ~home].min() + 1e-9
     assert (np.diff(found.row_id) > 0).all()
 
 

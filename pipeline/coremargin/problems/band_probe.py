@@ -66,7 +66,8 @@ class BandProbe:
 
     base (d + 1, 1 or 2): (w, b) of the newest hypothesis, and of the best one so far. points (k,): where on the segment
     from the best (0) to the newest (1) the losses are wanted, 1 first. codes: label codes of the positive and the
-    negative class; prices (2,): c of their rows of weight 1. keep: rows near the margin to send home, per chunk. held
+    negative class; prices (2,): c of their rows of weight 1. keep: rows nearest to the margin, those that change sides
+    between both hypotheses first, to send home per chunk. held
     (m,) int64, increasing: ids of rows that the driver has; they are not sent, nor counted as far. curve: far_curve is
     wanted. low, high, bins: range of the histogram of margins. chunk_rows, dtype, sparse: of the source.
     """
@@ -120,7 +121,7 @@ class BandProbe:
         if len(places) < rows.shape[0]:
             rows = take(rows, places)
         margins = decisions(rows, self.base) * counted.signs
-        near = self.near(margins[0], self.keep, counted.held)
+        near = self.near(distances(margins), self.keep, counted.held)
         parts = self.divided(lambda at: take(rows, at), counted, margins, near, longest)
         losing = take(rows, np.flatnonzero(parts.losing) if self.curve else np.zeros(0, np.intp))
         return self.summary(
@@ -191,13 +192,13 @@ class BandProbe:
         margins[open_ones] = signs[open_ones] * exact_decisions(pick(open_ones), w, b)
 
     @staticmethod
-    def near(margins: Array, keep: int, held: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Positions (increasing) of the ``keep`` rows with margins nearest to 1, ties by position; held ones apart."""
+    def near(distance: Array, keep: int, held: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Positions (increasing) of the ``keep`` rows with the least distance, ties by position; held ones apart."""
         free = np.flatnonzero(~held)
         if len(free) <= keep:
             return free
-        distance = np.abs(margins[free] - 1.0)
-        cut = np.partition(distance, keep - 1)[keep - 1] if keep else -1.0
+        distance = distance[free]
+        cut = np.partition(distance, keep - 1)[keep - 1] if keep else -np.inf
         certain = np.flatnonzero(distance < cut)
         ties = np.flatnonzero(distance == cut)[: keep - len(certain)]
         return np.asarray(free[np.sort(np.concatenate([certain, ties]))])
@@ -218,6 +219,15 @@ class BandProbe:
 def decisions(rows: Rows, base: Array) -> Array:
     """(k, n) float64: rows (n, d) times w plus b of each column of ``base`` (d + 1, k)."""
     return np.asarray(products(rows, base[:-1]) + base[-1][:, None])
+
+
+def distances(margins: Array) -> Array:
+    """How far 1 is (n,) from each row's margins (k, n) at the newest hypothesis, at the best one, and between them.
+
+    Negative where both are on different sides of 1, by the less of the two: there a model that keeps rows on their
+    sides is wrong, wherever the truth is on the way from one to the other.
+    """
+    return np.asarray(np.maximum(margins.min(axis=0) - 1.0, 1.0 - margins.max(axis=0)))
 
 
 def _tiled_curve(rows: Rows, weights: Array) -> Array:

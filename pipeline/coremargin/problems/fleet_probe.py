@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from coremargin.data.folds import fold_of, masked
 from coremargin.data.relabelled import against_rest
 from coremargin.maths.rows import Rows, concatenate, many_products, nothing, precision, take, weighted_sums
-from coremargin.problems.band_probe import BandProbe, Counted, Divided
+from coremargin.problems.band_probe import BandProbe, Counted, Divided, distances
 from coremargin.problems.band_summary import BandSummary
 from coremargin.problems.fleet_summary import FleetSummary, without_rows
 from coremargin.problems.margin_probe import MarginProbe
@@ -119,7 +119,8 @@ class FleetProbe:
             counted = probe.counted(slab.start, lens.codes(slab.codes, fold), slab.weights)
             margins = values[places][:, counted.places] * counted.signs
             keep = -int(-probe.keep * share // 1)
-            views.append(_View(counted, margins, counted.places[probe.near(margins[0], keep, counted.held)]))
+            near = probe.near(distances(margins), keep, counted.held)
+            views.append(_View(counted, margins, counted.places[near]))
         wanted = together(views, max(1, int(self.most * share)), len(slab.codes))
         return replace(_answers(slab, soft, views, wanted), confusion=confusion)
 
@@ -144,7 +145,7 @@ def together(views: Sequence[_View], most: int, rows: int) -> NDArray[np.bool_]:
     """
     first = np.full(rows, rows)
     for view in views:
-        distance = np.abs(view.margins[0][view.at(view.wanted)] - 1.0)
+        distance = distances(view.margins[:, view.at(view.wanted)])
         rank = np.empty(len(distance), np.intp)
         rank[np.argsort(distance, kind="stable")] = np.arange(len(distance))
         first[view.wanted] = np.minimum(first[view.wanted], rank)

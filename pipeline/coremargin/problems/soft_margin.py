@@ -24,7 +24,7 @@ from coremargin.problems.soft_result import figures, result
 from coremargin.problems.soft_rows import as_rows, fits
 from coremargin.problems.soft_start import BINS, evenly, histogram_range, priced, thinned
 from coremargin.problems.soft_state import SoftState
-from coremargin.problems.soft_steps import first_step, hinge_step, squared_step
+from coremargin.problems.soft_steps import crossed, first_step, hinge_step, squared_step
 from coremargin.problems.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
@@ -47,12 +47,14 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) whose losses a scan sums up besides the newest.
-SEGMENT = (0.25, 0.5, 0.75, 0.9)
-#: The same for wide problems: where they do not hold all rows what bends is an estimate, and steps may be too long.
-CAREFUL = (0.03, 0.1, 0.3, 0.6)
+SEGMENT = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
 #: Share of the rows that come home from one scan, and its bounds in bytes of float64.
 BAND_SHARE = {"squared_hinge": 0.02, "hinge": 0.05}
 BAND_BYTES_LEAST = 1 << 20
+#: Share of the memory for these rows: models of sums copy them while they are solved, those of rows hold others, too.
+BAND_PART = (0.25, 0.625)
+#: A step of the hinge is gone on from unless more than this share of them changed sides: then others did, too.
+CROSSED = 0.9
 #: A band is widened when the gap fell by less than this.
 SLOW = 3.0
 MOST_WIDE = 64
@@ -70,8 +72,8 @@ class SoftMargin:
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
     matrices; sharing: so many problems share the memory; copies: of the rows that all of them hold, how many there are
-    at a time; band_bytes: of it, for the rows that one scan sends home, None: a quarter; held_bytes: for those that
-    stay, None: half.
+    at a time; band_bytes: of it, for the rows that one scan sends home, None: BAND_PART; held_bytes: for those that
+    stay, None: a quarter.
     """
 
     source: Source
@@ -204,7 +206,7 @@ class SoftMargin:
 
     def points(self, state: SoftState) -> Array:
         """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
-        return np.ones(1) if state.best is None else np.array([1.0, *(CAREFUL if self.wide else SEGMENT)])
+        return np.ones(1) if state.best is None else np.array([1.0, *SEGMENT])
 
     @property
     def _curved(self) -> bool:
@@ -214,7 +216,7 @@ class SoftMargin:
     def _band_rows(self, widen: int) -> int:
         """Rows that each chunk sends home: of wide problems as many as memory allows, for they stay."""
         wanted = max(BAND_SHARE[self.loss] * widen * self.source.rows * self._row_bytes, BAND_BYTES_LEAST)
-        most = self.memory_bytes / 4 if self.band_bytes is None else self.band_bytes
+        most = self.memory_bytes * BAND_PART[self.wide] if self.band_bytes is None else self.band_bytes
         size = most if self.wide else min(wanted, most)
         return min(self.source.chunk_rows, max(1, int(size / self._row_bytes / self.source.chunks)))
 
@@ -259,6 +261,7 @@ class SoftMargin:
             state, round=state.round + 1, histogram=summary.histogram, rows_below=int(summary.below[0]),
             band_rows=len(summary.row_id),
         )  # fmt: skip
+        astray = crossed(state, summary)
         rose = summary.losses[0] + soft.penalty(state.newest, self.metric) > state.primal
         state = best_point(self, state, summary)
         step, state = self._advance(state, summary)
@@ -272,7 +275,7 @@ class SoftMargin:
         same = np.array_equal(step, state.newest)
         if idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen)):
             return replace(state, status="stalled")
-        if self._overshot(state):
+        if self._overshot(state, astray):
             step = np.array(state.best)
         widen = state.widen * (8 if same else 2) if same or rose or gap * SLOW > before else state.widen
         return replace(state, newest=step, idle=idle, widen=min(widen, MOST_WIDE))
@@ -282,8 +285,12 @@ class SoftMargin:
             return wide_steps.step(self, state, summary)
         return (squared_step if self.loss == "squared_hinge" else hinge_step)(self, state, summary)
 
-    def _overshot(self, state: SoftState) -> bool:
-        """A band that memory keeps small led too far: the next one is about the best point of the way there."""
+    def _overshot(self, state: SoftState, astray: float) -> bool:
+        """A band that memory keeps small led too far: the next one is about the best point of the way there.
+
+        astray: share of its rows that are on another side of the margin than they were at the best point before.
+        """
         capped = state.band_rows < state.total_rows and self._band_rows(2 * state.widen) == self._band_rows(state.widen)
         moved = state.best is not None and not np.array_equal(state.best, state.newest)
-        return not self._curved and not self.whole and capped and moved
+        much = self.loss == "squared_hinge" or astray > CROSSED
+        return not self._curved and not self.whole and capped and moved and much

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
+from coremargin.problems.band_probe import decisions, distances
 from coremargin.problems.soft_bounds import hinge_bound, squared_bound
 
 if TYPE_CHECKING:
@@ -38,6 +39,14 @@ def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array) -> A
         return minimise_squared_hinge(near, problem.metric, Quadratic.zero(p), model)[0]
     hinge = HingeModel(problem.metric, np.zeros(p), rows, prices, np.zeros(len(pool)))
     return minimise_hinge(hinge, tolerance=1e-9 if len(pool) <= 1000 else 1e-6)[0]  # few: perhaps all there are
+
+
+def crossed(state: SoftState, summary: BandSummary) -> float:
+    """Share of the band's rows whose margins at the best and the newest hypothesis are on different sides of 1."""
+    if state.best is None or not len(summary.row_id):
+        return 0.0
+    base = np.column_stack([state.newest, state.best])
+    return float((distances(decisions(summary.row_x, base) * summary.row_sign) < 0).mean())
 
 
 def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:

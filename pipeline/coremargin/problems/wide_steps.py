@@ -139,7 +139,7 @@ def _kept(problem: SoftMargin, state: SoftState, ahead: Array) -> SoftState:
         return state
     margins = pool.signs * (products(pool.rows, ahead[:-1, None])[0] + ahead[-1])
     order = np.lexsort([pool.ids, np.abs(margins - 1.0)])
-    most = problem.memory_bytes // 2 if problem.held_bytes is None else problem.held_bytes
+    most = problem.memory_bytes // 4 if problem.held_bytes is None else problem.held_bytes
     fits = int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), most, side="right"))
     kept = np.sort(order[:fits])
     return replace(state, held=pool.take(kept), held_duals=state.held_duals[kept])
