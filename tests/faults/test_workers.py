@@ -158,7 +158,7 @@ def test_a_lost_scheduler_is_a_run_error(source: FakeSource, blocks: tuple[Block
             with closing(DaskExecutor(client).run(source, Slow(seconds=0.05), blocks)) as results:
                 next(results)
                 started[0].kill()
-                with pytest.raises(RunError, match="scheduler was lost.*resumable"):
+                with pytest.raises(RunError, match="scheduler was lost.*then run again"):
                     list(results)
     finally:
         file.unlink(missing_ok=True)

@@ -36,6 +36,7 @@ from distributed.comm import CommClosedError
 from coremargin.errors import BlockFailed, CoremarginError, RunError
 from coremargin.scan.parcel import Parcels, unpack
 from coremargin.scan.protocols import BlockResult
+from coremargin.scan.slots import Slots, brief, scheduler_lost
 from coremargin.scan.task import pin_blas_for_good, place, run_block
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ log = logging.getLogger(__name__)
 PER_THREAD = 4
 #: How many blocks the newest flight may be ahead of the oldest: bounds the summaries that wait to be merged in order.
 AHEAD = 1024
-#: Seconds between looks at the list of workers; late joiners get work after at most this time.
-_WORKERS_EVERY_S = 5.0
 #: After so many seconds without an answer, look whether the workers for which blocks were meant are still there.
 _QUIET_S = 1.0
 
@@ -111,9 +110,7 @@ class Flights:
         self._later: list[tuple[float, Block]] = []
         self._flights: dict[str, _Flight] = {}
         self._landed: SimpleQueue[tuple[str, Any]] = SimpleQueue()
-        self._slots: list[str] = []
-        self._slots_at = float("-inf")
-        self._silent: set[str] = set()  # addresses of workers that left a block unanswered: no more hints to them
+        self._slots = Slots(client)
         self._heard = time.monotonic()
         self._slowest_s = 0.0
 
@@ -143,7 +140,7 @@ class Flights:
             if not self._flights:
                 self._send(self._suspects.popleft(), alone=True)
             return
-        window = PER_THREAD * max(1, len(self._worker_slots()))
+        window = PER_THREAD * max(1, len(self._slots.known()))
         while self._waiting and len(self._flights) < window and self._waiting[0].index < self._oldest() + AHEAD:
             self._send(self._waiting.popleft())
 
@@ -155,11 +152,8 @@ class Flights:
         if record is None:
             return  # while it waited to be sent again, a copy has answered
         key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
-        slots = [slot for slot in self._worker_slots() if slot not in self._silent]
-        # the same worker for the same block in every scan: its pages are mapped there already
-        hinted = not anywhere and not alone and len(set(slots)) > 1
-        hint = slots[block.index % len(slots)] if hinted else None
-        where = {"workers": [hint], "allow_other_workers": True} if hinted else {}
+        hint = None if anywhere or alone else self._slots.for_block(block.index)
+        where = {} if hint is None else {"workers": [hint], "allow_other_workers": True}
         try:
             handle, large = self._handle or self._parcels.pack(self._source.handle())
             self._handle = (handle, large)
@@ -168,24 +162,10 @@ class Flights:
                 run_parcel, handle, question, large | more, block, self._pin, key=key, pure=False, retries=0, **where
             )
         except (OSError, CommClosedError) as error:
-            raise self._scheduler_lost(error) from error
+            raise scheduler_lost(error) from error
         self._flights[key] = _Flight(block, future, time.monotonic(), alone, hint)
         record.keys.add(key)
         self._client.loop.add_callback(_land, self._landed, key, future)
-
-    def _worker_slots(self, max_age_s: float = _WORKERS_EVERY_S) -> list[str]:
-        """Addresses of workers by name, each once per thread; looked up every few seconds."""
-        now = time.monotonic()
-        if now - self._slots_at > max_age_s or not self._slots:
-            try:
-                workers = self._client.scheduler_info(n_workers=-1)["workers"]
-            except (OSError, CommClosedError) as error:
-                raise self._scheduler_lost(error) from error
-            # by name and not by address: a worker that the nanny starts again has a new address but its old name
-            ordered = sorted(workers.items(), key=lambda item: str(item[1]["name"]))
-            self._slots = [address for address, worker in ordered for _ in range(worker["nthreads"])]
-            self._slots_at = now
-        return self._slots
 
     # -- landing ------------------------------------------------------------------------------------------------------
 
@@ -227,7 +207,7 @@ class Flights:
             self._suspects.append(block)
         elif isinstance(error, CancelledError | OSError | CommClosedError):
             if self._client.status != "running" or "scheduler" in str(getattr(error, "reason", "")):
-                raise self._scheduler_lost(error) from error
+                raise scheduler_lost(error) from error
             self._try_later(block, record, where, error)
         else:
             raise error
@@ -235,9 +215,9 @@ class Flights:
     def _try_later(self, block: Block, record: _Record, where: str, error: BaseException) -> None:
         record.tries += 1
         if record.tries >= self._patience.tries:
-            raise BlockFailed(f"{where}: failed {record.tries} times, the last time with: {_brief(error)}") from error
+            raise BlockFailed(f"{where}: failed {record.tries} times, the last time with: {brief(error)}") from error
         pause = self._patience.pause_s * 2 ** (record.tries - 1)
-        log.warning("%s: %s; tried again in %.1f s", where, _brief(error), pause)
+        log.warning("%s: %s; tried again in %.1f s", where, brief(error), pause)
         self._parcels.forget()
         self._handle = None
         self._later.append((time.monotonic() + pause, block))
@@ -250,30 +230,25 @@ class Flights:
         patience = max(self._patience.overdue_s, 20 * self._slowest_s)
         for flight in [flight for flight in self._flights.values() if now - flight.sent > patience]:
             flight.sent = now
-            self._silent |= {flight.hint} if flight.hint else set()
+            if flight.hint is not None:
+                self._slots.distrust(flight.hint)
             if self._records[flight.block.index].copies < 2 and not flight.alone:
                 self._send_copy(flight, f"no answer for {patience:.0f} s")
         if now - self._heard > _QUIET_S:
-            there = set(self._worker_slots(_QUIET_S))
+            there = set(self._slots.known(_QUIET_S))
             for flight in [flight for flight in self._flights.values() if flight.hint and flight.hint not in there]:
                 flight.hint = None
                 self._send_copy(flight, "its worker is gone")
         if now - self._heard > max(self._patience.give_up_s, 2 * patience):
             raise RunError(
-                f"no answer from any worker for {now - self._heard:.0f} s; {len(self._worker_slots())} worker threads "
-                f"are known; see whether the cluster runs, then run again with --resume"
+                f"no answer from any worker for {now - self._heard:.0f} s; {len(self._slots.known())} worker threads "
+                f"are known; see whether the cluster runs, then run again"
             )
 
     def _send_copy(self, flight: _Flight, why: str) -> None:
         log.warning("%s: %s; sent to another worker", place(self._source, flight.block), why)
         self._records[flight.block.index].copies += 1
         self._send(flight.block, anywhere=True)
-
-    def _scheduler_lost(self, error: BaseException) -> RunError:
-        return RunError(
-            f"the Dask scheduler was lost ({_brief(error)}); blocks that were done are kept, the run is resumable: "
-            f"start it again with --resume"
-        )
 
     def _cancel_twins(self, record: _Record) -> None:
         self._cancel([self._flights.pop(key).future for key in record.keys])
@@ -283,11 +258,6 @@ class Flights:
         if futures and self._client.status == "running":
             with suppress(OSError, CommClosedError, CancelledError):
                 self._client.cancel(list(futures), force=True)
-
-
-def _brief(error: BaseException) -> str:
-    """The kind of an error and the first line of its text."""
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 async def _land(landed: SimpleQueue[tuple[str, Any]], key: str, future: Future) -> None:

@@ -73,7 +73,7 @@ def _answer_patiently(source: Source, probe: Probe, block: Block) -> Any:
             if pause is None:
                 raise BlockFailed(
                     f"{place(source, block)}: reading failed {len(RETRY_PAUSES_S) + 1} times, the last time with: "
-                    f"{error}; see whether the file system answers, then run again with --resume"
+                    f"{error}; see whether the file system answers, then run again"
                 ) from error
             time.sleep(pause)
         except MemoryError as error:
