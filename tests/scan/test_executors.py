@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from coremargin.errors import BlockFailed, DamagedChunk, UsageError
-from coremargin.scan import task
+from coremargin.scan import calls, task
 from coremargin.scan.calls import run_calls
 from coremargin.scan.dask_executor import DaskExecutor
 from coremargin.scan.embedded import start_embedded
@@ -29,6 +29,7 @@ from scan_fakes import (
     FakeSource,
     Flaky,
     Greedy,
+    Named,
     Narrowed,
     Slow,
     SumProbe,
@@ -187,6 +188,21 @@ class ExecutorContract:
         with pytest.raises(IndexError) as caught:
             run_calls(executor, slow_element, [(np.zeros(2), place) for place in (0, 1, 7)])
         assert "task 2" in "".join(caught.value.__notes__)
+
+    def test_answers_come_in_the_order_of_the_blocks(
+        self, executor: Executor, source: FakeSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever ends first, answers come in order, each once; few blocks are asked while the first one waits."""
+        monkeypatch.setattr(calls, "BLOCK_BYTES", source.nbytes // source.chunks)
+        monkeypatch.setattr(calls, "_ROWS_AHEAD", 1)
+        with closing(calls.ask_in_order(executor, source, Named(tmp_path))) as answers:
+            assert next(answers) == (0,)
+            assert len(list(tmp_path.iterdir())) <= 2 * executor.workers
+            assert [chunk for chunks in answers for chunk in chunks] == list(range(1, source.chunks))
+        assert len(list(tmp_path.iterdir())) == source.chunks
+        assert list(calls.ask_in_order(executor, source, Named(tmp_path), [])) == []
+        with pytest.raises(ZeroDivisionError):
+            list(calls.ask_in_order(executor, source, Buggy()))
 
     def test_people_can_read_what_runs(self, executor: Executor) -> None:
         """The description is one line, and there is at least one worker."""

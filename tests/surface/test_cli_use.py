@@ -128,6 +128,31 @@ def test_evaluate_prints_metrics(run_cli: RunCli, save_model: Callable[..., Path
     assert found["lowest_margin"] == 1.0
 
 
+def test_evaluate_tells_rows_from_weights(
+    run_cli: RunCli, save_model: Callable[..., Path], make_store: Callable[..., Store]
+) -> None:
+    """Of a store with weights both are printed: how many rows are right, and how much of the weight."""
+    turned = ["b", *Y[1:]]
+    store = make_store(X, turned, weights=np.array([5.0, 1.0, 1.0, 1.0, 2.0, 0.0]), name="weighed.zarr")
+    plain, weighted = run_cli("evaluate", save_model(), store.path).stdout.split("weighted:")
+    assert "accuracy       0.833333" in plain
+    assert "weights   10 in all" in weighted
+    assert "accuracy  0.500000" in weighted
+    found = json.loads(run_cli("evaluate", save_model(), store.path, "--json", "--cluster", "threads").stdout)
+    assert found["confusion"] == [[2, 0], [1, 3]]
+    assert found["weighted"]["confusion"] == [[3.0, 0.0], [5.0, 2.0]]
+
+
+def test_predict_and_evaluate_run_where_they_are_told(
+    run_cli: RunCli, save_model: Callable[..., Path], store: Store, tmp_path: Path
+) -> None:
+    """--cluster takes what train takes; a file that is not there is wrong usage, and nothing is written."""
+    for words in (("predict", save_model(), store.path, tmp_path / "p.zarr"), ("evaluate", save_model(), store.path)):
+        assert "no.toml" in run_cli(*words, "--cluster", "no.toml", exit_code=2).stderr
+    assert not (tmp_path / "p.zarr").exists()
+    assert "6 rows" in run_cli("predict", save_model(), store.path, tmp_path / "p.zarr", "--cluster", "threads").stdout
+
+
 def test_show_says_what_a_model_claims(run_cli: RunCli, save_model: Callable[..., Path]) -> None:
     """show prints status, classes, bounds and how the run went; a missing run.json does not matter."""
     model = save_model()
