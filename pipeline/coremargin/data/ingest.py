@@ -17,10 +17,11 @@ import numpy as np
 from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
-from coremargin.data.sources.labels import Label, LabelStream, Vocabulary
+from coremargin.data.sources.labels import LabelStream
 from coremargin.data.sources.npy import companion
 from coremargin.data.sources.opening import kinds_of, open_rows
 from coremargin.data.sources.trip import Beside, Trip, lengths_differ
+from coremargin.data.sources.vocabulary import Label, Vocabulary
 from coremargin.data.sources.weights import WeightStream
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter

@@ -13,7 +13,7 @@ from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.labels import Vocabulary
+    from coremargin.data.sources.vocabulary import Vocabulary
 
 
 class ArrayRows:

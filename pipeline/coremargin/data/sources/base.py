@@ -12,7 +12,7 @@ from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.labels import Vocabulary
+    from coremargin.data.sources.vocabulary import Vocabulary
 
 BATCH_BYTES = 8 * 2**20  #: a batch holds about this much as float64, whatever the source
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from coremargin.data.sources.base import Batch, SourceOptions, find_column, label_column, refuse_options
-from coremargin.data.sources.labels import MISSING
 from coremargin.data.sources.paths import file_bytes
 from coremargin.data.sources.text import Piece, first_lines, pieces
+from coremargin.data.sources.vocabulary import MISSING
 from coremargin.errors import BadRow, DataError, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.labels import Vocabulary
+    from coremargin.data.sources.vocabulary import Vocabulary
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 DELIMITERS = "\t;|,"  #: tried in this order on the first line; else runs of spaces

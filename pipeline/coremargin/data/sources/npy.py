@@ -17,7 +17,7 @@ from coremargin.data.sources.paths import file_bytes
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.labels import Vocabulary
+    from coremargin.data.sources.vocabulary import Vocabulary
 
 MAGIC = b"\x93NUMPY"
 

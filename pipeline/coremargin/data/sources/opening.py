@@ -18,7 +18,7 @@ from coremargin.data.sources.text import first_lines
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.labels import Vocabulary
+    from coremargin.data.sources.vocabulary import Vocabulary
 
 
 class Chain:

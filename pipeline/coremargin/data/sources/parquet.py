@@ -14,7 +14,7 @@ from coremargin.data.sources.paths import file_bytes
 from coremargin.errors import BadRow, DataError, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.labels import Vocabulary
+    from coremargin.data.sources.vocabulary import Vocabulary
 
 
 _BUFFER_BYTES = 2**18  #: per column

@@ -27,7 +27,7 @@ from coremargin.data.sparse import csr_rows
 from coremargin.errors import BadRow, DataError, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.labels import Vocabulary
+    from coremargin.data.sources.vocabulary import Vocabulary
 
 SPARSE_BELOW = 0.1  #: rows are best kept sparse below this share of stored values: a fifth of the bytes, or less
 _COMMENT = re.compile(rb"#[^\n]*")

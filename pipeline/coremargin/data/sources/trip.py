@@ -10,7 +10,7 @@ import numpy as np
 
 from coremargin.data.rows import rounded_whole
 from coremargin.data.sources.base import Batch, RowSource, position, refuse_bad
-from coremargin.data.sources.labels import Label, Vocabulary, label_from_text
+from coremargin.data.sources.vocabulary import Label, Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError
 from coremargin.maths.rows import is_sparse, take
