@@ -14,7 +14,8 @@ from sklearn.frozen import FrozenEstimator
 
 import coremargin
 from coremargin.errors import OutputError, UsageError
-from coremargin.learn.export import Linear, as_onnx, as_sklearn, export
+from coremargin.learn.export import export
+from coremargin.learn.formats import Linear, as_onnx, as_sklearn
 
 if TYPE_CHECKING:
     from click.testing import Result

@@ -18,10 +18,10 @@ import pytest
 from coremargin.errors import BadRow, DataError, OutputError, UsageError
 from coremargin.learn import folder as folder_module
 from coremargin.learn import trained as trained_module
+from coremargin.learn.decision import label_array
 from coremargin.learn.folder import aside_of, previous_of
 from coremargin.learn.model import Model
 from coremargin.learn.record import plain
-from coremargin.learn.trained import label_array
 
 
 def record(**changes: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from coremargin.estimators.past import Past, room
 from coremargin.estimators.support import check_proof, deciders, present, support_of
 from coremargin.learn.api import train
 from coremargin.learn.decision import decided
-from coremargin.learn.export import Linear, as_onnx, as_sklearn, linear_of
+from coremargin.learn.formats import Linear, as_onnx, as_sklearn, linear_of
 from coremargin.spec import parse_size
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ And what follows from them: which class is given, and by how much it is ahead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,13 @@ class Scorer:
         if self.difference:
             return np.asarray(values[1] - values[0])
         return values[0] if len(values) == 1 else np.stack(values, axis=1)
+
+    def planes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (k, d) and intercepts (k,) of the decision values; k = 1 of two classes."""
+        coef, intercept = np.stack(self.coefs), np.array(self.intercepts)
+        if self.difference:
+            return coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+        return coef, intercept
 
 
 def decision_values(X: Any, coef: np.ndarray, intercept: float, *, unit: bool = False) -> np.ndarray:
@@ -97,3 +105,9 @@ def leads(decisions: np.ndarray, given: np.ndarray) -> np.ndarray:
     rows, others = np.arange(len(given)), decisions.copy()
     others[rows, given] = -np.inf
     return np.asarray(decisions[rows, given] - others.max(axis=1))
+
+
+def label_array(classes: Sequence[Any]) -> np.ndarray:
+    """The labels as an array that keeps their kind; kinds that differ stay as they are, in an object array."""
+    same = len({type(label) for label in classes}) == 1
+    return np.array(list(classes), dtype=None if same else object)

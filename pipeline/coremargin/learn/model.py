@@ -98,10 +98,6 @@ class Model(Single):
         """The decision value of a row of zeros as it is; it goes with ``coef``."""
         return self._folded[1]
 
-    def planes(self) -> tuple[np.ndarray, np.ndarray]:
-        """``coef`` (1, d) and ``intercept`` (1,)."""
-        return self.coef[None], np.array([self.intercept])
-
     def scorer(self) -> Scorer:
         """One hyperplane: ``coef`` and ``intercept``."""
         return Scorer((self.coef,), (self.intercept,), unit=self.scaling == "rownorm")

@@ -93,12 +93,6 @@ class MulticlassModel(Single):
         """Scores (K,) of a row of zeros as it is; they go with ``coef``."""
         return self._folded[1]
 
-    def planes(self) -> tuple[np.ndarray, np.ndarray]:
-        """``coef`` and ``intercept``; of two classes their difference, (1, d) and (1,), as everybody has it."""
-        if len(self.coef) == 2:
-            return self.coef[1:] - self.coef[:1], self.intercept[1:] - self.intercept[:1]
-        return self.coef, self.intercept
-
     def scorer(self) -> Scorer:
         """A hyperplane a class; of two classes the score of ``classes[1]`` less that of ``classes[0]``."""
         unit, two = self.scaling == "rownorm", len(self.classes) == 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,10 +24,21 @@ if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
     from coremargin.learn.loop import ScanCost
     from coremargin.learn.protocol import OneProblem, Problem
-    from coremargin.learn.train import Meters
     from coremargin.scan.protocols import Executor
 
 VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
+
+
+@dataclass
+class Meters:
+    """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it."""
+
+    seconds: float = 0.0
+    scans: int = 0
+    bytes_read: int = 0
+    resumed: int = 0
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +20,7 @@ from coremargin.learn.folder import recover
 from coremargin.learn.interruption import heard, raise_if_interrupted, terminable
 from coremargin.learn.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
 from coremargin.learn.model_files import check_target
-from coremargin.learn.outcome import Outcome, as_model, as_run, round_record
+from coremargin.learn.outcome import Meters, Outcome, as_model, as_run, round_record
 from coremargin.learn.posed import problem_of
 from coremargin.learn.protocol import Works
 from coremargin.scan.task import one_blas_thread
@@ -42,18 +41,6 @@ class Progress(Watch):
 
     on_round: Callable[[dict[str, Any]], None] = nothing
     on_work: Callable[[dict[str, Any]], None] = nothing
-
-
-@dataclass
-class Meters:
-    """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it."""
-
-    seconds: float = 0.0
-    scans: int = 0
-    bytes_read: int = 0
-    resumed: int = 0
-    rounds: list[dict[str, Any]] = field(default_factory=list)
-    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def open_store(job: TrainJob, begin: Begin) -> Store:

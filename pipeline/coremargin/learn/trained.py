@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.learn.decision import Scorer, decided
+from coremargin.learn.decision import Scorer, decided, label_array
 from coremargin.learn.folder import opened, read_arrays, read_folder, write_arrays
 from coremargin.learn.model_files import read_json, save_folder
 from coremargin.learn.record import Certificate, check_record, json_text
@@ -95,13 +95,13 @@ class Trained(ABC):
 
     def to_sklearn(self) -> Any:
         """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it."""
-        from coremargin.learn.export import as_sklearn, linear_of
+        from coremargin.learn.formats import as_sklearn, linear_of
 
         return as_sklearn(linear_of(self))
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """An ``onnx.ModelProto`` that predicts the same; see ``learn.export.as_onnx``. Needs the extra "onnx"."""
-        from coremargin.learn.export import as_onnx, linear_of
+        """An ``onnx.ModelProto`` that predicts the same; see ``learn.formats.as_onnx``. Needs the extra "onnx"."""
+        from coremargin.learn.formats import as_onnx, linear_of
 
         return as_onnx(linear_of(self), precision)
 
@@ -162,10 +162,6 @@ class Single(Trained):
     def deciders(self) -> list[Self]:
         """The model itself."""
         return [self]
-
-    @abstractmethod
-    def planes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (k, d) and intercepts (k,) of its decision values for rows as they are; k = 1 of two classes."""
 
     def bounds_text(self) -> str:
         """The two bounds as far as they are claimed, for people."""
@@ -228,9 +224,3 @@ def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
     copy = np.array(values, dtype=dtype, order="C")
     copy.flags.writeable = False
     return copy
-
-
-def label_array(classes: Sequence[Any]) -> np.ndarray:
-    """The labels as an array that keeps their kind; kinds that differ stay as they are, in an object array."""
-    same = len({type(label) for label in classes}) == 1
-    return np.array(list(classes), dtype=None if same else object)
