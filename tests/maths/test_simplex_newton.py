@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.svm import SVC, LinearSVC
 
-from coremargin.maths.multiclass import kesler_sum, lacks
+from coremargin.maths.multiclass import kesler_sum, lacks, simplex
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
 
 
@@ -122,21 +122,45 @@ def test_it_goes_on_from_an_earlier_answer() -> None:
         assert again.value == pytest.approx(solve(model(X, y, price)).value, rel=2e-9)
 
 
-@pytest.mark.parametrize("copied", [0, 4])
-def test_rows_of_any_kind_with_a_constant(copied: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("narrow", "direct", "copied"), [(1000, 0, 4), (0, 2500, 4), (0, 20, 4), (0, 20, 1)])
+def test_rows_of_any_kind_with_a_constant(
+    narrow: int, direct: int, copied: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """float32 rows and sparse ones with a constant are the rows with one more column, by all ways of solving."""
-    import coremargin.maths.simplex_newton as module
+    import coremargin.maths.simplex_step as module
 
     X, y = blobs(6, 300, 6, 4)
     X = np.where(np.abs(X) < 0.5, 0.0, X).astype(np.float32)
     whole = solve(model(np.column_stack([X, np.full(300, 4.0)]), y, 0.1))
-    monkeypatch.setattr(module, "DIRECT", 20)
+    monkeypatch.setattr(module, "NARROW", narrow)
+    monkeypatch.setattr(module, "BLOCK", 100)
+    monkeypatch.setattr(module, "DIRECT", direct)
     monkeypatch.setattr(module, "MOST_COPIED", copied)
     for rows in (X, csr_array(X), csr_array(X.astype(np.float64))):
         found = minimise_classes(ClassesModel(0.0, lacks(np.zeros((300, 4)), y), rows, y, np.full(300, 0.1), 4.0), 1e-9)
         assert found.value - found.dual <= 1e-9 * found.value
         assert found.value == pytest.approx(whole.value, rel=2e-9)
         np.testing.assert_allclose(4.0 * found.at[:, -1], 4.0 * whole.at[:, -2], atol=1e-3)
+
+
+def test_all_ways_take_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the Hessian, by pairs, by conjugate gradients: the equations that are written out here are solved."""
+    import coremargin.maths.simplex_step as module
+
+    X, _ = blobs(7, 60, 3, 4)
+    rng = np.random.default_rng(7)
+    shares, weights = simplex(rng.standard_normal((60, 4))), rng.uniform(0.1, 2.0, 60)
+    gradient, Z = rng.standard_normal((4, 4)), np.column_stack([X, np.full(60, 2.0)])
+    H = np.eye(16)
+    for z, a, w in zip(Z, shares, weights, strict=True):
+        held = (a > 0).astype(float)
+        H += w * np.kron(np.diag(held) - np.outer(held, held) / held.sum(), np.outer(z, z))
+    wanted = -np.linalg.solve(H, gradient.ravel()).reshape(4, 4)
+    monkeypatch.setattr(module, "CG_SHARE", 1e-24)
+    for narrow, direct in ((1000, 0), (0, 2500), (0, 0)):
+        monkeypatch.setattr(module, "NARROW", narrow)
+        monkeypatch.setattr(module, "DIRECT", direct)
+        np.testing.assert_allclose(module.newton_step(X, 2.0, weights, shares, gradient), wanted, rtol=1e-7, atol=1e-9)
 
 
 def test_nothing_but_summed_rows() -> None:

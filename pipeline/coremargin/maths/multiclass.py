@@ -123,10 +123,22 @@ def upper_bound(rows: Rows, codes: Codes, weights: Array, constant: float) -> fl
 
 def simplex(values: Array) -> Array:
     """The nearest points (n, K) to the rows of ``values`` with entries >= 0 that sum to 1."""
-    shifted = values - values.max(axis=1, keepdims=True)
-    falling = -np.sort(-shifted, axis=1)
-    excess = np.cumsum(falling, axis=1) - 1.0
-    count = np.arange(1, values.shape[1] + 1)
-    inside = (falling * count > excess).sum(axis=1)
-    level = excess[np.arange(len(values)), inside - 1] / inside
-    return np.asarray(np.maximum(shifted - level[:, None], 0.0))
+    return np.ascontiguousarray(simplex_columns(np.array(values.T, order="C")).T)
+
+
+def simplex_columns(values: Array) -> Array:
+    """The same for the columns of ``values`` (K, n), which are overwritten: sums over few classes are fast this way.
+
+    Entries by 1 or more below the largest are zero: most columns are at a corner, the others are sorted.
+    """
+    values -= values.max(axis=0)
+    found: Array = (values == 0.0).astype(np.float64)
+    between = np.flatnonzero(np.count_nonzero(values > -1.0, axis=0) > 1)
+    shifted = values[:, between]
+    falling = -np.sort(-shifted, axis=0)
+    excess = np.cumsum(falling, axis=0) - 1.0
+    count = np.arange(1.0, len(falling) + 1)[:, None]
+    inside = np.count_nonzero(falling * count > excess, axis=0)
+    level = excess[inside - 1, np.arange(len(between))] / inside
+    found[:, between] = np.maximum(shifted - level, 0.0)
+    return found

@@ -195,6 +195,11 @@ def filled(rows: Rows) -> Array:
     )
 
 
+def dense(rows: Rows) -> Array:
+    """The rows as a dense array (n, d) in float64, where they are that already without a copy."""
+    return np.asarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
+
+
 def take(rows: Rows, positions: Any) -> Rows:
     """The rows at positions (m,), or where a mask (n,) is true; a copy."""
     return rows[np.asarray(positions)]

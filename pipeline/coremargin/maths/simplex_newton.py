@@ -22,24 +22,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg as sla
-from numpy.typing import NDArray
 
-from coremargin.maths.multiclass import Codes, class_sums, scores_of, simplex
-from coremargin.maths.rows import as_float64, gram, lengths, take
+from coremargin.maths.multiclass import Codes, class_sums, scores_of, simplex, simplex_columns
+from coremargin.maths.rows import lengths
+from coremargin.maths.simplex_step import newton_step
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.rows import Rows
 
-#: Up to so many undecided (row, class) pairs Newton's equations are solved by Cholesky factors, beyond by conjugate
-#: gradients; those are for the first, smooth steps.
-DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-4
-#: Undecided rows are copied where all rows are more than so many times as many.
-MOST_COPIED = 4
-#: mu falls after a proximal step that took few Newton steps: (at most so many, by this factor).
-FALLS = ((3, 0.1), (10, 0.3))
-PROXIMAL_STEPS, NEWTON_STEPS = 100, 100
+#: mu changes after a proximal step by how many Newton steps it took: (at most so many, by this factor).
+CHANGES = ((3, 0.1), (10, 0.3), (39, 1.0), (40, 5.0))
+PROXIMAL_STEPS, NEWTON_STEPS = 200, 40
 #: A proximal step ends when the squared gradient is this share of what the shares moved, or nothing but rounding:
 #: so many units in the last place of every share.
 INNER, LAST_PLACES = 0.1, 4.0
@@ -140,7 +134,7 @@ def minimise_classes(
         at, shares, steps, exact = _proximal_minimum(model, at, shares, mu, best)
         if best.enough or (exact and not best.gap < before):
             break
-        mu *= next((fall for most, fall in FALLS if steps <= most), 1.0)
+        mu *= next(change for most, change in CHANGES if steps <= most)
     return best.minimum(size / mu)
 
 
@@ -198,7 +192,7 @@ def _proximal_minimum(
         exact = square <= model.noise
         if exact or square <= INNER * mu * float(model.prices @ (move * move).sum(axis=1)):
             break
-        step = _newton_step(model, shares, gradient, mu)
+        step = newton_step(model.rows, model.constant, model.prices / mu, shares, gradient)
         moved = model.scores(step)
         t = _length(model, centre, at, scores, step, moved, mu)
         if t == 0.0:
@@ -208,68 +202,17 @@ def _proximal_minimum(
     return at, shares, steps, exact
 
 
-def _newton_step(model: ClassesModel, shares: Array, gradient: Array, mu: float) -> Array:
-    """-H^-1 gradient with H = I + sum_i c_i / mu (P_i x x_i x_i^T), P_i centring the classes with a share."""
-    undecided = np.flatnonzero(shares.max(axis=1) < 1.0)
-    pairs = int((shares[undecided] > 0).sum()) - len(undecided)
-    # Where most rows are undecided none are copied: the others take part with nothing.
-    few = pairs <= DIRECT or MOST_COPIED * len(undecided) < len(shares)
-    inside = shares[undecided] > 0 if few else shares > 0
-    weights = (model.prices[undecided] if few else model.prices) / mu
-    rows = as_float64(take(model.rows, undecided)) if few else model.rows
-    if pairs > DIRECT:
-        return _conjugate_gradients(rows, model.constant, weights, inside, gradient)
-    # A (q, K p): an orthonormal basis of the centred vectors, row by row (Helmert), times the rows; H = I + A^T A.
-    rank = np.cumsum(inside, axis=1) - 1
-    row, cls = np.nonzero(inside & (rank > 0))
-    order = rank[row, cls].astype(np.float64)
-    basis = (inside[row] & (np.arange(inside.shape[1]) < cls[:, None])).astype(np.float64)
-    basis[np.arange(len(row)), cls] = -order
-    basis *= np.sqrt(weights[row] / (order * (order + 1.0)))[:, None]
-    inner = (basis @ basis.T) * (gram(rows) + model.constant**2)[np.ix_(row, row)]
-    inner[np.diag_indices_from(inner)] += 1.0
-    right = (basis * scores_of(rows, gradient, model.constant)[row]).sum(axis=1)
-    factor = sla.cho_factor(inner, overwrite_a=True, check_finite=False)
-    y = sla.cho_solve(factor, right, check_finite=False)
-    along = np.zeros(inside.shape)
-    np.add.at(along, row, basis * y[:, None])
-    return np.asarray(class_sums(rows, along, model.constant) - gradient)
-
-
-def _conjugate_gradients(
-    rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array
-) -> Array:
-    count, step = inside.sum(axis=1, keepdims=True), np.zeros_like(gradient)
-
-    def curved(v: Array) -> Array:
-        along = np.where(inside, scores_of(rows, v, constant), 0.0)
-        along = np.where(inside, along - along.sum(axis=1, keepdims=True) / count, 0.0) * weights[:, None]
-        return np.asarray(v + class_sums(rows, along, constant))
-
-    rest = -gradient
-    direction, square = rest.copy(), float((rest * rest).sum())
-    goal = CG_SHARE * square
-    for _ in range(CG_STEPS):
-        if square <= goal:
-            break
-        bent = curved(direction)
-        t = square / float((direction * bent).sum())
-        step = step + t * direction
-        rest = rest - t * bent
-        before, square = square, float((rest * rest).sum())
-        direction = rest + (square / before) * direction
-    return step
-
-
 def _length(
     model: ClassesModel, centre: Array, at: Array, scores: Array, step: Array, moved: Array, mu: float
 ) -> float:
     """How far to go: where the slope of the smoothed F, which rises, has (nearly) vanished; 0 when it does not fall."""
     constant, linear = float((at * step).sum()), float((step * step).sum())
+    begin = np.ascontiguousarray((centre + model.lacks(scores) / mu).T)
+    along = np.ascontiguousarray((moved - moved[np.arange(len(moved)), model.codes][:, None]).T)
+    rising, paid = along / mu, along * model.prices
 
     def slope(t: float) -> float:
-        shares = simplex(centre + model.lacks(scores + t * moved) / mu)
-        return constant + t * linear + float((model.signed(shares) * moved).sum())
+        return constant + t * linear + float(np.vdot(simplex_columns(begin + t * rising), paid))
 
     first = slope(0.0)
     if not first < 0:

@@ -27,7 +27,7 @@ class ClassesState:
     duals: the near rows behind ``lower``, without their features, all others being on their side at ``reference``;
     before the first scan they are where its solve may begin.
     confusion (K, K), rows_below (-1: none yet) and lower_now come from the last scan. widen: how much wider than at
-    first the band is; idle: scans in a row that brought little.
+    first the band is; idle: scans in a row that brought little; mu: of the last solve's last proximal step.
     """
 
     round: int
@@ -49,6 +49,7 @@ class ClassesState:
     held: int
     widen: int
     idle: int
+    mu: float = 1.0
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""

@@ -22,8 +22,8 @@ Array = NDArray[np.float64]
 
 #: The model is solved to this share of the gap that is asked for.
 SHARE = 0.05
-#: mu of the first proximal step where there is a guess.
-NEARBY = 0.03
+#: mu of the first proximal step where there is a guess: so many times the last one before it.
+AGAIN = 3.0
 #: Many rows are solved on a part of them first: every row but so many, down to so few, to this relative gap.
 STAGE, STAGE_LEAST, STAGE_GAP = 6, 2000, 2e-2
 
@@ -40,14 +40,18 @@ class BandModel:
 
 @dataclass(frozen=True)
 class Guess:
-    """A hypothesis (K, d + 1) that may be near, and duals (m, K) of some rows by id; others are on their side there."""
+    """A hypothesis (K, d + 1) that may be near, and duals (m, K) of some rows by id; others are on their side there.
+
+    mu: that of the last proximal step.
+    """
 
     at: Array
     ids: NDArray[np.int64]
     duals: Array
+    mu: float
 
 
-def minimise_rows(problem: CrammerSinger, rows: ClassRows, prices: Array, tolerance: float) -> tuple[Array, Array]:
+def minimise_rows(problem: CrammerSinger, rows: ClassRows, prices: Array, tolerance: float) -> Guess:
     """The minimiser (K, d + 1) of the objective on these rows alone, and their duals (m, K)."""
     guess = None
     if len(rows) > STAGE * STAGE_LEAST:
@@ -55,15 +59,15 @@ def minimise_rows(problem: CrammerSinger, rows: ClassRows, prices: Array, tolera
         classes, size = rows.classes, problem.shape[0]
         whole, held = (np.bincount(classes[k], prices[k], minlength=size) for k in (slice(None), part))
         few = prices[part] * (whole / np.where(held > 0, held, 1.0))[classes[part]]
-        at, _ = minimise_rows(problem, rows.take(part), few, max(STAGE_GAP, tolerance))
-        guess = Guess(at, np.zeros(0, np.int64), np.zeros((0, size)))
+        found = minimise_rows(problem, rows.take(part), few, max(STAGE_GAP, tolerance))
+        guess = replace(found, ids=found.ids[:0], duals=found.duals[:0])
     model = BandModel(0.0, np.zeros(problem.shape), rows, prices)
     return _minimise(problem, model, tolerance, guess=guess)
 
 
 def _minimise(
     problem: CrammerSinger, model: BandModel, tolerance: float, scale: float = 0.0, guess: Guess | None = None
-) -> tuple[Array, Array]:
+) -> Guess:
     """The minimiser (K, d + 1) of the model, and the duals (m, K) of its rows.
 
     tolerance: of the model's value, or of ``scale`` where that is larger.
@@ -78,9 +82,10 @@ def _minimise(
         duals = np.eye(problem.shape[0])[worst] * np.where(worst == rows.classes, 0.0, prices)[:, None]
         _, mine, known = np.intersect1d(rows.ids, guess.ids, assume_unique=True, return_indices=True)
         duals[mine] = guess.duals[known]
-        start = Minimum(at, np.inf, duals, -np.inf, float(prices.mean()) / NEARBY)
+        start = Minimum(at, np.inf, duals, -np.inf, float(prices.mean()) / (AGAIN * guess.mu))
     found = minimise_classes(flat, tolerance, start, scale=scale)
-    return push + found.at, found.duals
+    mu = float(prices.mean()) / found.stiffness if len(prices) else 1.0
+    return Guess(push + found.at, rows.ids, found.duals, mu)
 
 
 def dual_step(problem: CrammerSinger, state: ClassesState, summary: ClassesSummary) -> tuple[Array, ClassesState]:
@@ -89,10 +94,11 @@ def dual_step(problem: CrammerSinger, state: ClassesState, summary: ClassesSumma
     prices, far_price = problem.prices[near.classes] * near.shares, float(summary.far_price[0])
     tolerance = max(SHARE * problem.epsilon, 1e-12)
     free = BandModel(far_price, summary.push, near, prices)
-    step, duals = _minimise(problem, free, tolerance, state.upper, Guess(state.newest, state.proof.ids, state.duals))
-    state = _proven(problem, state, summary, near, duals)
-    guarded = _guarded(problem, state, summary, near, step, tolerance)
-    return step if guarded is None else guarded, state
+    known = Guess(state.newest, state.proof.ids, state.duals, state.mu)
+    step = _minimise(problem, free, tolerance, state.upper, known)
+    state = replace(_proven(problem, state, summary, near, step.duals), mu=step.mu)
+    guarded = _guarded(problem, state, summary, near, step.at, tolerance)
+    return step.at if guarded is None else guarded, state
 
 
 def _proven(
@@ -131,5 +137,5 @@ def _guarded(
     push = summary.push - mc.kesler_sum(away.rows, away.classes, weights, problem.constant)
     price = float(summary.far_price[0]) - float(weights.sum())
     rows, prices = ClassRows.joined([near, away]), np.concatenate([problem.prices[near.classes] * near.shares, prices])
-    guess = Guess(state.newest, state.proof.ids, state.duals)
-    return _minimise(problem, BandModel(price, push, rows, prices), max(tolerance, 1e-7), state.upper, guess)[0]
+    guess = Guess(state.newest, state.proof.ids, state.duals, state.mu)
+    return _minimise(problem, BandModel(price, push, rows, prices), max(tolerance, 1e-7), state.upper, guess).at

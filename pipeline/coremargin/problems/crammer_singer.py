@@ -97,17 +97,18 @@ class CrammerSinger(ClassesJob):
         sample = sample.exact() if self.source.sparse else sample
         held = np.bincount(sample.classes, weights=sample.shares, minlength=classes)
         prices = (self.prices * self.totals / np.where(held > 0, held, 1.0))[sample.classes] * sample.shares
-        newest, duals = minimise_rows(self, sample, prices, tolerance=max(ALL_SHARE * self.epsilon, 1e-9))
+        found = minimise_rows(self, sample, prices, tolerance=max(ALL_SHARE * self.epsilon, 1e-9))
+        duals = found.duals
         own = duals > 0.0
         mixed = np.flatnonzero(own.any(axis=1) & (own.sum(axis=1) + (duals.sum(axis=1) < prices) > 1))
         if not whole:
             mixed = mixed[:0]
         return ClassesState(
-            round=0, status="running", newest=newest, best=None, lower=0.0, upper=np.inf,
+            round=0, status="running", newest=found.at, best=None, lower=0.0, upper=np.inf,
             pool=sample.take(thinned(sample.classes, STAND_INS)).exact(), proof=sample.take(mixed).bare(),
             duals=duals[mixed], reference=np.zeros(self.shape), confusion=np.zeros((classes, classes), np.int64),
             rows_below=-1, new_rows=0, sample_bytes=read, lower_now=-np.inf, upper_at_eviction=np.inf,
-            held=len(sample), widen=1, idle=0,
+            held=len(sample), widen=1, idle=0, mu=found.mu,
         )  # fmt: skip
 
     def probe(self, state: ClassesState) -> ClassesProbe:

@@ -1,0 +1,106 @@
+"""Newton's equations of the smoothed soft margin of several classes, by whichever way is the shortest.
+
+H = I + sum_i w_i (P_i x x_i x_i^T), P_i = diag(inside_i) - inside_i inside_i^T / count_i centring the classes with a
+share in row i: it is the identity plus one rank for each pair of an undecided row and a class beyond its first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg as sla
+from numpy.typing import NDArray
+
+from coremargin.maths.multiclass import class_sums, scores_of
+from coremargin.maths.rows import as_float64, dense, gram, take
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
+
+#: Up to so many numbers of a hypothesis H itself is built and factored, in blocks of so many rows.
+NARROW, BLOCK = 1000, 4096
+#: Up to so many undecided pairs their Gram matrix is, beyond both conjugate gradients are taken, to this share.
+DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-4
+#: Undecided rows are copied where all rows are more than so many times as many.
+MOST_COPIED = 4
+
+
+def newton_step(rows: Rows, constant: float, weights: Array, shares: Array, gradient: Array) -> Array:
+    """-H^-1 gradient (K, d + 1) for rows (m, d) with a last entry ``constant``, w (m,) and shares (m, K)."""
+    undecided = np.flatnonzero(shares.max(axis=1) < 1.0)
+    pairs = int((shares[undecided] > 0).sum()) - len(undecided)
+    narrow = gradient.size <= min(NARROW, pairs)
+    # Where most rows are undecided none are copied: the others take part with nothing.
+    if narrow or pairs <= DIRECT or MOST_COPIED * len(undecided) < len(shares):
+        rows, weights, shares = take(rows, undecided), weights[undecided], shares[undecided]
+    inside = shares > 0
+    if narrow:
+        return _by_hessian(rows, constant, weights, inside, gradient)
+    if pairs <= DIRECT:
+        return _by_pairs(as_float64(rows), constant, weights, inside, gradient)
+    return _by_conjugate_gradients(rows, constant, weights, inside, gradient)
+
+
+def _by_hessian(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array) -> Array:
+    classes, p = gradient.shape
+    h = np.zeros((classes, p, classes, p))
+    for first in range(0, rows.shape[0], BLOCK):
+        part = slice(first, first + BLOCK)
+        x = np.column_stack([dense(rows[part]), np.full(len(weights[part]), constant)])
+        held, w = inside[part], weights[part]
+        each = w / held.sum(axis=1)
+        for k in range(classes):
+            for r in range(k + 1):
+                both = np.flatnonzero(held[:, k] & held[:, r])
+                if len(both):
+                    w_kr = (w if k == r else 0.0) - each
+                    h[k, :, r] += (x[both] * w_kr[both, None]).T @ x[both]
+    square = h.reshape(classes * p, classes * p)  # of which the lower half is filled
+    square[np.diag_indices_from(square)] += 1.0
+    factor = sla.cho_factor(square, lower=True, overwrite_a=True, check_finite=False)
+    return np.asarray(-sla.cho_solve(factor, gradient.ravel(), check_finite=False).reshape(classes, p))
+
+
+def _by_pairs(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array) -> Array:
+    # A (q, K p): an orthonormal basis of the centred vectors, row by row (Helmert), times the rows; H = I + A^T A.
+    rank = np.cumsum(inside, axis=1) - 1
+    row, cls = np.nonzero(inside & (rank > 0))
+    order = rank[row, cls].astype(np.float64)
+    basis = (inside[row] & (np.arange(inside.shape[1]) < cls[:, None])).astype(np.float64)
+    basis[np.arange(len(row)), cls] = -order
+    basis *= np.sqrt(weights[row] / (order * (order + 1.0)))[:, None]
+    inner = (basis @ basis.T) * (gram(rows) + constant**2)[np.ix_(row, row)]
+    inner[np.diag_indices_from(inner)] += 1.0
+    right = (basis * scores_of(rows, gradient, constant)[row]).sum(axis=1)
+    factor = sla.cho_factor(inner, overwrite_a=True, check_finite=False)
+    y = sla.cho_solve(factor, right, check_finite=False)
+    along = np.zeros(inside.shape)
+    np.add.at(along, row, basis * y[:, None])
+    return np.asarray(class_sums(rows, along, constant) - gradient)
+
+
+def _by_conjugate_gradients(
+    rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array
+) -> Array:
+    count, step = inside.sum(axis=1, keepdims=True), np.zeros_like(gradient)
+
+    def curved(v: Array) -> Array:
+        along = np.where(inside, scores_of(rows, v, constant), 0.0)
+        along = np.where(inside, along - along.sum(axis=1, keepdims=True) / count, 0.0) * weights[:, None]
+        return np.asarray(v + class_sums(rows, along, constant))
+
+    rest = -gradient
+    direction, square = rest.copy(), float((rest * rest).sum())
+    goal = CG_SHARE * square
+    for _ in range(CG_STEPS):
+        if square <= goal:
+            break
+        bent = curved(direction)
+        t = square / float((direction * bent).sum())
+        step = step + t * direction
+        rest = rest - t * bent
+        before, square = square, float((rest * rest).sum())
+        direction = rest + (square / before) * direction
+    return step
