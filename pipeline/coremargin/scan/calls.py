@@ -1,7 +1,7 @@
-"""Plain functions as tasks: what is worth the workers' time without reading a row.
+"""Plain functions as tasks: what is worth the workers' time without reading a row, or reads rows and is not merged.
 
-Tasks travel as the questions of a scan do, over blocks without chunks: so they are retried, cancelled, pinned to one
-BLAS thread and their large arrays sent once, by the very code that does it for scans.
+Both travel as the questions of a scan do, tasks over blocks without chunks: so they are retried, cancelled, pinned to
+one BLAS thread and their large arrays sent once, by the very code that does it for scans.
 """
 
 from __future__ import annotations
