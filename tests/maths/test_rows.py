@@ -15,6 +15,7 @@ from coremargin.maths.rows import (
     gathered,
     is_sparse,
     lengths,
+    light,
     nothing,
     products,
     signed,
@@ -142,13 +143,17 @@ def test_parts_that_make_no_rows_are_refused(damage: dict[str, np.ndarray]) -> N
 def test_rows_take_the_least_memory(rng: np.random.Generator, filled: float, dtype: str, sparse: bool) -> None:
     """Dense parts that are mostly zeros are joined as sparse rows; values stay, and the parts are used up."""
     X = (rng.standard_normal((50, 20)) * (rng.random((50, 20)) < filled)).astype(dtype)
-    parts = [X[:20], X[20:20], X[20:]]
+    parts = [light(part) for part in (X[:20], X[20:20], X[20:])]
+    assert is_sparse(parts[0]) == is_sparse(parts[2]) == sparse
     joined = compact(parts)
     assert parts == []
     assert is_sparse(joined) == sparse
     np.testing.assert_array_equal(joined.toarray() if is_sparse(joined) else joined, X)
     size = joined.data.nbytes + joined.indices.nbytes + joined.indptr.nbytes if is_sparse(joined) else joined.nbytes
     assert size <= X.nbytes
+    mixed = compact([X[:20], csr_array(X[20:])])
+    assert is_sparse(mixed) == sparse
+    np.testing.assert_array_equal(mixed.toarray() if is_sparse(mixed) else mixed, X)
     again = compact([csr_array(X[:20]), csr_array(X[20:])])
     assert is_sparse(again)
     np.testing.assert_array_equal(again.toarray(), X)

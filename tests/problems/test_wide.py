@@ -231,3 +231,18 @@ def test_real_texts_agree_with_scikit_learn(name: str, loss: str, intercept: boo
     theirs = 0.5 * w @ w + (xi if loss == "hinge" else xi**2).sum()
     assert state.dual <= theirs * (1 + 1e-12)
     assert state.primal <= theirs * (1 + 1.1e-4)
+
+
+def test_rows_with_the_dual_of_their_side_are_not_named() -> None:
+    """Where all rows are held the coreset of the hinge is those at the margin, as where they are summed up."""
+    X, y = texts(11)
+    problem, state = solve(X, y, memory_bytes=1 << 20)
+    assert problem.whole
+    assert state.status == "certified"
+    named = len(state.band_ids)
+    assert 0 < named < 0.5 * len(y)
+    free = (state.band_duals > 1e-6) & (state.band_duals < 1 - 1e-6)
+    assert np.count_nonzero(free) > 0.9 * named
+    lower, upper = bounds(X, y, np.ones(len(y)), problem, state)
+    assert soft.is_certified(upper, lower, 1e-3)
+    assert state.dual <= lower * (1 + 1e-12)

@@ -133,8 +133,12 @@ def gram(rows: Rows) -> Array:
 def square_sums(rows: Rows, weights: Array) -> Array:
     """sum_i weight_i x_i * x_i (d,) for rows (n, d) and weights (n,)."""
     if is_sparse(rows):
-        squares = csr_array((np.square(rows.data, dtype=np.float64), rows.indices, rows.indptr), shape=rows.shape)
-        return np.asarray(squares.T @ weights)
+        total, step = np.zeros(rows.shape[1]), max(1, TILE_BYTES * rows.shape[0] // (8 * max(1, rows.nnz)))
+        for first in range(0, rows.shape[0], step):
+            part = rows[first : first + step]
+            squares = csr_array((np.square(part.data, dtype=np.float64), part.indices, part.indptr), shape=part.shape)
+            total += squares.T @ weights[first : first + step]
+        return total
     return np.asarray(np.einsum("ij,ij,i->j", rows, rows, weights, dtype=np.float64))
 
 
@@ -210,22 +214,52 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
     return vstack(parts, format="csr") if is_sparse(parts[0]) else np.concatenate(parts)
 
 
-def compact(parts: list[Rows]) -> Rows:
-    """As ``concatenate``, in the form that takes the least memory: dense rows that are mostly zeros become sparse ones.
+def light(rows: Rows) -> Rows:
+    """The same rows, those that are dense but mostly zeros as sparse ones: what takes less memory.
 
-    ``parts`` is emptied on the way, so that the rows are never there twice. Sparse rows have their values in float64,
-    which saves a copy whenever they are multiplied; dense ones keep their precision.
+    Sparse rows have their values in float64, which saves a copy whenever they are multiplied; dense ones stay as they
+    are.
     """
+    if is_sparse(rows):
+        return as_float64(rows)
+    return as_float64(csr_array(rows)) if _sparse_bytes(_stored(rows), len(rows)) < rows.nbytes else rows
+
+
+def compact(parts: list[Rows]) -> Rows:
+    """As ``concatenate``, of rows that are ``light``: sparse where that takes less memory for all of them together.
+
+    ``parts`` is emptied on the way, so that the rows are never there twice.
+    """
+    rows, features = sum(part.shape[0] for part in parts), parts[0].shape[1]
+    values, dense = sum(map(_stored, parts)), [part.dtype for part in parts if not is_sparse(part)]
     parts.reverse()
-    if not is_sparse(parts[0]):
-        rows, features = sum(map(len, parts)), parts[0].shape[1]
-        values = sum(int(np.count_nonzero(part)) for part in parts)
-        if 12 * values + 4 * rows >= parts[0].dtype.itemsize * rows * features:
-            return gathered((parts.pop() for _ in range(len(parts))), rows, parts[0][:0])
-    some: list[Rows] = []
+    if not dense or _sparse_bytes(values, rows) < dense[0].itemsize * rows * features:
+        return _joined(parts, rows, features, values)
+    popped = (parts.pop() for _ in range(len(parts)))
+    filled_in = (part.toarray() if is_sparse(part) else part for part in popped)
+    return gathered(filled_in, rows, np.zeros((0, features), dense[0]))
+
+
+def _joined(parts: list[Rows], rows: int, features: int, values: int) -> csr_array:
+    """Sparse rows of the parts, the last one first."""
+    index = np.int32 if max(values, features) < 2**31 else np.int64
+    data, indices, indptr = np.empty(values), np.empty(values, index), np.zeros(rows + 1, index)
+    first = row = 0
     while parts:
-        some.append(as_float64(csr_array(parts.pop())))
-    return concatenate(some)
+        part = csr_array(parts.pop())
+        stop, end = first + part.nnz, row + part.shape[0]
+        data[first:stop], indices[first:stop] = part.data, part.indices
+        indptr[row + 1 : end + 1] = first + part.indptr[1:].astype(index)
+        first, row = stop, end
+    return csr_array((data, indices, indptr), shape=(rows, features))
+
+
+def _stored(rows: Rows) -> int:
+    return int(rows.nnz if is_sparse(rows) else np.count_nonzero(rows))
+
+
+def _sparse_bytes(values: int, rows: int) -> int:
+    return 12 * values + 4 * rows
 
 
 def gathered(parts: Iterable[Rows], most: int, empty: Rows) -> Rows:

@@ -48,6 +48,15 @@ class RowModel:
     stiff: Array
     limit: Array
 
+    def some(self, places: NDArray[np.intp]) -> RowModel:
+        """The model of the rows at these places (increasing); all of them are not copied."""
+        if len(places) == len(self.signs):
+            return self
+        return replace(
+            self, rows=take(self.rows, places), signs=self.signs[places], target=self.target[places],
+            stiff=self.stiff[places], limit=self.limit[places],
+        )  # fmt: skip
+
     def margins(self, p: Array) -> Array:
         """s (m,) at p (d + 1,)."""
         return np.asarray(self.signs * (products(self.rows, p[:-1, None])[0] + (p[-1] if self.intercept else 0.0)))
@@ -158,10 +167,7 @@ def _newton_step(model: RowModel, s: Array, gradient: Array) -> Array:
     """About -H^-1 gradient."""
     a = model.stiff * (model.target - s)
     near = np.flatnonzero((a >= 0) & (a <= model.limit))
-    part = replace(
-        model, rows=take(model.rows, near), signs=model.signs[near], target=model.target[near], stiff=model.stiff[near],
-        limit=model.limit[near],
-    )  # fmt: skip
+    part = model.some(near)
     if 0 < len(near) <= FEW:
         try:
             return _by_gram(part, -gradient)

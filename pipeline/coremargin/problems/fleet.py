@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
-from coremargin.maths.rows import compact, concatenate, from_arrays, take
+from coremargin.maths.rows import compact, concatenate, from_arrays, light, take
 from coremargin.problems.fleet_judge import Judge, Jury
 from coremargin.problems.fleet_probe import FleetProbe, Lens
 from coremargin.problems.fleet_state import Book, FleetState, MemberState, pools, thin, whole
@@ -128,7 +128,7 @@ class Fleet:
             code = left_out(code, weight)
             mine = np.flatnonzero(code >= 0)
             ids.append(mine + self.source.span(chunk)[0])
-            rows.append(take(x, mine))
+            rows.append(light(take(x, mine)) if self._whole else take(x, mine))
             codes.append(code[mine])
             if weight is not None:
                 weights.append(weight[mine])

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma
+from coremargin.maths.rows import products
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.band_summary import BandSummary
+    from coremargin.problems.pool import Pool
     from coremargin.problems.soft_margin import SoftMargin
     from coremargin.problems.soft_state import SoftState
 
@@ -103,6 +105,14 @@ def _slack_error(problem: SoftMargin, at: Array, summary: BandSummary) -> float:
     return 2.0**-48 * size * float(summary.at_stake[0]) / slack if slack > 0 else 0.0
 
 
+def sided(problem: SoftMargin, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:
+    """Rows (m,) that nobody has to name: far enough from the margin at ``at``, with the dual of their side there."""
+    margins = pool.signs * (products(pool.rows, at[:-1, None])[0] + at[-1])
+    error = gamma(len(at) + 2) * (longest(problem.source) * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
+    side = np.where(margins < 1.0, pool.weights, 0.0)
+    return np.asarray((np.abs(margins - 1.0) > 4.0 * error) & (duals == side))
+
+
 def hinge_bound(
     problem: SoftMargin,
     state: SoftState,
@@ -110,22 +120,26 @@ def hinge_bound(
     rows: tuple[NDArray[np.int64], NDArray[np.int8], Array],
     duals: Array,
     pull: Callable[[Array], Array],
+    also: tuple[float, Array, int] | None = None,
 ) -> SoftState:
     """With the dual bound of the scan's model, which holds for all rows however far a step leads, of the hinge.
 
     rows: ids, signs and prices (m,) of those that are not far; duals (m,) theirs, in their box; pull: sum a y x (d,).
+    also: of rows that are far too, though not in the summary: their sums of c and c y (x, 1), and how many they are.
     """
     ids, signs, prices = rows
-    push = summary.far_push
+    price, push, terms = float(summary.far_price[0]), summary.far_push, len(duals)
+    if also is not None:
+        price, push, terms = price + also[0], push + also[1], terms + also[2]
     if problem.intercept:
         moved = soft.balanced(duals, signs, prices, float(push[-1] + duals @ signs))
         if moved is None:
             return state
         duals = moved
     v = push[:-1] + pull(duals)
-    total = float(summary.far_price[0] + duals.sum())
+    total = price + float(duals.sum())
     value = soft.hinge_dual(total, v, problem.metric[:-1])
-    error = 8.0 * (sum_error(problem.source) + gamma(len(duals)))
+    error = 8.0 * (sum_error(problem.source) + gamma(terms))
     value -= error * total + _pull_error(problem, v, total, error)
     value -= BALANCE * total * longest(problem.source) * float(np.linalg.norm(v))
     if not value > state.dual:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
 from coremargin.maths.pool import NARROW
-from coremargin.maths.rows import Rows, compact, concatenate, take
+from coremargin.maths.rows import Rows, compact, concatenate, light, take
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -133,7 +133,7 @@ def read_sample(source: Source, chunks: list[int], codes: tuple[int, int], *, st
         code = left_out(code, weight)
         mine = np.flatnonzero((code == codes[0]) | (code == codes[1]))
         ids.append(mine + source.span(chunk)[0])
-        rows.append(take(x, mine))
+        rows.append(light(take(x, mine)) if stay else take(x, mine))
         signs.append(np.where(code[mine] == codes[0], 1, -1).astype(np.int8))
         if weight is not None:
             weights.append(weight[mine])

@@ -17,7 +17,7 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, take, weighted_sum
 from coremargin.maths.smooth import RowModel, minimise_hinge, minimise_squared_hinge
 from coremargin.problems.pool import Pool
-from coremargin.problems.soft_bounds import hinge_bound, squared_bound
+from coremargin.problems.soft_bounds import hinge_bound, sided, squared_bound
 
 if TYPE_CHECKING:
     from coremargin.problems.band_summary import BandSummary
@@ -79,9 +79,24 @@ def step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[A
 
 
 def _bound(problem: SoftMargin, state: SoftState, summary: BandSummary, duals: Array) -> SoftState:
-    pool = state.held
-    rows = (pool.ids, pool.signs, pool.weights)
-    return hinge_bound(problem, state, summary, rows, duals, lambda a: weighted_sum(pool.rows, a * pool.signs))
+    """With the dual bound of these duals (m,) of the rows held; those with the dual of their side are not named."""
+    far = sided(problem, state.newest, state.held, duals)
+    better = _bound_naming(problem, state, summary, duals, far)
+    if better is state and far.any():  # the others alone may have no room to put the duals in balance
+        better = _bound_naming(problem, state, summary, duals, np.zeros(len(far), bool))
+    return better
+
+
+def _bound_naming(
+    problem: SoftMargin, state: SoftState, summary: BandSummary, duals: Array, far: NDArray[np.bool_]
+) -> SoftState:
+    pool, near = state.held, state.held.take(np.flatnonzero(~far))
+    push: Array = np.where(far, duals * pool.signs, 0.0)
+    also = (float(duals[far].sum()), np.append(weighted_sum(pool.rows, push), push.sum()), len(pool))
+    rows = (near.ids, near.signs, near.weights)
+    return hinge_bound(
+        problem, state, summary, rows, duals[~far], lambda a: weighted_sum(near.rows, a * near.signs), also
+    )  # fmt: skip
 
 
 def _grown(state: SoftState, summary: BandSummary) -> SoftState:
