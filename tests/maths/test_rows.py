@@ -7,15 +7,14 @@ import pytest
 from scipy.sparse import csr_array
 
 from coremargin.maths import rows as maths_rows
+from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import (
     as_float64,
-    compact,
     concatenate,
     from_arrays,
     gathered,
     is_sparse,
     lengths,
-    light,
     nothing,
     products,
     signed,

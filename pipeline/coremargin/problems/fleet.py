@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
-from coremargin.maths.rows import compact, concatenate, from_arrays, light, take
+from coremargin.maths.compact import compact, light
+from coremargin.maths.rows import concatenate, from_arrays, take
 from coremargin.problems.fleet_judge import Judge, Jury
 from coremargin.problems.fleet_probe import FleetProbe, Lens
 from coremargin.problems.fleet_state import Book, FleetState, MemberState, pools, thin, whole

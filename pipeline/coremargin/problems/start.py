@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
+from coremargin.maths.compact import compact, light
 from coremargin.maths.pool import NARROW
-from coremargin.maths.rows import Rows, compact, concatenate, light, take
+from coremargin.maths.rows import Rows, concatenate, take
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

@@ -1,0 +1,59 @@
+"""Rows that stay in memory, in whatever form takes the least of it: dense in their own precision, or sparse in float64.
+
+Sparse rows are multiplied by as many values as are not zero: where that is the smaller form it is the faster one too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from coremargin.maths.rows import Rows, as_float64, gathered, is_sparse
+
+
+def light(rows: Rows) -> Rows:
+    """The same rows, those that are dense but mostly zeros as sparse ones: what takes less memory.
+
+    Sparse rows have their values in float64, which saves a copy whenever they are multiplied; dense ones stay as they
+    are.
+    """
+    if is_sparse(rows):
+        return as_float64(rows)
+    return as_float64(csr_array(rows)) if _sparse_bytes(_stored(rows), len(rows)) < rows.nbytes else rows
+
+
+def compact(parts: list[Rows]) -> Rows:
+    """As ``concatenate``, of rows that are ``light``: sparse where that takes less memory for all of them together.
+
+    ``parts`` is emptied on the way, so that the rows are never there twice.
+    """
+    rows, features = sum(part.shape[0] for part in parts), parts[0].shape[1]
+    values, dense = sum(map(_stored, parts)), [part.dtype for part in parts if not is_sparse(part)]
+    parts.reverse()
+    if not dense or _sparse_bytes(values, rows) < dense[0].itemsize * rows * features:
+        return _joined(parts, rows, features, values)
+    popped = (parts.pop() for _ in range(len(parts)))
+    filled_in = (part.toarray() if is_sparse(part) else part for part in popped)
+    return gathered(filled_in, rows, np.zeros((0, features), dense[0]))
+
+
+def _joined(parts: list[Rows], rows: int, features: int, values: int) -> csr_array:
+    """Sparse rows of the parts, the last one first."""
+    index = np.int32 if max(values, features) < 2**31 else np.int64
+    data, indices, indptr = np.empty(values), np.empty(values, index), np.zeros(rows + 1, index)
+    first = row = 0
+    while parts:
+        part = csr_array(parts.pop())
+        stop, end = first + part.nnz, row + part.shape[0]
+        data[first:stop], indices[first:stop] = part.data, part.indices
+        indptr[row + 1 : end + 1] = first + part.indptr[1:].astype(index)
+        first, row = stop, end
+    return csr_array((data, indices, indptr), shape=(rows, features))
+
+
+def _stored(rows: Rows) -> int:
+    return int(rows.nnz if is_sparse(rows) else np.count_nonzero(rows))
+
+
+def _sparse_bytes(values: int, rows: int) -> int:
+    return 12 * values + 4 * rows
