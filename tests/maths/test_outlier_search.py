@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from coremargin.maths.outliers.certificates import bits_of, mask_of, rows_of
-from coremargin.maths.outliers.solve import solve_in_memory
+from coremargin.maths.outliers import search
+from coremargin.maths.outliers.certificates import Arena, bits_of, mask_of, rows_of
+from coremargin.maths.outliers.heuristic import good_hyperplane, soft_directions
+from coremargin.maths.outliers.search import ALONE_BUDGET, BUDGET, TASKS, Search, advance, believed, lowered, verified
+from coremargin.maths.outliers.solve import one_by_one, prove, solve_in_memory
 from margin_judges import is_above_exact, margin_by_daqp
 from outlier_judges import KINDS, best_by_all_sets, instance
 
 if TYPE_CHECKING:
     from coremargin.maths.outliers.explore import Leaf
-    from coremargin.maths.outliers.search import Search
 
 
 def noisy(n: int, d: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -133,6 +136,57 @@ def test_a_stopped_search_has_true_bounds() -> None:
     assert upper[1] < np.inf
     assert lower[-1] == pytest.approx(upper[-1], rel=1e-7)
     assert (upper >= lower[-1]).all()
+
+
+@pytest.fixture(scope="module")
+def rounds() -> list[Search]:
+    """A search on rows that are no outliers, round by round: the target takes several times its first time."""
+    x, y = noisy(150, 6, 0, seed=6)
+    arena = Arena(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
+    best = prove(arena, good_hyperplane(arena, 12, soft_directions(arena)).w, 12)
+    found = [Search(12, 1e-3, float(np.linalg.norm(arena.z, axis=1).max()), best, np.inf)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "PATIENCE", 100)
+        while found[-1].status == "open" and found[-1].work < 3000:
+            last = found[-1]
+            proven = [prove(arena, candidate.verdict.point, 12) for candidate in last.candidates]
+            better = [one for one in proven if one.margin > last.best.margin]
+            if not last.wants_scan:
+                found.append(advance(last, arena, one_by_one))
+            else:
+                found.append(verified(last, better[0]) if better else believed(last, arena))
+    return found
+
+
+def waiting_or_at_work(one: Search) -> tuple[Search, ...]:
+    """The search at its level, and at the one that waits."""
+    return (one,) if one.paused is None else (one, replace(one, level=one.paused))
+
+
+def test_levels_on_the_way_cost_a_share_of_the_target(rounds: list[Search]) -> None:
+    """However long the target takes, levels beside it get half of its work, but for what one round may overshoot."""
+    shares = []
+    for one in rounds:
+        (work,) = [at.level.work for at in waiting_or_at_work(one) if at.level.share == 0] or [0]
+        if work > 400:
+            shares.append((one.work - work) / work)
+            assert one.work - work <= 0.5 * work + max(TASKS * BUDGET, ALONE_BUDGET)
+    assert max(shares) > 0.4
+    assert rounds[-1].upper < rounds[len(rounds) // 2].upper
+
+
+def test_a_bound_from_elsewhere_ends_levels_above_it(rounds: list[Search]) -> None:
+    """What is searched next is below the bound, in levels at work and in those that wait; the target stays."""
+    seen = 0
+    for before in rounds[:-1]:
+        highest = max(at.threshold for at in waiting_or_at_work(before))
+        upper = before.target + 0.9 * (min(before.upper, highest) - before.target)
+        after = lowered(before, upper)
+        assert (after.upper, after.proof, after.target) == (upper, None, before.target)
+        for at in waiting_or_at_work(after):
+            assert at.level.share == 0 or at.threshold < upper
+            seen += at.level.share > 0
+    assert seen > 2
 
 
 def test_sets_as_integers() -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from coremargin.maths.outliers.search import ended, improved, is_proven
+from coremargin.maths.outliers.search import ended, improved, is_proven, lowered
 
 if TYPE_CHECKING:
     from coremargin.maths.outliers.search import Search
@@ -45,4 +45,4 @@ def _with_margin_of(smaller: Known, own: Known) -> Known:
 
 def _with_bound_of(larger: Search, own: Search) -> Search:
     """One k with the upper bound of the next larger one, where that is lower; its proof stays with the larger one."""
-    return replace(own, upper=larger.upper, proof=None) if larger.upper < own.upper else own
+    return lowered(own, larger.upper) if larger.upper < own.upper else own

@@ -3,8 +3,8 @@
 The question "is there a set of k outliers with a margin above T" is answered node by node (explore.py). At the
 *target* T is what the incumbent and epsilon ask for: its end is the proof. Levels above it, each nearer than the last,
 are answered first as long as their root is enough; the answer of a level is an upper bound, so that there is one from
-the first moments on. Then comes the target; where it does not end soon, the levels go on before it, and the bound falls
-as long as the search runs.
+the first moments on. Then comes the target; where it does not end soon, the levels go on beside it, with a share of the
+work, and the bound falls as long as the search runs.
 
 Rounds are bulk-synchronous: open nodes are dealt to a fixed number of tasks, certificates are merged in task order.
 The answer depends on none of: number of workers, executor, order of completion.
@@ -33,6 +33,8 @@ Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
 SHARE, FLOOR = 1e-9, 1e-13
 #: Work (nodes and solves) that the target gets before levels above it go on, and so much more for each outlier.
 PATIENCE, PATIENCE_EACH = 1000, 4
+#: Work of levels that go on, as a share of the target's: what a bound on the way may cost where the target is reached.
+LEVELS = 0.5
 #: Work that is done in one task before nodes are dealt out, and in each round of that time.
 ALONE, ALONE_BUDGET = 1500, 200
 #: Tasks of a round, and work of a task (some 50 nodes). The number of tasks is part of the answer: it is not that of
@@ -151,6 +153,19 @@ def believed(search: Search, arena: Arena) -> Search:
     return verified(replace(search, certificates=search.certificates + new), search.best)
 
 
+def lowered(search: Search, upper: float) -> Search:
+    """With an upper bound that comes from elsewhere: a level that is not below it would say nothing new."""
+    search = replace(search, upper=upper, proof=None)
+    if search.radius <= search.target:
+        return search
+    share = (upper - search.target) / (search.radius - search.target)
+    if search.paused is not None and search.paused.share >= share > 0:
+        search = replace(search, paused=Level(share / search.step))
+    if search.level.share >= share > 0:
+        search = replace(search, level=Level(share / search.step), candidates=(), waited=0)
+    return search
+
+
 def ended(search: Search) -> Search:
     """The same at its end: its bounds are close enough, wherever they come from."""
     level = replace(search.level, open=())
@@ -231,9 +246,16 @@ def _turn(search: Search) -> Search:
     split = any(len(path) for path in level.open)
     if split and search.probing:
         return _no_longer_cheap(search)
-    if level.share == 0 and search.paused is not None and level.work >= PATIENCE + PATIENCE_EACH * search.k:
+    if search.paused is not None and (level.share == 0) == _levels_are_due(search):
         return replace(search, level=search.paused, paused=level)
     return _closed(search)
+
+
+def _levels_are_due(search: Search) -> bool:
+    """Whether levels may go on: the target had its time, and they had less than their share of it."""
+    target = search.level if search.level.share == 0 or search.paused is None else search.paused
+    patient = target.work < PATIENCE + PATIENCE_EACH * search.k
+    return not patient and search.work - target.work < LEVELS * target.work
 
 
 def _no_longer_cheap(search: Search) -> Search:
