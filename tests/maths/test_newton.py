@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.optimize as opt
+from scipy.sparse import csr_array
 from sklearn.svm import LinearSVC
 
 from coremargin.maths import newton
@@ -148,3 +149,18 @@ def test_rows_without_loss_leave_only_the_penalty() -> None:
     point, value = minimise_squared_hinge(start, np.array([1.0, 0.0]), Quadratic.zero(2), rows)
     assert value < 0.5 * (1 / 3) ** 2
     assert point[1] == pytest.approx(0, abs=1e-12)
+
+
+def test_sparse_rows_have_the_same_minimum() -> None:
+    """Band rows that are kept sparse, beside far rows in a quadratic, lead to the same point."""
+    X, y = problem(5, 400, 12)
+    X *= np.random.default_rng(5).random(X.shape) < 0.2
+    K, c, metric = signed(X, y, True), np.linspace(0.1, 2.0, 400), np.append(np.ones(12), 0.0)
+    far = K[:100]
+    at = np.random.default_rng(6).standard_normal(13)
+    slack = 1.0 - far @ at
+    quadratic = Quadratic(float(c[:100] @ slack**2), -2.0 * far.T @ (c[:100] * slack), (far.T * c[:100]) @ far)
+    kinds = (Rows(rows, c[100:], rows @ at) for rows in (K[100:], csr_array(K[100:])))
+    found = [minimise_squared_hinge(at, metric, quadratic, rows) for rows in kinds]
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-9, abs=1e-11)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-13)

@@ -11,6 +11,7 @@ from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import (
     as_float64,
     concatenate,
+    curvature,
     from_arrays,
     gathered,
     is_sparse,
@@ -18,6 +19,7 @@ from coremargin.maths.rows import (
     nothing,
     products,
     signed,
+    signed_points,
     take,
     terms,
     to_arrays,
@@ -54,6 +56,23 @@ def test_both_kinds_agree(rng: np.random.Generator, monkeypatch: pytest.MonkeyPa
         assert lengths(rows) == pytest.approx(np.sqrt((exact**2).sum(axis=1)), rel=1e-14)
     assert (signed(sparse, signs).toarray() == signed(dense, signs)).all()
     assert (as_float64(sparse).toarray() == as_float64(dense)).all()
+    points = signs[:, None] * np.column_stack([exact, np.full(43, 0.5)])
+    assert (signed_points(sparse, signs, 0.5).toarray() == points).all()
+    assert (signed_points(dense, signs, 0.5) == points).all()
+
+
+@pytest.mark.parametrize("filled", [0.3, 0.01])
+def test_curvature_is_that_of_dense_rows(rng: np.random.Generator, filled: float) -> None:
+    """X' diag(c) X, symmetric to the bit, of rows that stay sparse and of those that do not."""
+    dense, weights = rng.standard_normal((200, 40)) * (rng.random((200, 40)) < filled), rng.random(200)
+    sparse = csr_array(dense.astype(np.float32))
+    exact = (dense.astype(np.float32).astype(np.float64).T * weights) @ dense.astype(np.float32)
+    assert (sparse.nnz > maths_rows.DENSE_GRAM * dense.size) == (filled == 0.3)
+    found = curvature(sparse, weights)
+    assert found == pytest.approx(exact, abs=1e-13)
+    assert (found == found.T).all()
+    assert curvature(dense, weights) == pytest.approx((dense.T * weights) @ dense, abs=1e-13)
+    assert not curvature(sparse[:0], weights[:0]).any()
 
 
 def test_dense_products_are_those_of_one_tile_after_the_other(rng: np.random.Generator) -> None:

@@ -1,7 +1,8 @@
 """Exact minimiser of the squared-hinge band model: Newton with the exact Hessian and an exact line search.
 
-The model is that of the band method: rows far from the margin are kept as a quadratic around a point, rows near it one
-by one. Piecewise quadratic and convex, so Newton ends in a few steps with the exact active set (Keerthi, DeCoste 2005).
+The model is that of the band method: rows far from the margin are kept as a quadratic around a point, rows near it,
+dense or sparse, one by one. Piecewise quadratic and convex, so Newton ends in a few steps with the exact active set
+(Keerthi, DeCoste 2005).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import curvature
+from coremargin.maths import rows as some
 
 Array = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ class Quadratic:
 class Rows:
     """Rows of the model: signed rows y (x, 1) (m, p), weights c (m,), and margins (m,) at the starting point."""
 
-    signed: Array
+    signed: some.Rows
     weights: Array
     margins: Array
 
@@ -125,8 +126,8 @@ class _Model:
         new = self.hessian + 2.0 * (self._curve(came) - self._curve(went))
         return new if (np.diag(new) >= 0.1 * np.diag(self.hessian)).all() else None
 
-    def _curve(self, some: NDArray[np.bool_]) -> Array:
-        return curvature(self.rows.signed.take(np.flatnonzero(some), axis=0), self.rows.weights[some])
+    def _curve(self, active: NDArray[np.bool_]) -> Array:
+        return some.curvature(some.take(self.rows.signed, np.flatnonzero(active)), self.rows.weights[active])
 
     def slope_along(self, move: Array, margins: Array, step: Array, change: Array) -> Callable[[float], float]:
         """The slope at ``move + t step`` in direction ``step``: increasing and piecewise linear in t."""

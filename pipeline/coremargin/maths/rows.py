@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import csr_array, hstack, issparse, vstack
 
 Array = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.floating[Any]] | csr_array
@@ -104,22 +104,36 @@ def weighted_sum(rows: Rows, weights: Array) -> Array:
     return np.asarray(weights @ rows)
 
 
-def tiles(rows: Array) -> list[slice]:
-    """Dense rows of float64 in parts that fit into a cache."""
+def tiles(rows: Rows) -> list[slice]:
+    """Rows in parts that fit into a cache as dense ones of float64."""
     step = _tile_rows(rows, np.dtype(np.float64))
-    return [slice(first, first + step) for first in range(0, len(rows), step)]
+    return [slice(first, first + step) for first in range(0, rows.shape[0], step)]
 
 
-def curvature(rows: Array, weights: Array) -> Array:
-    """rows' diag(weights) rows (d, d) of dense rows (n, d) and weights (n,) >= 0.
+def curvature(rows: Rows, weights: Array) -> Array:
+    """rows' diag(weights) rows (d, d), dense, of rows (n, d) and weights (n,) >= 0.
 
-    A tile at a time, as products with themselves: they cost half of what others do.
+    As products with themselves, which cost half of what others do; a tile at a time unless they stay sparse.
     """
     root, total = np.sqrt(weights), np.zeros((rows.shape[1], rows.shape[1]))
+    if is_sparse(rows) and rows.nnz <= DENSE_GRAM * rows.shape[0] * rows.shape[1]:
+        part = signed(rows, root)
+        return np.asarray((part.T @ part).toarray())
     for tile in tiles(rows):
-        part = rows[tile] * root[tile, None]
+        part = _dense(rows[tile]) * root[tile, None]
         total += part.T @ part
     return total
+
+
+def signed_points(rows: Rows, signs: NDArray[Any], last: float) -> Rows:
+    """y_i (x_i, last) (n, d + 1) in float64 for rows (n, d) and signs (n,); a copy."""
+    edge = (last * np.asarray(signs, dtype=np.float64))[:, None]
+    if is_sparse(rows):
+        return hstack([signed(rows, signs), csr_array(edge)], format="csr")
+    made = np.empty((rows.shape[0], rows.shape[1] + 1))
+    np.multiply(rows, np.asarray(signs)[:, None], out=made[:, :-1], dtype=np.float64)
+    made[:, -1:] = edge
+    return made
 
 
 def gram(rows: Rows) -> Array:
@@ -271,5 +285,9 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]]) -> Rows:
     return rows
 
 
-def _tile_rows(rows: NDArray[Any], dtype: np.dtype[Any]) -> int:
+def _dense(rows: Rows) -> Array:
+    return np.asarray(rows.toarray() if is_sparse(rows) else rows, np.float64)
+
+
+def _tile_rows(rows: Rows, dtype: np.dtype[Any]) -> int:
     return int(max(1, TILE_BYTES // (rows.shape[1] * dtype.itemsize)))

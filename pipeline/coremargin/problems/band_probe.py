@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 from coremargin.maths.exact import exact_decisions
 from coremargin.maths.margin import gamma
-from coremargin.maths.rows import TILE_BYTES, Rows, nothing, products, take, weighted_sums
+from coremargin.maths.rows import (
+    TILE_BYTES,
+    Rows,
+    curvature,
+    is_sparse,
+    nothing,
+    products,
+    signed_points,
+    take,
+    weighted_sums,
+)
 from coremargin.problems.band_summary import BandSummary
 
 if TYPE_CHECKING:
@@ -231,11 +241,13 @@ def distances(margins: Array) -> Array:
 
 
 def _tiled_curve(rows: Rows, weights: Array) -> Array:
-    """sum_i weight_i (x_i, 1)(x_i, 1)^T (d + 1, d + 1) of dense rows.
+    """sum_i weight_i (x_i, 1)(x_i, 1)^T (d + 1, d + 1).
 
-    The products are made in the rows' own precision, around a row of them: far from the origin little else would be
-    left of float32.
+    The products of dense rows are made in their own precision, around a row of them: far from the origin little else
+    would be left of float32. Those of sparse rows are in float64.
     """
+    if is_sparse(rows):
+        return curvature(signed_points(rows, np.ones(rows.shape[0]), 1.0), weights)
     d = rows.shape[1]
     step = max(1, TILE_BYTES // (8 * d))
     curve = np.zeros((d + 1, d + 1))

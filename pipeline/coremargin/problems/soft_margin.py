@@ -51,7 +51,7 @@ SEGMENT = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
 #: Share of the rows that come home from one scan, and its bounds in bytes of float64.
 BAND_SHARE = {"squared_hinge": 0.02, "hinge": 0.05}
 BAND_BYTES_LEAST = 1 << 20
-#: Share of the memory for these rows: models of sums copy them while they are solved, those of rows hold others, too.
+#: Share of the memory for these rows: dense ones of models of sums, copied while they are solved, and all others.
 BAND_PART = (0.25, 0.625)
 #: A step of the hinge is gone on from unless more than this share of them changed sides: then others did, too.
 CROSSED = 0.9
@@ -214,10 +214,11 @@ class SoftMargin:
         return self.loss == "squared_hinge" and not self.wide
 
     def _band_rows(self, widen: int) -> int:
-        """Rows that each chunk sends home: of wide problems as many as memory allows, for they stay."""
+        """Rows that each chunk sends home: where they are sparse or stay, in wide problems, all that memory allows."""
         wanted = max(BAND_SHARE[self.loss] * widen * self.source.rows * self._row_bytes, BAND_BYTES_LEAST)
-        most = self.memory_bytes * BAND_PART[self.wide] if self.band_bytes is None else self.band_bytes
-        size = most if self.wide else min(wanted, most)
+        many = self.wide or self.source.sparse  # these are few bytes, and models keep them as they are
+        most = self.memory_bytes * BAND_PART[many] if self.band_bytes is None else self.band_bytes
+        size = most if many else min(wanted, most)
         return min(self.source.chunk_rows, max(1, int(size / self._row_bytes / self.source.chunks)))
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths import rows as some
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
@@ -22,22 +23,19 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-def signed(problem: SoftMargin, rows: NDArray[Any], signs: NDArray[np.int8]) -> Array:
+def _signed(problem: SoftMargin, rows: some.Rows, signs: NDArray[np.int8]) -> some.Rows:
     """y (x, 1) (m, d + 1); the last column is zero without an intercept."""
-    made = np.empty((rows.shape[0], rows.shape[1] + 1))
-    np.multiply(rows, signs[:, None], out=made[:, :-1], dtype=np.float64)
-    made[:, -1] = signs if problem.intercept else 0.0
-    return made
+    return some.signed_points(rows, signs, float(problem.intercept))
 
 
 def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array) -> Array:
     """The minimiser over some rows, at these prices; near (d + 1,): a solution to start from."""
-    rows = signed(problem, pool.rows, pool.signs)
+    rows = _signed(problem, pool.rows, pool.signs)
     p = rows.shape[1]
     if problem.loss == "squared_hinge":
         model = Rows(rows, prices, rows @ near)
         return minimise_squared_hinge(near, problem.metric, Quadratic.zero(p), model)[0]
-    hinge = HingeModel(problem.metric, np.zeros(p), rows, prices, np.zeros(len(pool)))
+    hinge = HingeModel(problem.metric, np.zeros(p), np.asarray(rows, np.float64), prices, np.zeros(len(pool)))
     return minimise_hinge(hinge, tolerance=1e-9 if len(pool) <= 1000 else 1e-6)[0]  # few: perhaps all there are
 
 
@@ -55,7 +53,7 @@ def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) ->
     curve, slope = summary.far_curve.copy(), -2.0 * summary.far_slope
     if not problem.intercept:
         curve[-1], curve[:, -1], slope[-1] = 0.0, 0.0, 0.0
-    rows = signed(problem, summary.row_x, summary.row_sign)
+    rows = _signed(problem, summary.row_x, summary.row_sign)
     model = Rows(rows, summary.row_price, rows @ state.newest)
     far = Quadratic(float(summary.far_value[0]), slope, curve)
     step, _ = minimise_squared_hinge(state.newest, problem.metric, far, model)
@@ -64,7 +62,8 @@ def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) ->
 
 def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
     """The dual bound of the band model, which underestimates the value everywhere, and its minimiser."""
-    rows, prices = signed(problem, summary.row_x, summary.row_sign), summary.row_price
+    rows = np.asarray(_signed(problem, summary.row_x, summary.row_sign), np.float64)
+    prices = summary.row_price
     push = summary.far_push.copy()
     if not problem.intercept:
         push[-1] = 0.0
@@ -96,7 +95,7 @@ def _guarded(
     step: None, where the model without such prices has no minimum.
     """
     away = np.isin(state.sample.ids, summary.row_id, invert=True)
-    rows = signed(problem, state.sample.rows[away], state.sample.signs[away])
+    rows = _signed(problem, state.sample.rows[away], state.sample.signs[away])
     was = rows @ state.newest < 1.0
     if not len(rows) or (step is not None and np.array_equal(was, rows @ step < 1.0)):
         return None
