@@ -125,3 +125,22 @@ def test_sums_of_squares_and_sizes_are_those_of_the_rows() -> None:
         assert square_sums(make(X), weights) == pytest.approx(weights @ (X * X))
     assert row_sizes(X).tolist() == [48] * 20
     assert row_sizes(csr_array(X)).sum() >= 12 * np.count_nonzero(X)
+
+
+def test_rows_that_seemed_out_of_reach_come_back(rng: np.random.Generator) -> None:
+    """From a point and duals at which hardly a row loses the hinge ends where it ends from nothing."""
+    X = rng.standard_normal((400, 6))
+    signs = np.where(X[:, 0] + 0.5 * rng.standard_normal(400) > 0, 1, -1).astype(np.int8)
+    limit = np.full(400, 0.3)
+    model = RowModel(np.zeros(7), X, signs, True, np.ones(400), limit, limit)
+    far = np.append(1e3 * np.eye(6)[0], 0.0)
+    assert np.count_nonzero(model.margins(far) < 1.5) < 100
+    values = []
+    for point, duals in ((np.zeros(7), None), (far, np.zeros(400))):
+        p, a = smooth.minimise_hinge(model, point, duals, 1e-9)
+        primal = model.far(p) + limit @ np.maximum(1 - model.margins(p), 0)
+        dual = a.sum() - 0.5 * model.pull(a)[:-1] @ model.pull(a)[:-1]
+        assert abs(a @ signs) < 1e-6
+        assert primal - dual <= 1e-8 * primal
+        values.append(primal)
+    assert values[0] == pytest.approx(values[1], rel=1e-8)

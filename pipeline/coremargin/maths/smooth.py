@@ -32,6 +32,8 @@ MAX_STEPS, MAX_STAGES, MAX_TURNS = 200, 60, 5000
 FIRST, WARM, SHRINK, LEAST = 2.0, 0.1, 0.4, 1e-6
 #: Newton's systems are solved to this share of their right side, stages to this share of the gap that they leave.
 FORCING, STAGE = 0.1, 0.1
+#: Rows further from losing than this wait for the next stage, where no more than a share MOST is left.
+AWAY, MOST = 0.5, 0.5
 #: So many rows within their limits are few: a dense system of that size is solved exactly.
 FEW = 1000
 
@@ -99,22 +101,32 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
     ``stiff`` is not looked at. duals: a of another minimum that may be near, None where nothing is known.
     """
     mu, shift = (FIRST, np.zeros(len(model.limit))) if duals is None else (WARM, duals)
-    p, a = point, shift
+    p, s, a = point, model.margins(point), shift
     for _ in range(MAX_STAGES):
-        stiff = model.limit / mu
-        stage = replace(model, stiff=stiff, target=model.target + shift / stiff)
+        near = _reachable(model, s, shift)
+        part, moved = model.some(near), shift[near]
+        stiff = part.limit / mu
+        stage = replace(part, stiff=stiff, target=part.target + moved / stiff)
 
-        def enough(p: Array, s: Array, a: Array, gradient: Array) -> bool:
-            left, value = _gap(model, p, s, a)
+        def enough(p: Array, s: Array, a: Array, gradient: Array, part: RowModel = part) -> bool:
+            left, value = _gap(part, p, s, a)
             small = max(STAGE * left, 0.1 * tolerance * abs(value))
             return _missing(gradient) <= small and _in_balance(a, gradient, small / abs(value) if value else 0.0)
 
-        p, a = _minimise(stage, p, enough)
-        left, value = _gap(model, p, model.margins(p), a)
+        p, found = _minimise(stage, p, enough)
+        s, a = model.margins(p), np.zeros(len(model.limit))
+        a[near] = found
+        left, value = _gap(model, p, s, a)
         if left <= tolerance * abs(value):
             break
         shift, mu = a, max(SHRINK * mu, LEAST)
     return p, a
+
+
+def _reachable(model: RowModel, s: Array, a: Array) -> NDArray[np.intp]:
+    """Rows that lose, or may on the way: the others have no duals in a stage, and what they lose counts in its gap."""
+    near = np.flatnonzero((model.target - s > -AWAY) | (a > 0))
+    return near if len(near) < MOST * len(s) else np.arange(len(s))
 
 
 def _gap(model: RowModel, p: Array, s: Array, a: Array) -> tuple[float, float]:
