@@ -117,8 +117,8 @@ def curvature(rows: Rows, weights: Array) -> Array:
     """
     root, total = np.sqrt(weights), np.zeros((rows.shape[1], rows.shape[1]))
     if is_sparse(rows) and rows.nnz <= DENSE_GRAM * rows.shape[0] * rows.shape[1]:
-        part = signed(rows, root)
-        return np.asarray((part.T @ part).toarray())
+        scaled: Any = signed(rows, root)
+        return np.asarray((scaled.T @ scaled).toarray())
     for tile in tiles(rows):
         part = _dense(rows[tile]) * root[tile, None]
         total += part.T @ part
