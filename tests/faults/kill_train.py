@@ -1,7 +1,7 @@
 """Train again and again, killed at the first, second, ... thing that happens; resume, and compare to the bit.
 
-Usage: kill_train.py FOLDER EVERY_S FIRST STRIDE [FOLDS]. Prints how many things happen in one unbroken run, and how
-many blocks were read more than once at worst.
+Usage: kill_train.py FOLDER EVERY_S FIRST STRIDE KIND, as in ``small_job``. Prints how many things happen in one unbroken
+run, and how many blocks were read more than once at worst.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coremargin.data.store import Store
 from coremargin.learn import checkpoint as checkpoint_module
 from coremargin.learn import train as train_module
 from coremargin.scan.executors import InProcess
-from train_kit import exact, sample_little, small_job, small_store
+from train_kit import exact, made_store, sample_little, small_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +58,7 @@ def train(folder: Path, out: Path, begin: Begin, step: int, log: int) -> None:
     Store.read = fate.before(Store.read)  # type: ignore[method-assign]  # the sample, and each chunk of a scan
     store = Store.open(folder / "s.zarr")
     progress = train_module.Progress(on_block=lambda _: os.write(log, b"."), on_round=fate)
-    folds = int(sys.argv[5]) if len(sys.argv) > 5 else None
-    job = small_job(folder / "s.zarr", out, folds)
+    job = small_job(sys.argv[5], folder / "s.zarr", out)
     train_module.train_job(job, store, InProcess(1), begin=begin, progress=progress)
 
 
@@ -87,7 +86,7 @@ def main() -> None:
     folder, first, stride = Path(sys.argv[1]), int(sys.argv[3]), int(sys.argv[4])
     train_module.EVERY_S = float(sys.argv[2])
     sample_little()
-    small_store(folder / "s.zarr")
+    made_store(sys.argv[5], folder / "s.zarr")
     _, alone = attempt(folder, folder / "alone", "new", -1)
     worst = 0
     for step in range(first, 100_000, stride):

@@ -17,7 +17,7 @@ import coremargin
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
 from coremargin.scan.executors import InProcess
-from train_kit import exact, small_store
+from train_kit import exact, small_job, small_store, store_of_classes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ def test_killed_at_every_step(tmp_path: Path, every_s: str, first: int, stride: 
     """Killed twice before any read, block, round or step on disk and resumed, a job ends with the same bits, and with
     a checkpoint at every block it does no block twice.
     """
-    command = [sys.executable, str(HERE / "kill_train.py"), str(tmp_path), every_s, str(first), str(stride)]
+    command = [sys.executable, str(HERE / "kill_train.py"), str(tmp_path), every_s, str(first), str(stride), "hard"]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     steps, repeated = map(int, done.stdout.split())
@@ -68,11 +68,12 @@ def unbroken(store: Store) -> dict[str, bytes]:
 
 
 class Run:
-    """The command line in a session of its own, and its processes."""
+    """The command line in a session of its own, and its processes; without classes with the paper's strategy."""
 
     def __init__(self, store: Store, out: Path, *options: str, cluster: Path | str) -> None:
         command = [sys.executable, str(HERE / "train_kit.py"), EVERY_S, "train", str(store.path), "--out", str(out)]
-        command += ["--strategy", "paper", "--cluster", str(cluster), *options]
+        command += ["--cluster", str(cluster), *options]
+        command += [] if "--classes" in options else ["--strategy", "paper"]
         self.popen = subprocess.Popen(
             command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -110,17 +111,62 @@ def cluster(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("first", "stride"),
-    [(150, 397), pytest.param(1, 13, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])],
+    ("kind", "least", "first", "stride"),
+    [
+        ("2", 400, 150, 397),
+        ("kesler", 400, 50, 397),
+        ("hinge", 1000, 50, 997),
+        pytest.param("2", 400, 1, 13, marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
+        pytest.param("kesler", 400, 1, 11, marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
+        pytest.param("hinge", 1000, 1, 29, marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
+    ],
 )
-def test_a_fleet_killed_at_every_step(tmp_path: Path, first: int, stride: int) -> None:
-    """Killed twice before any read, block, round or step on disk, a fleet of three ends with the same bits."""
-    command = [sys.executable, str(HERE / "kill_train.py"), str(tmp_path), "0", str(first), str(stride), "2"]
+def test_other_jobs_killed_at_every_step(tmp_path: Path, kind: str, least: int, first: int, stride: int) -> None:
+    """Killed twice before any read, block, round or step on disk, a fleet of three and models of several classes, hard
+    and soft, end with the same bits.
+    """
+    command = [sys.executable, str(HERE / "kill_train.py"), str(tmp_path), "0", str(first), str(stride), kind]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     steps, repeated = map(int, done.stdout.split())
-    assert steps >= 400
+    assert steps >= least
     assert repeated == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["kesler", "hinge"])
+def test_several_classes_killed_on_a_cluster(
+    tmp_path: Path, cluster: Path, rng: np.random.Generator, kind: str
+) -> None:
+    """The driver of a job of several scans is killed at random moments, each time later, on worker processes and on
+    threads; resumed to the end on worker processes, the bits are those of one thread in this process.
+    """
+    store = store_of_classes(tmp_path / "s.zarr", rows=60_000, features=20, wrong=0.1 * (kind == "hinge"))
+    job = small_job(kind, store.path, tmp_path / "alone")
+    train_job(job, store, InProcess(1))
+    out, options = tmp_path / "m", ["--classes", "crammer-singer", "--block", "64 KiB"]
+    options += ["--epsilon", str(job.epsilon), "--memory", str(int(job.memory))]
+    options += ["--loss", "hinge", "--C", "0.1"] if kind == "hinge" else []
+    kills = 0
+    for attempt in range(6):
+        place = cluster if attempt % 2 == 0 else "threads"
+        begin = ["--resume"] if (tmp_path / ".m.checkpoint").exists() else []
+        run = Run(store, out, *options, *begin, cluster=place)
+        time.sleep(1.5 + attempt + rng.uniform(0.0, 2.0))
+        children = run.processes() if run.popen.poll() is None else []
+        run.popen.send_signal(signal.SIGKILL)
+        code, errors = run.end()
+        assert code in (0, -signal.SIGKILL), errors
+        assert gone(children)
+        kills += code != 0
+        if code == 0:
+            break
+    assert kills >= 1
+    if not (out / "model.json").exists():
+        begin = ["--resume"] if (tmp_path / ".m.checkpoint").exists() else []
+        assert Run(store, out, *options, *begin, cluster=cluster).end()[0] == 0
+    assert exact(out) == exact(tmp_path / "alone")
 
 
 def test_driver_killed_on_a_cluster(

@@ -9,16 +9,19 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
+
+from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
-from coremargin.learn import posed
+from coremargin.data.writer import StoreWriter
+from coremargin.learn import classes_job, posed
 from coremargin.learn import train as train_module
 from coremargin.learn.job import TrainJob
+from coremargin.problems.crammer_singer import CrammerSinger
 from coremargin.problems.hard_margin import HardMargin
-
-if TYPE_CHECKING:
-    from coremargin.data.store import Store
+from coremargin.problems.kesler_margin import KeslerMargin
 
 #: What has to be equal to the bit; the other files of a model tell how this run went.
 EXACT = ("fleet.json", "model.json", "arrays.npz")
@@ -30,14 +33,42 @@ def small_store(path: Path, *, rows: int = 6000, features: int = 8, chunks: int 
     return synth(path, recipe, workers=1)
 
 
-def small_job(store: Path, out: Path, folds: int | None = None) -> TrainJob:
-    """A job of several scans of some 14 blocks: the sample is small and the pool tight; with folds a fleet."""
-    return TrainJob(store=store, out=out, epsilon=1e-6, memory=20_000, block=1 << 16, folds=folds)
+def store_of_classes(path: Path, *, rows: int = 6000, features: int = 6, chunks: int = 40, wrong: float = 0.0) -> Store:
+    """Rows of four classes with a margin of 0.05 and more; a share of them has labels drawn by lot."""
+    rng = np.random.default_rng(4)
+    X, V = rng.standard_normal((3 * rows, features)).astype(np.float32), rng.standard_normal((4, features))
+    scores = np.sort(X @ V.T, axis=1)
+    X = X[scores[:, -1] - scores[:, -2] > 0.05 * float(np.linalg.norm(V))][:rows]
+    y = (X @ V.T).argmax(axis=1)
+    y = np.where(rng.random(len(y)) < wrong, rng.integers(0, 4, len(y)), y)
+    with StoreWriter.create(path, features=features, chunk_bytes=rows // chunks * features * 4) as writer:
+        writer.write(X, y.tolist())
+    return Store.open(path)
+
+
+def made_store(kind: str, path: Path) -> Store:
+    """The store of a kind of job."""
+    return store_of_classes(path, wrong=0.1 * (kind == "hinge")) if kind in ("kesler", "hinge") else small_store(path)
+
+
+def small_job(kind: str, store: Path, out: Path) -> TrainJob:
+    """A job of several scans of some 14 blocks: the sample is small and the pool tight.
+
+    kind: "hard"; "kesler" and "hinge" for several classes at once; a number of folds for a fleet.
+    """
+    shared: dict[str, Any] = {"store": store, "out": out, "block": 1 << 16}
+    if kind == "kesler":
+        return TrainJob(**shared, epsilon=1e-6, memory=40_000, classes="crammer-singer")
+    if kind == "hinge":
+        return TrainJob(**shared, epsilon=1e-4, memory=200_000, classes="crammer-singer", loss="hinge", C=0.1)
+    return TrainJob(**shared, epsilon=1e-6, memory=20_000, folds=int(kind) if kind.isdecimal() else None)
 
 
 def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     posed.HardMargin = partial(HardMargin, sample_bytes=bytes_)  # type: ignore[misc,assignment]
+    classes_job.KeslerMargin = partial(KeslerMargin, sample_bytes=bytes_)  # type: ignore[misc,assignment]
+    classes_job.CrammerSinger = partial(CrammerSinger, sample_bytes=bytes_)  # type: ignore[misc,assignment]
 
 
 def exact(model: Path) -> dict[str, bytes]:

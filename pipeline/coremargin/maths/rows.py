@@ -85,8 +85,7 @@ def many_products(rows: Rows, columns: NDArray[np.floating[Any]], dtype: Any = n
 def weighted_sums(rows: Rows, columns: Array) -> Array:
     """columns.T @ rows (k, d) for rows (n, d) and columns (n, k), a tile at a time."""
     if is_sparse(rows):
-        exact = rows.astype(np.float64, copy=False).T
-        return np.stack([exact @ np.ascontiguousarray(column) for column in columns.T])
+        return np.ascontiguousarray((rows.astype(np.float64, copy=False).T @ columns).T)
     step = _tile_rows(rows, np.dtype(np.float64))
     total = np.zeros((columns.shape[1], rows.shape[1]))
     for first in range(0, len(rows), step):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Up to so many numbers of a hypothesis H itself is built and factored, in blocks of so many rows.
 NARROW, BLOCK = 1000, 4096
 #: Up to so many undecided pairs their Gram matrix is, beyond both conjugate gradients are taken, to this share.
-DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-4
+DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-2
 #: Undecided rows are copied where all rows are more than so many times as many.
 MOST_COPIED = 4
 
