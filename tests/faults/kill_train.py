@@ -1,7 +1,7 @@
 """Train again and again, killed at the first, second, ... thing that happens; resume, and compare to the bit.
 
-Usage: kill_train.py FOLDER EVERY_S FIRST STRIDE KIND, as in ``small_job``. Prints how many things happen in one unbroken
-run, and how many blocks were read more than once at worst.
+Usage: kill_train.py FOLDER EVERY_S FIRST STRIDE KIND, as in ``small_job``. Prints how many things happen in one
+unbroken run, and how many blocks were read more than once at worst.
 """
 
 from __future__ import annotations
