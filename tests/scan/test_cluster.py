@@ -290,6 +290,15 @@ def test_a_kubectl_that_hangs_does_not_hold_the_job(command: Command, says: str)
     assert Path(f"{kubectl}.log").read_text().splitlines()[-1] == "delete --wait=false -f -"
 
 
+def test_a_forwarded_port_that_leads_nowhere_has_the_words_of_kubectl(command: Command) -> None:
+    """When nobody answers behind the port because the port-forward is gone, its end is a note on the error."""
+    says = "print('Forwarding from 127.0.0.1:1 -> 8786', flush=True); sys.exit('pod not found')"
+    command("kubectl", f"{TEXT}\nif 'port-forward' in sys.argv: {says}\n")
+    with pytest.raises(RunError, match="no Dask scheduler answers at tcp://127.0.0.1:1") as caught:
+        connect(Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(3)))
+    assert caught.value.__notes__ == ["kubectl port-forward ended with status 1: pod not found"]
+
+
 def test_a_forwarded_port_that_closes_is_noticed(command: Command) -> None:
     """When the port-forward ends before there is a worker, the error says so, with its last line."""
     from distributed import LocalCluster

@@ -173,7 +173,12 @@ def _kubernetes(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[Sta
     _run(["kubectl", "apply", "-f", "-"], text)
     stack.callback(_forgive(lambda: _run(["kubectl", "delete", "--wait=false", "-f", "-"], text)))
     port, process = _forward(cluster, stack)
-    return _client(stack, f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster), [process]
+    try:
+        return _client(stack, f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster), [process]
+    except RunError as error:
+        if (end := process.ended()) is not None:
+            error.add_note(end)
+        raise
 
 
 def _forward(cluster: Kubernetes, stack: ExitStack) -> tuple[int, Started]:
