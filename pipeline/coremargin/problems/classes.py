@@ -83,6 +83,10 @@ class ClassRows:
         """With rows in float64."""
         return ClassRows(self.ids, kinds.as_float64(self.rows), self.classes, self.shares)
 
+    def ready(self) -> ClassRows:
+        """To be multiplied many times: sparse rows in float64, which saves a copy each time; dense ones as they are."""
+        return self.exact() if kinds.is_sparse(self.rows) else self
+
     @classmethod
     def joined(cls, parts: list[ClassRows]) -> ClassRows:
         """All rows of the parts, one part after the other."""
