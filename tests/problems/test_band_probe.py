@@ -73,11 +73,7 @@ def assert_true(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: BandPr
     assert found.far_push == pytest.approx((weight * sign) @ points, rel=1e-10, abs=1e-10 * size * len(m))
     assert found.far_slope == pytest.approx((weight * xi * sign) @ points, rel=1e-10, abs=1e-10 * size * len(m))
     if probe.squared:
-        curve = (points.T * weight) @ points
-        rounding = 1e-5 if X.dtype == np.float32 else 1e-12
-        scale = np.sqrt(np.outer(np.diag(curve), np.diag(curve))) + 1e-300
-        assert (np.abs(found.far_curve - curve) <= rounding * scale).all()
-        assert (found.far_curve == found.far_curve.T).all()
+        assert_curve(X, source, found, points, weight, mine, m)
     else:
         assert found.far_curve.shape == (0, 0)
     assert found.seen.tolist() == [(sign > 0).sum(), (sign < 0).sum()]
@@ -88,12 +84,39 @@ def assert_true(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: BandPr
         assert np.abs(found.histogram[k] - np.histogram(m[group], edges)[0]).sum() <= 2
 
 
+def assert_curve(
+    X: np.ndarray, source: ArraySource, found: BandSummary, points: np.ndarray, weight: np.ndarray, mine: np.ndarray,
+    m: np.ndarray,
+) -> None:  # fmt: skip
+    """The curve of the far rows that lose, what its rounding is bounded by, and the far row next to the margin."""
+    curve = (points.T * weight) @ points
+    rounding = 1e-5 if X.dtype == np.float32 else 1e-12
+    scale = np.sqrt(np.outer(np.diag(curve), np.diag(curve))) + 1e-300
+    assert (np.abs(found.far_curve - curve) <= rounding * scale).all()
+    assert (found.far_curve == found.far_curve.T).all()
+    away = np.abs(m[np.isin(mine, found.row_id, invert=True)] - 1)
+    assert found.far_least[0] == pytest.approx(away.min(initial=np.inf), rel=1e-9, abs=1e-12 * (np.abs(m).max() + 1))
+    rows, chunks = points[:, :-1], mine // source.chunk_rows
+    least = 0.0  # around the mean of each chunk: no other point is better
+    for chunk in set(chunks.tolist()):
+        here = np.where(chunks == chunk, weight, 0.0)
+        mean = here @ rows / max(here.sum(), 1e-300)
+        least += float(here @ ((rows - mean) ** 2).sum(axis=1))
+    most = weight.sum() * (2 * np.linalg.norm(rows, axis=1).max(initial=0)) ** 2
+    assert least * (1 - 1e-5) <= found.far_spread[0] <= most * (1 + 1e-5)
+
+
 def assert_band(
     found: BandSummary, probe: BandProbe, source: ArraySource, mine: np.ndarray, margins: np.ndarray
 ) -> None:
-    """Each chunk sends, in row order, the rows that change sides between both ends, then those nearest to margin 1."""
+    """Each chunk sends, in row order, the rows that are nearest to margin 1.
+
+    With the hinge those that change sides between both ends go first; with the squared hinge the newest counts alone.
+    """
     nearest = np.abs(margins - 1).min(axis=1)
     distance = np.where((margins < 1).any(axis=1) & (margins >= 1).any(axis=1), -nearest, nearest)
+    if probe.squared:
+        distance = np.abs(margins[:, 0] - 1)
     for chunk in range(source.chunks):
         start, stop = source.span(chunk)
         here = (mine >= start) & (mine < stop)

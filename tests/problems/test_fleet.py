@@ -284,7 +284,7 @@ def views_of(margins: Sequence[Sequence[float]], wanted: Sequence[Sequence[int]]
     rows = len(margins[0])
     seen = Counted(np.arange(rows), np.ones(rows, np.int8), np.ones(rows), np.zeros(rows, bool))
     return [
-        _View(seen, np.array([values]), np.array(places, np.intp))
+        _View(seen, np.array([values]), np.abs(np.array(values) - 1), np.array(places, np.intp))
         for values, places in zip(margins, wanted, strict=True)
     ]
 

@@ -215,6 +215,24 @@ def test_a_narrow_band_is_led_back_to_the_best_point(seed: int) -> None:
     assert_true(problem, state)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("away", [0.0, 30.0])
+def test_a_hypothesis_that_no_scan_has_seen_proves_the_last_one(away: float, intercept: bool, dtype: str) -> None:
+    """Squared hinge: the second scan's model is the objective on the way to its minimiser, whose dual bound holds."""
+    X, y = noisy(1, 40_000, 12)
+    rows = (X + away / np.sqrt(12)).astype(dtype)
+    options: dict[str, Any] = {"loss": "squared_hinge", "cost": 3.0, "intercept": intercept, "epsilon": 1e-4}
+    problem, state = solve(rows, y, chunk_rows=1000, sample_bytes=rows.nbytes // 20, **options)
+    assert state.status == "certified"
+    assert state.round <= 2
+    assert not np.array_equal(state.reference, state.newest)
+    assert_true(problem, state)
+    exact, best = solve(rows, y, chunk_rows=1000, sample_bytes=1 << 30, **(options | {"epsilon": 1e-8}))
+    assert state.dual <= best.primal
+    assert exact.loss == "squared_hinge"
+
+
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("scale", [1e6, 1e20])
 def test_what_float64_cannot_prove_is_not_claimed(scale: float, loss: str) -> None:

@@ -37,6 +37,8 @@ Pick = Callable[[NDArray[np.intp]], Rows]
 
 #: Sizes of terms between which float32 squares and adds them up without over- or underflow.
 SAFE = (1e-12, 1e12)
+#: So many products are added up in the rows' own precision.
+CURVE_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Divided:
 
     signs, prices (n,); margins (k, n); near: positions of the rows that come home; slack max(0, 1 - margin); losing:
     those with slack that are far from the margin, and not held. columns (n, 4): the weights of the rows in the
-    summary's sums, c xi of the positive and of the negative class, c y and c xi y of losing rows.
+    summary's sums, c xi of the positive and of the negative class, c y and c xi y of losing rows. least: |margin - 1|
+    of the far row that is nearest to the margin, 0 where nobody asked.
     """
 
     signs: NDArray[np.int8]
@@ -68,6 +71,7 @@ class Divided:
     slack: Array
     losing: NDArray[np.bool_]
     columns: Array
+    least: float
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class BandProbe:
         if len(places) < rows.shape[0]:
             rows = take(rows, places)
         margins = decisions(rows, self.base) * counted.signs
-        near = self.near(distances(margins), self.keep, counted.held)
+        near = self.near(self.distances(margins), self.keep, counted.held)
         parts = self.divided(lambda at: take(rows, at), counted, margins, near, longest)
         losing = take(rows, np.flatnonzero(parts.losing) if self.curve else np.zeros(0, np.intp))
         return self.summary(
@@ -167,7 +171,8 @@ class BandProbe:
         push, slope = np.where(losing, prices * signs, 0.0), np.where(losing, cost * signs, 0.0)
         positive = signs > 0
         columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), push, slope], axis=1)
-        return Divided(signs, margins, near, prices, slack, losing, columns)
+        least = float(np.abs(margins[0][far] - 1.0).min(initial=np.inf)) if self.curve else 0.0
+        return Divided(signs, margins, near, prices, slack, losing, columns, least)
 
     def summary(self, parts: Divided, total: Array, ids: NDArray[np.int64], near: Rows, losing: Rows) -> BandSummary:
         """The answer. total (4, d): ``parts.columns.T @ rows``; ids (m,), near (m, d): of the rows that come home.
@@ -176,17 +181,19 @@ class BandProbe:
         """
         signs, newest, prices, slack, columns = parts.signs, parts.margins[0], parts.prices, parts.slack, parts.columns
         far, positive = parts.losing, signs > 0
+        curve, spread = _tiled_curve(losing, prices[far]) if self.curve else (np.zeros((0, 0)), 0.0)
         return BandSummary(
             losses=self._losses(parts.margins, prices),
             slack=columns[:, :2].sum(axis=0), squares=slack @ columns[:, :2], pull=total[:2],
             far_price=np.array([prices[far].sum()]), far_value=np.array([(prices[far] * slack[far]) @ slack[far]]),
             far_push=np.append(total[2], columns[:, 2].sum()), far_slope=np.append(total[3], columns[:, 3].sum()),
-            far_curve=_tiled_curve(losing, prices[far]) if self.curve else np.zeros((0, 0)),
+            far_curve=curve, far_spread=np.array([spread]),
             row_id=ids, row_x=near, row_sign=signs[parts.near], row_price=prices[parts.near],
             histogram=np.stack([self._bin(newest[positive]), self._bin(newest[~positive])]),
             seen=np.array([np.count_nonzero(positive), np.count_nonzero(~positive)]),
             mass=np.array([prices[positive].sum(), prices[~positive].sum()]),
             below=np.array([np.count_nonzero(newest < 1.0)]), at_stake=np.array([prices[newest < 1.0].sum()]),
+            far_least=np.array([parts.least]),
         )  # fmt: skip
 
     def _settle(
@@ -200,6 +207,10 @@ class BandProbe:
         error = gamma(len(self.base) + 2) * (longest * float(np.linalg.norm(w)) + abs(b) + 1.0)
         open_ones = np.flatnonzero(far & (np.abs(margins - 1.0) <= 2.0 * error))
         margins[open_ones] = signs[open_ones] * exact_decisions(pick(open_ones), w, b)
+
+    def distances(self, margins: Array) -> Array:
+        """By what (n,) rows are chosen to come home; the squared hinge's curve says how rows change on a long way."""
+        return distances(margins[:1] if self.squared else margins)
 
     @staticmethod
     def near(distance: Array, keep: int, held: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -240,19 +251,20 @@ def distances(margins: Array) -> Array:
     return np.asarray(np.maximum(margins.min(axis=0) - 1.0, 1.0 - margins.max(axis=0)))
 
 
-def _tiled_curve(rows: Rows, weights: Array) -> Array:
-    """sum_i weight_i (x_i, 1)(x_i, 1)^T (d + 1, d + 1).
+def _tiled_curve(rows: Rows, weights: Array) -> tuple[Array, float]:
+    """sum_i weight_i (x_i, 1)(x_i, 1)^T (d + 1, d + 1), and sum_i weight_i ||x_i - z||^2.
 
-    The products of dense rows are made in their own precision, around a row of them: far from the origin little else
-    would be left of float32. Those of sparse rows are in float64.
+    The products of dense rows are made in their own precision, around a row z of them: far from the origin little else
+    would be left of float32; few are added up before float64 takes them. Those of sparse rows are in float64, z = 0.
     """
     if is_sparse(rows):
-        return curvature(signed_points(rows, np.ones(rows.shape[0]), 1.0), weights)
+        curve = curvature(signed_points(rows, np.ones(rows.shape[0]), 1.0), weights)
+        return curve, float(np.trace(curve[:-1, :-1]))
     d = rows.shape[1]
     step = max(1, TILE_BYTES // (8 * d))
     curve = np.zeros((d + 1, d + 1))
     if not rows.shape[0]:
-        return curve
+        return curve, 0.0
     centre, root = rows[len(rows) // 2], np.sqrt(weights)
     size = float(root.max()) * max(float(rows.max()) - float(rows.min()), 0.0)
     precise = rows.dtype if SAFE[0] < size < SAFE[1] else np.dtype(np.float64)
@@ -260,10 +272,13 @@ def _tiled_curve(rows: Rows, weights: Array) -> Array:
         part = slice(first, first + step)
         scaled = rows[part].astype(precise) - centre.astype(precise)
         scaled *= root[part, None].astype(precise)
-        curve[:d, :d] += scaled.T @ scaled
+        for k in range(0, len(scaled), CURVE_ROWS):
+            few = scaled[k : k + CURVE_ROWS]
+            curve[:d, :d] += few.T @ few
         curve[d, :d] += root[part] @ scaled.astype(np.float64)
+    spread = float(np.trace(curve[:d, :d]))
     edge, total, middle = curve[d, :d].copy(), float(weights.sum()), centre.astype(np.float64)
     curve[:d, :d] += np.outer(middle, edge) + np.outer(edge, middle) + total * np.outer(middle, middle)
     curve[d, :d] += total * middle
     curve[:d, d], curve[d, d] = curve[d, :d], total
-    return curve
+    return curve, spread

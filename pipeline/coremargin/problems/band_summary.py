@@ -23,10 +23,11 @@ class BandSummary:
     losses (k,): sum c loss at k points of the segment from the best hypothesis (0) to the newest (1), newest first.
     slack, squares (2,), pull (2, d): sums of c xi, c xi^2, c xi x at the newest.
     Far rows on the losing side: far_price (1,) sum c, far_value (1,) sum c xi^2, far_push (d + 1,) sum c y (x, 1),
-    far_slope (d + 1,) sum c xi y (x, 1), far_curve (d + 1, d + 1) sum c (x, 1)(x, 1)^T (0 x 0 where nobody asked).
+    far_slope (d + 1,) sum c xi y (x, 1), far_curve (d + 1, d + 1) sum c (x, 1)(x, 1)^T (0 x 0 where nobody asked),
+    far_spread (1,) sum c ||x - z||^2 over it, z being the point around which its products were made.
     row_id (m,), row_x (m, d), row_sign (m,) int8, row_price (m,) c: the rows near the margin.
     histogram (2, bins) of margins; seen (2,) rows of each class, mass (2,) their sums of c; below (1,): rows with
-    margin below 1, at_stake (1,): their sum of c.
+    margin below 1, at_stake (1,): their sum of c. far_least (1,): the least |margin - 1| of far rows, of both sides.
     """
 
     losses: Array
@@ -38,6 +39,7 @@ class BandSummary:
     far_push: Array
     far_slope: Array
     far_curve: Array
+    far_spread: Array
     row_id: NDArray[np.int64]
     row_x: some.Rows
     row_sign: NDArray[np.int8]
@@ -47,6 +49,7 @@ class BandSummary:
     mass: Array
     below: NDArray[np.int64]
     at_stake: Array
+    far_least: Array
 
     @classmethod
     def nothing(cls, points: int, bins: int, rows: some.Rows, *, curve: bool) -> BandSummary:
@@ -56,16 +59,17 @@ class BandSummary:
         return cls(
             losses=np.zeros(points), slack=np.zeros(2), squares=np.zeros(2), pull=np.zeros((2, features)),
             far_price=np.zeros(1), far_value=np.zeros(1), far_push=np.zeros(p), far_slope=np.zeros(p),
-            far_curve=np.zeros((p, p) if curve else (0, 0)),
+            far_curve=np.zeros((p, p) if curve else (0, 0)), far_spread=np.zeros(1),
             row_id=np.zeros(0, np.int64), row_x=rows, row_sign=np.zeros(0, np.int8), row_price=np.zeros(0),
             histogram=np.zeros((2, bins), np.int64), seen=np.zeros(2, np.int64), mass=np.zeros(2),
-            below=np.zeros(1, np.int64), at_stake=np.zeros(1),
+            below=np.zeros(1, np.int64), at_stake=np.zeros(1), far_least=np.full(1, np.inf),
         )  # fmt: skip
 
     def merge(self, later: BandSummary) -> BandSummary:
         """This answer and that of later blocks."""
         joined = {name: np.concatenate([getattr(self, name), getattr(later, name)]) for name in _LISTS}
         sums = {name: getattr(self, name) + getattr(later, name) for name in _SUMS}
+        sums["far_least"] = np.minimum(self.far_least, later.far_least)
         return BandSummary(row_x=some.concatenate([self.row_x, later.row_x]), **joined, **sums)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -79,4 +83,4 @@ class BandSummary:
 
 
 _LISTS = ("row_id", "row_sign", "row_price")
-_SUMS = tuple(f.name for f in fields(BandSummary) if f.name not in (*_LISTS, "row_x"))
+_SUMS = tuple(f.name for f in fields(BandSummary) if f.name not in (*_LISTS, "row_x", "far_least"))

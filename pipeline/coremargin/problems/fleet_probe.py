@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from coremargin.data.folds import fold_of, masked
 from coremargin.data.relabelled import against_rest
 from coremargin.maths.rows import Rows, concatenate, many_products, nothing, precision, take, weighted_sums
-from coremargin.problems.band_probe import BandProbe, Counted, Divided, distances
+from coremargin.problems.band_probe import BandProbe, Counted, Divided
 from coremargin.problems.band_summary import BandSummary
 from coremargin.problems.fleet_summary import FleetSummary, without_rows
 from coremargin.problems.margin_probe import MarginProbe
@@ -119,18 +119,20 @@ class FleetProbe:
             counted = probe.counted(slab.start, lens.codes(slab.codes, fold), slab.weights)
             margins = values[places][:, counted.places] * counted.signs
             keep = -int(-probe.keep * share // 1)
-            near = probe.near(distances(margins), keep, counted.held)
-            views.append(_View(counted, margins, counted.places[near]))
+            distance = probe.distances(margins)
+            near = probe.near(distance, keep, counted.held)
+            views.append(_View(counted, margins, distance, counted.places[near]))
         wanted = together(views, max(1, int(self.most * share)), len(slab.codes))
         return replace(_answers(slab, soft, views, wanted), confusion=confusion)
 
 
 @dataclass(frozen=True)
 class _View:
-    """A member's rows that count, their margins (k, n), and the places in the slab of those it wants."""
+    """A member's rows that count, their margins (k, n), distances (n,), and places in the slab of the wanted ones."""
 
     counted: Counted
     margins: Array
+    distance: Array
     wanted: NDArray[np.intp]
 
     def at(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -145,7 +147,7 @@ def together(views: Sequence[_View], most: int, rows: int) -> NDArray[np.bool_]:
     """
     first = np.full(rows, rows)
     for view in views:
-        distance = distances(view.margins[:, view.at(view.wanted)])
+        distance = view.distance[view.at(view.wanted)]
         rank = np.empty(len(distance), np.intp)
         rank[np.argsort(distance, kind="stable")] = np.arange(len(distance))
         first[view.wanted] = np.minimum(first[view.wanted], rank)

@@ -91,18 +91,19 @@ def squared_bound(problem: SoftMargin, state: SoftState, summary: BandSummary) -
         soft.squared_hinge_dual(*sums, problem.metric[:-1], problem.intercept, error=error, share=share)
         for error in errors
     )
-    dual *= max(0.0, 1.0 - _slack_error(problem, state.newest, summary))
+    size = reach(problem, np.abs(state.newest[:-1])) + abs(float(state.newest[-1])) + 1.0
+    least = float(summary.slack.min() if problem.intercept else summary.slack.sum())
+    dual *= max(0.0, 1.0 - slack_error(size, float(summary.at_stake[0]), least))
     return replace(state, dual=dual, reference=state.newest) if dual > state.dual else state
 
 
-def _slack_error(problem: SoftMargin, at: Array, summary: BandSummary) -> float:
+def slack_error(size: float, at_stake: float, slack: float) -> float:
     """How far another's duals may be off, relatively, because they are made of slacks that were rounded otherwise.
 
-    Theirs are as good a dual point, near a maximum: what they lose is less than this share of the value.
+    Theirs are as good a dual point, near a maximum: what they lose is less than this share of the value. size: of the
+    terms of a margin; at_stake: price of the rows that have slack, slack: their sum of c xi.
     """
-    size = reach(problem, np.abs(at[:-1])) + abs(float(at[-1])) + 1.0
-    slack = float(summary.slack.min() if problem.intercept else summary.slack.sum())
-    return 2.0**-48 * size * float(summary.at_stake[0]) / slack if slack > 0 else 0.0
+    return 2.0**-48 * size * at_stake / slack if slack > 0 else 0.0
 
 
 def sided(problem: SoftMargin, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:

@@ -49,7 +49,7 @@ Array = NDArray[np.float64]
 #: Points of the segment from the best hypothesis (0) to the newest (1) whose losses a scan sums up besides the newest.
 SEGMENT = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
 #: Share of the rows that come home from one scan, and its bounds in bytes of float64.
-BAND_SHARE = {"squared_hinge": 0.02, "hinge": 0.05}
+BAND_SHARE = 0.05
 BAND_BYTES_LEAST = 1 << 20
 #: Share of the memory for these rows: dense ones of models of sums, copied while they are solved, and all others.
 BAND_PART = (0.25, 0.625)
@@ -215,7 +215,7 @@ class SoftMargin:
 
     def _band_rows(self, widen: int) -> int:
         """Rows that each chunk sends home: where they are sparse or stay, in wide problems, all that memory allows."""
-        wanted = max(BAND_SHARE[self.loss] * widen * self.source.rows * self._row_bytes, BAND_BYTES_LEAST)
+        wanted = max(BAND_SHARE * widen * self.source.rows * self._row_bytes, BAND_BYTES_LEAST)
         many = self.wide or self.source.sparse  # these are few bytes, and models keep them as they are
         most = self.memory_bytes * BAND_PART[many] if self.band_bytes is None else self.band_bytes
         size = most if many else min(wanted, most)

@@ -12,6 +12,7 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
 from coremargin.problems.band_probe import decisions, distances
+from coremargin.problems.soft_ahead import bound_ahead
 from coremargin.problems.soft_bounds import hinge_bound, squared_bound
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def crossed(state: SoftState, summary: BandSummary) -> float:
 
 
 def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
-    """The dual bound of the scan's hypothesis, and the exact minimiser of its band model (Newton)."""
+    """The exact minimiser of the band model (Newton), and the dual bounds of the scan's hypothesis and of this one."""
     state = squared_bound(problem, state, summary)
     curve, slope = summary.far_curve.copy(), -2.0 * summary.far_slope
     if not problem.intercept:
@@ -57,7 +58,7 @@ def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) ->
     model = Rows(rows, summary.row_price, rows @ state.newest)
     far = Quadratic(float(summary.far_value[0]), slope, curve)
     step, _ = minimise_squared_hinge(state.newest, problem.metric, far, model)
-    return step, state
+    return step, bound_ahead(problem, state, summary, model, curve, step)
 
 
 def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
