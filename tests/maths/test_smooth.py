@@ -50,15 +50,16 @@ def hinge_value(given: RowModel, p: np.ndarray) -> float:
     return float(0.5 * p[:-1] @ p[:-1] - given.push @ p + given.limit @ xi)
 
 
-@pytest.mark.parametrize("few", [0, 1000])
+@pytest.mark.parametrize(("few", "narrow"), [(0, 0), (0, 100), (1000, 0)])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("m", "d"), [(120, 7), (30, 90)])
 def test_squared_hinge_is_that_of_newton_with_the_hessian(
-    m: int, d: int, kind: str, intercept: bool, few: int, monkeypatch: pytest.MonkeyPatch
+    m: int, d: int, kind: str, intercept: bool, few: int, narrow: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gram systems and conjugate gradients both end where d x d matrices do."""
+    """Gram systems, conjugate gradients and systems of the features all end where d x d matrices do."""
     monkeypatch.setattr(smooth, "FEW", few)
+    monkeypatch.setattr(smooth, "NARROW", narrow)
     given = model(*some(0, m, d, kind, 0.6), "squared_hinge", intercept)
     found = smooth.minimise_squared_hinge(given, np.zeros(d + 1), 1e-14)
     signed, metric = dense(given), np.append(np.ones(d), 0.0)
@@ -69,15 +70,16 @@ def test_squared_hinge_is_that_of_newton_with_the_hessian(
         assert found[-1] == pytest.approx(known[-1], abs=1e-6)
 
 
-@pytest.mark.parametrize("few", [0, 1000])
+@pytest.mark.parametrize(("few", "narrow"), [(0, 0), (0, 100), (1000, 0)])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("m", "d"), [(120, 7), (30, 90)])
 def test_hinge_is_that_of_the_interior_point(
-    m: int, d: int, kind: str, intercept: bool, few: int, monkeypatch: pytest.MonkeyPatch
+    m: int, d: int, kind: str, intercept: bool, few: int, narrow: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same value as the interior-point method, duals in their box, and a gap as small as was asked for."""
     monkeypatch.setattr(smooth, "FEW", few)
+    monkeypatch.setattr(smooth, "NARROW", narrow)
     given = model(*some(1, m, d, kind, 0.6), "hinge", intercept)
     p, a = smooth.minimise_hinge(given, np.zeros(d + 1), None, 1e-8)
     signed, metric = dense(given), np.append(np.ones(d), 0.0)
@@ -144,3 +146,28 @@ def test_rows_that_seemed_out_of_reach_come_back(rng: np.random.Generator) -> No
         assert primal - dual <= 1e-8 * primal
         values.append(primal)
     assert values[0] == pytest.approx(values[1], rel=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_odd_units_and_means_cost_few_steps(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    """Features from 1e-4 to 1e4 far from the origin: conjugate gradients give up, and the system itself is solved."""
+    units = np.geomspace(1e-4, 1e4, 40)
+    X = (rng.standard_normal((3000, 40)) + 5 * rng.standard_normal(40)) * units
+    signs = np.where((X / units) @ rng.standard_normal(40) + 3 * rng.standard_normal(3000) > 0, 1, -1).astype(np.int8)
+    given = model(X, signs, np.ones(3000), np.zeros(41), loss, intercept=True)
+    monkeypatch.setattr(smooth, "MAX_STEPS", 60)
+    monkeypatch.setattr(smooth, "MAX_TURNS", 200)
+    if loss == "hinge":
+        p, a = smooth.minimise_hinge(given, np.zeros(41), None, 1e-5)
+        primal, spent = hinge_value(given, p), 0.0
+    else:
+        p = smooth.minimise_squared_hinge(given, np.zeros(41), 1e-6)
+        a = given.duals(given.margins(p))
+        slack, spent = np.maximum(0, 1 - dense(given) @ p), 0.25 * float(a @ a)
+        primal = 0.5 * p[:-1] @ p[:-1] + float(slack @ slack)
+    v = given.pull(a)
+    dual = a.sum() - 0.5 * v[:-1] @ v[:-1] - spent
+    assert abs(v[-1]) <= 1e-5 * a.sum()
+    assert primal - dual <= 1e-4 * primal

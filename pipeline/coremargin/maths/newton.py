@@ -59,7 +59,7 @@ def minimise_squared_hinge(
     value = model.value(move, margins)
     for _ in range(max_steps):
         gradient, hessian = model.derivatives(move, margins)
-        step = -_solve(hessian, gradient)
+        step = -solve(hessian, gradient)
         if -float(gradient @ step) <= SMALL * abs(value):
             break
         change = rows.signed @ step
@@ -76,7 +76,7 @@ def _polished(model: _Model, move: Array, margins: Array) -> Array:
     """Newton steps while they shorten the gradient: the dual bound needs it small when the value shows no more."""
     gradient, hessian = model.derivatives(move, margins)
     for _ in range(POLISH):
-        step = -_solve(hessian, gradient)
+        step = -solve(hessian, gradient)
         ahead = move + step
         margins = model.rows.margins + model.rows.signed @ ahead
         after, hessian = model.derivatives(ahead, margins)
@@ -142,7 +142,7 @@ class _Model:
         return slope
 
 
-def _solve(hessian: Array, gradient: Array) -> Array:
+def solve(hessian: Array, gradient: Array) -> Array:
     """Cholesky at unit diagonal; a little is added where the curvature vanishes (an intercept that no row holds)."""
     diagonal = np.sqrt(np.maximum(np.diag(hessian), 0.0))
     scale = np.where(diagonal > 0, 1.0 / np.where(diagonal > 0, diagonal, 1.0), 1.0)

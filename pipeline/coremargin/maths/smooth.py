@@ -7,7 +7,8 @@
 The squared hinge of price c is stiff 2 c without a limit; stiff c / mu and limit c is the hinge, smoothed by mu. a is
 the dual point. Newton's systems, E + K' diag(stiff) K over the rows K within their limits (E: ones, and 0 for the
 intercept), are solved by their Gram matrix where K is short, else by conjugate gradients with a diagonal
-preconditioner; steps are exact along their line (Keerthi, DeCoste 2005 for the squared hinge).
+preconditioner or, of not too many features, as they are; steps are exact along their line (Keerthi, DeCoste 2005 for
+the squared hinge).
 
 The hinge itself is reached by the method of multipliers: the targets of a stage are shifted by the duals of the last
 one, so that mu need not vanish (Rockafellar 1976; Yan, Li 2020 for support vector machines). Rows are dense or sparse.
@@ -22,8 +23,8 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
-from coremargin.maths.newton import root
-from coremargin.maths.rows import Rows, gram, products, signed, square_sums, take, weighted_sum
+from coremargin.maths.newton import root, solve
+from coremargin.maths.rows import Rows, curvature, gram, is_sparse, products, signed, square_sums, take, weighted_sum
 
 Array = NDArray[np.float64]
 
@@ -36,6 +37,9 @@ FORCING, STAGE = 0.1, 0.1
 AWAY, MOST = 0.5, 0.5
 #: So many rows within their limits are few: a dense system of that size is solved exactly.
 FEW = 1000
+#: A matrix of so many features is solved, where conjugate gradients do not get there at the cost of that: they take so
+#: many times its floating point operations for each value of the rows and turn. Measured on one core.
+NARROW, DENSE_TURN, SPARSE_TURN = 2000, 30.0, 50.0
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,8 @@ def _newton_step(model: RowModel, s: Array, gradient: Array) -> Array:
     a = model.stiff * (model.target - s)
     near = np.flatnonzero((a >= 0) & (a <= model.limit))
     part = model.some(near)
-    if 0 < len(near) <= FEW:
+    features = part.rows.shape[1]
+    if 0 < len(near) <= FEW and (len(near) <= features or features > NARROW):
         try:
             return _by_gram(part, -gradient)
         except sla.LinAlgError:  # rows that float64 cannot tell apart
@@ -193,7 +198,28 @@ def _newton_step(model: RowModel, s: Array, gradient: Array) -> Array:
     def product(v: Array) -> Array:
         return np.asarray(flat * v + part.pull(part.stiff * part.margins(v)))
 
-    return _conjugate_gradients(product, diagonal, -gradient)
+    step, found = _conjugate_gradients(product, diagonal, -gradient, _most_turns(part) if len(near) else MAX_TURNS)
+    return step if found or features > NARROW else _by_hessian(part, -gradient)
+
+
+def _most_turns(part: RowModel) -> int:
+    """So many turns of conjugate gradients cost what the system itself does, which is the better choice by then."""
+    rows, features = part.rows, part.rows.shape[1]
+    if features > NARROW:
+        return MAX_TURNS
+    turn = rows.nnz * SPARSE_TURN if is_sparse(rows) else rows.shape[0] * features * DENSE_TURN
+    return max(1, int(features**2 * (rows.shape[0] + features) / turn))
+
+
+def _by_hessian(part: RowModel, right: Array) -> Array:
+    """(w, b) from the system of one equation a feature: exact in any units of the features."""
+    features = part.rows.shape[1]
+    system = np.eye(features + 1)
+    system[:-1, :-1] += curvature(part.rows, part.stiff)
+    if part.intercept:
+        system[-1, :-1] = system[:-1, -1] = weighted_sum(part.rows, part.stiff)
+        system[-1, -1] = part.stiff.sum()
+    return solve(system, right)
 
 
 def _by_gram(part: RowModel, right: Array) -> Array:
@@ -210,13 +236,18 @@ def _by_gram(part: RowModel, right: Array) -> Array:
     return np.append(right[:-1] - weighted_sum(part.rows, part.signs * a), b)
 
 
-def _conjugate_gradients(product: Callable[[Array], Array], diagonal: Array, right: Array) -> Array:
-    """x with product(x) about ``right``: the residual in the norm of 1 / diagonal falls to a share FORCING."""
+def _conjugate_gradients(
+    product: Callable[[Array], Array], diagonal: Array, right: Array, turns: int
+) -> tuple[Array, bool]:
+    """x with product(x) about ``right``: the residual in the norm of 1 / diagonal falls to a share FORCING.
+
+    Also whether it did, in so many turns.
+    """
     x, residual = np.zeros(len(right)), right
     scaled = residual / diagonal
     along, size = scaled, float(residual @ scaled)
     enough = FORCING**2 * size
-    for _ in range(MAX_TURNS):
+    for _ in range(turns):
         image = product(along)
         bend = float(along @ image)
         if not bend > 0:
@@ -226,6 +257,6 @@ def _conjugate_gradients(product: Callable[[Array], Array], diagonal: Array, rig
         scaled = residual / diagonal
         new = float(residual @ scaled)
         if new <= enough:
-            break
+            return x, True
         along, size = scaled + (new / size) * along, new
-    return x
+    return x, False
