@@ -13,8 +13,7 @@ from coremargin.learn.fleet_record import FORMAT, VERSION, chosen, evaluation, f
 from coremargin.learn.model import Model
 from coremargin.learn.record import FORMAT as MODEL_FORMAT
 from coremargin.learn.record import VERSION as MODEL_VERSION
-from coremargin.maths.margin import ratio
-from coremargin.maths.outliers.search import EXACT
+from coremargin.maths.margin import EXACT, ratio
 from coremargin.problems.result import STOPPED
 
 if TYPE_CHECKING:

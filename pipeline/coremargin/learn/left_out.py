@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from coremargin.errors import UsageError
-from coremargin.maths.outliers.search import is_nothing
+from coremargin.maths.margin import is_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The problem that a job describes."""
+"""The problem that a job describes. Kinds that are not wanted are not imported: a small job starts in no time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coremargin.data.scaled import scaled
-from coremargin.learn.classes_job import classes_of
-from coremargin.learn.fleet_job import fleet_of
 from coremargin.learn.outlier_counts import MANY
 from coremargin.problems.hard_margin import HardMargin
-from coremargin.problems.outliers import OutlierMargin
 from coremargin.problems.soft_margin import SoftMargin
 from coremargin.problems.start import rows_that_count
 from coremargin.scan.plan import plan_blocks
@@ -20,6 +17,7 @@ if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
     from coremargin.learn.protocol import Problem
     from coremargin.problems.fleet_members import MemberProblem
+    from coremargin.problems.outliers import OutlierMargin
 
 
 def problem_of(job: TrainJob, source: Source) -> Problem:
@@ -33,9 +31,15 @@ def problem_of(job: TrainJob, source: Source) -> Problem:
     if job.outliers is not None:
         problem = _outliers(job, source)
     elif job.classes == "crammer-singer":
+        from coremargin.learn.classes_job import classes_of
+
         problem = classes_of(job, source)
+    elif job.is_fleet:
+        from coremargin.learn.fleet_job import fleet_of
+
+        problem = fleet_of(job, source, make)
     else:
-        problem = fleet_of(job, source, make) if job.is_fleet else make(source, job.costs[0], 1)
+        problem = make(source, job.costs[0], 1)
     problem.codes  # noqa: B018  refuses what cannot be trained, now
     return problem
 
@@ -55,6 +59,8 @@ def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> 
 
 
 def _outliers(job: TrainJob, source: Source) -> OutlierMargin:
+    from coremargin.problems.outliers import OutlierMargin
+
     ks = job.counts(partial(rows_that_count, source))
     exact = job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MANY)
     return OutlierMargin(

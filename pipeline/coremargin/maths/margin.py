@@ -32,6 +32,8 @@ POSITIVE, NEGATIVE = 0, 1
 SHORTEST = 1e-100
 #: Components below this have squares that underflow.
 VANISHED = 2e-154
+#: A relative gap of the bounds that counts as none: what stands for epsilon = 0.
+EXACT = 1e-8
 
 
 def gamma(n: int, dtype: np.dtype[np.floating] | type = np.float64) -> float:
@@ -147,3 +149,8 @@ def ratio(lower: float, upper: float) -> float:
 def is_certified(lower: float, upper: float, epsilon: float) -> bool:
     """True when the margin ``lower`` is proven to be at least (1 - epsilon) of the best possible."""
     return bool(np.isfinite(upper) and lower > 0 and lower >= (1 - epsilon) * upper)
+
+
+def is_nothing(upper: float, longest: float, features: int) -> bool:
+    """An upper bound that is zero for rows up to so long: what is above 0 is rounding of sums of such rows."""
+    return upper <= 16 * gamma(features + 16) * longest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.maths.outliers.search import is_nothing
+from coremargin.maths.margin import is_nothing
 from coremargin.report import charts, svg
 from coremargin.report.numbers import DASH, Precision, count, finite, precision_for
 from coremargin.report.svg import Frame, Scale

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.maths.margin import Array, gamma, is_certified
+from coremargin.maths.margin import EXACT, Array, is_certified, is_nothing
 from coremargin.maths.outliers.certificates import Arena, Certificate, bits_of
 from coremargin.maths.outliers.explore import Candidate, Explored, Guide, Leaf, Path, Question, explore
 from coremargin.maths.outliers.trimmed import outliers_of
@@ -46,8 +46,6 @@ CANDIDATES, EAGER = 32, 600
 FIRST, CLOSE = 0.25, 0.02
 #: How much nearer the next level is: first, at least as long as roots are enough, and when nodes have to be split.
 STEP, SMALLEST_STEP, LADDER = 4.0, 1.3, 1.5
-#: A relative gap of the bounds that counts as none: what stands for epsilon = 0.
-EXACT = 1e-8
 #: Beyond these the search ends as it is: certificates are looked through at every node, leaves are the stored proof.
 MOST_CERTIFICATES, MOST_LEAVES = 100_000, 200_000
 
@@ -172,11 +170,6 @@ def ended(search: Search) -> Search:
     return (
         replace(search, status="done", level=level, paused=None, candidates=()) if search.status == "open" else search
     )
-
-
-def is_nothing(upper: float, longest: float, features: int) -> bool:
-    """An upper bound that is zero for rows up to so long: what is above 0 is rounding of sums of such rows."""
-    return upper <= 16 * gamma(features + 16) * longest
 
 
 def is_proven(search: Search, longest: float) -> bool:
