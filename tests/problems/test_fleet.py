@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -66,9 +68,9 @@ def hard_fleet(source: ArraySource, **options: Any) -> Fleet:
     return Fleet(source, crew_of(source, make, **choice), 1 << 20)
 
 
-def run(problem: Any, executor: InProcess | None = None) -> tuple[Any, int]:
-    """The last state, and how many scans it took."""
-    state, scans = problem.start(), 0
+def run(problem: Any, executor: InProcess | None = None, begin: Any = None) -> tuple[Any, int]:
+    """The last state, and how many scans it took, from a state or from the start."""
+    state, scans = problem.start() if begin is None else begin, 0
     while not problem.done(state):
         blocks = plan_blocks(problem.source, 2_000, skip=problem.skip(state))
         state = problem.update(state, run_scan(executor or InProcess(), problem.source, problem.probe(state), blocks))
@@ -130,6 +132,31 @@ def test_members_that_hold_all_rows_hold_them_once(
         best, _ = run(alone)
         assert found.lower <= best.upper
         assert best.lower <= found.upper
+
+
+@pytest.mark.parametrize("rows", [50, 1000])
+@pytest.mark.parametrize("calls", [2, 11])
+def test_when_time_is_over_the_other_members_wait(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, rows: int, calls: int
+) -> None:
+    """Time ends among the first solves, or among those after the first scan; what is said is true, and it goes on."""
+    monkeypatch.setattr(soft_rows, "FEW_ROWS", rows)
+    source, left = blobs(rng), itertools.count(calls, -1)
+    fleet = replace(soft_fleet(source, epsilon=1e-7), late=lambda: next(left) <= 0)
+    state = fleet.start()
+    answer = run_scan(InProcess(), source, fleet.probe(state), plan_blocks(source, 2_000))
+    after = fleet.update(state, answer)
+    told = [member.round for member in after.members]
+    assert told.count(1) == max(0, calls - 9)
+    assert after.status == "running"
+    again = soft_fleet(source, epsilon=1e-7)
+    restored = again.restore(after.to_arrays())
+    end, _ = run(again, begin=restored)
+    best, _ = run(again)
+    assert end.status == best.status == "certified"
+    for mine, known in zip(end.members, best.members, strict=True):
+        assert mine.lower <= known.upper
+        assert known.lower <= mine.upper
 
 
 def test_members_find_what_scikit_learn_finds(rng: np.random.Generator) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 def fleet_of(job: TrainJob, source: Source, make: Callable[[Source, float | None, int], MemberProblem]) -> Fleet:
     """The fleet; make: the problem for a view, C, and the number of members that share the memory.
 
+    Its time, that of the job, begins now.
     Raises LabelError (a class without rows in a fold) before rows are read.
     """
     costs: tuple[float | None, ...] = (None,) if job.loss is None else job.costs
@@ -28,4 +31,5 @@ def fleet_of(job: TrainJob, source: Source, make: Callable[[Source, float | None
         source, lambda view, cost: make(view, cost, count), against_rest=job.classes == "ovr", costs=costs,
         folds=job.folds or 0, seed=job.fold_seed,
     )  # fmt: skip
-    return Fleet(source, crew, job.memory)
+    deadline = time.perf_counter() + (math.inf if job.time_limit is None else job.time_limit)
+    return Fleet(source, crew, job.memory, late=lambda: time.perf_counter() >= deadline)

@@ -51,12 +51,16 @@ MOST_THREADS = 8
 
 @dataclass(frozen=True)
 class Fleet:
-    """Many problems on one source; memory_bytes: for the rows that their scans send home."""
+    """Many problems on one source; memory_bytes: for the rows that their scans send home.
+
+    late: True when time is over; members that are not solved by then stay as they are, and can be gone on with.
+    """
 
     source: Source
     crew: Crew
     memory_bytes: int
     eager: bool = False
+    late: Callable[[], bool] = bool
 
     @property
     def codes(self) -> tuple[int, int]:
@@ -113,7 +117,7 @@ class Fleet:
         for number in chain:
             problem = self.crew.members[number].problem
             if isinstance(problem, SoftMargin):
-                soft = problem.begin(sample, near, shares)
+                soft = problem.begin(sample, near, shares, solve=not self.late())
                 near, shares = soft.newest, soft.held_duals / problem.cost if self._whole else None
                 solved.append((number, thin(soft)))
             else:
@@ -218,6 +222,8 @@ class Fleet:
 
         def advance(entry: tuple[int, int]) -> tuple[MemberState, _Fresh]:
             place, number = entry
+            if self.late():
+                return state.members[number], ()
             before = whole(state.members[number], state.book, as_it_is=self._whole)
             after = self._problem(number).update(before, summary.part(place))
             fresh = [(pool.ids, np.isin(pool.ids, known, invert=True), pool.rows) for pool in pools(after).values()]

@@ -148,10 +148,13 @@ class SoftMargin:
         limit = max(self.sample_bytes, self.source.nbytes) if self.whole else self.sample_bytes
         return sample_chunks(self.source, self.codes, self.sample_share, limit)
 
-    def begin(self, found: Sample, near: Array | None = None, shares: Array | None = None) -> SoftState:
+    def begin(
+        self, found: Sample, near: Array | None = None, shares: Array | None = None, *, solve: bool = True
+    ) -> SoftState:
         """The state before the first scan, from some rows of both classes, their prices scaled up to all rows.
 
         near (d + 1,): a solution to start from, such as that for another C; shares (m,): its duals of these rows / C.
+        solve: False where there is no time for more than to start there.
         """
         source, totals = self.source, self.totals
         check_scale(source, self.prices, totals)
@@ -162,7 +165,7 @@ class SoftMargin:
         shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
         nothing = np.zeros(source.features + 1)
         newest, duals = nothing if near is None else near, np.zeros(len(sample))
-        if shown.all():
+        if solve and shown.all():
             # Prices of the sample add up to those of all rows.
             share = np.ones(2) if self.whole else self.prices * totals / shown
             prices = sample.weights * np.where(positive, share[0], share[1])
