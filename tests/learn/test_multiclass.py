@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -343,3 +344,31 @@ def test_real_digits_that_overlap_are_proven_to(tmp_path: Path) -> None:
     claims = soft.certificate
     assert claims.lower <= theirs
     assert claims.upper <= theirs * (1 + 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("memory", "most_scans"), [(256 << 20, 1), (64 << 20, 8)])
+def test_all_of_mnist_is_proven(tmp_path: Path, memory: int, most_scans: int) -> None:
+    """60,000 rows of ten classes: where memory holds them one scan proves what is solved, else a few; LinearSVC, which
+    goes on until its own rough tolerance, lies within the bounds.
+    """
+    names = [DATA / "mnist" / f"train-{name}.gz" for name in ("images-idx3-ubyte", "labels-idx1-ubyte")]
+    if not all(name.exists() for name in names):
+        pytest.skip("MNIST is not here")
+    images, labels = (np.frombuffer(gzip.decompress(name.read_bytes()), "u1") for name in names)
+    X, y = images[16:].reshape(-1, 784).astype(np.float32) / np.float32(255), labels[8:].astype(int)
+    store = make_store(tmp_path / "s.zarr", X, y.tolist(), chunk_rows=2600)
+    model = coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", intercept=False, loss="hinge",
+                             C=0.001, memory=memory, cluster="threads")  # fmt: skip
+    assert model.status == "certified"
+    verify(tmp_path / "m", store)
+    assert json.loads((tmp_path / "m" / "run.json").read_text())["scans"] <= most_scans
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=0.001, tol=0.1, random_state=0)
+        coef = other.fit(X.astype(np.float64), y).coef_
+    theirs = 0.5 * (coef**2).sum() + 0.001 * np.maximum(0, 1 - leads(X.astype(np.float64) @ coef.T, y)).sum()
+    claims = model.certificate
+    assert claims.lower <= theirs
+    assert claims.upper <= theirs * (1 + 1e-3)

@@ -122,7 +122,7 @@ def test_it_goes_on_from_an_earlier_answer() -> None:
         assert again.value == pytest.approx(solve(model(X, y, price)).value, rel=2e-9)
 
 
-@pytest.mark.parametrize(("narrow", "direct", "copied"), [(1000, 0, 4), (0, 2500, 4), (0, 20, 4), (0, 20, 1)])
+@pytest.mark.parametrize(("narrow", "direct", "copied"), [(1000, 0, 0), (0, 2500, 0), (0, 20, 0), (0, 20, 1 << 20)])
 def test_rows_of_any_kind_with_a_constant(
     narrow: int, direct: int, copied: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +135,8 @@ def test_rows_of_any_kind_with_a_constant(
     monkeypatch.setattr(module, "NARROW", narrow)
     monkeypatch.setattr(module, "BLOCK", 100)
     monkeypatch.setattr(module, "DIRECT", direct)
-    monkeypatch.setattr(module, "MOST_COPIED", copied)
+    monkeypatch.setattr(module, "COPIED_SHARE", 4)
+    monkeypatch.setattr(module, "COPIED_BYTES", copied)
     for rows in (X, csr_array(X), csr_array(X.astype(np.float64))):
         found = minimise_classes(ClassesModel(0.0, lacks(np.zeros((300, 4)), y), rows, y, np.full(300, 0.1), 4.0), 1e-9)
         assert found.value - found.dual <= 1e-9 * found.value

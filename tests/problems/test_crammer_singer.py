@@ -73,7 +73,7 @@ def test_the_gap_is_proven_on_all_rows(seed: int, intercept: bool, monkeypatch: 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_few_rows_are_solved_in_memory_and_proven_by_one_scan(sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where memory holds them all, in stages; where it does not, or rows are many, the sample is a part of them."""
-    monkeypatch.setattr("coremargin.problems.classes_steps.STAGE_LEAST", 100)
+    monkeypatch.setattr("coremargin.problems.classes_steps.STAGE_LEAST", 50)
     X, y = noisy(10, 1300, 12, 6)
     X = np.where(np.abs(X) < 0.5, 0.0, X).astype(np.float32)
     source = ArraySource(csr_array(X) if sparse else X, y, chunk_rows=50)

@@ -13,7 +13,7 @@ import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from coremargin.maths.multiclass import class_sums, scores_of
-from coremargin.maths.rows import as_float64, dense, gram, take
+from coremargin.maths.rows import as_float64, dense, gram, row_sizes, take
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 NARROW, BLOCK = 1000, 4096
 #: Up to so many undecided pairs their Gram matrix is, beyond both conjugate gradients are taken, to this share.
 DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-2
-#: Undecided rows are copied where all rows are more than so many times as many.
-MOST_COPIED = 4
+#: Undecided rows are copied where they take no more bytes than this, or are fewer than one in so many of all rows.
+COPIED_BYTES, COPIED_SHARE = 32 << 20, 4
 
 
 def newton_step(rows: Rows, constant: float, weights: Array, shares: Array, gradient: Array) -> Array:
@@ -32,14 +32,15 @@ def newton_step(rows: Rows, constant: float, weights: Array, shares: Array, grad
     undecided = np.flatnonzero(shares.max(axis=1) < 1.0)
     pairs = int((shares[undecided] > 0).sum()) - len(undecided)
     narrow = gradient.size <= min(NARROW, pairs)
-    # Where most rows are undecided none are copied: the others take part with nothing.
-    if narrow or pairs <= DIRECT or MOST_COPIED * len(undecided) < len(shares):
-        rows, weights, shares = take(rows, undecided), weights[undecided], shares[undecided]
+    # Where a large share of many rows is undecided none are copied: the others take part with nothing.
+    few = COPIED_SHARE * len(undecided) < len(shares) or int(row_sizes(rows)[undecided].sum()) <= COPIED_BYTES
+    if narrow or pairs <= DIRECT or few:
+        rows, weights, shares = as_float64(take(rows, undecided)), weights[undecided], shares[undecided]
     inside = shares > 0
     if narrow:
         return _by_hessian(rows, constant, weights, inside, gradient)
     if pairs <= DIRECT:
-        return _by_pairs(as_float64(rows), constant, weights, inside, gradient)
+        return _by_pairs(rows, constant, weights, inside, gradient)
     return _by_conjugate_gradients(rows, constant, weights, inside, gradient)
 
 

@@ -28,7 +28,7 @@ GUARD_SHARE, ROUGH = 0.02, 1e-2
 #: mu of the first proximal step where there is a guess: so many times the last one before it.
 AGAIN = 3.0
 #: Many rows are solved on a part of them first: every row but so many, down to so few, to this relative gap.
-STAGE, STAGE_LEAST, STAGE_GAP = 6, 2000, 2e-2
+STAGE, STAGE_LEAST, STAGE_GAP = 6, 500, 2e-2
 
 
 @dataclass(frozen=True)
