@@ -160,7 +160,7 @@ def test_several_classes_killed_on_a_cluster(
         assert code in (0, -signal.SIGKILL), errors
         assert gone(children)
         kills += code != 0
-        if code == 0:
+        if (out / "model.json").exists():  # it may have been killed on its way out
             break
     assert kills >= 1
     if not (out / "model.json").exists():

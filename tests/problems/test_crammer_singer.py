@@ -80,10 +80,12 @@ def test_few_rows_are_solved_in_memory_and_proven_by_one_scan(sparse: bool, monk
     problem = CrammerSinger(source, 1e-3, cost=0.01, sample_bytes=source.nbytes // 4)
     states = finish(problem, problem.start())
     check(problem, states[-1])
-    assert problem.few
+    assert problem.whole
     assert (len(states), states[0].sample_bytes) == (2, source.nbytes)
     tight = CrammerSinger(source, 1e-3, cost=0.01, memory_bytes=source.nbytes, sample_bytes=source.nbytes // 4)
+    assert not tight.whole
     assert len(tight.sample_chunks) < source.chunks
+    check(tight, finish(tight, tight.start())[-1])
     many = CrammerSinger(ArraySource(X[:, :3], y, chunk_rows=50), 1e-3, sample_bytes=source.nbytes // 40)
     assert not many.few
     assert len(many.sample_chunks) < many.source.chunks

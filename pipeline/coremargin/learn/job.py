@@ -39,7 +39,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     good answer with an upper bound whatever the distance; None: exact up to 1,000 outliers. With outliers epsilon may
     be 0: as close as float64 can tell (1e-8).
     strategy (hard margin only): "fast"; "paper" (one example a scan) and "any-violator" are the references. memory: for
-    the rows in the driver. sample: share of the store read first. block: bytes that one task reads. max_scans,
+    the rows in the driver. sample: share of the store read first; for the hinge of classes "crammer-singer" with fewer
+    than 50 rows for each number of the hypothesis as much as memory takes. block: bytes that one task reads. max_scans,
     time_limit: stop there, with what is proven. cluster: a file that says where to run; None chooses by the store's
     size.
     """
@@ -109,9 +110,14 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     def _check_classes(self) -> None:
         """Refuse what there is for models of two classes only."""
         if self.is_fleet:
-            raise ValueError("classes: 'crammer-singer' is one model of all classes: give one C and no folds")
+            raise ValueError(
+                "classes: 'crammer-singer' is one model of all classes: give one C and no folds, or take classes 'ovr'"
+            )
         if self.loss == "squared_hinge":
-            raise ValueError("loss: with classes 'crammer-singer' there is only 'hinge'; found 'squared_hinge'")
+            raise ValueError(
+                "loss: with classes 'crammer-singer' there is only 'hinge'; found 'squared_hinge'; take 'hinge', or "
+                "classes 'ovr'"
+            )
         if isinstance(self.class_weight, tuple):
             raise ValueError("class_weight: classes 'crammer-singer' take 'balanced' or none; found two numbers")
         if self.strategy != "fast":

@@ -81,22 +81,37 @@ class CrammerSinger(ClassesJob):
     @property
     def sample_chunks(self) -> list[int]:
         """Where rows are few as many as the memory takes, as they are stored: all of them, or a part beside a band."""
-        source = self.source
         if not self.few:
             return super().sample_chunks
-        if source.nbytes + PER_ROW * self.shape[0] * source.rows <= self.memory_bytes:
-            return list(range(source.chunks))
-        return sample_of_classes(source, self.codes, 1.0, self.memory_bytes // 4)
+        if self.whole:
+            return list(range(self.source.chunks))
+        share = self._most_solved / self.source.rows
+        return sample_of_classes(self.source, self.codes, 1.0, int(share * self.source.nbytes))
+
+    @property
+    def whole(self) -> bool:
+        """True where rows are few and the memory holds all of them, with what a solve needs beside."""
+        return self.few and self._row_bytes * self.source.rows <= self.memory_bytes
+
+    @property
+    def _row_bytes(self) -> float:
+        return self.source.nbytes / self.source.rows + PER_ROW * self.shape[0]
+
+    @property
+    def _most_solved(self) -> int:
+        """Rows of the sample that are solved where they are not all rows."""
+        classes, p = self.shape
+        if self.few:
+            return max(1000, int(self.memory_bytes / 2 / self._row_bytes))
+        return int(min(SOLVE_ROWS, max(1000, 5 * p, SOLVE_COST / (classes * p))))
 
     def start(self) -> ClassesState:
         """Solve on a sample of chunks, its prices scaled up to all rows."""
         check_scale(self.source, self.prices, self.totals)
         sample, read = self.sampled()
-        classes, p = self.shape
-        whole = self.few and len(self.sample_chunks) == self.source.chunks
-        if not self.few:
-            most = int(min(SOLVE_ROWS, max(1000, 5 * p, SOLVE_COST / (classes * p))))
-            sample = sample.take(thinned(sample.classes, most))
+        classes = self.shape[0]
+        if not self.whole:
+            sample = sample.take(thinned(sample.classes, self._most_solved))
         sample = sample.ready()
         held = np.bincount(sample.classes, weights=sample.shares, minlength=classes)
         prices = (self.prices * self.totals / np.where(held > 0, held, 1.0))[sample.classes] * sample.shares
@@ -104,7 +119,7 @@ class CrammerSinger(ClassesJob):
         duals = found.duals
         own = duals > 0.0
         mixed = np.flatnonzero(own.any(axis=1) & (own.sum(axis=1) + (duals.sum(axis=1) < prices) > 1))
-        if not whole:
+        if not self.whole:  # these duals are of other prices
             mixed = mixed[:0]
         return ClassesState(
             round=0, status="running", newest=found.at, best=None, lower=0.0, upper=np.inf,
