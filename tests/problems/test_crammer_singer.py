@@ -159,6 +159,17 @@ def test_sparse_rows_are_rows() -> None:
     assert state.upper == pytest.approx(dense.upper, rel=2e-4)
 
 
+def test_a_tight_memory_takes_more_scans() -> None:
+    """A band of few rows, whose bound is worth nothing at first, leads to the proof all the same."""
+    X, y = noisy(11, 6000, 8, 4)
+    source = ArraySource(X, y, chunk_rows=300)
+    problem = CrammerSinger(source, 1e-3, cost=0.1, memory_bytes=100_000, sample_bytes=9000)
+    states = finish(problem, problem.start())
+    check(problem, states[-1])
+    assert states[1].held < 0.1 * len(X)
+    assert len(states) > 3
+
+
 def test_ties_far_from_home_are_settled() -> None:
     """Rows repeated so often that most of those at a change of sides are summed up: sides are found again."""
     X, y = noisy(8, 12, 2, 3)

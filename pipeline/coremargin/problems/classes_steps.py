@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from coremargin.maths import multiclass as mc
 from coremargin.maths.margin import gamma
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
-from coremargin.maths.soft_margin import relative_gap
 from coremargin.problems.classes import ClassRows, thinned
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ Array = NDArray[np.float64]
 
 #: The model is solved to this share of the gap that is asked for.
 SHARE = 0.05
-#: A model with stand-ins proves nothing and need not be closer than this share of the gap, or this.
-GUARD_SHARE, ROUGH = 0.02, 1e-2
 #: mu of the first proximal step where there is a guess: so many times the last one before it.
 AGAIN = 3.0
 #: Many rows are solved on a part of them first: every row but so many, down to so few, to this relative gap.
@@ -141,6 +138,5 @@ def _guarded(
     price = float(summary.far_price[0]) - float(weights.sum())
     rows, prices = ClassRows.joined([near, away]), np.concatenate([problem.prices[near.classes] * near.shares, prices])
     guess = Guess(state.newest, state.proof.ids, state.duals, state.mu)
-    rough = min(ROUGH, GUARD_SHARE * relative_gap(state.upper, state.lower))
-    model = BandModel(price, push, rows, prices)
-    return _minimise(problem, model, max(tolerance, rough, 1e-7), state.upper, guess).at
+    # No rougher than the band's model: else the newest hypothesis may do, and the job would stand still.
+    return _minimise(problem, BandModel(price, push, rows, prices), max(tolerance, 1e-7), state.upper, guess).at
