@@ -335,3 +335,39 @@ def test_wide_summaries_come_in_fewer_blocks(rng: np.random.Generator) -> None:
     blocks = plan_blocks(source, problem.least_block_bytes)
     assert len(blocks) * 8 * 61**2 <= (1 << 20) * 1.1
     assert SoftMargin(source, 1e-3, "hinge", 1.0).least_block_bytes == 1
+
+
+def equal_rows(seed: int, kinds: int = 60, copies: int = 100) -> tuple[np.ndarray, np.ndarray]:
+    """A few kinds of rows, each many times, next to rows of their own: a narrow band is full of a few kinds."""
+    rng = np.random.default_rng(seed)
+    X, y = noisy(seed, kinds, 6, flip=0.2)
+    alone, labels = noisy(seed + 1, 400, 6, flip=0.2)
+    order = rng.permutation(kinds * copies + 400)
+    return np.vstack([np.repeat(X, copies, axis=0), alone])[order], np.concatenate([np.repeat(y, copies), labels])[
+        order
+    ]
+
+
+def test_a_band_full_of_equal_rows_is_given_up_for_all_rows() -> None:
+    """Where the hinge's band proves nothing and all rows fit into the memory, they are read, and are the proof."""
+    X, y = equal_rows(0)
+    options: dict[str, Any] = {"memory_bytes": 2 * X.nbytes, "sample_bytes": 4000, "chunk_rows": 200}
+    problem, state = start(X, y, band_bytes=2000, **options)
+    read = state.sample_bytes
+    while not problem.done(state):
+        assert state.round < 20
+        again = problem.restore(state.to_arrays())
+        state, other = step(problem, state), step(problem, again)
+        assert all(other.to_arrays()[name].tobytes() == values.tobytes() for name, values in state.to_arrays().items())
+    assert not problem.wide
+    assert len(state.held) == len(y)
+    assert state.sample_bytes == read + problem.source.nbytes
+    assert state.status == "certified"
+    assert_true(problem, state)
+    exact, best = solve(X, y, epsilon=1e-7)
+    assert state.dual <= best.primal
+    assert best.dual <= state.primal
+    little, end = solve(X, y, band_bytes=2000, **(options | {"memory_bytes": X.nbytes // 2}))
+    assert not len(end.held)
+    assert_true(little, end)
+    assert exact.whole == exact.wide

@@ -123,13 +123,14 @@ def rounds(
         engine.watch.on_scan(state.round + 1, sum(block_bytes(engine.source, block) for block in blocks))
         summary, read = engine.scan(problem, probe, blocks)
         scanned = time.perf_counter()
+        before = state.sample_bytes
         state = problem.update(state, summary)
         yield (
             state,
             ScanCost(
                 chunks=engine.source.chunks,
                 chunks_read=sum(len(block.chunks) for block in read),
-                bytes_read=sum(block_bytes(engine.source, block) for block in read),
+                bytes_read=sum(block_bytes(engine.source, block) for block in read) + state.sample_bytes - before,
                 seconds=scanned - started,
                 solve_seconds=time.perf_counter() - scanned,
             ),

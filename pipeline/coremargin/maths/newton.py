@@ -167,6 +167,8 @@ def root(slope: Callable[[float], float]) -> float:
         return high
     t = high
     for k in range(200):
+        if not at_high > at_low:  # numbers too far apart for float64
+            break
         t = high - at_high * (high - low) / (at_high - at_low) if k % 2 == 0 else 0.5 * (low + high)
         at = slope(t)
         if abs(at) <= small or high - low <= 1e-15 * high:

@@ -21,7 +21,7 @@ from coremargin.problems import wide_steps
 from coremargin.problems.band_probe import BandProbe
 from coremargin.problems.soft_bounds import best_point
 from coremargin.problems.soft_result import figures, result
-from coremargin.problems.soft_rows import as_rows, fits
+from coremargin.problems.soft_rows import as_rows, can_change, fits
 from coremargin.problems.soft_start import BINS, evenly, histogram_range, priced, thinned
 from coremargin.problems.soft_state import SoftState
 from coremargin.problems.soft_steps import crossed, first_step, hinge_step, squared_step
@@ -163,7 +163,7 @@ class SoftMargin:
         sample = priced(found, few, self.prices)
         positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]
         shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
-        nothing = np.zeros(source.features + 1)
+        nothing, none = np.zeros(source.features + 1), np.zeros(0, np.intp)
         newest, duals = nothing if near is None else near, np.zeros(len(sample))
         if solve and shown.all():
             # Prices of the sample add up to those of all rows.
@@ -176,7 +176,6 @@ class SoftMargin:
                 newest = first_step(self, sample, prices, newest)
         margins = sample.signs * (products(sample.rows, newest[:-1, None])[0] + newest[-1])
         low, high = histogram_range(margins)
-        none = np.zeros(0, np.intp)
         return SoftState(
             round=0, status="running", newest=newest, best=None, primal=np.inf, dual=0.0, reference=nothing,
             band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
@@ -277,7 +276,10 @@ class SoftMargin:
         gained &= bool(np.isfinite(gap))  # sums that overflow stay infinite: no gain, and the job ends
         idle = 0 if gained else state.idle + 1
         same = np.array_equal(step, state.newest)
-        if idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen)):
+        stuck = idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen))
+        if can_change(self, state, stuck):
+            return wide_steps.changed(self, state)
+        if stuck:
             return replace(state, status="stalled")
         if self._overshot(state, astray):
             step = np.array(state.best)
@@ -285,16 +287,14 @@ class SoftMargin:
         return replace(state, newest=step, idle=idle, widen=min(widen, MOST_WIDE))
 
     def _advance(self, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
-        if self.wide:
+        if self.wide or len(state.held):
             return wide_steps.step(self, state, summary)
         return (squared_step if self.loss == "squared_hinge" else hinge_step)(self, state, summary)
 
     def _overshot(self, state: SoftState, astray: float) -> bool:
-        """A band that memory keeps small led too far: the next one is about the best point of the way there.
-
-        astray: share of its rows that are on another side of the margin than they were at the best point before.
-        """
+        """A small band led too far, a share ``astray`` of it across the margin: the next is about the best point."""
         capped = state.band_rows < state.total_rows and self._band_rows(2 * state.widen) == self._band_rows(state.widen)
         moved = state.best is not None and not np.array_equal(state.best, state.newest)
+        held = self.whole or (len(state.held) > 0 and not self.wide)  # all of them
         much = self.loss == "squared_hinge" or astray > CROSSED
-        return not self._curved and not self.whole and capped and moved and much
+        return not (self._curved or held) and capped and moved and much

@@ -17,11 +17,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coremargin.problems.soft_bounds import longest
+
 if TYPE_CHECKING:
     from coremargin.problems.soft_margin import SoftMargin
+    from coremargin.problems.soft_state import SoftState
 
 #: So many rows per feature are few, and so many features many: then all rows are held, where they fit.
 FEW_ROWS, MANY_FEATURES = 50, 200
+#: Rows longer than this are left to sums, whose steps mind units less.
+FAR = 1e6
 #: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
 CURVES = 8
 #: Bytes that each of the problems which share the memory keeps of a row that they all hold.
@@ -43,6 +48,18 @@ def as_rows(problem: SoftMargin) -> bool:
         return True
     short = source.rows < FEW_ROWS * source.features
     return (source.sparse or short or source.features >= MANY_FEATURES) and fits(problem)
+
+
+def can_change(problem: SoftMargin, state: SoftState, stuck: bool) -> bool:
+    """Whether a hinge that is solved by sums may go on with all its rows.
+
+    Where very many rows are equal, the band is full of a few of them, of one class perhaps: no dual point of it is in
+    balance, or no wider band is to be had (stuck). On all rows the job ends.
+    """
+    if (not stuck and (state.round < 2 or state.dual > 0)) or longest(problem.source) > FAR:
+        return False
+    by_sums = problem.loss == "hinge" and not problem.wide and not len(state.held)
+    return by_sums and problem.sharing == 1 and fits(problem)
 
 
 def fits(problem: SoftMargin) -> bool:

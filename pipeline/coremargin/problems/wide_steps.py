@@ -18,6 +18,8 @@ from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, 
 from coremargin.maths.smooth import RowModel, minimise_hinge, minimise_squared_hinge
 from coremargin.problems.pool import Pool
 from coremargin.problems.soft_bounds import hinge_bound, sided, squared_bound
+from coremargin.problems.soft_start import priced
+from coremargin.problems.start import read_sample
 
 if TYPE_CHECKING:
     from coremargin.problems.band_summary import BandSummary
@@ -36,6 +38,16 @@ def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array, dual
     near, duals: to start from, None: nothing is known of the duals.
     """
     return _minimise(problem, _model(problem, pool, prices, np.zeros(len(near))), near, duals, FIRST_SHARE)
+
+
+def changed(problem: SoftMargin, state: SoftState) -> SoftState:
+    """The same job with all rows in memory from now on, which are read here, and the minimiser over them."""
+    source = problem.source
+    found = read_sample(source, list(range(source.chunks)), problem.codes, stay=True)
+    held = priced(found, None, problem.prices)
+    newest, duals = first_step(problem, held, held.weights, state.newest if state.best is None else state.best, None)
+    read = state.sample_bytes + found.nbytes(source)
+    return replace(state, newest=newest, held=held, held_duals=duals, idle=0, sample_bytes=read)
 
 
 def _model(problem: SoftMargin, pool: Pool, prices: Array, push: Array) -> RowModel:
@@ -150,7 +162,7 @@ def _guarded(
 def _kept(problem: SoftMargin, state: SoftState, ahead: Array) -> SoftState:
     """Only as many of the rows held as memory allows: those nearest to the margin at the next hypothesis."""
     pool = state.held
-    if problem.whole:
+    if problem.whole or not problem.wide:
         return state
     margins = pool.signs * (products(pool.rows, ahead[:-1, None])[0] + ahead[-1])
     order = np.lexsort([pool.ids, np.abs(margins - 1.0)])
