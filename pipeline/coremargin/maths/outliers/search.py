@@ -33,7 +33,7 @@ Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
 SHARE, FLOOR = 1e-9, 1e-13
 #: Work (nodes and solves) that the target gets before levels above it go on, and so much more for each outlier: wrong
 #: labels that the others have a margin without take 15 to 40 each.
-PATIENCE, PATIENCE_EACH = 1000, 40
+PATIENCE, PATIENCE_EACH = 1000, 20
 #: Work of levels that go on, as a share of the target's: what a bound on the way may cost where the target is reached.
 LEVELS = 0.5
 #: Work that is done in one task before nodes are dealt out, and in each round of that time.
