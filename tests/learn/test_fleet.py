@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import coremargin
 from coremargin import spec as specs
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import fold_of
+from coremargin.data.ingest import ingest
 from coremargin.errors import ClaimRefuted, DataError, Interrupted, LabelError, OutputError, SpecError, UsageError
 from coremargin.learn.evaluate import evaluate
 from coremargin.learn.fleet import FleetModel, read_model
@@ -486,3 +488,25 @@ def test_a_fleet_leaves_no_rows_out(trained: Path, run_cli: Callable[..., Result
     """The command for outliers says what the folder holds instead."""
     found = run_cli("outliers", trained, exit_code=2)
     assert "this model is of problem 'soft_margin': no rows were left out" in found.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_ten_classes_and_ten_prices_cost_the_scans_of_one(tmp_path: Path, real_data: Path, loss: str) -> None:
+    """All of MNIST: a hundred models, each proven, from no more than the bytes of one, in the default memory."""
+    images, digits = (
+        np.frombuffer(gzip.decompress((real_data / f"mnist/train-{name}-ubyte.gz").read_bytes()), "u1", offset=offset)
+        for name, offset in (("images-idx3", 16), ("labels-idx1", 8))
+    )
+    store = tmp_path / "digits.zarr"
+    ingest((images.reshape(-1, 784) / 255).astype(np.float32), store, labels=digits)
+    costs = np.geomspace(1e-4, 3, 10).tolist()
+    keys: dict[str, Any] = {"loss": loss, "classes": "ovr", "cluster": "threads"}
+    fleet = coremargin.train(store, out=tmp_path / "many", C=costs, **keys)
+    assert [member.status for member in fleet.members.values()] == ["certified"] * 100
+    coremargin.train(store, out=tmp_path / "few", C=costs[5], **keys)
+    many, few = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("many", "few"))
+    assert many["bytes_read"] == few["bytes_read"]
+    assert many["scans"] == 1
+    assert verify(tmp_path / "many", store).ok
