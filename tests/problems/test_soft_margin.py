@@ -273,7 +273,7 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
         first, second = state.to_arrays(), other.to_arrays()
         assert first.keys() == second.keys()
         assert all(first[name].tobytes() == second[name].tobytes() for name in first)
-    assert {f.name for f in fields(SoftState)} - {"sample", "held"} <= first.keys()
+    assert {f.name for f in fields(SoftState)} - {"sample", "held", "sweep"} <= first.keys()
 
 
 def test_unlabelled_rows_do_not_count() -> None:

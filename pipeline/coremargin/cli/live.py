@@ -59,6 +59,9 @@ class _Meter:
         return Progress(on_scan=self.scan, on_block=self.block, on_round=self.round, on_work=self.work)
 
     def scan(self, number: int, total: int) -> None:
+        if number == self._round:  # its next part
+            self._total += total
+            return
         self._round, self._total, self._done, self._began = number, total, 0, time.monotonic()
 
     def block(self, result: BlockResult) -> None:

@@ -76,9 +76,10 @@ _RUN_KEYS = (
 def round_record(kind: str, problem: Problem, state: Any, cost: ScanCost) -> dict[str, Any]:
     """One line of ``rounds.jsonl``."""
     told = problem.figures(state)
+    number = told.pop("scan", state.round)
     finite = {name: None if value in (np.inf, -np.inf) else value for name, value in told.items()}
     return {
-        "round": state.round, "kind": kind, **finite, "ratio": ratio(told["lower"], told["upper"]),
+        "round": number, "kind": kind, **finite, "ratio": ratio(told["lower"], told["upper"]),
         "chunks": cost.chunks, "chunks_read": cost.chunks_read, "chunks_skipped": cost.chunks - cost.chunks_read,
         "bytes_read": cost.bytes_read, "seconds": cost.seconds, "solve_seconds": cost.solve_seconds,
         "status": state.status,

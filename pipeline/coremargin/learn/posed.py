@@ -10,6 +10,7 @@ from coremargin.learn.outlier_counts import MANY
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.problems.soft_margin import SoftMargin
 from coremargin.problems.start import rows_that_count
+from coremargin.problems.swept_margin import soft_margin
 from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:
@@ -51,11 +52,12 @@ def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> 
             source, job.epsilon, intercept=job.intercept, strategy=job.strategy, pool_bytes=job.memory // sharing,
             sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
         )  # fmt: skip
-    return SoftMargin(
+    problem = SoftMargin(
         source, job.epsilon, job.loss, cost, job.class_weight, job.intercept, job.memory, sharing,
         copies=3 if job.folds else 1, sample_share=job.sample, band_bytes=job.memory // 4 if sharing > 1 else None,
         held_bytes=job.memory * len(job.costs) // sharing // 2 if sharing > 1 else None,
     )  # fmt: skip
+    return soft_margin(problem) if sharing == 1 else problem
 
 
 def _outliers(job: TrainJob, source: Source) -> OutlierMargin:

@@ -152,11 +152,12 @@ def run_problem(
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
         state, meters = _begin(problem, checkpoint, progress, clock)
         before = meters.seconds
-        # scans before a kill count
-        scans_left = None if job.max_scans is None else max(0, job.max_scans - meters.scans)
+        chunks_left = None
+        if job.max_scans is not None:  # scans before a kill count
+            chunks_left = job.max_scans * problem.source.chunks - sum(r["chunks_read"] for r in meters.rounds)
         with _stoppable(problem):
             # the loop's state is the one to go on with
-            for state, cost in rounds(engine, problem, state, scans_left):  # noqa: B020
+            for state, cost in rounds(engine, problem, state, chunks_left):  # noqa: B020
                 if cost is not None:
                     _count(meters, problem, state, cost, progress)
                 else:
@@ -203,10 +204,21 @@ def _begin(problem: Problem, checkpoint: Checkpoint, progress: Progress, clock: 
 
 
 def _count(meters: Meters, problem: Problem, state: Any, cost: ScanCost, progress: Progress) -> None:
-    meters.scans += 1
+    """Add a scan, or a part of one: the parts of a scan share its record."""
+    record, last = round_record("scan", problem, state, cost), meters.rounds[-1]
     meters.bytes_read += cost.bytes_read
-    meters.rounds.append(round_record("scan", problem, state, cost))
-    progress.on_round(meters.rounds[-1])
+    if last.get("part"):
+        record |= {key: last[key] + record[key] for key in _SPENT}
+        record["chunks_skipped"] = cost.chunks - record["chunks_read"]
+        meters.rounds.pop()
+    else:
+        meters.scans += 1
+    meters.rounds.append(record)
+    if not record.get("part"):
+        progress.on_round(record)
+
+
+_SPENT = ("chunks_read", "bytes_read", "seconds", "solve_seconds", "new_rows")
 
 
 @contextmanager

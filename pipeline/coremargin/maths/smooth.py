@@ -44,7 +44,10 @@ NARROW, DENSE_TURN, SPARSE_TURN = 2000, 30.0, 50.0
 
 @dataclass(frozen=True)
 class RowModel:
-    """push (d + 1,); rows (m, d); signs (m,); intercept: False keeps b at 0; target, stiff, limit (m,) > 0: of phi."""
+    """push (d + 1,); rows (m, d); signs (m,); intercept: False keeps b at 0; target, stiff, limit (m,) > 0: of phi.
+
+    constant: belongs to the value, whose share a tolerance is.
+    """
 
     push: Array
     rows: Rows
@@ -53,6 +56,7 @@ class RowModel:
     target: Array
     stiff: Array
     limit: Array
+    constant: float = 0.0
 
     def some(self, places: NDArray[np.intp]) -> RowModel:
         """The model of the rows at these places (increasing); all of them are not copied."""
@@ -78,7 +82,7 @@ class RowModel:
 
     def far(self, p: Array) -> float:
         """The objective without its rows."""
-        return float(0.5 * p[:-1] @ p[:-1] - self.push @ p)
+        return float(0.5 * p[:-1] @ p[:-1] - self.push @ p) + self.constant
 
     def gradient(self, p: Array, a: Array) -> Array:
         """Of the objective (d + 1,), a being the duals at p."""

@@ -137,8 +137,24 @@ def hinge_bound(
         if moved is None:
             return state
         duals = moved
-    v = push[:-1] + pull(duals)
-    total = price + float(duals.sum())
+    return dual_bound(problem, state, price, push[:-1] + pull(duals), (ids, signs, duals), terms)
+
+
+def dual_bound(
+    problem: SoftMargin,
+    state: SoftState,
+    others: float,
+    v: Array,
+    named: tuple[NDArray[np.int64], NDArray[np.int8], Array],
+    terms: int,
+) -> SoftState:
+    """With the dual bound of duals in balance, of the hinge: c or 0 by side at the newest but for the rows named.
+
+    others: sum of the duals of rows that are not named; v (d,): sum of a y x over all rows; named: ids, signs, duals;
+    terms: rows that were summed up on the driver.
+    """
+    ids, signs, duals = named
+    total = others + float(duals.sum())
     value = soft.hinge_dual(total, v, problem.metric[:-1])
     error = 8.0 * (sum_error(problem.source) + gamma(terms))
     value -= error * total + _pull_error(problem, v, total, error)

@@ -31,8 +31,8 @@ from coremargin.problems.start import (
     Sample,
     check_scale,
     class_weights,
+    float64_row_bytes,
     read_sample,
-    row_bytes,
     sample_chunks,
     two_classes,
 )
@@ -109,7 +109,7 @@ class SoftMargin:
     @property
     def _row_bytes(self) -> int:
         """Bytes of a row in float64, with its 1; of sparse rows, whose lengths differ, about the mean."""
-        return row_bytes(self.source) * 8 // self.source.dtype.itemsize + 8
+        return float64_row_bytes(self.source) + 8
 
     @cached_property
     def totals(self) -> Array:

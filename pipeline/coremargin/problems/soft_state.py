@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.problems.pool import Pool
 from coremargin.problems.stored import arrays_of, fields_of
+from coremargin.problems.sweep_state import Sweep
 
 Array = NDArray[np.float64]
 Status = Literal["running", "certified", "stalled"]
@@ -27,7 +28,7 @@ class SoftState:
     ``reference``, else 0).
     sample: rows that stand for those far from the margin; held: rows that no scan needs to send, held_duals (m,)
     theirs; the weights of both are prices. widen: how much wider than at first the band is; idle: scans
-    in a row that hardly narrowed the gap.
+    in a row that hardly narrowed the gap. sweep: where rows are scanned a segment at a time (swept_margin.py).
     """
 
     round: int
@@ -53,6 +54,7 @@ class SoftState:
     high: float
     rows_below: int
     sample_bytes: int
+    sweep: Sweep | None = None
 
     @property
     def lower(self) -> float:
@@ -73,6 +75,7 @@ class SoftState:
         """Inverse of ``to_arrays``."""
         return cls(
             **fields_of(
-                cls, arrays, {"sample": Pool.from_arrays, "held": Pool.from_arrays}, STATUSES, may_lack=("best",)
+                cls, arrays, {"sample": Pool.from_arrays, "held": Pool.from_arrays, "sweep": Sweep.from_arrays},
+                STATUSES, may_lack=("best",),
             )
-        )
+        )  # fmt: skip

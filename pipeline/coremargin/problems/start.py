@@ -103,10 +103,16 @@ def row_bytes(source: Source) -> int:
     return source.nbytes // source.rows if source.sparse else source.features * source.dtype.itemsize
 
 
+def float64_row_bytes(source: Source) -> int:
+    """Bytes of a row with its values in float64; the columns of sparse ones take four bytes each."""
+    index = 4 if source.sparse else 0
+    return row_bytes(source) * (8 + index) // (source.dtype.itemsize + index)
+
+
 def pool_row_bytes(source: Source) -> int:
     """Bytes of a row in a pool, in float64; few features are solved dense, whatever the rows are."""
     if source.sparse and source.features > NARROW:
-        return max(1, row_bytes(source) * 8 // source.dtype.itemsize)
+        return max(1, float64_row_bytes(source))
     return 8 * source.features
 
 

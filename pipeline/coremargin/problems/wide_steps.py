@@ -37,7 +37,7 @@ def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array, dual
 
     near, duals: to start from, None: nothing is known of the duals.
     """
-    return _minimise(problem, _model(problem, pool, prices, np.zeros(len(near))), near, duals, FIRST_SHARE)
+    return minimum(problem, model_of(problem, pool, prices, np.zeros(len(near))), near, duals, FIRST_SHARE)
 
 
 def changed(problem: SoftMargin, state: SoftState) -> SoftState:
@@ -50,7 +50,8 @@ def changed(problem: SoftMargin, state: SoftState) -> SoftState:
     return replace(state, newest=newest, held=held, held_duals=duals, idle=0, sample_bytes=read)
 
 
-def _model(problem: SoftMargin, pool: Pool, prices: Array, push: Array) -> RowModel:
+def model_of(problem: SoftMargin, pool: Pool, prices: Array, push: Array) -> RowModel:
+    """The losses of rows at these prices (m,), and a push (d + 1,) for all others."""
     squared = problem.loss == "squared_hinge"
     push = push if problem.intercept else np.append(push[:-1], 0.0)
     return RowModel(
@@ -59,9 +60,10 @@ def _model(problem: SoftMargin, pool: Pool, prices: Array, push: Array) -> RowMo
     )  # fmt: skip
 
 
-def _minimise(
+def minimum(
     problem: SoftMargin, model: RowModel, near: Array, duals: Array | None, share: float
 ) -> tuple[Array, Array]:
+    """The minimiser (d + 1,) to a share of the gap that is asked for, and with the hinge its duals (m,), else zeros."""
     if problem.loss == "squared_hinge":
         return minimise_squared_hinge(model, near, share * problem.epsilon), np.zeros(len(model.signs))
     return minimise_hinge(model, near, duals, share * problem.epsilon)
@@ -79,7 +81,7 @@ def step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[A
         return state.newest, state
     ahead, duals = state.newest, state.held_duals
     if problem.loss == "hinge" or not summary.far_price[0] > 0:
-        ahead, duals = _minimise(problem, _model(problem, pool, pool.weights, push), ahead, duals, LATER_SHARE)
+        ahead, duals = minimum(problem, model_of(problem, pool, pool.weights, push), ahead, duals, LATER_SHARE)
         if problem.loss == "hinge":
             state = _bound(problem, state, summary, duals)
     guarded = _guarded(problem, state, summary, push, ahead, duals)
@@ -142,7 +144,7 @@ def _guarded(
         return None
     sample = sample.take(away)
     prices = sample.weights * (missing / float(sample.weights.sum()))
-    far = _model(problem, sample, prices, np.zeros(len(push)))
+    far = model_of(problem, sample, prices, np.zeros(len(push)))
     was, would = far.margins(state.newest), far.margins(ahead)
     if problem.loss == "hinge":
         if not ((was < 1.0) != (would < 1.0)).any():
@@ -154,8 +156,8 @@ def _guarded(
         np.concatenate([pool.ids, sample.ids]), concatenate([pool.rows, sample.rows]),
         np.concatenate([pool.signs, sample.signs]), np.concatenate([pool.weights, prices]),
     )  # fmt: skip
-    model = _model(problem, both, both.weights, push - far.pull(stands))
-    ahead, found = _minimise(problem, model, state.newest, np.concatenate([duals, stands]), FIRST_SHARE)
+    model = model_of(problem, both, both.weights, push - far.pull(stands))
+    ahead, found = minimum(problem, model, state.newest, np.concatenate([duals, stands]), FIRST_SHARE)
     return ahead, found[: len(pool)]
 
 
