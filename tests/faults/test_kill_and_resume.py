@@ -53,6 +53,20 @@ def test_killed_at_every_step(tmp_path: Path, every_s: str, first: int, stride: 
         assert repeated == 0
 
 
+@pytest.mark.parametrize(
+    ("first", "stride"),
+    [(40, 211), pytest.param(1, 13, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])],
+)
+def test_passes_in_segments_killed_at_every_step(tmp_path: Path, first: int, stride: int) -> None:
+    """Killed twice before any read, block, round or step on disk, a job in segments ends with the same bits."""
+    command = [sys.executable, str(HERE / "kill_train.py"), str(tmp_path), "0", str(first), str(stride), "swept"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    steps, repeated = map(int, done.stdout.split())
+    assert steps >= 400
+    assert repeated == 0
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store that the paper's strategy scans some twenty times."""

@@ -64,6 +64,17 @@ def small_job(kind: str, store: Path, out: Path) -> TrainJob:
     return TrainJob(**shared, epsilon=1e-6, memory=20_000, folds=int(kind) if kind.isdecimal() else None)
 
 
+def sparse_store(path: Path) -> Store:
+    """Noisy rows of many features, few of them at a time."""
+    recipe = Recipe(600, 200, margin=0.1, noise=0.05, density=0.04, seed=3, chunk_bytes=4096)
+    return synth(path, recipe, workers=1)
+
+
+def swept_job(store: Path, out: Path) -> TrainJob:
+    """A job of several passes in segments of a few blocks, and a proof."""
+    return TrainJob(store=store, out=out, loss="hinge", C=0.1, epsilon=1e-2, memory=40_000, block=1 << 12)
+
+
 def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     posed.HardMargin = partial(HardMargin, sample_bytes=bytes_)  # type: ignore[misc,assignment]

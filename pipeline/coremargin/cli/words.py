@@ -41,6 +41,8 @@ def _held(outcome: Outcome) -> tuple[str, str]:
     if _model(outcome).certificate.kind == "duality_gap":
         if done["pool_rows"] == done["rows"]:
             return "band", f"all {done['rows']:,} rows were in memory one by one"
+        if any("part" in record for record in outcome.rounds):
+            return "held", f"{done['pool_rows']:,} rows at a time; others came home a segment at a time, as needed"
         return "band", f"{done['pool_rows']:,} rows near the margin came home one by one, the others as sums"
     return "pool", f"{done['pool_rows']:,} rows, {done['coreset_rows']:,} of them carry the proof"
 

@@ -34,6 +34,7 @@ def view(model: Json, run: Json, rounds: Sequence[Json], coreset: Mapping[str, A
         "distance": None if not norm else 1.0 / norm,
         "between": int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum()),
         "full": int(at_cap.sum()),
+        "swept": any("part" in row for row in rounds),
         "scanned": any(row.get("kind") != "sample" for row in rounds),
         "digits": precision_for(None, float(np.max(alpha, initial=0.0))),
     }
