@@ -212,7 +212,7 @@ def _most_turns(part: RowModel) -> int:
     if features > NARROW:
         return MAX_TURNS
     turn = rows.nnz * SPARSE_TURN if is_sparse(rows) else rows.shape[0] * features * DENSE_TURN
-    return max(1, int(features**2 * (rows.shape[0] + features) / turn))
+    return max(1, int(features**2 * (rows.shape[0] + features) / max(turn, 1.0)))
 
 
 def _by_hessian(part: RowModel, right: Array) -> Array:
