@@ -95,9 +95,12 @@ def _claims(model: Model | MulticlassModel) -> list[tuple[str, str]]:
     if claims.kind == "duality_gap":
         weight = asked["class_weight"]
         shown = "" if weight is None else f", class weight {weight if weight == 'balanced' else tuple(weight)}"
+        value = f"at most {_bound(claims.upper)} over all rows"
+        if claims.upper is None:
+            value = "not known: no scan of all rows was finished"
         return [
             ("loss", f"{asked['loss']}, C {asked['C']:g}{shown}"),
-            ("value", f"at most {_bound(claims.upper)} over all rows"),
+            ("value", value),
             ("best possible", f"at least {_bound(claims.lower)}"),
             ratio,
         ]

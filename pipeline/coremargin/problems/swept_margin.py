@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 SEGMENT, HELD = 3, 3
 #: A solve leaves this share of what the last one gained, or of the gap that is asked for.
 LEFT = 0.5
-#: A row stays where it is while its contradiction adds less than this share of epsilon to its loss.
+#: Rows stay where they are while the contradictions of all of them cannot add more than this share of epsilon.
 SETTLED = 0.01
 #: What is left after a pass, as a multiple of what the gains foretell for the dual alone, and what these shrink by a
 #: pass at least and at most, or as long as nothing is known.
@@ -104,8 +104,8 @@ class SweptMargin(SoftMargin):
         plain = _fields(super().probe(replace(state, best=sweep.at) if self.proving(state) else state))
         duals: dict[str, Any] = {"duals": sweep.duals, "first": 0}
         if not self.proving(state):
-            epsilon = SETTLED * self.epsilon
-            least = math.sqrt(epsilon) if self.loss == "squared_hinge" else epsilon
+            least = SETTLED * self.epsilon * max(0.0, sweep.value) / float(self.prices @ self.totals)
+            least = math.sqrt(least) if self.loss == "squared_hinge" else least
             plain |= {"keep": self._most // len(self.segments[sweep.segment])}
             return SweepProbe(**plain, **duals, least=least)
         plain |= {"keep": 0, "held": np.zeros(0, np.int64)}
@@ -279,11 +279,13 @@ def _shrink(gains: Array) -> float:
 
 
 def _balanced(pool: Pool, sweep: Sweep) -> Sweep:
-    """The duals, those held and between their limits moved so that sum a y is 0; as they are where that cannot be."""
-    duals = sweep.duals[pool.ids] * pool.signs
-    free = np.flatnonzero((duals > 0) & (duals < pool.weights))
-    moved = soft.balanced(duals[free], pool.signs[free], pool.weights[free], math.fsum(sweep.duals))
-    if moved is None:
+    """The duals, those of rows held moved so that sum a y is 0; between their limits if possible, else any, or none."""
+    duals, excess = sweep.duals[pool.ids] * pool.signs, math.fsum(sweep.duals)
+    for free in (np.flatnonzero((duals > 0) & (duals < pool.weights)), np.arange(len(duals))):
+        moved = soft.balanced(duals[free], pool.signs[free], pool.weights[free], excess)
+        if moved is not None:
+            break
+    else:
         return sweep
     every = sweep.duals.copy()
     every[pool.ids[free]] = moved * pool.signs[free]
