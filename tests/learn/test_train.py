@@ -130,6 +130,17 @@ def test_max_scans(tmp_path: Path, store: Store) -> None:
 
 
 @pytest.mark.usefixtures("_small_sample")
+def test_scans_that_end_early_are_scans(tmp_path: Path, store: Store) -> None:
+    """A scan that need not read all chunks counts as one, before a stop and after it."""
+    job = TrainJob(store=store.path, out=tmp_path / "m", epsilon=1e-6, max_scans=2, strategy="any-violator", block=1)  # type: ignore[arg-type]
+    assert train_job(job, store, InProcess(1)).run["scans"] == 2
+    more = msgspec.structs.replace(job, max_scans=3)
+    outcome = train_job(more, store, InProcess(1), begin="resume")
+    assert outcome.run["scans"] == 3
+    assert any(r["chunks_read"] < r["chunks"] for r in outcome.rounds[1:])
+
+
+@pytest.mark.usefixtures("_small_sample")
 def test_time_limit(tmp_path: Path, store: Store) -> None:
     """A job whose time is over stops within its scan, keeps the blocks that are done, and can be resumed."""
     job = TrainJob(store=store.path, out=tmp_path / "m", epsilon=1e-6, time_limit=1e-6, memory=20_000)  # type: ignore[arg-type]

@@ -224,3 +224,18 @@ def test_passes_go_on_until_the_gap_is_closed() -> None:
     assert state.status == "certified"
     assert soft.is_certified(state.primal, state.dual, 1e-6)
     assert 1 <= proofs <= 12
+
+
+def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -> None:
+    """At a very low price few rows held cannot balance what is missing: no segment lets the intercept run away."""
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((200, 410)).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
+    source = ArraySource(X, y, chunk_rows=10)
+    problem = SweptMargin(source, 1e-2, "hinge", 1e-6, memory_bytes=60_000, sample_bytes=10_000)
+    state = problem.start()
+    while not problem.done(state):
+        state = problem.update(state, scan(problem, state))
+        assert abs(state.newest[-1]) < 2
+        assert state.round < 400
+    assert state.status == "certified"
+    assert_true(X, y, np.full(len(y), 1e-6), problem, state)

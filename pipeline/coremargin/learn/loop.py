@@ -106,21 +106,21 @@ def number_of(problem: Problem, state: Any) -> int:
 
 
 def rounds(
-    engine: Engine, problem: Problem, state: Any, most_chunks: int | None = None
+    engine: Engine, problem: Problem, state: Any, most_scans: int | None = None
 ) -> Iterator[tuple[Any, ScanCost | None]]:
     """Scan and update until the problem is done; the state and the cost after each scan.
 
-    Where a problem works long between scans, also the states on the way, without a cost. most_chunks: no scan begins
-    when so many chunks were read; a scan of a part of the store is a part of a scan.
+    Where a problem works long between scans, also the states on the way, without a cost. most_scans: so many are
+    finished at most; one that is made in parts is finished with its last.
     """
-    read_chunks = 0
+    scans = 0
     while not problem.done(state):
         if isinstance(problem, Works):
             for step in problem.work(state, partial(run_calls, engine.executor)):
                 raise_if_interrupted()
                 state = step
                 yield state, None
-        if problem.done(state) or (most_chunks is not None and read_chunks >= most_chunks):
+        if problem.done(state) or scans == most_scans:
             return
         started = time.perf_counter()
         engine.checkpoint.scan_begins(state)
@@ -128,10 +128,10 @@ def rounds(
         blocks = plan_blocks(engine.source, engine.block_bytes, skip=skip)
         engine.watch.on_scan(number_of(problem, state), sum(block_bytes(engine.source, block) for block in blocks))
         summary, read = engine.scan(problem, probe, blocks)
-        read_chunks += sum(len(block.chunks) for block in read)
         scanned = time.perf_counter()
         before = state.sample_bytes
         state = problem.update(state, summary)
+        scans += not problem.figures(state).get("part")
         yield (
             state,
             ScanCost(

@@ -152,12 +152,12 @@ def run_problem(
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
         state, meters = _begin(problem, checkpoint, progress, clock)
         before = meters.seconds
-        chunks_left = None
-        if job.max_scans is not None:  # scans before a kill count
-            chunks_left = job.max_scans * problem.source.chunks - sum(r["chunks_read"] for r in meters.rounds)
+        # scans before a kill count, but one that is still to be finished
+        finished_scans = meters.scans - bool(meters.rounds[-1].get("part"))
+        scans_left = None if job.max_scans is None else max(0, job.max_scans - finished_scans)
         with _stoppable(problem):
             # the loop's state is the one to go on with
-            for state, cost in rounds(engine, problem, state, chunks_left):  # noqa: B020
+            for state, cost in rounds(engine, problem, state, scans_left):  # noqa: B020
                 if cost is not None:
                     _count(meters, problem, state, cost, progress)
                 else:

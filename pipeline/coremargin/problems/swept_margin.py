@@ -148,7 +148,7 @@ class SweptMargin(SoftMargin):
         model = wide_steps.model_of(self, pool, pool.weights, sweep.push)
         push = sweep.push - model.pull(before)
         rest = sweep.worth - _worth(before, pool.weights, squared=squared)
-        model = replace(model, push=push, constant=rest)
+        model = replace(model, push=wide_steps.within_reach(push, model), constant=rest)
         share = LEFT * 0.1**state.idle * max(1.0, min(1.0, sweep.gain) / self.epsilon)
         at, duals = wide_steps.minimum(self, model, sweep.at, before, share)
         if squared:

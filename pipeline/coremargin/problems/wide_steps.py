@@ -60,6 +60,15 @@ def model_of(problem: SoftMargin, pool: Pool, prices: Array, push: Array) -> Row
     )  # fmt: skip
 
 
+def within_reach(push: Array, model: RowModel) -> Array:
+    """The push, of which these rows can balance no more on the intercept: with more the model falls without end.
+
+    The other duals are in balance but for what solves leave, and rows of one class may all be at their limits.
+    """
+    positive, negative = (float(model.limit[model.signs == sign].sum()) for sign in (1, -1))
+    return np.append(push[:-1], np.clip(push[-1], -positive, negative))
+
+
 def minimum(
     problem: SoftMargin, model: RowModel, near: Array, duals: Array | None, share: float
 ) -> tuple[Array, Array]:
