@@ -85,4 +85,5 @@ def _curve_errors(problem: SoftMargin, summary: BandSummary) -> tuple[float, flo
     price, spread, size = float(summary.far_price[0]), float(summary.far_spread[0]), 2.0 * longest(problem.source) + 1.0
     body = 1.01 * gamma(tile + 64, precision) * spread + sum_error(problem.source) * price * size * size
     edge = 1.01 * gamma(64, precision) * np.sqrt(price * spread) + sum_error(problem.source) * price * size
-    return body, float(edge)
+    # Made around a row z, the matrix has the column times z, twice.
+    return float(body + 2.0 * longest(problem.source) * edge), float(edge)
