@@ -571,3 +571,19 @@ def test_a9a_is_certified_at_its_known_optimum(tmp_path: Path, loss: str, optimu
     result = verify(tmp_path / "m", store)
     assert result.lower - 1e-3 <= optimum <= result.upper + 1e-3
     assert result.upper - result.lower <= 1e-3 * result.upper
+
+
+@pytest.mark.parametrize(("seed", "rows", "chunk"), [(26, 8000, 666), (5, 3000, 250)])
+def test_rows_about_as_long_as_what_counts_as_long(tmp_path: Path, seed: int, rows: int, chunk: int) -> None:
+    """Features in odd units, some rows just longer than 1024 and others not: what training claims is confirmed."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, 3)) * np.array([260.0, 10.0, 1e-2])
+    X *= 1040.0 / np.sqrt((X * X).sum(axis=1)).max()
+    y = np.where(rng.random(rows) < 0.3, -1, 1) * np.where(X[:, 0] > 0, 1, -1)
+    store = make_store(tmp_path / "s.zarr", X.astype(np.float32), y.tolist(), chunk_rows=chunk)
+    for class_weight in (None, "balanced"):
+        coremargin.train(
+            store, out=tmp_path / "m", loss="squared_hinge", C=1.0, class_weight=class_weight, epsilon=1e-2,
+            sample=0.1, cluster="threads", overwrite=True,
+        )  # fmt: skip
+        assert verify(tmp_path / "m", store).ok

@@ -102,7 +102,7 @@ class SoftScan(StoreScan):
                 sums.add(self._losses(x, signs[part], s, lengths))
                 sums.add(self._weights(x, signs[part], s, lengths, ~inside[part]))
                 if inside[part].any():
-                    sums.add(_band(x, signs[part], lengths, band[part]))
+                    sums.add(_band(x, signs[part], self._sized(lengths), band[part]))
             radius = max(radius, float(lengths.max()))
         chosen = weights[self.claim.ids[members.places] - chunk.start]
         return Answer(sums.parts(), int((signs == 0).sum()), radius, members, chosen)
@@ -131,7 +131,11 @@ class SoftScan(StoreScan):
             h = (margins < 1.0).astype(np.float64)
         h[~far] = 0.0
         sh = s * h
-        return {"slack": self._total(sh), "squares": sh @ h, "pull": sh @ x, **_sizes(sh, x, lengths, "")}
+        return {"slack": self._total(sh), "squares": sh @ h, "pull": sh @ x, **_sizes(sh, x, self._sized(lengths), "")}
+
+    def _sized(self, lengths: np.ndarray) -> np.ndarray | None:
+        """Lengths of rows that are short, as the claim has it of all rows, else None: both bounds hold for any row."""
+        return lengths if max(float(lengths.max()), self.claim.radius) <= _LONG else None
 
     def add(self, answer: Answer) -> None:
         """Take one chunk's answer; chunks come in order."""
@@ -146,15 +150,15 @@ class SoftScan(StoreScan):
         return np.array([math.fsum(row) for row in terms]) if self.rows.weighted else terms.sum(axis=1)
 
 
-def _band(x: Any, signs: np.ndarray, lengths: np.ndarray, band: np.ndarray) -> dict[str, np.ndarray]:
+def _band(x: Any, signs: np.ndarray, lengths: np.ndarray | None, band: np.ndarray) -> dict[str, np.ndarray]:
     """The band's part of the dual vector; rows without label have none."""
     weights = np.where(signs != 0, band, 0.0)
     return {"band_pull": (weights * signs) @ x, **_sizes(np.abs(weights), x, lengths, "band_")}
 
 
-def _sizes(weights: np.ndarray, x: Any, lengths: np.ndarray, kind: str) -> dict[str, np.ndarray]:
-    """What the sums' errors are shares of: of rows that may be long feature by feature, of others by their lengths."""
-    if float(lengths.max()) > _LONG:
+def _sizes(weights: np.ndarray, x: Any, lengths: np.ndarray | None, kind: str) -> dict[str, np.ndarray]:
+    """What the sums' errors are shares of: feature by feature, or by the rows' lengths where they are given."""
+    if lengths is None:
         return {f"{kind}spread": np.asarray(weights @ abs(x))}
     return {f"{kind}reach": np.asarray(weights @ lengths)}
 

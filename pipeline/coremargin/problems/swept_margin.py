@@ -46,6 +46,8 @@ SETTLED = 0.01
 #: pass at least and at most, or as long as nothing is known.
 BOTH_SIDES, SHRINK = 3.0, (0.1, 0.8, 0.4)
 MOST_WAIT = 5
+#: After so many passes there is a proof, whatever it proves: a job that is stopped then has something to say.
+MOST_UNPROVEN = 10
 #: So many proofs in a row that leave more than ``IDLE_SHARE`` of the gap are the last; solves are sharper after each.
 MOST_IDLE = 4
 
@@ -180,7 +182,7 @@ class SweptMargin(SoftMargin):
         if due and not np.isfinite(state.primal):
             shrink = _shrink(gains)
             left = BOTH_SIDES * float(gains[-1]) * shrink / (1.0 - shrink)
-            due = left <= self.epsilon * abs(sweep.value)
+            due = left <= self.epsilon * abs(sweep.value) or len(gains) >= MOST_UNPROVEN
         if not due:
             return replace(state, sweep=_again(sweep))
         if self.loss == "hinge" and self.intercept:
@@ -203,7 +205,8 @@ class SweptMargin(SoftMargin):
         state = replace(state, gap_now=gap)
         if soft.is_certified(state.primal, state.dual, self.epsilon):
             return replace(state, status="certified")
-        idle = state.idle + 1 if gap > IDLE_SHARE * before else 0
+        rose = np.diff(sweep.values, prepend=0.0)[-max(1, sweep.waited) :].sum() > self.epsilon * abs(sweep.value)
+        idle = 0 if rose or gap <= IDLE_SHARE * before else state.idle + 1
         if idle == MOST_IDLE:
             return replace(state, status="stalled")
         wait = self._wait(before, gap, sweep) if np.isfinite(gap) else 1
