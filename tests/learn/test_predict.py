@@ -148,6 +148,19 @@ def test_old_predictions_are_replaced_only_when_asked(tmp_path: Path, rows: np.n
             predict(make_model(), source, tmp_path / other, overwrite=True)
 
 
+def test_a_parquet_file_of_other_data_is_never_replaced(tmp_path: Path, rows: np.ndarray) -> None:
+    """Somebody's table stays, and so does what only has the name of one."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table, noise = tmp_path / "table.parquet", tmp_path / "noise.parquet"
+    pq.write_table(pa.table({"x": [1, 2]}), table)
+    noise.write_bytes(b"not a table")
+    for path in (table, noise):
+        before = path.read_bytes()
+        with pytest.raises(OutputError, match="expected predictions or nothing"):
+            predict(make_model(), ArraySource(rows), path, overwrite=True)
+        assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
 def test_a_broken_run_leaves_nothing(tmp_path: Path, rows: np.ndarray, name: str) -> None:
     """When a chunk cannot be read, no output appears and no leftover stays."""

@@ -134,7 +134,7 @@ def _parquet(path: Path, model: AnyModel, source: Source, *, overwrite: bool) ->
             f"{path}: Parquet needs pyarrow: pip install 'coremargin[arrow]', or write a Zarr group (NAME.zarr)"
         ) from None
     if os.path.lexists(path):
-        _check_old(path, overwrite=overwrite, ours=path.is_file())
+        _check_old(path, overwrite=overwrite, ours=_is_ours(path))
     labels = pa.array(list(model.classes)) if label_array(model.classes).dtype.kind != "O" else None
     if labels is None:  # kinds that differ have no common column type
         labels = pa.array([str(label) for label in model.classes])
@@ -170,6 +170,18 @@ def _check_old(path: Path, *, overwrite: bool, ours: bool) -> None:
         raise OutputError(f"{path}: expected predictions or nothing, found something else there; choose another place")
     if not overwrite:
         raise OutputError(f"{path}: exists already; choose another place, or ask for it to be overwritten")
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a Parquet file holds predictions: any other one is somebody's data."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        about = pq.read_schema(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        return False
+    return FORMAT.encode() in about.get(b"coremargin", b"")
 
 
 def _text(path: Path) -> str:
