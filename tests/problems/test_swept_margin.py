@@ -143,14 +143,14 @@ def test_equal_rows_many_times_over(loss: str) -> None:
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
-    """Written to arrays and read back after each scan, however chunks are grouped, a job goes on with the same bits."""
+    """Written to arrays and read back after each scan, a job goes on with the same bits; so do summaries."""
     X, y = texts(3)
     problem = make(X, y, loss=loss)
     state = problem.start()
     other = problem.restore(state.to_arrays())
     while not problem.done(state):
         answer = scan(problem, state)
-        again = problem.probe(other).from_arrays(scan(problem, other, grouped=1).to_arrays())
+        again = problem.probe(other).from_arrays(scan(problem, other).to_arrays())
         state, other = problem.update(state, answer), problem.restore(problem.update(other, again).to_arrays())
         first, second = state.to_arrays(), other.to_arrays()
         assert first.keys() == second.keys()
