@@ -18,6 +18,8 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from coremargin.verify import verify
+
 if TYPE_CHECKING:
     from coremargin.data.ingest import ingest
     from coremargin.data.store import Store
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from coremargin.learn.api import train
     from coremargin.learn.fleet import FleetModel
     from coremargin.learn.model import Model
-    from coremargin.learn.verify import verify
 
 try:
     __version__ = version("coremargin")
@@ -39,7 +40,6 @@ _PLACES = {
     "Store": "data.store",
     "ingest": "data.ingest",
     "train": "learn.api",
-    "verify": "learn.verify",
 }
 
 __all__ = ["CoremarginError", "FleetModel", "Model", "Store", "__version__", "ingest", "train", "verify"]

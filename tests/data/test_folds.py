@@ -10,7 +10,7 @@ import pytest
 from coremargin.data.folds import Masked, fold_counts, fold_of
 from coremargin.data.relabelled import Relabelled
 from coremargin.data.store import ArraySource, open_source
-from coremargin.learn.verify_view import folds_of
+from coremargin.verify.view import folds_of
 from store_kit import all_rows, write_store
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from coremargin.learn import train as train_module
 from coremargin.learn.checkpoint import Checkpoint, folder_of, rows_then
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, open_store, train_job
-from coremargin.learn.verify import verify
 from coremargin.scan.executors import InProcess
+from coremargin.verify import verify
 
 EXACT = ("model.json", "arrays.npz")
 

@@ -26,9 +26,10 @@ from coremargin.learn.job import TrainJob
 from coremargin.learn.model import Model
 from coremargin.learn.predict import predict
 from coremargin.learn.train import Progress, check_output, train_job
-from coremargin.learn.verify import examine, verify
-from coremargin.learn.verify_fleet import FleetVerification
 from coremargin.scan.executors import InProcess
+from coremargin.verify import verify
+from coremargin.verify.examine import examine
+from coremargin.verify.fleet import FleetVerification
 
 if TYPE_CHECKING:
     from click.testing import Result

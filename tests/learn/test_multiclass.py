@@ -26,9 +26,10 @@ from coremargin.learn.job import TrainJob
 from coremargin.learn.multiclass import MulticlassModel
 from coremargin.learn.predict import predict
 from coremargin.learn.train import train_job
-from coremargin.learn.verify import examine, verify
 from coremargin.problems import crammer_singer, kesler_margin
 from coremargin.scan.executors import InProcess
+from coremargin.verify import verify
+from coremargin.verify.examine import examine
 from model_kit import altered, store_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -13,7 +13,7 @@ import coremargin
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.learn.left_out import left_out
-from coremargin.learn.verify import verify
+from coremargin.verify import verify
 
 WRONG = (3, 57, 120, 199)
 

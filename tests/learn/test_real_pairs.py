@@ -10,8 +10,8 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
-from coremargin.learn.verify import verify
 from coremargin.scan.executors import InProcess
+from coremargin.verify import verify
 from pair_catalogue import LARGE, SMALL, Pair, rows_of
 
 if TYPE_CHECKING:

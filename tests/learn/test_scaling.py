@@ -22,11 +22,12 @@ from coremargin.learn.job import TrainJob
 from coremargin.learn.model import Model
 from coremargin.learn.predict import predict
 from coremargin.learn.train import train_job
-from coremargin.learn.verify import examine, verify
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.scan.executors import InProcess
 from coremargin.scan.plan import plan_blocks
 from coremargin.scan.task import answer, run_block
+from coremargin.verify import verify
+from coremargin.verify.examine import examine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

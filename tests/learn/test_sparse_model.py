@@ -16,11 +16,12 @@ from coremargin.data.arrays import ArraySource
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.learn.evaluate import evaluate
 from coremargin.learn.model import Model
-from coremargin.learn.verify_checks import dual
-from coremargin.learn.verify_claim import read_claim
-from coremargin.learn.verify_rows import Chunk
-from coremargin.learn.verify_scan import Scan
-from coremargin.learn.verify_sums import (
+from coremargin.report.write import write_report
+from coremargin.verify.checks import dual
+from coremargin.verify.claim import read_claim
+from coremargin.verify.rows import Chunk
+from coremargin.verify.scan import Scan
+from coremargin.verify.sums import (
     SLAB_ROWS,
     combination,
     dot_products,
@@ -28,7 +29,6 @@ from coremargin.learn.verify_sums import (
     same_rows,
     slabs,
 )
-from coremargin.report.write import write_report
 
 
 def documents(rng: np.random.Generator, n: int = 60, d: int = 1500, dtype: str = "float32") -> csr_array:

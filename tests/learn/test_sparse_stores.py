@@ -19,7 +19,7 @@ from coremargin.errors import ClaimRefuted, UsageError
 from coremargin.learn.evaluate import evaluate
 from coremargin.learn.model import Model
 from coremargin.learn.predict import predict
-from coremargin.learn.verify import verify
+from coremargin.verify import verify
 
 RECIPE = Recipe(rows=1200, features=300, density=0.04, margin=0.05, chunk_bytes=16_000, seed=3)
 

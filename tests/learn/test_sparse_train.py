@@ -18,9 +18,9 @@ from coremargin.learn.job import TrainJob
 from coremargin.learn.model import Model
 from coremargin.learn.predict import predict
 from coremargin.learn.train import Progress, train_job
-from coremargin.learn.verify import verify
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.scan.executors import InProcess
+from coremargin.verify import verify
 
 if TYPE_CHECKING:
     from coremargin.scan.protocols import Executor

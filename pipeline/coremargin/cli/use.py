@@ -14,8 +14,8 @@ from coremargin.cli.common import cluster_option, count, facts, json_option, pro
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
     from coremargin.learn.evaluate import Evaluation, Weighted
-    from coremargin.learn.verify_fleet import FleetVerification
-    from coremargin.learn.verify_one import Verification
+    from coremargin.verify.fleet import FleetVerification
+    from coremargin.verify.one import Verification
 
 SECTION = "Models"
 
@@ -45,8 +45,8 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
       coremargin verify rows.model rows.zarr
       coremargin verify rows.model rows.zarr --epsilon 1e-3 && publish rows.model
     """
-    from coremargin.learn.verify import examine, refutation
-    from coremargin.learn.verify_fleet import FleetVerification
+    from coremargin.verify.examine import examine, refutation
+    from coremargin.verify.fleet import FleetVerification
 
     with progress(quiet=quiet) as advance:
         result = examine(model, store, threads=threads, on_progress=_rows_shown(advance, "verifying", store))
@@ -59,7 +59,7 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
 
 
 def _checklist(result: Verification | FleetVerification) -> str:
-    from coremargin.learn.verify_fleet import FleetVerification
+    from coremargin.verify.fleet import FleetVerification
 
     fleet, shown = isinstance(result, FleetVerification), list(result.checks)
     if isinstance(result, FleetVerification):  # the members' where they fail, else their number

@@ -12,7 +12,7 @@ import zarr
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, StoreError
-from coremargin.learn.verify_rows import Rows
+from coremargin.verify.rows import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import DamagedChunk
-from coremargin.learn.verify_checks import Check, typed
-from coremargin.learn.verify_sums import UNIT, row_lengths, same_rows
+from coremargin.verify.checks import Check, typed
+from coremargin.verify.sums import UNIT, row_lengths, same_rows
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import Claim
-    from coremargin.learn.verify_rows import Chunk, Rows
+    from coremargin.verify.claim import Claim
+    from coremargin.verify.rows import Chunk, Rows
 
 _LISTED = 5  # examples in a message
 _LONGEST = 1e290  # beyond this the arithmetic here overflows

@@ -1,6 +1,6 @@
 """What one scan says about a margin with outliers: the rows below each margin, and those that a model names.
 
-The claims themselves and the proof of the upper bound are in verify_outliers.py.
+The claims themselves and the proof of the upper bound are in outliers.py.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.learn.verify_checks import Check
-from coremargin.learn.verify_store import Members, StoreScan, listed
-from coremargin.learn.verify_sums import UNIT, dot_products, length, slabs
+from coremargin.verify.checks import Check
+from coremargin.verify.store import Members, StoreScan, listed
+from coremargin.verify.sums import UNIT, dot_products, length, slabs
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import Claim
-    from coremargin.learn.verify_outliers import Trimmed
-    from coremargin.learn.verify_rows import Chunk, Rows
+    from coremargin.verify.claim import Claim
+    from coremargin.verify.outliers import Trimmed
+    from coremargin.verify.rows import Chunk, Rows
 
 #: A margin that a model gives for a row may differ from that found here by so much of the row's length: it is a sum
 #: that was rounded down, as a proof has to be.

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.learn.verify_checks import Check
-from coremargin.learn.verify_sums import SLAB, Total
+from coremargin.verify.checks import Check
+from coremargin.verify.sums import SLAB, Total
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from coremargin.learn.verify_claim import AnyClaim
-    from coremargin.learn.verify_rows import Chunk, Rows
+    from coremargin.verify.claim import AnyClaim
+    from coremargin.verify.rows import Chunk, Rows
 
 #: What trainers may lose when they combine sums of chunks, of means and of deviations; relative.
 _MEAN, _DEVIATION = 1e-9, 1e-6

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.learn.verify_claim import (
+from coremargin.verify.claim import (
     COLUMN_SCALINGS,
     AnyClaim,
     any_claim,
@@ -21,7 +21,7 @@ from coremargin.learn.verify_claim import (
     read_record,
     scaling_of,
 )
-from coremargin.learn.verify_view import View
+from coremargin.verify.view import View
 
 PROBLEM = "crammer_singer"
 _ARRAYS = ("hypothesis", "duals", "coreset_ids", "coreset_classes")

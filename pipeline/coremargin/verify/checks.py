@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.learn.verify_sums import UNIT, combination, length, normalised_weights
+from coremargin.verify.sums import UNIT, combination, length, normalised_weights
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import AnyClaim, Claim
-    from coremargin.learn.verify_rows import Rows
+    from coremargin.verify.claim import AnyClaim, Claim
+    from coremargin.verify.rows import Rows
 
 _EXACT = 1e-8  # what a certificate with outliers says where epsilon 0 was asked for
 _CLOSE = 1e-9  # for numbers that are said to be 1, or a ratio of others: not for bounds

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.learn.verify_checks import Check, same_epsilon, same_ratio, shown, value_bounded, value_reached
-from coremargin.learn.verify_soft import SoftScan
-from coremargin.learn.verify_store import listed
-from coremargin.learn.verify_sums import SLAB_ROWS, UNIT, exact_products, gamma, length
+from coremargin.verify.checks import Check, same_epsilon, same_ratio, shown, value_bounded, value_reached
+from coremargin.verify.soft import SoftScan
+from coremargin.verify.store import listed
+from coremargin.verify.sums import SLAB_ROWS, UNIT, exact_products, gamma, length
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import AnyClaim, Claim
-    from coremargin.learn.verify_rows import Rows
+    from coremargin.verify.claim import AnyClaim, Claim
+    from coremargin.verify.rows import Rows
 
 _FEW = 16 * UNIT  # of a handful of operations
 

@@ -7,21 +7,21 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coremargin.learn.verify_checks import Check, consistency, dual, same_classes, same_shape
-from coremargin.learn.verify_classes import ClassesProof, hull
-from coremargin.learn.verify_classes import consistency as classes_consistency
-from coremargin.learn.verify_classes import same_classes as several_classes
-from coremargin.learn.verify_classes_claim import ClassesClaim
-from coremargin.learn.verify_gap import GapScan
-from coremargin.learn.verify_gap import consistency as gap_consistency
-from coremargin.learn.verify_outliers import same_answer, trimmed_claims, upper_bounds
-from coremargin.learn.verify_outliers_scan import TrimScan
-from coremargin.learn.verify_scaling import Columns, Scaler
-from coremargin.learn.verify_scan import Scan
+from coremargin.verify.checks import Check, consistency, dual, same_classes, same_shape
+from coremargin.verify.classes import ClassesProof, hull
+from coremargin.verify.classes import consistency as classes_consistency
+from coremargin.verify.classes import same_classes as several_classes
+from coremargin.verify.classes_claim import ClassesClaim
+from coremargin.verify.gap import GapScan
+from coremargin.verify.gap import consistency as gap_consistency
+from coremargin.verify.outliers import same_answer, trimmed_claims, upper_bounds
+from coremargin.verify.outliers_scan import TrimScan
+from coremargin.verify.scaling import Columns, Scaler
+from coremargin.verify.scan import Scan
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import Claim
-    from coremargin.learn.verify_rows import Chunk, Rows
+    from coremargin.verify.claim import Claim
+    from coremargin.verify.rows import Chunk, Rows
 
 UNCHECKED = (
     "that the labels are right, and how the model does on rows that are not in the store",

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.learn.verify_checks import typed
-from coremargin.learn.verify_store import Account, Members
-from coremargin.learn.verify_sums import SLAB_ROWS, Total, dot_products, gamma, length, slabs
+from coremargin.verify.checks import typed
+from coremargin.verify.store import Account, Members
+from coremargin.verify.sums import SLAB_ROWS, Total, dot_products, gamma, length, slabs
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_classes_claim import ClassesClaim
-    from coremargin.learn.verify_rows import Chunk, Rows
+    from coremargin.verify.classes_claim import ClassesClaim
+    from coremargin.verify.rows import Chunk, Rows
 
 _TINY = 1e-307  # what a product may lose by underflow
 

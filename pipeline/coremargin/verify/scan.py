@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.learn.verify_checks import Check, apart
-from coremargin.learn.verify_store import Members, StoreScan
-from coremargin.learn.verify_sums import UNIT, dot_products, length, slabs
+from coremargin.verify.checks import Check, apart
+from coremargin.verify.store import Members, StoreScan
+from coremargin.verify.sums import UNIT, dot_products, length, slabs
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import Claim
-    from coremargin.learn.verify_rows import Chunk, Rows
+    from coremargin.verify.claim import Claim
+    from coremargin.verify.rows import Chunk, Rows
 
 
 @dataclass(frozen=True)

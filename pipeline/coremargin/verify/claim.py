@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from coremargin.errors import DataError
-from coremargin.learn.verify_view import View, read_view
+from coremargin.verify.view import View, read_view
 
 PROBLEMS = ("hard_margin", "soft_margin", "crammer_singer", "outliers")
 LOSSES = ("hinge", "squared_hinge")

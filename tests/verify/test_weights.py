@@ -13,8 +13,9 @@ import coremargin
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
 from coremargin.learn.model import Model
-from coremargin.learn.verify import examine, verify
 from coremargin.problems import soft_margin
+from coremargin.verify import verify
+from coremargin.verify.examine import examine
 
 
 def make_store(path: Path, X: Any, labels: list[Any], weights: np.ndarray | None) -> Path:

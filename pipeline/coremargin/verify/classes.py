@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.learn.verify_checks import (
+from coremargin.verify.checks import (
     Check,
     apart,
     same_epsilon,
@@ -24,15 +24,15 @@ from coremargin.learn.verify_checks import (
     value_bounded,
     value_reached,
 )
-from coremargin.learn.verify_checks import status as margin_status
-from coremargin.learn.verify_classes_scan import ClassesScan
-from coremargin.learn.verify_gap import status as value_status
-from coremargin.learn.verify_store import listed
-from coremargin.learn.verify_sums import SLAB_ROWS, UNIT, combination, gamma, length, normalised_weights
+from coremargin.verify.checks import status as margin_status
+from coremargin.verify.classes_scan import ClassesScan
+from coremargin.verify.gap import status as value_status
+from coremargin.verify.store import listed
+from coremargin.verify.sums import SLAB_ROWS, UNIT, combination, gamma, length, normalised_weights
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_classes_claim import ClassesClaim
-    from coremargin.learn.verify_rows import Rows
+    from coremargin.verify.classes_claim import ClassesClaim
+    from coremargin.verify.rows import Rows
 
 _FEW = 16 * UNIT  # of a handful of operations
 _CLOSE = 1e-9  # for numbers that are said to be 1: not for bounds

@@ -21,7 +21,7 @@ import crc32c
 import numpy as np
 
 from coremargin.errors import DamagedChunk, StoreError
-from coremargin.learn.verify_files import Files
+from coremargin.verify.files import Files
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

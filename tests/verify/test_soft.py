@@ -21,10 +21,11 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, DataError
 from coremargin.learn.model import Model
-from coremargin.learn.verify import examine, verify
 from coremargin.maths.exact import exact_decisions
 from coremargin.problems import soft_margin
 from coremargin.problems.band_probe import BandProbe
+from coremargin.verify import soft, verify
+from coremargin.verify.examine import examine
 from model_kit import altered, store_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -330,7 +331,7 @@ def test_threads_and_slabs_change_nothing_that_counts(trained: Any, loss: str, m
     model, store = trained(loss, True)
     one, three = verify(model, store, threads=1), verify(model, store, threads=3)
     assert one == three
-    monkeypatch.setattr("coremargin.learn.verify_soft.SLAB_ROWS", 1)
+    monkeypatch.setattr(soft, "SLAB_ROWS", 1)
     rows = verify(model, store)
     assert rows.ok
     assert (rows.lower, rows.upper) == pytest.approx((one.lower, one.upper), rel=1e-13)

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.learn.verify_checks import Check, typed
-from coremargin.learn.verify_claim import Claim, read_claim
-from coremargin.learn.verify_one import UNCHECKED_GAP, Inquiry, Verification
-from coremargin.learn.verify_tables import Tables
+from coremargin.verify.checks import Check, typed
+from coremargin.verify.claim import Claim, read_claim
+from coremargin.verify.one import UNCHECKED_GAP, Inquiry, Verification
+from coremargin.verify.tables import Tables
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_rows import Chunk, Rows
-    from coremargin.learn.verify_scaling import Columns
+    from coremargin.verify.rows import Chunk, Rows
+    from coremargin.verify.scaling import Columns
 
 FILE = "fleet.json"
 _LARGEST_JSON = 16 << 20

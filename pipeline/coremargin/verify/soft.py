@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.learn.verify_store import Members, StoreScan
-from coremargin.learn.verify_sums import SLAB_ROWS, Total, dot_products, gamma, length, slabs
+from coremargin.verify.store import Members, StoreScan
+from coremargin.verify.sums import SLAB_ROWS, Total, dot_products, gamma, length, slabs
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import Claim
-    from coremargin.learn.verify_rows import Chunk, Rows
+    from coremargin.verify.claim import Claim
+    from coremargin.verify.rows import Chunk, Rows
 
 _LONG = 1024.0  # where sum |x_j w_j| may be larger, it is summed: a few huge values make a row long
 _TINY = 1e-307  # what a product may lose by underflow

@@ -1,7 +1,7 @@
 """Check a model's certificate against the store, with code of its own.
 
 ``verify`` believes nothing that it can check and shares no code with what trains: it reads the model with json and
-numpy (verify_claim.py), the store with plain zarr-python (verify_rows.py) and does its own sums (verify_sums.py).
+numpy (claim.py), the store with plain zarr-python (rows.py) and does its own sums (sums.py).
 
 - Lower bound: one scan over all labelled rows in float64. A fast product says y (w.x + b) with an error of at most
   gamma_(d+4) (||x|| ||w|| + |b|); every row for which that leaves open whether its margin reaches the claim, and the
@@ -10,16 +10,16 @@ numpy (verify_claim.py), the store with plain zarr-python (verify_rows.py) and d
   By duality no hypothesis has a larger margin on any data that holds these rows; that they are rows of the store is
   checked bit for bit. No tolerance is added.
 
-- Scaled rows: the model's numbers scale each row anew as verify_scaling.py says, all of the above is about rows so
+- Scaled rows: the model's numbers scale each row anew as scaling.py says, all of the above is about rows so
   scaled, and the same scan tells whether these numbers are the means, deviations or ranges that they are said to be.
-- Fleets: all of this for every member, on the rows and labels that its view shows (verify_view.py), and the tables of
-  the fleet, in one scan (verify_fleet.py).
+- Fleets: all of this for every member, on the rows and labels that its view shows (view.py), and the tables of
+  the fleet, in one scan (fleet.py).
 - Outliers: the rows below the margin are counted by the same scan, and the proof that no others do better is walked
-  through, certificate by certificate (verify_outliers.py).
-- Several classes at once: both bounds of a hard or soft margin over pairs of row and rival (verify_classes.py,
-  verify_classes_scan.py).
+  through, certificate by certificate (outliers.py).
+- Several classes at once: both bounds of a hard or soft margin over pairs of row and rival (classes.py,
+  classes_scan.py).
 - Soft margins: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan
-  (verify_soft.py, verify_gap.py). Their rounding is bounded, and a claim holds only if it holds with it.
+  (soft.py, gap.py). Their rounding is bounded, and a claim holds only if it holds with it.
 
 Trainers round their claims outward by more than the rounding that remains here.
 """
@@ -33,31 +33,13 @@ from pathlib import Path
 from typing import Any
 
 from coremargin.errors import ClaimRefuted, UsageError
-from coremargin.learn.verify_claim import read_claim
-from coremargin.learn.verify_classes_claim import is_several, read_classes_claim
-from coremargin.learn.verify_fleet import FILE, FleetInquiry, FleetVerification, read_fleet
-from coremargin.learn.verify_one import Inquiry, Verification
-from coremargin.learn.verify_rows import Chunk, Rows
+from coremargin.verify.claim import read_claim
+from coremargin.verify.classes_claim import is_several, read_classes_claim
+from coremargin.verify.fleet import FILE, FleetInquiry, FleetVerification, read_fleet
+from coremargin.verify.one import Inquiry, Verification
+from coremargin.verify.rows import Chunk, Rows
 
 OnProgress = Callable[[int, int], object]
-
-
-def verify(
-    model_path: str | os.PathLike[str],
-    store_path: str | os.PathLike[str],
-    *,
-    threads: int | None = None,
-    on_progress: OnProgress | None = None,
-) -> Verification | FleetVerification:
-    """Check every claim of a model's certificate, or of all members of a fleet, by one scan of the store.
-
-    on_progress(rows done, rows in all) is called after each chunk. Memory does not grow with the store.
-    Raises ClaimRefuted that lists all false claims, DataError when model or store cannot be read or are damaged.
-    """
-    result = examine(model_path, store_path, threads=threads, on_progress=on_progress)
-    if not result.ok:
-        raise refutation(result)
-    return result
 
 
 def refutation(result: Verification | FleetVerification) -> ClaimRefuted:
@@ -77,7 +59,7 @@ def examine(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Verification | FleetVerification:
-    """As ``verify``, but false claims are in the result instead of raised."""
+    """As ``coremargin.verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
     inquiry: Inquiry | FleetInquiry

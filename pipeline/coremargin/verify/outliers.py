@@ -3,7 +3,7 @@
 - Lower bound, for each number k of outliers: the rows whose margin is below the claim are counted, at most k. A fast
   product says on which side a row is unless rounding leaves it open; then the sum is rounded once. Of the model's own
   k the rows below must be among those that it says are left out, at most k, with the labels and margins that it says
-  (verify_outliers_scan.py).
+  (outliers_scan.py).
 - Upper bound. A certificate is a few rows with weights whose combination is so short that these rows alone allow no
   larger margin. A better set of k rows would have to take one row out of each. The proof is a tree: at each node a row
   is left out, or stays. Its leaves must cover every choice; and at each leaf the certificates that no row left out
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.learn.verify_checks import Check, apart
-from coremargin.learn.verify_sums import combination, length, normalised_weights
+from coremargin.verify.checks import Check, apart
+from coremargin.verify.sums import combination, length, normalised_weights
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import Claim
+    from coremargin.verify.claim import Claim
 
 _SUM = 1e-9  #: how far weights that are said to sum to 1 may be from it before they are scaled here
 

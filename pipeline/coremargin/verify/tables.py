@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.learn.verify_checks import Check, typed
-from coremargin.learn.verify_sums import gamma, length, row_lengths, slabs
-from coremargin.learn.verify_view import folds_of
+from coremargin.verify.checks import Check, typed
+from coremargin.verify.sums import gamma, length, row_lengths, slabs
+from coremargin.verify.view import folds_of
 
 if TYPE_CHECKING:
-    from coremargin.learn.verify_claim import Claim
-    from coremargin.learn.verify_rows import Chunk, Rows
+    from coremargin.verify.claim import Claim
+    from coremargin.verify.rows import Chunk, Rows
 
 _CLOSE = 1e-9
 _VALUES = 1 << 18  # decision values at a time

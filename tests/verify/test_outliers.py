@@ -20,8 +20,9 @@ from coremargin.errors import CheckpointError, ClaimRefuted, DataError, NotCerti
 from coremargin.learn.left_out import left_out
 from coremargin.learn.model import Model
 from coremargin.learn.outlier_counts import outlier_counts
-from coremargin.learn.verify import examine, verify
 from coremargin.problems.outliers import OutlierMargin
+from coremargin.verify import verify
+from coremargin.verify.examine import examine
 
 WRONG = (3, 77, 140)
 
