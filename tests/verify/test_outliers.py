@@ -17,9 +17,9 @@ from coremargin.cli.use import _checklist, _demand
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import CheckpointError, ClaimRefuted, DataError, NotCertified, SpecError, UsageError
+from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.learn.left_out import left_out
 from coremargin.learn.model import Model
-from coremargin.learn.outlier_counts import outlier_counts
 from coremargin.problems.outliers import OutlierMargin
 from coremargin.verify import verify
 from coremargin.verify.examine import examine

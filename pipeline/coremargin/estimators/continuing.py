@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.estimators.support import deciders
+from coremargin.formats.fleet_record import fleet_status
 from coremargin.learn.fleet import FleetModel
-from coremargin.learn.fleet_record import fleet_status
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import NEGATIVE, POSITIVE, best_offset, is_certified, lower_bound, ratio, safe_projections
 

@@ -24,7 +24,8 @@ import numpy as np
 import coremargin
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_whole
 from coremargin.errors import CheckpointError, DataError
-from coremargin.learn.folder import read_arrays, write_arrays
+from coremargin.formats.npz import read_arrays
+from coremargin.learn.folder import write_arrays
 from coremargin.learn.locked import Locked
 
 if TYPE_CHECKING:

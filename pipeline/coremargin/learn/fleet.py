@@ -1,7 +1,8 @@
 """Many models that were trained by the same scans: one for each class, value of C and fold.
 
-On disk a fleet is a folder with ``fleet.json`` (fleet_record.py says what is in it), ``members/NAME/``, each the folder
-of an ordinary model of two classes, ``run.json`` and ``rounds.jsonl``. It appears whole or not at all, as models do.
+On disk a fleet is a folder with ``fleet.json`` (formats/fleet_record.py says what is in it), ``members/NAME/``,
+each the folder of an ordinary model of two classes, ``run.json`` and ``rounds.jsonl``. It appears whole or not at all,
+as models do.
 """
 
 from __future__ import annotations
@@ -13,16 +14,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, typed_fleet
+from coremargin.formats.model_files import read_content
+from coremargin.formats.model_record import FILE as MODEL_FILE
+from coremargin.formats.open_folder import read_folder
 from coremargin.learn.decision import Scorer
-from coremargin.learn.fleet_record import FILE, check_fleet_record
-from coremargin.learn.folder import opened, read_folder
 from coremargin.learn.model import Model
-from coremargin.learn.model_files import read_json
 from coremargin.learn.multiclass import PROBLEM, MulticlassModel
 from coremargin.learn.record import json_text, plain
 from coremargin.learn.trained import Trained
-
-MEMBERS = "members"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,16 +38,19 @@ class FleetModel(Trained):
     C: float | None = None
 
     def __post_init__(self) -> None:
-        record = plain(dict(self.record))
-        check_fleet_record(record)
-        names = [entry["name"] for entry in record["members"]]
+        object.__setattr__(self, "record", plain(dict(self.record)))
+        facts = self.facts
+        names = [entry.name for entry in facts.members]
         if names != list(self.members):
             raise DataError(f"members: expected {', '.join(names[:8])}, found others; get an unaltered copy")
-        for entry in record["members"]:
-            _check_member(entry, self.members[entry["name"]], record)
-        object.__setattr__(self, "record", record)
-        if self.C is None and record["chosen"] is not None:
-            object.__setattr__(self, "C", record["chosen"]["C"])
+        check_members(facts, [member.facts for member in self.members.values()], "record")
+        if self.C is None and facts.chosen is not None:
+            object.__setattr__(self, "C", facts.chosen.C)
+
+    @property
+    def facts(self) -> AnyFleet:
+        """The record, typed. Raises DataError."""
+        return typed_fleet(self.record, "record")
 
     @property
     def ended(self) -> bool:
@@ -62,7 +65,7 @@ class FleetModel(Trained):
     @property
     def costs(self) -> tuple[float | None, ...]:
         """The values of C, from small to large; (None,) for hard margins."""
-        return tuple(dict.fromkeys(entry["C"] for entry in self.record["members"]))
+        return tuple(self.facts.costs)
 
     def at(self, C: float) -> FleetModel:
         """The same fleet, with the members for this C deciding. Raises UsageError for a C that it does not have."""
@@ -76,8 +79,8 @@ class FleetModel(Trained):
         if self.C is None and self.costs != (None,):
             known = ", ".join(f"{cost:g}" for cost in self.costs)
             raise UsageError(f"this fleet has several values of C ({known}) and none was chosen; say which: C=..., --C")
-        found = [entry for entry in self.record["members"] if entry["fold"] is None and entry["C"] == self.C]
-        return [self.members[entry["name"]] for entry in found]
+        facts = self.facts
+        return [self.members[facts.members[place].name] for place in facts.juries()[None, self.C]]
 
     def scorer(self) -> Scorer:
         """A hyperplane a class, or the one of two classes. Raises UsageError when no C is chosen."""
@@ -96,18 +99,13 @@ class FleetModel(Trained):
     @classmethod
     def read(cls, folder: int, path: Path) -> FleetModel:
         """From an open folder; path: for messages."""
-        with opened(folder, FILE) as file:
-            record = read_json(file, f"{path}/{FILE}")
+        content = read_content(folder, path, FILE)
+        entries = typed_fleet(content, f"{path}/{FILE}").members
+        members = {entry.name: Model.read(folder, path, f"{MEMBERS}/{entry.name}") for entry in entries}
         try:
-            check_fleet_record(record)
+            return cls(content, members)
         except DataError as error:
             raise DataError(f"{path}/{FILE}: {error}") from None
-        names = [entry["name"] for entry in record["members"]]
-        members = {name: Model.read(folder, path, f"{MEMBERS}/{name}") for name in names}
-        try:
-            return cls(record, members)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
 
     def write(self, folder: Path) -> None:
         """Write ``fleet.json`` and the folders of the members into an empty folder."""
@@ -116,24 +114,6 @@ class FleetModel(Trained):
         for name, member in self.members.items():
             (folder / MEMBERS / name).mkdir()
             member.write(folder / MEMBERS / name)
-
-
-def _check_member(entry: Mapping[str, Any], member: Model, record: Mapping[str, Any]) -> None:
-    """Raises DataError unless a member is what the fleet says it is."""
-    claims, view = member.certificate, member.record.get("view", {})
-    found = {
-        "class": view.get("class"), "C": member.parameters.get("C"), "fold": view.get("fold"), "status": member.status,
-        "lower": claims.lower, "upper": claims.upper, "ratio": claims.ratio, "coreset_rows": claims.coreset_rows,
-    }  # fmt: skip
-    wrong = [key for key, value in found.items() if entry[key] != value or type(entry[key]) is not type(value)]
-    if (member.features, member.rows, member.store_digest) != (
-        record["features"], record["rows"], record["store_digest"],
-    ):  # fmt: skip
-        wrong.append("store")
-    if wrong:
-        raise DataError(
-            f"members/{entry['name']}: {', '.join(wrong)}: not what the fleet's record says; get an unaltered copy"
-        )
 
 
 AnyModel: TypeAlias = Model | FleetModel | MulticlassModel
@@ -146,8 +126,7 @@ def read_model(path: str | os.PathLike[str]) -> AnyModel:
     def read(folder: int) -> AnyModel:
         if FILE in os.listdir(folder):
             return FleetModel.read(folder, place)
-        with opened(folder, "model.json") as file:
-            several = read_json(file, f"{place}/model.json").get("problem") == PROBLEM
+        several = read_content(folder, place, MODEL_FILE).get("problem") == PROBLEM
         return MulticlassModel.read(folder, place) if several else Model.read(folder, place)
 
     return read_folder(place, read)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.scaled import scaling_of, unscaled
+from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
+from coremargin.formats.model_record import FORMAT as MODEL_FORMAT
+from coremargin.formats.model_record import VERSION as MODEL_VERSION
 from coremargin.learn.fleet import FleetModel
-from coremargin.learn.fleet_record import FORMAT, VERSION, chosen, evaluation, fleet_status, validation
+from coremargin.learn.fleet_record import chosen, evaluation, validation
 from coremargin.learn.model import Model
-from coremargin.learn.record import FORMAT as MODEL_FORMAT
-from coremargin.learn.record import VERSION as MODEL_VERSION
 from coremargin.maths.margin import EXACT, ratio
 from coremargin.problems.result import STOPPED
 

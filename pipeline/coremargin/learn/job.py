@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
-from coremargin.learn.outlier_counts import outlier_counts
+from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.maths.scaling import Kind
 from coremargin.spec import Seconds, Size, Spec
 

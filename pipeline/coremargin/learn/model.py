@@ -8,7 +8,6 @@ whole or not at all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from coremargin.errors import DataError
+from coremargin.formats.model_arrays import ROWS
+from coremargin.formats.model_files import read_model_files
+from coremargin.formats.model_record import TwoClasses
 from coremargin.learn.decision import Scorer
-from coremargin.learn.record import check_record, plain
-from coremargin.learn.trained import Single, checked, frozen, read_single
+from coremargin.learn.trained import Single, frozen
 from coremargin.maths.rows import Rows, from_arrays
 from coremargin.maths.scaling import folded
 
@@ -55,24 +56,10 @@ class Model(Single):
     factor: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        record = plain(dict(self.record))
-        check_record(record)
-        d, m = record["features"], record["certificate"]["coreset_rows"]
-        width = 0 if self.certificate.kind == "duality_gap" else d
-        shapes = {"w": (d,), "alpha": (m,), "coreset_ids": (m,), "coreset_x": (m, width), "coreset_y": (m,)}
-        dtypes = {"coreset_ids": np.int64, "coreset_y": np.int8}
-        columns = record["parameters"].get("scaling") not in (None, "rownorm")
-        if (self.shift is not None, self.factor is not None) != (columns, columns):
-            raise DataError("shift, factor: expected both with a scaling of columns, else none; get an unaltered copy")
-        shapes |= {"shift": (d,), "factor": (d,)} if columns else {}
-        for name, shape in shapes.items():
-            values = checked(name, getattr(self, name), shape, dtypes.get(name, np.float64))
-            object.__setattr__(self, name, values)
-        if not math.isfinite(self.b):
-            raise DataError(f"b: expected a finite number, found {self.b}; get an unaltered copy")
-        object.__setattr__(self, "record", record)
+        kinds = dict.fromkeys(("w", "alpha", "coreset_x", "shift", "factor"), np.float64)
         object.__setattr__(self, "b", float(self.b))
         object.__setattr__(self, "ledger", {name: frozen(values) for name, values in sorted(self.ledger.items())})
+        self._settle({**kinds, "coreset_ids": np.int64, "coreset_y": np.int8})
 
     @property
     def classes(self) -> tuple[Any, Any]:
@@ -113,22 +100,18 @@ class Model(Single):
         """The content of ``arrays.npz`` but for the coreset's rows."""
         names = ("w", "alpha", "coreset_ids", "coreset_y")
         arrays = {name: getattr(self, name) for name in names} | {"b": np.array([self.b])}
-        if self.shift is not None and self.factor is not None:
-            arrays |= {"shift": self.shift, "factor": self.factor}
+        arrays |= {name: values for name in ("shift", "factor") if (values := getattr(self, name)) is not None}
         return arrays | {_LEDGER + name: values for name, values in self.ledger.items()}
 
     @classmethod
     def read(cls, folder: int, path: Path, below: str = "") -> Model:
         """From an open folder, or a folder ``below`` it; path: of the open one, for messages."""
-        path = path / below
-        needed = {"w", "b", "alpha", "coreset_ids", "coreset_y"}
-        record, arrays, parts = read_single(folder, path, below, needed, {"shift", "factor"}, _LEDGER)
+        files = read_model_files(folder, path, below)
+        if not isinstance(files.record, TwoClasses):
+            raise DataError(
+                f"{files.path}: expected a model of two classes, found one of problem {files.record.problem!r}"
+            )
+        arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
         ledger = {name.removeprefix(_LEDGER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEDGER)}
-        offset = arrays.pop("b")
-        if offset.shape != (1,):
-            raise DataError(f"{path}/arrays.npz: b: expected one number, found shape {offset.shape}")
-        try:
-            rows = from_arrays("coreset_x", parts)
-            return cls(record=record, b=float(offset[0]), ledger=ledger, coreset_x=rows, **arrays)
-        except (DataError, KeyError, ValueError) as error:
-            raise DataError(f"{path}: {error}") from None
+        offset = float(arrays.pop("b")[0])
+        return cls(record=files.content, b=offset, ledger=ledger, coreset_x=from_arrays(ROWS, files.arrays), **arrays)

@@ -6,23 +6,11 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from coremargin.errors import DataError, OutputError
+from coremargin.errors import OutputError
 from coremargin.learn.folder import recover, replacing
 from coremargin.learn.record import json_text, plain
-
-_LARGEST_JSON = 16 << 20
-
-
-def read_json(file: BinaryIO, place: str) -> dict[str, Any]:
-    """The record in an open file. Raises DataError that names ``place``: too long to be one, not JSON."""
-    text = file.read(_LARGEST_JSON + 1)
-    try:
-        record: dict[str, Any] = json.loads(text) if len(text) <= _LARGEST_JSON else {}
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: expected JSON, cannot be read ({error}); get an unaltered copy") from error
-    return record
 
 
 def write_run(folder: Path, run: Mapping[str, Any] | None, rounds: Sequence[Mapping[str, Any]]) -> None:

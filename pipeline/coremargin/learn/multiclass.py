@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 
 from coremargin.errors import DataError
+from coremargin.formats.model_arrays import ROWS
+from coremargin.formats.model_files import read_model_files
+from coremargin.formats.model_record import SeveralClasses
 from coremargin.learn.decision import Scorer
-from coremargin.learn.record import check_record, plain
-from coremargin.learn.trained import Single, checked, read_single
+from coremargin.learn.trained import Single
 from coremargin.maths.rows import Rows, from_arrays
 from coremargin.maths.scaling import folded
 
 PROBLEM = "crammer_singer"
-_DTYPES = {"coreset_ids": np.int64, "coreset_classes": np.int32}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,26 +50,8 @@ class MulticlassModel(Single):
     factor: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        record = plain(dict(self.record))
-        check_record(record)
-        if record["problem"] != PROBLEM:
-            raise DataError(f"problem: expected {PROBLEM!r}, found {record['problem']!r}; get an unaltered copy")
-        d, m, classes = record["features"], record["certificate"]["coreset_rows"], len(record["classes"])
-        soft, columns = "loss" in record["parameters"], record["parameters"].get("scaling") not in (None, "rownorm")
-        shapes = {
-            "hypothesis": (classes, d + 1), "duals": (m, classes), "coreset_ids": (m,),
-            "coreset_x": (m, 0 if soft else d), "coreset_classes": (m,),
-        }  # fmt: skip
-        optional = {"reference": (soft, (classes, d + 1)), "shift": (columns, (d,)), "factor": (columns, (d,))}
-        for name, (wanted, shape) in optional.items():
-            if (getattr(self, name) is not None) != wanted:
-                raise DataError(f"{name}: there where it has no place, or missing; get an unaltered copy")
-            shapes |= {name: shape} if wanted else {}
-        for name, shape in shapes.items():
-            object.__setattr__(self, name, checked(name, getattr(self, name), shape, _DTYPES.get(name, np.float64)))
-        if not ((self.coreset_classes >= 0) & (self.coreset_classes < classes)).all():
-            raise DataError("coreset_classes: expected places of classes, found others; get an unaltered copy")
-        object.__setattr__(self, "record", record)
+        kinds = dict.fromkeys(("hypothesis", "duals", "coreset_x", "reference", "shift", "factor"), np.float64)
+        self._settle({**kinds, "coreset_ids": np.int64, "coreset_classes": np.int32})
 
     @property
     def constant(self) -> float:
@@ -107,12 +90,13 @@ class MulticlassModel(Single):
     @classmethod
     def read(cls, folder: int, path: Path) -> MulticlassModel:
         """From an open folder; path: for messages. Raises DataError."""
-        needed = {"hypothesis", "duals", "coreset_ids", "coreset_classes"}
-        record, arrays, parts = read_single(folder, path, "", needed, {"reference", "shift", "factor"})
-        try:
-            return cls(record=record, coreset_x=from_arrays("coreset_x", parts), **arrays)
-        except (DataError, KeyError, ValueError) as error:
-            raise DataError(f"{path}: {error}") from None
+        files = read_model_files(folder, path)
+        if not isinstance(files.record, SeveralClasses):
+            raise DataError(
+                f"{path}: expected a model of several classes, found one of problem {files.record.problem!r}"
+            )
+        arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
+        return cls(record=files.content, coreset_x=from_arrays(ROWS, files.arrays), **arrays)
 
     def numbers(self) -> dict[str, np.ndarray]:
         """The content of ``arrays.npz`` but for the coreset's rows."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.scaled import scaling_of, unscaled
+from coremargin.formats.model_record import FORMAT, VERSION
 from coremargin.learn.multiclass import PROBLEM, MulticlassModel
-from coremargin.learn.record import FORMAT, VERSION
 from coremargin.maths.margin import ratio
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coremargin.data.scaled import scaled
-from coremargin.learn.outlier_counts import MANY
+from coremargin.formats.outlier_counts import MANY
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.problems.soft_margin import SoftMargin
 from coremargin.problems.start import rows_that_count

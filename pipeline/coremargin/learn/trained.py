@@ -8,19 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import msgspec
 import numpy as np
 
-from coremargin.errors import DataError
+from coremargin.formats.model_arrays import ROWS, check_arrays
+from coremargin.formats.model_files import ARRAYS
+from coremargin.formats.model_record import FILE, AnyRecord, typed_record
+from coremargin.formats.open_folder import read_folder
 from coremargin.learn.decision import Scorer, decided, label_array
-from coremargin.learn.folder import opened, read_arrays, read_folder, write_arrays
-from coremargin.learn.model_files import read_json, save_folder
-from coremargin.learn.record import Certificate, check_record, json_text
+from coremargin.learn.folder import write_arrays
+from coremargin.learn.model_files import save_folder
+from coremargin.learn.record import Certificate, json_text, plain
 from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
 
 if TYPE_CHECKING:
     from coremargin.maths.scaling import Kind
-
-_ROWS = "coreset_x"
 
 
 class Trained(ABC):
@@ -143,6 +145,23 @@ class Single(Trained):
 
     coreset_x: Rows
 
+    def _settle(self, names: Mapping[str, Any]) -> None:
+        """Make the record plain and the arrays ``names`` (to their kinds, None: as they are) read-only; check them.
+
+        Raises DataError where they are not as those of a model on disk.
+        """
+        object.__setattr__(self, "record", plain(dict(self.record)))
+        for name, kind in names.items():
+            values = getattr(self, name)
+            if values is not None:
+                object.__setattr__(self, name, frozen_rows(values) if is_sparse(values) else frozen(values, kind))
+        check_arrays(self.facts, self.arrays(), "arrays")
+
+    @property
+    def facts(self) -> AnyRecord:
+        """The record, typed. Raises DataError."""
+        return typed_record(self.record, "record")
+
     @property
     def scaling(self) -> Kind | None:
         """How rows are scaled before the hypothesis: "standard", "minmax", "maxabs", "rownorm", or None."""
@@ -152,7 +171,7 @@ class Single(Trained):
     @property
     def certificate(self) -> Certificate:
         """What is claimed, typed."""
-        return Certificate.from_record(self.record["certificate"])
+        return Certificate(**msgspec.structs.asdict(self.facts.certificate))
 
     @property
     def store_digest(self) -> str:
@@ -175,52 +194,16 @@ class Single(Trained):
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The content of ``arrays.npz``."""
-        return self.numbers() | to_arrays(_ROWS, self.coreset_x)
+        return self.numbers() | to_arrays(ROWS, self.coreset_x)
 
     def write(self, folder: Path) -> None:
         """Write ``model.json`` and ``arrays.npz`` into an empty folder."""
-        write_arrays(folder / "arrays.npz", self.arrays())
-        (folder / "model.json").write_text(json_text(self.record), encoding="utf-8")
-
-
-def read_single(
-    folder: int, path: Path, below: str, needed: set[str], optional: set[str], prefix: str | None = None
-) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The record of a ``Single``, its numbers, and the arrays that make its coreset's rows.
-
-    folder: open; the model lies ``below`` it, at ``path``. The numbers are those ``needed``, maybe some that are
-    ``optional`` or whose names begin with ``prefix``. Raises DataError.
-    """
-    with opened(folder, str(Path(below, "model.json"))) as file:
-        record = read_json(file, f"{path}/model.json")
-    try:
-        check_record(record)
-    except DataError as error:
-        raise DataError(f"{path}/model.json: {error}") from None
-    with opened(folder, str(Path(below, "arrays.npz"))) as file:
-        arrays = read_arrays(file, f"{path}/arrays.npz")
-    parts = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_ROWS)}
-    known = {name for name in arrays if prefix is not None and name.startswith(prefix)}
-    if set(arrays) - known - optional != needed or not parts:
-        names = (", ".join(sorted(found)) for found in (needed | {_ROWS}, arrays | parts))
-        raise DataError("{}/arrays.npz: expected {}, found {}".format(path, *names))
-    return record, arrays, parts
-
-
-def checked(name: str, values: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
-    """A read-only copy of the array; sparse rows in float64. Raises DataError: another shape, numbers not finite."""
-    values = frozen_rows(values) if is_sparse(values) else frozen(values, dtype)
-    if values.shape != shape:
-        raise DataError(
-            f"{name}: expected shape {shape} as the record says, found {values.shape}; get an unaltered copy"
-        )
-    if values.dtype.kind == "f" and not np.isfinite(values.data if is_sparse(values) else values).all():
-        raise DataError(f"{name}: expected finite numbers, found NaN or infinity; get an unaltered copy")
-    return values
+        write_arrays(folder / ARRAYS, self.arrays())
+        (folder / FILE).write_text(json_text(self.record), encoding="utf-8")
 
 
 def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
     """A read-only copy."""
-    copy = np.array(values, dtype=dtype, order="C")
+    copy = np.array(values, dtype=dtype or values.dtype.newbyteorder("="), order="C")
     copy.flags.writeable = False
     return copy

@@ -1,0 +1,275 @@
+"""The record of a fleet (``fleet.json``): its keys, their kinds, and who decides which class a row is given.
+
+::
+
+    format, version     "coremargin-fleet", 1
+    status              "certified" when all members are, "stopped" when one is, else "not_separable"
+    problem, parameters as in a member's model.json; C is a list with a loss; classes, folds, fold_seed
+    classes             the labels, in order: rows and columns of confusion matrices
+    features, rows, dtype, store_digest
+    members             a list: name (folder members/NAME), class (null: the store's two classes), C (null: hard
+                        margin), fold (the one held out; null: trained on all rows), status, lower, upper, ratio,
+                        coreset_rows
+    evaluations         a list, empty when the run stopped before: C, fold, rows, accuracy, confusion[i][j]: rows of
+                        class i that were given class j. fold null: the rows that the members were trained on; else the
+                        rows of the fold, which the members have not seen
+    validation          with folds, a list by C: C, mean and std (of the folds, divided by their number) of the
+                        accuracy, accuracies; else null
+    chosen              C and by: "validation" (best mean, of equal ones the smallest C) or "only" (there is one C);
+                        null when there is nothing to choose by
+    software
+
+The members that decide together, of one C and one fold, are told apart by the class that each stands for: the class of
+a row is that of the largest decision value. Their order in the list means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta
+
+from coremargin.errors import DataError
+from coremargin.formats.model_record import (
+    MOST_CLASSES,
+    AboveZero,
+    AnyRecord,
+    Count,
+    Digest,
+    Dtype,
+    Features,
+    Fold,
+    Folds,
+    Label,
+    Number,
+    Parameters,
+    Ratio,
+    Rows,
+    Seed,
+    SoftParameters,
+    Status,
+    Strict,
+    Word,
+    check_version,
+    different_labels,
+)
+from coremargin.formats.strict_json import cut, typed
+
+FORMAT = "coremargin-fleet"
+VERSION = 1
+FILE = "fleet.json"
+MEMBERS = "members"  #: the folder of the members' folders
+MOST_NAME = 255  #: bytes of a folder's name
+
+#: Which members decide together: the fold held out (None: none is), and C (None: hard margins).
+Jury: TypeAlias = tuple[int | None, float | None]
+
+
+class Member(Strict, frozen=True, kw_only=True, rename={"label": "class"}):
+    """One line of ``members``."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=MOST_NAME)]
+    label: Label | None
+    C: AboveZero | None
+    fold: Fold | None
+    status: Status
+    lower: Number | None
+    upper: Number | None
+    ratio: Ratio | None
+    coreset_rows: Count
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a name that leads elsewhere, or that no folder can have."""
+        if self.name in (".", "..") or set(self.name) & set("/\\\0") or len(self.name.encode()) > MOST_NAME:
+            raise ValueError(f"expected the name of a folder, found {cut(repr(self.name))}")
+
+    @property
+    def jury(self) -> Jury:
+        """Those that it decides with."""
+        return self.fold, self.C
+
+
+class Evaluation(Strict, frozen=True, kw_only=True):
+    """One line of ``evaluations``."""
+
+    C: AboveZero | None
+    fold: Fold | None
+    rows: Count
+    accuracy: Ratio
+    confusion: list[list[Count]]
+
+    @property
+    def jury(self) -> Jury:
+        """Who decided."""
+        return self.fold, self.C
+
+
+class Validation(Strict, frozen=True, kw_only=True):
+    """One line of ``validation``."""
+
+    C: AboveZero | None
+    mean: Ratio
+    std: Ratio
+    accuracies: list[Ratio]
+
+
+class Chosen(Strict, frozen=True, kw_only=True):
+    """The C to use, and why."""
+
+    C: AboveZero | None
+    by: Literal["validation", "only"]
+
+
+class FleetParameters(Parameters, frozen=True, kw_only=True):
+    """What was asked for, of hard margins."""
+
+    classes: Literal["ovr"] | None
+    folds: Folds | None
+    fold_seed: Seed
+
+
+class SoftFleetParameters(SoftParameters, frozen=True, kw_only=True):
+    """The same with a loss; C: the values, from small to large."""
+
+    C: Annotated[list[AboveZero], Meta(min_length=1)]  # type: ignore[assignment]
+    classes: Literal["ovr"] | None
+    folds: Folds | None
+    fold_seed: Seed
+
+
+class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
+    """What the records of all fleets have."""
+
+    format: Literal["coremargin-fleet"]
+    version: Literal[1]
+    status: Status
+    parameters: Any
+    classes: Annotated[list[Label], Meta(min_length=2, max_length=MOST_CLASSES)]
+    features: Features
+    rows: Rows
+    dtype: Dtype
+    store_digest: Digest
+    members: Annotated[list[Member], Meta(min_length=1)]
+    evaluations: list[Evaluation]
+    validation: list[Validation] | None
+    chosen: Chosen | None
+    software: Annotated[dict[Word, Word], Meta(max_length=64)]
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what does not go together."""
+        different_labels(self.classes)
+        k = len(self.classes)
+        names = {member.name for member in self.members}
+        if len(names) < len(self.members):
+            raise ValueError("expected members of different names, found one twice")
+        status = fleet_status([member.status for member in self.members])
+        if self.status != status:
+            raise ValueError(f"expected the status that follows from the members', {status!r}, found {self.status!r}")
+        for entry in self.evaluations:
+            if len(entry.confusion) != k or any(len(line) != k for line in entry.confusion):
+                raise ValueError(f"expected confusion matrices of {k} x {k}, found another")
+        self.juries()
+        costs = {member.C for member in self.members}
+        if self.chosen is not None and self.chosen.C not in costs:
+            raise ValueError(f"expected to choose one of the members' C, found {self.chosen.C!r}")
+
+    @property
+    def problem(self) -> str:
+        """Its name."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def costs(self) -> list[float | None]:
+        """The values of C that were asked for; (None,) for hard margins."""
+        return list(self.parameters.C) if isinstance(self.parameters, SoftFleetParameters) else [None]
+
+    @property
+    def sides(self) -> list[Any]:
+        """The classes that a member each stands for; of two classes one member decides, which stands for none."""
+        return list(self.classes) if len(self.classes) > 2 else [None]
+
+    def juries(self) -> dict[Jury, list[int]]:
+        """Who decides: for each fold and C that was asked for the places of its members, in the order of the classes.
+
+        Of two classes one member: a positive decision value means the second. Raises ValueError unless there is one
+        member for each fold, C and class, and no other.
+        """
+        costs, sides, folds = self.costs, self.sides, [None, *range(self.parameters.folds or 0)]
+        wanted = len(costs) * len(sides) * len(folds)
+        text = f"{len(sides):,} by class, {len(costs):,} by C, {len(folds):,} by fold and on all rows"
+        if len(self.classes) > 2 and self.parameters.classes != "ovr":
+            raise ValueError(f"expected parameters.classes 'ovr' for {len(self.classes)} classes")
+        places = {(member.jury, _typed(member.label)): place for place, member in enumerate(self.members)}
+        if len(places) != wanted or len(self.members) != wanted:
+            raise ValueError(f"expected {wanted:,} different members ({text}), found {len(places):,}")
+        juries = [(fold, cost) for fold in folds for cost in costs]
+        try:
+            return {jury: [places[jury, _typed(side)] for side in sides] for jury in juries}
+        except KeyError as error:
+            raise ValueError(f"expected a member for each of {text}, found none for {error}") from None
+
+
+class HardFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag="hard_margin"):
+    """Hard margins."""
+
+    parameters: FleetParameters
+
+
+class SoftFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag="soft_margin"):
+    """Soft margins."""
+
+    parameters: SoftFleetParameters
+
+
+AnyFleet: TypeAlias = HardFleet | SoftFleet
+
+
+def typed_fleet(content: Any, place: str) -> AnyFleet:
+    """The record of a fleet, every key of it checked. Raises DataError."""
+    check_version(content, FORMAT, VERSION, place, "a fleet's folder")
+    found: AnyFleet = typed(AnyFleet, content, place)
+    return found
+
+
+def fleet_status(words: Sequence[str]) -> str:
+    """The status of a fleet whose members have these."""
+    return next((word for word in ("stopped", "not_separable") if word in words), "certified")
+
+
+def check_members(fleet: AnyFleet, members: Sequence[AnyRecord], place: str) -> None:
+    """Raises DataError unless the members' records are what the fleet says of them and were asked for the same."""
+    for entry, record in zip(fleet.members, members, strict=True):
+        wrong = _differing(fleet, entry, record)
+        if wrong:
+            raise DataError(
+                f"{place}: members/{entry.name}: not what the fleet's record says: {', '.join(wrong)}; "
+                f"get an unaltered copy"
+            )
+
+
+def _differing(fleet: AnyFleet, entry: Member, record: AnyRecord) -> list[str]:
+    """What a member does not say as the fleet does."""
+    view = getattr(record, "view", None)
+    if record.problem != fleet.problem or view is None:
+        return ["problem"]
+    claims, asked, own = record.certificate, fleet.parameters, record.parameters
+    two = [False, True] if entry.label is not None else fleet.classes
+    pairs = {
+        "class": (view.label, entry.label), "fold": (view.fold, entry.fold), "classes": (record.classes, two),
+        "folds": (view.folds, None if entry.fold is None else asked.folds),
+        "fold_seed": (view.fold_seed, None if entry.fold is None else asked.fold_seed),
+        "C": (getattr(own, "C", None), entry.C), "status": (record.status, entry.status),
+        "coreset_rows": (claims.coreset_rows, entry.coreset_rows),
+        "store_digest": (claims.store_digest, fleet.store_digest),
+    }  # fmt: skip
+    pairs |= {name: (getattr(claims, name), getattr(entry, name)) for name in ("lower", "upper", "ratio")}
+    pairs |= {name: (getattr(record, name), getattr(fleet, name)) for name in ("features", "rows", "dtype")}
+    shared = ("epsilon", "intercept", "strategy", "scaling", "loss", "class_weight")
+    pairs |= {name: (getattr(own, name, None), getattr(asked, name, None)) for name in shared}
+    return [name for name, (found, said) in pairs.items() if _typed(found) != _typed(said)]
+
+
+def _typed(value: Any) -> Any:
+    """A value with its kind: 1, 1.0 and True are different."""
+    return [_typed(entry) for entry in value] if isinstance(value, list) else (type(value), value)

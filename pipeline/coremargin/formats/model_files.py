@@ -1,0 +1,56 @@
+"""A model's folder as it lies on disk: its record and its arrays, checked against each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import DataError
+from coremargin.formats.model_arrays import check_arrays
+from coremargin.formats.model_record import FILE, AnyRecord, typed_record
+from coremargin.formats.npz import read_arrays
+from coremargin.formats.open_folder import opened
+from coremargin.formats.strict_json import LARGEST, read_object
+
+ARRAYS = "arrays.npz"
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """path: of the folder; content: the record as it is written; record: the same with kinds; arrays: by name."""
+
+    path: Path
+    content: dict[str, Any]
+    record: AnyRecord
+    arrays: dict[str, np.ndarray]
+
+
+def read_content(folder: int, path: Path, name: str) -> dict[str, Any]:
+    """The JSON object in a file of an open folder. Raises DataError; FileNotFoundError passes."""
+    with opened(folder, path, name) as file:
+        return read_object(_read(file, path, name), f"{path}/{name}")
+
+
+def read_model_files(folder: int, path: Path, below: str = "") -> ModelFiles:
+    """The files of a model in an open folder, or in a folder ``below`` it; path: of the open one, for messages.
+
+    Raises DataError that names the file, and what in it is not as a model's; FileNotFoundError passes.
+    """
+    here = path / below
+    content = read_content(folder, path, str(Path(below, FILE)))
+    record = typed_record(content, f"{here}/{FILE}")
+    with opened(folder, path, str(Path(below, ARRAYS))) as file:
+        arrays = read_arrays(file, f"{here}/{ARRAYS}")
+    check_arrays(record, arrays, f"{here}/{ARRAYS}")
+    return ModelFiles(here, content, record, arrays)
+
+
+def _read(file: Any, path: Path, name: str) -> bytes:
+    try:
+        data: bytes = file.read(LARGEST + 1)
+    except OSError as error:
+        raise DataError(f"{path}/{name}: cannot be read: {error.strerror}; get a whole copy of the model") from error
+    return data

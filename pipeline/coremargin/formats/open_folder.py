@@ -1,0 +1,89 @@
+"""A model's folder opened for reading, although a new model may take its place at any moment.
+
+A reader holds the folder it opened, so a replacement in the middle of a load cannot mix the files of two models; how a
+folder is replaced is told in models' folder.py. Files are read only where they are plain ones: a pipe would wait for
+ever, a device would not end.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from coremargin.errors import DataError
+from coremargin.formats.strict_json import cut
+
+T = TypeVar("T")
+
+_TRIES = 20  # three readings in a hundred meet a swap where a writer does nothing but replace a model in memory
+
+
+def previous_of(path: Path) -> Path:
+    """Where the old model waits while the new one takes its name."""
+    return path.with_name(f".{path.name}.previous")
+
+
+def read_folder(path: Path, read: Callable[[int], T]) -> T:
+    """``read(handle)`` of the folder at ``path``, again if it was replaced and removed meanwhile.
+
+    Raises DataError when there is no folder, or a file that ``read`` needs is missing.
+    """
+    for _ in range(_TRIES):
+        handle = _open_folder(path)
+        try:
+            return read(handle)
+        except FileNotFoundError as error:
+            if _is_current(handle, path):  # incomplete, not replaced and being removed
+                raise DataError(
+                    f"{path}: expected a model, found a folder without {error.filename}; "
+                    f"`coremargin train STORE --out {path}` makes a model"
+                ) from None
+        finally:
+            os.close(handle)
+    raise DataError(f"{path}: the model was replaced again and again while it was read; read it again")
+
+
+@contextmanager
+def opened(folder: int, path: Path, name: str) -> Iterator[BinaryIO]:
+    """The plain file ``name`` of an open folder, for reading; path: of the folder, for messages.
+
+    FileNotFoundError passes. Raises DataError for what is no plain file or cannot be read.
+    """
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise DataError(f"{path}/{cut(name)}: cannot be read: {reason}; get a whole copy of the model") from error
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise DataError(f"{path}/{cut(name)}: expected a plain file, found something else; get a whole copy")
+        yield file
+
+
+def _is_current(handle: int, path: Path) -> bool:
+    """Whether an open folder is the one that a reader of ``path`` gets now."""
+    for place in (path, previous_of(path)):
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(handle), os.stat(place))
+    return False
+
+
+def _open_folder(path: Path) -> int:
+    for _ in range(_TRIES):
+        for place in (path, previous_of(path)):
+            try:
+                return os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            except NotADirectoryError:
+                raise DataError(f"{path}: expected a model's folder, found a file; give the folder") from None
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                raise DataError(f"{path}: expected a model's folder, cannot be opened: {reason}") from error
+    raise DataError(f"{path}: expected a model, found nothing there; `coremargin train STORE --out {path}` makes one")
