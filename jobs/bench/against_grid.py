@@ -15,9 +15,9 @@ from table import Group, Row
 from training import model_of, timing, train_process
 
 from coremargin.data.store import Store
-from coremargin.learn import verify
 from coremargin.learn.fleet import FleetModel
 from coremargin.spec import format_size
+from coremargin.verify.examine import examine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def _compare(title: str, path: Path, loss: str, settings: Settings) -> Group:
     one, ten = samples["one"][-1].answer, samples["ten"][-1]
     fleet = FleetModel.load(model_of(path))
     bounds = {entry["C"]: entry["lower"] for entry in fleet.record["members"]}
-    proven = verify.examine(model_of(path), path).ok
+    proven = examine(model_of(path), path).ok
     group.rows += [
         Row(
             "coremargin train, one C", **timing(samples["one"]), read=one["bytes_read"] / one["store_bytes"],

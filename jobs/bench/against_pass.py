@@ -14,10 +14,11 @@ from table import Group, Row
 from training import model_of, pass_here, pass_process, timing, train_here, train_process, trained_row
 
 from coremargin.data.store import Store
-from coremargin.learn import checkpoint, model, verify
+from coremargin.learn import checkpoint, model
 from coremargin.problems import hard_margin
 from coremargin.scan.executors import InProcess
 from coremargin.spec import format_size
+from coremargin.verify.examine import examine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,7 @@ def _others(store: Path, reference: list[Sample], settings: Settings) -> list[Ro
     """A pass over maps that are already there, and ``verify``: what one may also want to know."""
     source, executor = Store.open(store), InProcess(threads())
     again = [timed(lambda: vars(one_pass(source, executor))) for _ in range(settings.repetitions + 1)][1:]
-    checked = [timed(lambda: verify.examine(model_of(store), store, threads=threads()).to_dict()) for _ in range(3)]
+    checked = [timed(lambda: examine(model_of(store), store, threads=threads()).to_dict()) for _ in range(3)]
     ok = all(sample.answer["ok"] for sample in checked)
     return [
         Row("pure pass, maps kept open", **timing(again), ratio=paired_ratio(again, reference), read=1.0),

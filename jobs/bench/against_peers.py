@@ -16,8 +16,8 @@ from table import Group, Row
 from training import model_of, train_here, train_process, trained_row
 
 from coremargin.data.store import Store
-from coremargin.learn import verify
 from coremargin.spec import format_size
+from coremargin.verify.examine import examine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +72,7 @@ def _compare(title: str, store: Path, settings: Settings) -> Group:
 
 def _own_row(store: Path, samples: dict[str, list[Sample]]) -> Row:
     answer = samples["here"][-1].answer
-    proven = verify.examine(model_of(store), store).ok
+    proven = examine(model_of(store), store).ok
     note = f"{answer['status']}, {'verified' if proven else 'NOT VERIFIED'}"
     return trained_row(
         "coremargin train", samples["here"], ratio=1.0, whole=median(samples["process"]), note=note,

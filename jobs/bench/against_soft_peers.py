@@ -17,8 +17,8 @@ from table import Group, Row
 from training import model_of, timing, train_process
 
 from coremargin.data.store import Store
-from coremargin.learn import verify
 from coremargin.spec import format_size
+from coremargin.verify.examine import examine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +104,7 @@ def _compare(title: str, path: Path, loss: str, settings: Settings) -> Group:
 
 def _own_row(path: Path, samples: list[Sample]) -> Row:
     answer = samples[-1].answer
-    proven = verify.examine(model_of(path), path).ok
+    proven = examine(model_of(path), path).ok
     return Row(
         "coremargin train", **timing(samples), ratio=1.0, read=answer["bytes_read"] / answer["store_bytes"],
         scans=answer["scans"], value=answer["upper"] / answer["lower"], memory=samples[-1].tree_bytes,

@@ -148,12 +148,12 @@ def test_damaged_statistics(damaged: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in STATISTICS if name != "rows"])
 def test_check_recomputes_statistics(damaged: Path, name: str) -> None:
     """Statistics that are readable but not those of the rows are findings of the check."""
-    from coremargin.data.plain import read_array
+    from coremargin.formats.raw_array import read_raw_array
 
     folder = damaged / "blocks" / "000000" / name
     tail = {"counts": (2,), "unlabelled": (), "radius": (), "max_norm": ()}.get(name, (5,))
     dtype = "int64" if name in ("counts", "unlabelled") else "float64"
-    values = read_array(folder, 0, 5, dtype, tail)
+    values = read_raw_array(folder, 0, 5, dtype, tail)
     values[2] = values[2] * 0.99 - 1
     _replace(folder, values)
     (found,) = check_store(damaged).damaged
@@ -173,10 +173,10 @@ def _replace(folder: Path, values: np.ndarray) -> None:
 @pytest.mark.parametrize("damaged", ["raw"], indirect=True)
 def test_altered_digests(damaged: Path) -> None:
     """Digests of chunks that do not add up to the digest of the commit are refused before any chunk is trusted."""
-    from coremargin.data.plain import read_array
+    from coremargin.formats.raw_array import read_raw_array
 
     folder = damaged / "blocks" / "000000" / "digest"
-    values = read_array(folder, 0, 5, "uint64")
+    values = read_raw_array(folder, 0, 5, "uint64")
     values[1] ^= np.uint64(1)
     _replace(folder, values)
     with pytest.raises(StoreError, match="the metadata was altered"):
@@ -209,12 +209,12 @@ ATTRIBUTES = {
     "newer format": ({"version": 7}, r"made by a newer coremargin: expected format 2, found 7; upgrade"),
     "no version": ({"version": None}, "expected format 2, found None"),
     "other data": ({"format": "anndata"}, "attribute 'format' is 'coremargin-store'"),
-    "no rows": ({"rows": 0, "commits": []}, "expected at least one row, found none"),
-    "no features": ({"features": 0}, "expected at least one feature, found none"),
+    "no rows": ({"rows": 0, "commits": []}, "rows: expected int >= 1"),
+    "no features": ({"features": 0}, "features: expected int >= 1"),
     "rows beyond the commit": ({"rows": 301}, "expected the rows of the last commit, 300, got 301"),
-    "another dtype": ({"dtype": "float16"}, "expected dtype to be one of float32, float64"),
-    "classes no list": ({"classes": "ab"}, "expected classes to be a list"),
-    "a commit that is none": ({"commits": [3]}, "expected a commit, got 3"),
+    "another dtype": ({"dtype": "float16"}, "dtype: invalid enum value 'float16'"),
+    "classes no list": ({"classes": "ab"}, "classes: expected a list, got str"),
+    "a commit that is none": ({"commits": [3]}, "commits.0: expected an object, got int"),
     "other features": ({"features": 6}, r"expected shape \(300, 6\), got \(300, 5\)"),
 }
 

@@ -10,8 +10,9 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from coremargin.data.moments import moments
-from coremargin.data.plain import read_array, write_array
+from coremargin.data.plain import write_array
 from coremargin.data.store import ArraySource, Store
+from coremargin.formats.raw_array import read_raw_array
 from store_kit import write_store
 
 if TYPE_CHECKING:
@@ -56,5 +57,5 @@ def test_stores_of_yesterday(tmp_path: Path, rng: np.random.Generator) -> None:
     squares = known.spread + known.total**2 / known.rows[:, None]
     shutil.rmtree(blocks / "spread")
     write_array(blocks / "squares", squares, ("chunk", "feature"))
-    assert read_array(blocks / "squares", 0, 5, "float64", (4,)).shape == (5, 4)
+    assert read_raw_array(blocks / "squares", 0, 5, "float64", (4,)).shape == (5, 4)
     np.testing.assert_allclose(moments(Store.open(store.path)).variance, X.astype(float).var(axis=0), rtol=1e-12)

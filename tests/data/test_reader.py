@@ -213,7 +213,7 @@ def test_absurd_sizes_are_refused(tmp_path: Path, rng: np.random.Generator) -> N
     good = (path / "zarr.json").read_bytes()
     for changes in ({"chunk_rows": 1 << 40}, {"features": 1 << 60}, {"rows": -1}, {"rows": 10**15}, {"features": 2.5}):
         edit_attributes(path, **changes)
-        with pytest.raises(StoreError, match="cannot be used: expected"):
+        with pytest.raises(StoreError, match="expected"):
             Store.open(path)
         (path / "zarr.json").write_bytes(good)
 

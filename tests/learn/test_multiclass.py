@@ -121,7 +121,7 @@ HARD = [
     ("status", {"certificate.epsilon": 1e-15, "parameters.epsilon": 1e-15}, {}),
     ("status", {"status": "not_separable", "certificate.kind": "not_separable"}, {}),
     ("hypothesis", {"constant": 0.0}, {}),
-    ("content", {"certificate.store_digest": "sha256:0"}, {}),
+    ("content", {"certificate.store_digest": f"sha256:{0:064}"}, {}),
     ("scaling", {}, {"factor": one(0, lambda v: v * 1.01)}),
     ("ratio", {"certificate.ratio": 0.5}, {}),
 ]

@@ -30,7 +30,7 @@ def make_model(classes: tuple[Any, Any] = ("no", "yes"), features: int = 3) -> M
     w = np.arange(1.0, features + 1)
     certificate = {
         "kind": "margin", "lower": None, "upper": None, "ratio": None, "epsilon": 0.1, "coreset_rows": 0,
-        "store_digest": "", "radius": 1.0,
+        "store_digest": f"sha256:{0:064}", "radius": 1.0,
     }  # fmt: skip
     record = {
         "format": "coremargin-model", "version": 1, "problem": "hard_margin", "status": "stopped",
@@ -112,7 +112,7 @@ def test_numeric_labels_are_written_decoded(
     assert labels.tolist() == model.predict(rows).tolist()
 
 
-@pytest.mark.parametrize("classes", [("no", "yes"), (3, 7), (1, "x")])
+@pytest.mark.parametrize("classes", [("no", "yes"), (3, 7)])
 def test_predictions_in_parquet(
     tmp_path: Path, make_store: MakeStore, rows: np.ndarray, classes: tuple[Any, Any]
 ) -> None:

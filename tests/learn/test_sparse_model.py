@@ -14,11 +14,13 @@ from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 import coremargin
 from coremargin.data.arrays import ArraySource
 from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.formats.model_files import read_model_files
+from coremargin.formats.open_folder import read_folder
 from coremargin.learn.evaluate import evaluate
 from coremargin.learn.model import Model
 from coremargin.report.write import write_report
 from coremargin.verify.checks import dual
-from coremargin.verify.claim import read_claim
+from coremargin.verify.claim import Claim, claim_of
 from coremargin.verify.rows import Chunk
 from coremargin.verify.scan import Scan
 from coremargin.verify.sums import (
@@ -29,6 +31,11 @@ from coremargin.verify.sums import (
     same_rows,
     slabs,
 )
+
+
+def read_claim(path: Path) -> Claim:
+    """What a folder claims."""
+    return read_folder(path, lambda folder: claim_of(read_model_files(folder, path)))
 
 
 def documents(rng: np.random.Generator, n: int = 60, d: int = 1500, dtype: str = "float32") -> csr_array:

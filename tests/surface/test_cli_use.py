@@ -35,7 +35,7 @@ def save_model(store: Store, tmp_path: Path) -> Callable[..., Path]:
     def save(status: str = "certified", **claims: Any) -> Path:
         certificate = {
             "kind": "margin", "lower": 1.0, "upper": 1.0, "ratio": 1.0, "epsilon": 0.001, "coreset_rows": 2,
-            "store_digest": store.digest, "radius": 10.0,
+            "store_digest": store.digest, "radius": float(store.scalars().max_norm.max()),
         }  # fmt: skip
         record = {
             "format": "coremargin-model", "version": 1, "problem": "hard_margin", "status": status,

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.cli.use import _checklist, _demand
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import CheckpointError, ClaimRefuted, DataError, NotCertified, SpecError, UsageError
+from coremargin.errors import CheckpointError, ClaimRefuted, DataError, SpecError, UsageError
 from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.learn.left_out import left_out
 from coremargin.learn.model import Model
@@ -99,20 +98,19 @@ def test_a_path_is_proven_and_verified(model: Path, store: Path) -> None:
         ({"lower": put(-2, 0.5)}, "lower bound with 3 outliers", "model claims all but 3"),
         ({"upper": put(0, -1.0)}, "upper bound with 0 outliers", "proves at most"),
         ({"proof_leaves": lambda v: np.array([0, 1, 1, 1, 2])}, "upper bound with 1 outliers", "certificates at"),
-        ({"proof_leaves": lambda v: v * 0 + len(v)}, "upper bound with 4 outliers", "leaves are missing"),
+        ({"proof_leaves": lambda v: v * 0 + len(v)}, "proof of the upper bounds", "leaves are missing"),
         ({"proof_proofs": lambda v: v * 0}, "upper bound with 4 outliers", "certificates at a leaf"),
         ({"proof_proofs": lambda v: v + 1000}, "upper bound with 4 outliers", "one that is not there"),
         ({"proof_rows": lambda v: v + 10_000}, "proof of the upper bounds", "rows that are not there"),
         ({"proof_weights": lambda v: v * 0.5}, "proof of the upper bounds", "do not sum to 1"),
-        ({"proof_weights": lambda v: -v}, "proof of the upper bounds", "no number >= 0"),
-        ({"proof_proofs_ends": lambda v: v[::-1]}, "proof of the upper bounds", "ends of proofs do not fit"),
+        ({"proof_weights": lambda v: -v}, "proof of the upper bounds", "a weight below 0"),
         ({"ids": put(0, 5)}, "rows left out", "is missing"),
         ({"margins": put(1, -9.0)}, "rows left out", "of another label or margin"),
         ({"signs": lambda v: -v}, "rows left out", "of another label or margin"),
         ({"ids": put(-1, 10**9)}, "rows left out", "not in the store"),
         (dict.fromkeys(("ids", "signs", "margins", "gains"), lambda v: np.append(v, v.dtype.type(1))),
          "rows left out", "names 5 rows, more than 4"),
-        ({"w": lambda v: v[:, ::-1]}, "outliers", "not those of its 4 outliers"),
+        ({"w": lambda v: v[:, ::-1]}, "outliers", "not that of its 4 outliers"),
     ],
 )  # fmt: skip
 def test_false_claims_are_named(
@@ -129,21 +127,22 @@ def test_false_claims_are_named(
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"w": put((0, 0), np.nan)}, "is no number"),
-        ({"b": put(-2, np.nan)}, "is no number"),
-        ({"lower": put(0, np.nan)}, "is no number"),
-        ({"lower": put(-2, np.inf)}, "on the wrong side"),
-        ({"upper": put(0, -np.inf)}, "on the wrong side"),
-        ({"ids": lambda v: v[[0, 0, *range(2, len(v))]]}, "one is there twice"),
-        ({"margins": lambda v: v[1:]}, "do not fit together"),
+        ({"w": put((0, 0), np.nan)}, "outliers_w: expected finite"),
+        ({"b": put(-2, np.nan)}, "outliers_b: expected finite"),
+        ({"lower": put(0, np.nan)}, "lower: expected margins"),
+        ({"lower": put(-2, np.inf)}, "lower: expected margins"),
+        ({"upper": put(0, -np.inf)}, "upper: expected bounds"),
+        ({"ids": lambda v: v[[0, 0, *range(2, len(v))]]}, "named more than once"),
+        ({"margins": lambda v: v[1:]}, "margins: expected shape"),
+        ({"proof_proofs_ends": lambda v: v[::-1]}, "proofs_ends: expected ends of parts"),
     ],
 )  # fmt: skip
 def test_claims_that_nothing_could_refute_are_no_claims(
     model: Path, store: Path, tmp_path: Path, changes: dict[str, Any], text: str
 ) -> None:
     """No row is below a margin that is not a number, for any k: such a model is refused."""
-    with pytest.raises(DataError, match=text):
-        examine(altered(model, tmp_path / "bad", **changes), store)
+    with pytest.raises((DataError, ClaimRefuted), match=text):
+        verify(altered(model, tmp_path / "bad", **changes), store)
 
 
 def test_a_row_that_is_there_twice_proves_nothing(model: Path, store: Path, tmp_path: Path) -> None:
@@ -187,21 +186,18 @@ def test_a_leaf_that_is_missing_leaves_a_choice_uncovered(store: Path, tmp_path:
     assert "a choice is not covered" in bad[0].text
 
 
-def test_without_its_proof_a_bound_is_said_to_be_unchecked(model: Path, store: Path, tmp_path: Path) -> None:
-    """A model stored without the proof still has its margins checked; what was not is listed."""
+def test_without_its_proof_a_bound_is_no_claim(model: Path, store: Path, tmp_path: Path) -> None:
+    """Exit code 0 is for what was checked: a bound without its proof is false, be it as high as it likes."""
     place = tmp_path / "short"
     shutil.copytree(model, place)
     with np.load(place / "arrays.npz") as found:
         content = {name: values for name, values in found.items() if "_proof_" not in name}
+    content["ledger_outliers_upper"] = content["ledger_outliers_upper"] * 0 + 1e9
     np.savez(place / "arrays.npz", **content)
-    result = verify(place, store)
-    assert any("upper bound with 4 outliers" in text and "without its proof" in text for text in result.unchecked)
-    assert "so epsilon is not verified" in _checklist(result)
-    with pytest.raises(NotCertified, match="prove nothing"):
-        _demand(result, 0.5)
-    content.pop("ledger_outliers_b")
-    np.savez(place / "arrays.npz", **content)
-    with pytest.raises(DataError, match="'b'; get an unaltered copy"):
+    failures = {check.name: check.text for check in examine(place, store).failures}
+    assert {f"upper bound with {k} outliers" for k in range(5)} <= set(failures)
+    assert "holds no proof of it" in failures["upper bound with 4 outliers"]
+    with pytest.raises(ClaimRefuted):
         verify(place, store)
 
 
@@ -238,7 +234,7 @@ def test_bounds_of_a_stopped_path_do_not_fall(hard: tuple[Path, Path]) -> None:
     assert (upper[:-1] <= upper[1:]).all()
     assert (lower <= upper).all()
     result = verify(*hard)
-    borrowed = [check for check in result.checks if check.name.startswith("upper") and "so with fewer" in check.text]
+    borrowed = [check for check in result.checks if check.name.startswith("upper") and "so for fewer" in check.text]
     assert len(borrowed) == (leaves == 0).sum()
     assert not [text for text in result.unchecked if text.startswith("the upper bound")]
 
@@ -265,11 +261,10 @@ def test_a_proof_for_more_outliers_is_one_for_fewer(model: Path, store: Path, tm
     higher = altered(model, tmp_path / "higher", **without(3), upper=put(3, upper[4]))
     texts = [check.text for check in verify(higher, store).checks if check.name == "upper bound with 3 outliers"]
     assert len(texts) == 1
-    assert "with 4 outliers, so with fewer" in texts[0]
-    for name, changes in (("lower", without(3)), ("last", without(4))):
-        left = verify(altered(model, tmp_path / name, **changes), store).unchecked
-        k = 3 if name == "lower" else 4
-        assert [f"upper bound with {k} outliers" in text for text in left[:2]] == [True, False]
+    assert "for 4 outliers, so for fewer" in texts[0]
+    for k in (3, 4):
+        failures = examine(altered(model, tmp_path / f"without {k}", **without(k)), store).failures
+        assert f"upper bound with {k} outliers" in {check.name for check in failures}
     false = altered(model, tmp_path / "false", upper=lambda v: np.append(v[:4], v[3]))
     with pytest.raises(ClaimRefuted):
         verify(false, store)

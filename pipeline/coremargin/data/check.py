@@ -72,6 +72,8 @@ def check_store(
     """
     store = Store.open(path, map_bytes=0)
     readers = store.readers()
+    for name in store.arrays:
+        _opens(store.path / name)
     workers = workers or len(os.sched_getaffinity(0))
     damaged: list[Damage] = []
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-check") as pool:
@@ -86,6 +88,16 @@ def check_store(
                 if on_chunk is not None:
                     on_chunk(chunk + 1, store.chunks, found)
     return CheckReport(store.path, store.rows, store.chunks, store.compressed_bytes, tuple(damaged))
+
+
+def _opens(folder: Path) -> None:
+    """Raises StoreError unless zarr-python, the reader of others and of ``verify``, opens an array too."""
+    import zarr
+
+    try:
+        zarr.open_array(str(folder), mode="r", zarr_format=3)
+    except Exception as error:  # zarr raises what it likes of metadata
+        raise StoreError(f"{folder}/zarr.json: zarr cannot open it ({error}); restore it from a copy") from error
 
 
 def _stored(store: Store, chunks: range) -> tuple[ChunkStatistics | None, list[Damage]]:

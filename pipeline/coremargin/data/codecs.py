@@ -1,27 +1,26 @@
 """How a chunk's bytes become a file, and the codecs that a store may use.
 
-Only codecs on the allow-list are ever run: metadata of an unknown store cannot name code to import, and a file cannot
-inflate beyond the size of its chunk.
+A file cannot inflate beyond the size of its chunk; which codecs may be run at all, formats/zarr_metadata.py says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numcodecs.blosc import Blosc
+from numcodecs import blosc
 
 from coremargin.data.checksum import Data, crc32c
-from coremargin.data.plain import BYTES, CRC32C, CRC_BYTES
-from coremargin.errors import StoreError, UsageError
+from coremargin.data.plain import BYTES, CRC32C
+from coremargin.errors import UsageError
+from coremargin.formats.raw_array import CRC_BYTES
+from coremargin.formats.zarr_metadata import COMPRESSIONS as WRITTEN
+from coremargin.formats.zarr_metadata import ArrayMetadata, Blosc, Bytes, Crc32c
 
-COMPRESSIONS = ("none", "lz4", "zstd", "auto")
+COMPRESSIONS = (*WRITTEN, "auto")
 _WORTHWHILE = 1.5  # compress only from this ratio on: below, decoding costs more than reading
 _LEVELS = {"lz4": 5, "zstd": 3}
-_GENERAL = {"bytes", "crc32c", "blosc", "transpose", "sharding_indexed"}
-_SHUFFLES = {"noshuffle": Blosc.NOSHUFFLE, "shuffle": Blosc.SHUFFLE, "bitshuffle": Blosc.BITSHUFFLE}
 _BLOSC_HEADER = 16
 
 
@@ -55,7 +54,7 @@ class Encoding:
         """The parts of the file that holds a whole chunk (C order, little-endian)."""
         body: Data = chunk.data.cast("B")
         if not self.raw:
-            codec = Blosc(cname=self.compression, clevel=_LEVELS[self.compression], shuffle=Blosc.SHUFFLE)
+            codec = blosc.Blosc(cname=self.compression, clevel=_LEVELS[self.compression], shuffle=blosc.SHUFFLE)
             body = codec.encode(chunk.reshape(-1))
         return [body, crc32c(body).to_bytes(CRC_BYTES, "little")] if self.checksum else [body]
 
@@ -78,7 +77,7 @@ class Encoding:
         if inflated != out.nbytes or stated != len(data):
             raise ValueError(f"expected {out.nbytes:,} bytes once decompressed, the header promises {inflated:,}")
         try:
-            Blosc().decode(data, out=out)
+            blosc.Blosc().decode(data, out=out)
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"cannot be decompressed: {error}") from error
 
@@ -93,39 +92,16 @@ def chosen(compression: str, sample: np.ndarray) -> str:
     return "lz4" if sample.nbytes >= _WORTHWHILE * packed else "none"
 
 
-def parsed(codecs: Any, place: str) -> Encoding | None:
-    """The encoding that a list of codecs means, or None when only the general reader can run it.
-
-    Raises StoreError for codecs that are not on the allow-list.
-    """
-    names = _checked(codecs, place)
-    endian = codecs[0].get("configuration", {}).get("endian", "little") if names[0] == "bytes" else None
-    checksum = names[-1] == "crc32c"
-    middle = names[1:-1] if checksum else names[1:]
-    if endian != "little" or middle not in ([], ["blosc"]):
+def encoding_of(metadata: ArrayMetadata) -> Encoding | None:
+    """The encoding of an array's chunks, or None when only the general reader can run it."""
+    codecs = metadata.codecs
+    checksum = isinstance(codecs[-1], Crc32c)
+    first, *middle = codecs[:-1] if checksum else codecs
+    if not isinstance(first, Bytes) or first.configuration.endian != "little":
         return None
     if not middle:
         return Encoding("none", checksum)
-    configuration = codecs[1].get("configuration", {})
-    if configuration.get("cname") not in _LEVELS or configuration.get("shuffle") not in _SHUFFLES:
+    if len(middle) > 1 or not isinstance(middle[0], Blosc):
         return None
-    return Encoding(str(configuration["cname"]), checksum)
-
-
-def _checked(codecs: Any, place: str) -> list[str]:
-    if not isinstance(codecs, Sequence) or isinstance(codecs, str) or not codecs:
-        raise StoreError(f"{place}: expected a list of codecs, got {codecs!r}; restore the file from a copy")
-    names = []
-    for codec in codecs:
-        name = codec.get("name") if isinstance(codec, dict) else None
-        if name not in _GENERAL:
-            raise StoreError(
-                f"{place}: codec {name!r} is not allowed; expected {', '.join(sorted(_GENERAL))}; "
-                f"write the store again with one of the compressions {', '.join(COMPRESSIONS[:3])}"
-            )
-        if name == "sharding_indexed":
-            configuration = codec.get("configuration", {})
-            _checked(configuration.get("codecs"), place)
-            _checked(configuration.get("index_codecs"), place)
-        names.append(str(name))
-    return names
+    name = middle[0].configuration.cname
+    return Encoding(name, checksum) if name in _LEVELS else None

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.checksum import joined
-from coremargin.data.format import FORMAT
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
+from coremargin.formats.store_record import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

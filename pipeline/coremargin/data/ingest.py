@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.format import DTYPES
 from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
-DTYPES = ("float32", "float64")
 DRY_BATCHES = 16  #: what a dry run reads: well under a second, and enough to guess the rest
 
 

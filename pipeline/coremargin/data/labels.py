@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.format import MOST_CLASSES, UNLABELLED
+from coremargin.data.format import UNLABELLED
 from coremargin.errors import LabelError
+from coremargin.formats.limits import MOST_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.codecs import Encoding, parsed
-from coremargin.data.plain import CRC_BYTES, array_metadata, group_metadata, read_json
+from coremargin.data.codecs import Encoding, encoding_of
+from coremargin.data.plain import array_metadata, group_metadata
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.errors import StoreError
+from coremargin.formats.raw_array import CRC_BYTES
+from coremargin.formats.zarr_metadata import read_array_metadata, read_group
 
 if TYPE_CHECKING:
     from coremargin.data.format import Facts
@@ -118,6 +120,11 @@ def sparse_group(facts: Facts, rows: int) -> dict[str, Any]:
 
 def read_layouts(path: Path, facts: Facts) -> dict[str, ArrayLayout]:
     """The arrays of the store at ``path``; StoreError when they do not fit the facts or each other."""
+    for group in ("X",) if facts.sparse else ():
+        try:
+            read_group(path / group)
+        except (FileNotFoundError, NotADirectoryError):
+            raise StoreError(f"{path}/{group}/zarr.json: missing; restore the file from a copy") from None
     expected = layouts(path, facts, Encoding())
     least = lengths(facts, facts.rows, 0)  # the statistics know how many values are stored
     return {name: _read(path, layout, least[name]) for name, layout in expected.items()}
@@ -125,29 +132,11 @@ def read_layouts(path: Path, facts: Facts) -> dict[str, ArrayLayout]:
 
 def _read(path: Path, expected: ArrayLayout, rows: int) -> ArrayLayout:
     name, tail, dtype, step = expected.name, expected.tail, expected.dtype, expected.chunk_rows
-    place = f"{path}/{name}/zarr.json"
-    try:
-        metadata = read_json(path / name / "zarr.json")
-        shape = tuple(metadata["shape"])
-        grid = tuple(metadata["chunk_grid"]["configuration"]["chunk_shape"])
-        keys = metadata["chunk_key_encoding"]
-        separator = keys.get("configuration", {}).get("separator", "/")
-        codecs, found = metadata["codecs"], metadata["data_type"]
-        kinds = (
-            metadata["node_type"],
-            metadata["chunk_grid"]["name"],
-            keys["name"],
-            metadata.get("storage_transformers"),
-        )
-    except FileNotFoundError:
-        raise StoreError(f"{place}: missing; restore the file from a copy") from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{place}: broken metadata ({error!r}); restore the file from a copy") from error
-    if kinds[:3] != ("array", "regular", "default") or kinds[3] or separator not in (".", "/"):
-        raise StoreError(f"{place}: expected a regular array with default chunk keys, got {kinds} and {separator!r}")
-    if found != dtype.name:
-        raise StoreError(f"{place}: expected {dtype.name}, got {found!r}; restore the file from a copy")
-    if len(shape) != 1 + len(tail) or shape[1:] != tail or not isinstance(shape[0], int) or shape[0] < rows:
+    place, metadata = f"{path}/{name}/zarr.json", read_array_metadata(path / name)
+    shape, grid = tuple(metadata.shape), metadata.chunks
+    if metadata.data_type != dtype.name:
+        raise StoreError(f"{place}: expected {dtype.name}, got {metadata.data_type!r}; restore the file from a copy")
+    if shape[1:] != tail or shape[0] < rows:
         raise StoreError(
             f"{place}: expected shape {(rows, *tail)}, got {shape}; all arrays must have what the store's rows need"
         )
@@ -157,4 +146,4 @@ def _read(path: Path, expected: ArrayLayout, rows: int) -> ArrayLayout:
             f"{place}: expected chunks of {step} {what}, shape {(step, *tail)}, "
             f"got {grid}; write the store again with `coremargin ingest`"
         )
-    return ArrayLayout(path, name, step, tail, dtype, parsed(codecs, place), separator)
+    return ArrayLayout(path, name, step, tail, dtype, encoding_of(metadata), metadata.separator)

@@ -11,11 +11,12 @@ import numpy as np
 
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json
-from coremargin.data.plain import group_metadata, read_array, write_array
+from coremargin.data.plain import group_metadata, write_array
 from coremargin.data.sizes import chunks_of
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.data.support import read_vectors, vector_file
 from coremargin.errors import StoreError
+from coremargin.formats.raw_array import read_raw_array
 from coremargin.maths.rows import concatenate as stacked
 from coremargin.maths.rows import nothing
 
@@ -98,6 +99,8 @@ class Manifest:
         columns["marks"] = np.zeros((self._last.last, MARKS), dtype=np.uint32)
         for name, (dtype, tail) in _extra(self._facts).items():
             columns[name] = self._column(name, dtype, tail, 0, self._last.last)
+        if (columns["nonzeros"] < 0).any():
+            raise StoreError(f"{self._store}/{BLOCKS}: a chunk has fewer than no stored values; restore it from a copy")
         scalars = ChunkScalars(counts=np.concatenate(counts), **columns)
         self._check(scalars)
         return scalars
@@ -137,7 +140,7 @@ class Manifest:
         folder = self._store / BLOCKS / commit.group / name
         if name == "spread" and not folder.exists() and folder.with_name("squares").exists():
             return self._spread_of_old(commit, tail, a, b)
-        return read_array(folder, a - commit.first, b - commit.first, dtype, tail)
+        return read_raw_array(folder, a - commit.first, b - commit.first, dtype, tail)
 
     def _spread_of_old(self, commit: Commit, tail: tuple[int, ...], a: int, b: int) -> np.ndarray:
         """Stores written before 2026-11-21 have sums of squares instead: less exact far from the origin."""

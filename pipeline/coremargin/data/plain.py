@@ -1,12 +1,10 @@
-"""Zarr v3 arrays of raw bytes with a crc32c, written and read without a Zarr library.
+"""Zarr v3 arrays of raw bytes with a crc32c, written without a Zarr library; any Zarr v3 reader opens them.
 
-Small arrays of facts (statistics) go through here: a missing chunk raises instead of reading as fill values, and a
-worker need not import a Zarr library to learn where the rows are. Any Zarr v3 reader opens them.
+Small arrays of facts (statistics) go through here; formats/raw_array.py reads them.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,7 @@ import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.files import write_json, write_whole
-from coremargin.errors import StoreError
+from coremargin.formats.raw_array import CRC_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +20,7 @@ if TYPE_CHECKING:
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 CRC32C = {"name": "crc32c"}
-CRC_BYTES = 4
 _CHUNK_BYTES = 1 << 20
-_LARGEST_JSON = 64 << 20
 
 
 def array_metadata(
@@ -56,30 +52,6 @@ def group_metadata(attributes: dict[str, Any]) -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of bounded size.
-
-    Raises StoreError that names the file; FileNotFoundError and NotADirectoryError pass.
-    """
-    try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise StoreError(
-                f"{path}: expected at most {_LARGEST_JSON:,} bytes of metadata, got {path.stat().st_size:,}"
-            )
-        value = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(
-            f"{path}: expected JSON metadata, cannot be read: {error}; restore the file from a copy"
-        ) from error
-    if not isinstance(value, dict):
-        raise StoreError(f"{path}: expected a JSON object, got {type(value).__name__}; restore the file from a copy")
-    return value
-
-
 def write_array(folder: Path, values: np.ndarray, names: Sequence[str]) -> None:
     """Write an array (m, ...) in chunks of whole rows of about 1 MiB; the folder must be new."""
     values = np.ascontiguousarray(values)
@@ -99,48 +71,3 @@ def write_array(folder: Path, values: np.ndarray, names: Sequence[str]) -> None:
             part = np.concatenate([part, padding])
         data = np.ascontiguousarray(part).data.cast("B")
         write_whole(folder / f"c.{start // step}{tail}", [data, crc32c(data).to_bytes(CRC_BYTES, "little")])
-
-
-def read_array(folder: Path, start: int, stop: int, dtype: str, tail: tuple[int, ...] = ()) -> np.ndarray:
-    """Rows [start, stop) of an array of the given dtype and row shape.
-
-    Raises StoreError that names the file when anything is missing, altered or of another shape.
-    """
-    try:
-        metadata = read_json(folder / "zarr.json")
-        shape = tuple(metadata["shape"])
-        step = int(metadata["chunk_grid"]["configuration"]["chunk_shape"][0])
-        found = metadata["data_type"]
-    except (FileNotFoundError, KeyError, TypeError, IndexError, ValueError) as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(
-            f"{folder}: statistics are missing or unreadable ({error}); restore the store from a copy"
-        ) from error
-    if found != dtype or shape[1:] != tail or not 0 <= start <= stop <= shape[0] or step < 1:
-        raise StoreError(
-            f"{folder}: expected {dtype} with rows of shape {tail} up to {stop}, got {found} of shape {shape}"
-        )
-    if math.prod(shape) == 0 or start == stop:
-        return np.zeros((stop - start, *tail), dtype=dtype)
-    parts = [_read_chunk(folder, index, step, dtype, tail) for index in range(start // step, (stop - 1) // step + 1)]
-    first = start // step * step
-    return np.concatenate(parts)[start - first : stop - first]
-
-
-def _read_chunk(folder: Path, index: int, step: int, dtype: str, tail: tuple[int, ...]) -> np.ndarray:
-    path = folder / f"c.{index}{'.0' * len(tail)}"
-    expected = step * math.prod(tail) * np.dtype(dtype).itemsize
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise StoreError(
-            f"{path}: statistics cannot be read: {error.strerror}; restore the file from a copy"
-        ) from error
-    if len(data) != expected + CRC_BYTES:
-        raise StoreError(
-            f"{path}: expected {expected + CRC_BYTES:,} bytes, got {len(data):,}; restore the file from a copy"
-        )
-    if crc32c(memoryview(data)[:expected]) != int.from_bytes(data[expected:], "little"):
-        raise StoreError(f"{path}: the checksum does not match, the file was altered; restore it from a copy")
-    return np.frombuffer(data, dtype=dtype, count=expected // np.dtype(dtype).itemsize).reshape(step, *tail)

@@ -101,6 +101,11 @@ class Store:
         return scanned_bytes(self.rows, self.features * self.dtype.itemsize, weighted=self._weighted)
 
     @property
+    def arrays(self) -> tuple[str, ...]:
+        """Names of the arrays that hold rows, labels and weights, as folders of the store."""
+        return tuple(self._layouts)
+
+    @property
     def nonzeros(self) -> int:
         """Values that are stored; of dense rows all are."""
         return int(self.scalars().nonzeros.sum())

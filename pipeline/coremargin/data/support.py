@@ -14,9 +14,9 @@ import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.files import write_whole
-from coremargin.data.plain import CRC_BYTES
 from coremargin.data.sparse import INDEX_DTYPE, csr_rows
 from coremargin.errors import StoreError
+from coremargin.formats.raw_array import CRC_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,12 +20,13 @@ import numpy as np
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import Encoding
 from coremargin.data.files import free_bytes
-from coremargin.data.format import DTYPES, LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS, Facts
+from coremargin.data.format import DTYPES, Facts
 from coremargin.data.place import Place
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, fitting_chunk_rows, fitting_sparse, scanned_bytes
 from coremargin.data.sparse import csr_rows, csr_slice
 from coremargin.data.store import Store
 from coremargin.errors import OutputError, UsageError
+from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
 from coremargin.maths.rows import Rows, concatenate
 
 if TYPE_CHECKING:

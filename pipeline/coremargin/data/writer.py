@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
-from coremargin.data.format import DTYPES, LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS, Facts
+from coremargin.data.format import DTYPES, Facts
 from coremargin.data.labels import LabelCoder
 from coremargin.data.place import Place
 from coremargin.data.rows import as_rows
@@ -31,6 +31,7 @@ from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import StoreError, UsageError
+from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta
 
 from coremargin.errors import DataError
+from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_record import (
-    MOST_CLASSES,
     AboveZero,
     AnyRecord,
     Count,
@@ -169,9 +169,16 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         for entry in self.evaluations:
             if len(entry.confusion) != k or any(len(line) != k for line in entry.confusion):
                 raise ValueError(f"expected confusion matrices of {k} x {k}, found another")
-        self.juries()
-        costs = {member.C for member in self.members}
-        if self.chosen is not None and self.chosen.C not in costs:
+        juries = self.juries()
+        told = [entry.jury for entry in self.evaluations]
+        if told and (len(told) != len(juries) or set(told) != set(juries)):
+            raise ValueError(f"expected no evaluations, or one for each of {len(juries)} by C and fold, found others")
+        if self.validation is not None:
+            folds = self.parameters.folds or 0
+            fits = [entry.C for entry in self.validation] == self.costs and bool(told)
+            if not fits or any(len(entry.accuracies) != folds for entry in self.validation):
+                raise ValueError("expected no validation, or a line for each C with an accuracy for each fold")
+        if self.chosen is not None and self.chosen.C not in self.costs:
             raise ValueError(f"expected to choose one of the members' C, found {self.chosen.C!r}")
 
     @property

@@ -115,6 +115,7 @@ def _check_values(record: AnyRecord, arrays: Mapping[str, np.ndarray], place: st
         ks, lower, upper = (arrays[OUTLIERS + name] for name in ("k", "lower", "upper"))
         rising = len(ks) > 0 and ks[0] >= 0 and (np.diff(ks) > 0).all()
         _demand(rising, place, f"{OUTLIERS}k", "numbers of outliers in increasing order")
+        _demand(np.isin(arrays[f"{OUTLIERS}signs"], (-1, 1)).all(), place, f"{OUTLIERS}signs", "signs -1 and 1")
         _demand((lower < np.inf).all(), place, f"{OUTLIERS}lower", "margins")
         _demand((upper > -np.inf).all(), place, f"{OUTLIERS}upper", "bounds")
         for name in ("rows", "weights", "paths", "proofs"):

@@ -9,16 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coremargin.errors import DataError
+from coremargin.formats.limits import MOST_CLASSES, MOST_FEATURES, MOST_FOLDS, MOST_ROWS, MOST_SEED
 from coremargin.formats.strict_json import cut, typed
 
 FORMAT = "coremargin-model"
 VERSION = 1
 FILE = "model.json"
-MOST_ROWS = 1 << 53
-MOST_FEATURES = 1 << 26
-MOST_CLASSES = 4096
-MOST_FOLDS = 1000
-MOST_SEED = 2**63 - 1
 
 Label: TypeAlias = bool | int | float | str
 Number = Annotated[float, Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
+from coremargin.formats.limits import MOST_FOLDS, MOST_SEED
 from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.maths.scaling import Kind
 from coremargin.spec import Seconds, Size, Spec
@@ -53,8 +54,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     C: float | tuple[float, ...] = 1.0
     class_weight: Literal["balanced"] | tuple[float, float] | None = None
     classes: Literal["ovr", "crammer-singer"] | None = None
-    folds: Annotated[int, Meta(ge=2, le=1000)] | None = None
-    fold_seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    folds: Annotated[int, Meta(ge=2, le=MOST_FOLDS)] | None = None
+    fold_seed: Annotated[int, Meta(ge=0, le=MOST_SEED)] = 0
     scaling: Kind | None = None
     outliers: int | str | tuple[int, ...] | None = None
     outlier_search: Literal["exact", "heuristic"] | None = None

@@ -25,8 +25,9 @@ import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.files import output_errors, put_in_place, sync_folder, write_json, write_whole
-from coremargin.data.plain import CRC_BYTES, array_metadata, group_metadata
+from coremargin.data.plain import array_metadata, group_metadata
 from coremargin.errors import OutputError, UsageError
+from coremargin.formats.raw_array import CRC_BYTES
 from coremargin.learn.decision import label_array
 from coremargin.learn.fleet import AnyModel, FleetModel
 from coremargin.learn.folder import recover, replacing

@@ -18,6 +18,8 @@ twice that, so that whoever checks it in float64, in any order of summation, nee
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -148,9 +150,20 @@ def ratio(lower: float, upper: float) -> float:
 
 def is_certified(lower: float, upper: float, epsilon: float) -> bool:
     """True when the margin ``lower`` is proven to be at least (1 - epsilon) of the best possible."""
-    return bool(np.isfinite(upper) and lower > 0 and lower >= (1 - epsilon) * upper)
+    if not (np.isfinite(upper) and lower > 0):
+        return False
+    return Fraction(float(lower)) >= (1 - Fraction(epsilon)) * Fraction(float(upper))  # as ``verify`` has it
 
 
-def is_nothing(upper: float, longest: float, features: int) -> bool:
-    """An upper bound that is zero for rows up to so long: what is above 0 is rounding of sums of such rows."""
-    return upper <= 16 * gamma(features + 16) * longest
+def weighed_length(rows: Rows, weights: Array, intercept: bool) -> float:
+    """What rounding of a combination of rows (m, d) by normalised weights (m,) is a share of: see ``is_nothing``."""
+    size = float(weights @ lengths(rows))
+    return size / 2 if intercept else size
+
+
+def is_nothing(upper: float, size: float, features: int) -> bool:
+    """An upper bound that is zero for rows of this weighed length: what is above 0 is rounding of their sum.
+
+    One long row somewhere else makes no margin zero: only the rows that carry the proof count.
+    """
+    return upper <= 32 * gamma(2 * features + 18) * size

@@ -17,10 +17,12 @@ from coremargin.maths.margin import (
     SHORTEST,
     Array,
     best_offset,
+    is_nothing,
     normalised_weights,
     resolution,
     safe_projections,
     upper_bound,
+    weighed_length,
 )
 from coremargin.maths.nearest import Nearest, Status, nearest_point
 from coremargin.maths.rows import Rows, filled, is_sparse, lengths, signed, take, weighted_sum
@@ -151,6 +153,28 @@ def _in_their_span(z: Array) -> Array:
 def _lifted(found: Nearest, z: Array) -> Nearest:
     """The answer with its point among the rows as they are."""
     return found if len(found.point) == z.shape[1] else replace(found, point=found.weights @ z)
+
+
+def hulls_meet(
+    rows: Rows, signs: NDArray[np.integer], solution: PoolSolution, *, intercept: bool
+) -> tuple[bool, PoolSolution]:
+    """Whether a solution proves that nothing separates the rows (m, d), and the best proof of it.
+
+    The kernel calls zero what is small for the longest row of the pool. The rows that carry the proof may be shorter:
+    then they are solved again by themselves, for their bound has to be zero for them.
+    """
+    if solution.status != "zero" or is_nothing(
+        solution.upper, weighed_length(rows, solution.weights, intercept), rows.shape[1]
+    ):
+        return solution.status == "zero", solution
+    used = np.flatnonzero(solution.weights)
+    core = take(rows, used)
+    closer = solve_pool(core, signs[used], intercept=intercept)
+    weights = np.zeros(len(signs))
+    weights[used] = closer.weights
+    if not is_nothing(closer.upper, weighed_length(core, closer.weights, intercept), rows.shape[1]):
+        return False, solution
+    return True, replace(solution, weights=weights, upper=closer.upper)
 
 
 def _nearest(z: Rows, groups: NDArray[np.integer], start: Array | None, tolerance: float, zero: float) -> Nearest:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, safe_projections
-from coremargin.maths.pool import solve_pool
+from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.rows import as_float64, take, vector
 from coremargin.problems.ledger import Ledger, worthwhile
 from coremargin.problems.margin_probe import MarginProbe
@@ -257,12 +257,12 @@ class HardMargin:
         solution = solve_pool(
             pool.rows, pool.signs, intercept=self.intercept, start=start, tolerance=min(1e-10, 1e-4 * self.epsilon)
         )  # fmt: skip
+        meet, solution = hulls_meet(pool.rows, pool.signs, solution, intercept=self.intercept)
         pool = pool.weighted(solution.weights)
-        meet = solution.status == "zero"
         if meet or solution.upper < state.upper:
             state = replace(state, upper=solution.upper, coreset=pool.take(pool.support))
-        if meet:  # what a scan has proven to be separable stays so: then float64 has only come to its end
-            return replace(state, pool=pool, status="stalled" if state.lower > 0 else "not_separable")
+        if solution.status == "zero":  # what a scan has proven to be separable stays so: float64 has come to its end
+            return replace(state, pool=pool, status="not_separable" if meet and state.lower <= 0 else "stalled")
         return replace(state, pool=pool, newest=Hypothesis(solution.w, solution.b))
 
     def _margins(self, state: HardMarginState, pool: Pool) -> Array:

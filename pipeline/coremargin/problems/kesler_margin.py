@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from coremargin.maths import multiclass as mc
 from coremargin.maths.kesler import solve_kesler
-from coremargin.maths.margin import is_certified
+from coremargin.maths.margin import is_certified, is_nothing
+from coremargin.maths.rows import lengths
 from coremargin.maths.span import span_of
 from coremargin.problems.classes import ClassRows
 from coremargin.problems.classes_job import ClassesJob
@@ -138,11 +139,16 @@ class KeslerMargin(ClassesJob):
         used = np.flatnonzero(found.weights.any(axis=1))
         proof, duals = pool.take(used), found.weights[used]
         upper = mc.upper_bound(proof.rows, proof.classes, duals, self.constant)
-        meet = found.status == "zero"
+        meet = found.status == "zero" and self._is_nothing(upper, proof, duals)
         state = replace(state, pool=pool, held=len(pool))
         if meet or upper < state.upper:
             state = replace(state, upper=upper, proof=proof, duals=duals)
-        if meet:  # what a scan has proven to be separable stays so: then float64 has only come to its end
-            return replace(state, status="stalled" if state.lower > 0 else "not_separable")
+        if found.status == "zero":  # what a scan has proven to be separable stays so: float64 has come to its end
+            return replace(state, status="not_separable" if meet and state.lower <= 0 else "stalled")
         newest = span.up(found.at)
         return replace(state, newest=newest / float(np.linalg.norm(newest)))
+
+    def _is_nothing(self, upper: float, proof: ClassRows, duals: Array) -> bool:
+        """Whether a bound is zero for the rows that carry it: each is in two blocks, with the constant behind it."""
+        size = np.sqrt(2) * float(duals.sum(axis=1) @ np.hypot(lengths(proof.rows), self.constant))
+        return is_nothing(upper, size, self.source.features)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.margin import is_nothing, weighed_length
 from coremargin.maths.outliers.certificates import Certificate
 from coremargin.maths.outliers.explore import Leaf
 from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from coremargin.problems.outliers import OutlierMargin
     from coremargin.problems.trim_state import TrimState
 
-#: A proof that needs more than this is not kept; then the upper bound is a claim without its proof, which verify says.
-PROOF_BYTES = 64 << 20
+#: A proof that needs more than this is not kept; then no upper bound is claimed: what cannot be checked is no claim.
+PROOF_BYTES = 1 << 30
 #: Rows of the pool, the lowest, that say what a row left out buys.
 GAIN_ROWS = 2_000
 
@@ -33,6 +34,7 @@ REASONS = {
     "certified": "certified",
     "not_separable": "no rows left out in that number make the others separable",
     "heuristic": "the heuristic's answer, with an upper bound",
+    "too_large": "the proof is larger than what a model keeps: nothing is claimed that could not be checked",
 }
 
 
@@ -56,16 +58,30 @@ def result(problem: OutlierMargin, state: TrimState) -> Result:
     used += [np.array([step if step >= 0 else ~step for step in leaf.path], np.intp) for p, _ in proofs for leaf in p]
     core = np.unique(np.concatenate(used)).astype(np.intp)
     core = core[np.argsort(state.pool.ids[core], kind="stable")]
-    extra = _extra(state, proofs, gains, core)
-    lost = state.status == "certified" and best.margin <= 0
-    status = "not_separable" if lost else "certified" if state.status == "certified" else "stopped"
+    kept = _proof_arrays(proofs, core, len(state.pool))
+    known = sum(values.nbytes for values in kept.values()) <= PROOF_BYTES
+    lost = known and state.status == "certified" and best.margin <= 0 and _overlap(problem, state, proofs)
+    proven = known and state.status == "certified" and best.margin > 0
     w, b = (best.w, best.b) if np.any(best.w) else (state.wishes[0], state.offset)  # before the first scan
+    upper = [search.upper if known else np.inf for search in state.searches]
+    extra = _extra(state, upper, gains) | (kept if known else {})
     return Result(
-        status=cast("Any", status), reason=REASONS["not_separable" if lost else state.status],
-        kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin,
-        upper=state.upper, ids=state.pool.ids[core], signs=state.pool.signs[core], weights=weights[core],
-        rows=of_dense(state.pool.x[core], sparse=problem.source.sparse), final=False, extra=extra,
+        status="not_separable" if lost else "certified" if proven else "stopped",
+        reason=REASONS["not_separable" if lost else state.status if known else "too_large"],
+        kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin, upper=upper[-1],
+        ids=state.pool.ids[core], signs=state.pool.signs[core], weights=weights[core],
+        rows=of_dense(state.pool.x[core], sparse=problem.source.sparse), final=False,
+        extra={f"ledger_outliers_{name}": values for name, values in extra.items()},
     )  # fmt: skip
+
+
+def _overlap(problem: OutlierMargin, state: TrimState, proofs: list[Proof]) -> bool:
+    """Whether the bound of the largest k is zero for the rows of each certificate that carries it."""
+    sizes = [
+        weighed_length(state.pool.x[certificate.rows], certificate.weights, problem.intercept)
+        for certificate in proofs[-1][1]
+    ]
+    return is_nothing(state.upper, min(sizes, default=0.0), problem.source.features)
 
 
 def _support_and_gains(arena: Arena, state: TrimState) -> tuple[Array, Array]:
@@ -102,33 +118,32 @@ def _proof(search: Search, first: int) -> Proof:
     return renamed, [search.certificates[i] for i in used]
 
 
-def _extra(state: TrimState, proofs: list[Proof], gains: Array, core: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-    """What the model keeps: a hyperplane and bounds for each k, the rows left out, the proofs over the coreset."""
+def _extra(state: TrimState, upper: list[float], gains: Array) -> dict[str, NDArray[Any]]:
+    """What the model keeps beside the proofs: a hyperplane and bounds for each k, the rows left out."""
     searches, out = state.searches, state.left_out[-1]
-    place = np.full(len(state.pool), -1)
-    place[core] = np.arange(len(core))
-    arrays: dict[str, NDArray[Any]] = {
-        "outliers_k": np.array([search.k for search in searches]),
-        "outliers_lower": np.array([search.best.margin for search in searches]),
-        "outliers_upper": np.array([search.upper for search in searches]),
-        "outliers_w": np.array([search.best.w for search in searches]),
-        "outliers_b": np.array([search.best.b for search in searches]),
-        "outliers_nodes": np.array([search.nodes for search in searches]),
-        "outliers_ids": out.ids, "outliers_signs": out.signs, "outliers_margins": out.values, "outliers_gains": gains,
+    return {
+        "k": np.array([search.k for search in searches]),
+        "lower": np.array([search.best.margin for search in searches]),
+        "upper": np.array(upper),
+        "w": np.array([search.best.w for search in searches]),
+        "b": np.array([search.best.b for search in searches]),
+        "nodes": np.array([search.nodes for search in searches]),
+        "ids": out.ids, "signs": out.signs, "margins": out.values, "gains": gains,
     }  # fmt: skip
+
+
+def _proof_arrays(proofs: list[Proof], core: NDArray[np.intp], pool: int) -> dict[str, NDArray[Any]]:
+    """The proofs of all k, over the rows ``core`` of a pool of so many rows."""
+    place = np.full(pool, -1)
+    place[core] = np.arange(len(core))
     leaves = [_placed(leaf, place) for part, _ in proofs for leaf in part]
     certificates = [replace(c, rows=place[c.rows], bits=0) for _, part in proofs for c in part]
     parts = certificates_to_arrays(certificates) | leaves_to_arrays(leaves)
     del parts["since"]
-    stored = {f"outliers_proof_{name}": values for name, values in parts.items()}
-    stored["outliers_proof_leaves"] = np.array([len(part) for part, _ in proofs])
-    return {"ledger_" + k: v for k, v in (arrays | (stored if _small(stored) else {})).items()}
+    stored = {f"proof_{name}": values for name, values in parts.items()}
+    return stored | {"proof_leaves": np.array([len(part) for part, _ in proofs])}
 
 
 def _placed(leaf: Leaf, place: NDArray[np.intp]) -> Leaf:
     """A leaf whose path names rows of the coreset: ``row`` left out, ``~row`` kept."""
     return replace(leaf, path=tuple(int(place[step]) if step >= 0 else ~int(place[~step]) for step in leaf.path))
-
-
-def _small(arrays: dict[str, NDArray[Any]]) -> bool:
-    return sum(values.nbytes for values in arrays.values()) <= PROOF_BYTES

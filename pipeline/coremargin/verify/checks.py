@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.verify.sums import UNIT, combination, length, normalised_weights
+from coremargin.formats.model_record import WHOLE
+from coremargin.verify.sums import UNIT, combination, length, normalised_weights, rounded_sum, row_lengths
+from coremargin.verify.view import view_text
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import AnyClaim, Claim
     from coremargin.verify.rows import Rows
 
-_EXACT = 1e-8  # what a certificate with outliers says where epsilon 0 was asked for
-_CLOSE = 1e-9  # for numbers that are said to be 1, or a ratio of others: not for bounds
+EXACT = 1e-8  #: what a certificate with outliers says where epsilon 0 was asked for
+CLOSE = 1e-9  #: for numbers that are said to be 1, or a ratio of others: not for bounds
+_ZERO = 64  # roundings of each feature that a distance of zero may leave; trainers keep to an eighth of it
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ def same_shape(claim: AnyClaim, rows: Rows) -> Check:
     text = f"{rows.rows:,} rows x {rows.features:,} features of {rows.dtype}"
     if claimed != found:
         text = f"model claims {claim.rows:,} rows x {claim.features:,} features of {claim.dtype}, the store has {text}"
-        if any(commit.get("digest") == claim.store_digest for commit in rows.commits[:-1]):
+        if any(commit.digest == claim.store_digest for commit in rows.commits[:-1]):
             text += "; rows were appended after training: train again on all of them"
     return Check("rows", claimed == found, text)
 
@@ -45,17 +50,14 @@ def same_classes(claim: Claim, rows: Rows) -> Check:
     if view.label is None:
         ok = {typed(label) for label in labels} == known
     else:
-        ok = labels == (False, True) and all(map(_is_bool, labels)) and typed(view.label) in known and len(known) > 1
+        against = list(map(typed, labels)) == [typed(False), typed(True)]
+        ok = against and typed(view.label) in known and len(known) > 1
     text = f"{claim.negative!r} (negative) and {claim.positive!r} (positive)"
-    if view.label is not None or view.fold is not None:
-        text += f": {view.text}"
+    if view != WHOLE:
+        text += f": {view_text(view)}"
     if not ok:
         text = f"model claims {text}, the store has {', '.join(map(repr, rows.classes)) or 'none'}"
     return Check("classes", ok, text)
-
-
-def _is_bool(label: Any) -> bool:
-    return isinstance(label, bool)
 
 
 def typed(label: Any) -> tuple[str, Any]:
@@ -66,24 +68,24 @@ def typed(label: Any) -> tuple[str, Any]:
 def consistency(claim: Claim) -> list[Check]:
     """What the claims say about each other."""
     size = length(claim.w)
-    unit = abs(size - 1) <= _CLOSE and (claim.intercept or claim.b == 0)
+    unit = abs(size - 1) <= CLOSE and (claim.intercept or claim.b == 0)
     text = f"||w|| = {size:.12g}, b = {claim.b:.6g}"
     if not unit:
         text += ": expected ||w|| = 1" + ("" if claim.intercept else " and b = 0 (no intercept)")
     checks = [Check("hypothesis", unit, text)] if claim.lower is not None else []
     checks += same_epsilon(claim)
-    ratio, wrong = same_ratio(claim)
-    return [*checks, *wrong, status(claim, ratio)]
+    return [*checks, *same_ratio(claim), status(claim)]
 
 
-def same_ratio(claim: AnyClaim) -> tuple[float, list[Check]]:
-    """The ratio of the bounds that the model claims, 0 without; and a failed check if the model claims another."""
+def same_ratio(claim: AnyClaim) -> list[Check]:
+    """A failed check if the model claims another ratio than that of its bounds, or one where it has no two bounds."""
     lower, upper = claim.lower, claim.upper
-    ratio = min(1.0, lower / upper) if lower is not None and upper is not None and lower > 0 and upper > 0 else 0.0
-    if claim.ratio is None or close(claim.ratio, ratio):
-        return ratio, []
-    text = f"model claims {claim.ratio:.9g}, its own bounds give {ratio:.9g}"
-    return ratio, [Check("ratio", ok=False, text=text)]
+    ratio = None
+    if lower is not None and upper is not None:
+        ratio = min(1.0, lower / upper) if lower > 0 and upper > 0 else 0.0
+    if claim.ratio == ratio or (claim.ratio is not None and ratio is not None and abs(claim.ratio - ratio) <= CLOSE):
+        return []
+    return [Check("ratio", ok=False, text=f"model claims {shown(claim.ratio)}, its own bounds give {shown(ratio)}")]
 
 
 def value_reached(claim: AnyClaim, value: float, rows: str) -> Check:
@@ -111,33 +113,28 @@ def same_epsilon(claim: AnyClaim) -> list[Check]:
     """A failed check unless parameters and certificate name one epsilon."""
     if claim.epsilon == claim.proven_epsilon and 0 < claim.epsilon < 1:
         return []
-    if claim.problem == "outliers" and claim.epsilon == 0 and claim.proven_epsilon == _EXACT:
+    if claim.problem == "outliers" and claim.epsilon == 0 and claim.proven_epsilon == EXACT:
         return []
     text = f"expected one number in (0, 1), parameters say {claim.epsilon}, certificate says {claim.proven_epsilon}"
     return [Check("epsilon", ok=False, text=text)]
 
 
-def close(claimed: float, found: float) -> bool:
-    """Whether a ratio is what it is said to be."""
-    return abs(claimed - found) <= _CLOSE
-
-
-def status(claim: AnyClaim, ratio: float) -> Check:
-    """Whether the status is what the bounds of a margin say."""
+def status(claim: AnyClaim) -> Check:
+    """Whether the status is what the bounds of a margin say; that they hold is for other checks to say."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
     bounds = f"lower {shown(lower)}, upper {shown(upper)}, epsilon {epsilon:g}"
     if claim.status == "certified":
-        both = lower is not None and upper is not None
-        ok = claim.kind == "margin" and both and lower > 0 and lower >= (1 - epsilon) * upper  # type: ignore[operator]
-        text = f"certified: lower / upper = {ratio!r}, at least 1 - {epsilon:g}"
+        ok = claim.kind == "margin" and certified(lower, upper, epsilon)
+        text = f"certified: lower / upper is at least 1 - {epsilon:g}"
         if not ok:
             text = f"model claims to be certified, its own numbers do not say so: {claim.kind}, {bounds}"
     elif claim.status == "not_separable":
-        limit = 64 * (claim.features + len(claim.ids) + 16) * UNIT * claim.radius
-        ok = claim.kind == "not_separable" and upper is not None and upper <= limit
-        text = f"not separable: no margin above {shown(upper)}, which is zero for rows as long as {claim.radius:.6g}"
+        ok = claim.kind == "not_separable" and upper is not None and lower is None and claim.ratio is None
+        text = f"not separable: no margin above {shown(upper)}"
         if not ok:
-            text = f"model claims overlapping classes, but its upper bound is not zero (limit {limit:.3g}): {bounds}"
+            text = (
+                f"model claims that nothing separates the rows, its own numbers do not say so: {claim.kind}, {bounds}"
+            )
     else:
         ok = claim.status == "stopped" and claim.kind == "margin"
         text = f"stopped before epsilon was proven: {bounds}"
@@ -146,35 +143,63 @@ def status(claim: AnyClaim, ratio: float) -> Check:
     return Check("status", ok, text)
 
 
+def certified(lower: float | None, upper: float | None, epsilon: float) -> bool:
+    """Whether two bounds, above 0, prove epsilon: of a margin and of a value alike."""
+    if lower is None or upper is None or not (0 < lower < math.inf and 0 < upper < math.inf):
+        return False
+    return Fraction(lower) >= (1 - Fraction(epsilon)) * Fraction(upper)
+
+
+def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
+    """Whether the bound that was found is zero, where it is claimed that nothing separates the rows.
+
+    size: the sum of dual weights times lengths of their rows, which is all that rounding is a share of. Neither the
+    claimed radius nor the number of coreset rows has a say: whoever forges them would set the limit.
+    """
+    if claim.status != "not_separable":
+        return []
+    limit = _ZERO * (2 * claim.features + 18) * UNIT * size
+    if found is not None and found <= limit:
+        text = f"no margin above {found:.6g}, which is zero for rows as long as {size:.6g}"
+        return [Check("overlap", ok=True, text=text)]
+    text = f"model claims that nothing separates the rows; its proof leaves {shown(found)}, zero is at most {limit:.3g}"
+    return [Check("overlap", ok=False, text=text)]
+
+
 def dual(claim: Claim) -> tuple[float | None, list[Check]]:
     """The upper bound that the coreset proves, and whether the claimed one is at least that."""
     if claim.upper is None:
-        return None, []
+        return None, overlap(claim, None, 0.0)
     signs = (-1, 1) if claim.intercept else (0,)
     names = {-1: f"class {claim.negative!r}", 1: f"class {claim.positive!r}", 0: "the coreset"}
     groups = [claim.y == sign if sign else np.ones(len(claim.y), dtype=bool) for sign in signs]
     problems = []
-    bad = np.flatnonzero(~(np.isfinite(claim.alpha) & (claim.alpha >= 0)))
+    bad = np.flatnonzero(~(claim.alpha >= 0))
     if len(bad):
         row = int(claim.ids[bad[0]])
         problems.append(f"the weight of row {row} is {claim.alpha[bad[0]]:.6g}, expected a number >= 0")
     else:
         for sign, group in zip(signs, groups, strict=True):
             total = float(claim.alpha[group].sum())
-            if abs(total - 1) > _CLOSE:
+            if not abs(total - 1) <= CLOSE:
                 problems.append(f"the weights of {names[sign]} sum to {total:.12g}, expected 1")
-    check = Check(
-        "dual weights", not problems, "; ".join(problems) or f"{len(claim.alpha):,} weights >= 0 that sum to 1"
-    )
-    if len(bad) or not all(claim.alpha[group].sum() > 0 for group in groups):
-        return None, [check]
+    text = f"{len(claim.alpha):,} weights >= 0 that sum to 1"
+    check = Check("dual weights", not problems, "; ".join(problems) or text)
+    if problems:
+        return None, [check, *overlap(claim, None, 0.0)]
     high, low = normalised_weights(claim.alpha, groups)
-    found = length(combination(claim.x, high * claim.y, low * claim.y)) / (2 if claim.intercept else 1)
-    ok = found <= claim.upper
-    claimed, proven = apart(claim.upper, found)
-    text = f"{len(claim.alpha):,} coreset rows prove at most {proven}"
-    text = f"{text} (claimed: {claimed})" if ok else f"model claims {claimed}, {text}"
-    return found, [check, Check("upper bound", ok, text)]
+    share = 2 if claim.intercept else 1
+    found = length(combination(claim.x, high * claim.y, low * claim.y)) / share
+    size = rounded_sum((high * row_lengths(claim.x)).tolist()) / share
+    text = f"{len(claim.alpha):,} coreset rows prove at most"
+    return found, [check, bounded_above(claim.upper, found, text), *overlap(claim, found, size)]
+
+
+def bounded_above(claimed: float, found: float, proof: str, name: str = "upper bound") -> Check:
+    """Whether an upper bound of a margin is as high as what was found; proof: in words."""
+    said, proven = apart(claimed, found)
+    ok = found <= claimed
+    return Check(name, ok, f"{proof} {proven} (claimed: {said})" if ok else f"model claims {said}, {proof} {proven}")
 
 
 def apart(claimed: float, found: float) -> tuple[str, str]:

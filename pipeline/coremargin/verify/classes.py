@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.verify.checks import (
+    CLOSE,
     Check,
     apart,
+    bounded_above,
+    overlap,
     same_epsilon,
     same_ratio,
-    shown,
     typed,
     value_bounded,
     value_reached,
@@ -27,15 +29,23 @@ from coremargin.verify.checks import (
 from coremargin.verify.checks import status as margin_status
 from coremargin.verify.classes_scan import ClassesScan
 from coremargin.verify.gap import status as value_status
-from coremargin.verify.store import listed
-from coremargin.verify.sums import SLAB_ROWS, UNIT, combination, gamma, length, normalised_weights
+from coremargin.verify.sums import (
+    SLAB_ROWS,
+    UNIT,
+    combination,
+    gamma,
+    length,
+    nearest,
+    normalised_weights,
+    rounded_sum,
+    row_lengths,
+)
 
 if TYPE_CHECKING:
     from coremargin.verify.classes_claim import ClassesClaim
     from coremargin.verify.rows import Rows
 
 _FEW = 16 * UNIT  # of a handful of operations
-_CLOSE = 1e-9  # for numbers that are said to be 1: not for bounds
 
 
 def same_classes(claim: ClassesClaim, rows: Rows) -> Check:
@@ -48,49 +58,45 @@ def same_classes(claim: ClassesClaim, rows: Rows) -> Check:
 def consistency(claim: ClassesClaim) -> list[Check]:
     """What the claims say about each other."""
     size, text = length(claim.v.ravel()), f"{len(claim.labels)} classes, ||V|| = {length(claim.v.ravel()):.12g}"
-    ok = (claim.constant > 0) == claim.intercept and (claim.soft or claim.lower is None or abs(size - 1) <= _CLOSE)
+    constant = _constant(claim.radius) if claim.intercept else 0.0
+    ok = claim.constant == constant and (claim.soft or claim.lower is None or abs(size - 1) <= CLOSE)
     text += f", every row ends in {claim.constant:g}" if claim.intercept else ", no intercepts"
-    checks = [Check("hypothesis", ok, text if ok else f"{text}: expected ||V|| = 1, a constant only with intercepts")]
-    checks += same_epsilon(claim)
-    ratio, wrong = same_ratio(claim)
-    checks += wrong
-    if claim.soft:
-        return [*checks, value_status(claim)]
-    if claim.status != "not_separable":
-        return [*checks, margin_status(claim, ratio)]
-    limit = 64 * (claim.v.size + claim.duals.size + 16) * UNIT * (claim.radius + claim.constant)
-    ok = claim.kind == "not_separable" and claim.upper is not None and claim.upper <= limit
-    text = f"not separable: no margin above {shown(claim.upper)}, which is zero for rows as long as {claim.radius:.6g}"
     if not ok:
-        text = f"model claims that nothing separates the rows, but its upper bound is not zero: {shown(claim.upper)}"
-    return [*checks, Check("status", ok, text)]
+        text += f": expected {'' if claim.soft else '||V|| = 1, '}a last entry of {constant:g}"
+    checks = [Check("hypothesis", ok, text), *same_epsilon(claim), *same_ratio(claim)]
+    return [*checks, value_status(claim) if claim.soft else margin_status(claim)]
+
+
+def _constant(longest: float) -> float:
+    """What the last entry of every row has to be: the least power of two that no row is longer than."""
+    if longest >= 2.0**1023:
+        return math.inf
+    return 2.0 ** math.ceil(math.log2(longest)) if longest > 0 else 1.0
 
 
 def hull(claim: ClassesClaim) -> tuple[float | None, list[Check]]:
     """The upper bound that the coreset proves, and whether the claimed one is at least that."""
     if claim.upper is None:
-        return None, []
+        return None, overlap(claim, None, 0.0)
     row, rival = np.nonzero(claim.duals)
     a, own = claim.duals[row, rival], claim.y[row] - 1
     total = float(a.sum())
-    ok = bool(np.isfinite(a).all() and (a >= 0).all() and (rival != own).all() and abs(total - 1) <= _CLOSE)
+    ok = bool((a >= 0).all() and (rival != own).all() and abs(total - 1) <= CLOSE)
     text = f"{len(a):,} weights of pairs of row and rival, each at least 0, that sum to 1"
     check = Check("dual weights", ok, text if ok else f"expected {text}; found a sum of {total:.12g}")
     if not ok:
-        return None, [check]
+        return None, [check, *overlap(claim, None, 0.0)]
     high, low = normalised_weights(a, [np.ones(len(a), dtype=bool)])
     blocks = []
     for k in range(len(claim.labels)):
         mine = np.flatnonzero((own == k) | (rival == k))
         sign = np.where(own[mine] == k, 1.0, -1.0)
-        last = claim.constant * math.fsum([*(sign * high[mine]).tolist(), *(sign * low[mine]).tolist()])
+        last = claim.constant * rounded_sum([*(sign * high[mine]).tolist(), *(sign * low[mine]).tolist()])
         blocks += [combination(claim.x[row[mine]], sign * high[mine], sign * low[mine]), np.array([last])]
     found = length(np.concatenate(blocks))
-    claimed, proven = apart(claim.upper, found)
-    text = f"{len(claim.ids):,} coreset rows prove at most {proven}"
-    ok = found <= claim.upper
-    text = f"{text} (claimed: {claimed})" if ok else f"model claims {claimed}, {text}"
-    return found, [check, Check("upper bound", ok, text)]
+    size = math.sqrt(2) * rounded_sum((high * np.hypot(row_lengths(claim.x), claim.constant)[row]).tolist())
+    proof = f"{len(claim.ids):,} coreset rows prove at most"
+    return found, [check, bounded_above(claim.upper, found, proof), *overlap(claim, found, size)]
 
 
 def _prices(claim: ClassesClaim, rows: Rows) -> np.ndarray:
@@ -103,8 +109,8 @@ def _prices(claim: ClassesClaim, rows: Rows) -> np.ndarray:
     for codes, weights in rows.labels():
         for code, label in enumerate(rows.classes):
             mine = weights[codes == code]
-            sums[place[typed(label)]] += Fraction(math.fsum(mine.tolist()))
-    return np.array([float(Fraction(claim.cost) * sum(sums) / (classes * k)) if k else 0.0 for k in sums])
+            sums[place[typed(label)]] += Fraction(rounded_sum(mine.tolist()))
+    return np.array([nearest(Fraction(claim.cost) * sum(sums) / (classes * k)) if k else 0.0 for k in sums])
 
 
 class ClassesProof(ClassesScan):
@@ -127,14 +133,11 @@ class ClassesProof(ClassesScan):
             found += [self._priced(), value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)]
         else:
             found.append(self._lowest())
-        return [*found, self.norms()]
+        return found
 
     def _coreset(self) -> Check:
         """Whether the rows with duals are rows of the store."""
-        problems, ids = self.membership(), self.ids
-        repeated = [int(row) for row in np.unique(ids[1:][ids[1:] == ids[:-1]])]
-        if repeated:
-            problems.append(f"{listed(repeated)} named more than once")
+        problems = self.membership()
         bits = "" if self.claim.soft else ", bit for bit"
         text = f"all {self.matched:,} rows are the store's{bits}, with its labels"
         return Check("coreset", not problems, "; ".join(problems) or text)
@@ -165,7 +168,7 @@ class ClassesProof(ClassesScan):
         if claim.lower is None or claim.lower <= 0:
             return Check("dual weights", ok=True, text="none are needed: no value is below 0")
         own = duals[np.arange(len(duals)), claim.y - 1]
-        wrong = ~np.isfinite(duals).all(axis=1) | (duals < 0).any(axis=1) | (own != 0)
+        wrong = ~(duals >= 0).all(axis=1) | (own != 0)
         wrong |= ~(duals.sum(axis=1) <= self.limits * (1 + self._excess()))
         if wrong.any():
             k = int(np.argmax(wrong))
@@ -177,11 +180,10 @@ class ClassesProof(ClassesScan):
     def _values(self) -> tuple[float, float]:
         """(dual bound rounded down, value of the hypothesis rounded up), as found here."""
         claim, error = self.claim, gamma(min(SLAB_ROWS, self.rows.chunk_rows) + 16 + len(self.claim.labels))
-        given = np.where(np.isfinite(claim.duals), claim.duals, 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             size = length(claim.v.ravel())
             value = (0.5 * size * size + float(self["loss"])) * (1 + error)
-            total = (float(self["paid"]) + math.fsum(given.ravel().tolist())) * (1 - error)
+            total = (float(self["paid"]) + rounded_sum(claim.duals.ravel().tolist())) * (1 - error)
             longest = length(self["pull"].ravel()) * (1 + _FEW) + error * float(self["reach"])
             dual = total * (1 - 2 * self._excess()) - 0.5 * longest * longest * (1 + _FEW)
         return (dual if dual > 0 else 0.0), (value if math.isfinite(value) else math.inf)

@@ -20,13 +20,11 @@ import numpy as np
 
 from coremargin.verify.checks import typed
 from coremargin.verify.store import Account, Members
-from coremargin.verify.sums import SLAB_ROWS, Total, dot_products, gamma, length, slabs
+from coremargin.verify.sums import SLAB_ROWS, TINY, Total, dot_products, gamma, length, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.classes_claim import ClassesClaim
     from coremargin.verify.rows import Chunk, Rows
-
-_TINY = 1e-307  # what a product may lose by underflow
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,8 @@ class ClassesScan(Account):
         shapes = {"loss": (), "paid": (), "pull": claim.v.shape, "reach": ()}
         self._totals = {name: Total(shape) for name, shape in shapes.items()}
         self.limits = np.zeros(len(claim.ids))
-        finite = np.where(np.isfinite(claim.duals), claim.duals, 0.0)
-        self._mine = -finite  # M of the rows with duals of their own
-        self._mine[np.arange(len(finite)), claim.y - 1] += finite.sum(axis=1)
+        self._mine = -claim.duals  # M of the rows with duals of their own
+        self._mine[np.arange(len(claim.duals)), claim.y - 1] += claim.duals.sum(axis=1)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._totals[name].value
@@ -101,7 +98,7 @@ class ClassesScan(Account):
         """Scores (n, K), and a bound (n,) on the error of a difference of two of them."""
         b, d = self.claim.constant * v[:, -1], v.shape[1] - 1
         size = lengths * float(np.sqrt((v[:, :-1] ** 2).sum(axis=1)).max()) + float(np.abs(b).max()) + 1.0
-        return np.asarray(x @ v[:, :-1].T) + b, 2 * gamma(d + 4) * size + (d + 4) * _TINY
+        return np.asarray(x @ v[:, :-1].T) + b, 2 * gamma(d + 4) * size + (d + 4) * TINY
 
     def _exact(self, x: Any, v: np.ndarray) -> np.ndarray:
         """Scores (n, K), each rounded once."""
@@ -113,12 +110,13 @@ class ClassesScan(Account):
         fast = _margins(scores, y)
         target = -np.inf if self.claim.lower is None else self.claim.lower * self.size
         surely = fast < target - error
-        again = (fast <= target + error) & ~surely
+        again = ~(fast > target + error) & ~surely
         again[np.argmin(fast)] = True
         where = np.flatnonzero(again)
         margins = _margins(self._exact(x[where], self.claim.v), y[where]) / self.size
+        margins -= 2 * (self.claim.features + 4) * TINY
         below = int((surely & ~again).sum())
-        below += 0 if self.claim.lower is None else int((margins < self.claim.lower).sum())
+        below += 0 if self.claim.lower is None else int((~(margins >= self.claim.lower)).sum())
         k = int(np.argmin(margins))
         return (float(margins[k]), int(rows[where[k]]), int(y[where[k]])), below
 

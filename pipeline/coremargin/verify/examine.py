@@ -1,7 +1,7 @@
 """Check a model's certificate against the store, with code of its own.
 
-``verify`` believes nothing that it can check and shares no code with what trains: it reads the model with json and
-numpy (claim.py), the store with plain zarr-python (rows.py) and does its own sums (sums.py).
+``verify`` believes nothing that it can check and shares no code with what trains: it reads the model through the
+strict readers of formats/ (claim.py), the store with plain zarr-python (rows.py) and does its own sums (sums.py).
 
 - Lower bound: one scan over all labelled rows in float64. A fast product says y (w.x + b) with an error of at most
   gamma_(d+4) (||x|| ||w|| + |b|); every row for which that leaves open whether its margin reaches the claim, and the
@@ -29,15 +29,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coremargin.errors import ClaimRefuted, UsageError
-from coremargin.verify.claim import read_claim
-from coremargin.verify.classes_claim import is_several, read_classes_claim
-from coremargin.verify.fleet import FILE, FleetInquiry, FleetVerification, read_fleet
+from coremargin.formats.fleet_record import FILE
+from coremargin.formats.model_files import read_model_files
+from coremargin.formats.model_record import SeveralClasses
+from coremargin.formats.open_folder import read_folder
+from coremargin.verify.claim import claim_of
+from coremargin.verify.classes_claim import classes_claim_of
+from coremargin.verify.fleet import FleetInquiry, FleetVerification, read_fleet
 from coremargin.verify.one import Inquiry, Verification
 from coremargin.verify.rows import Chunk, Rows
+from coremargin.verify.sums import quiet
 
 OnProgress = Callable[[int, int], object]
 
@@ -62,18 +68,23 @@ def examine(
     """As ``coremargin.verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
-    inquiry: Inquiry | FleetInquiry
-    if (Path(os.path.abspath(model_path)) / FILE).is_file():
-        claims = read_fleet(model_path)
-        rows = Rows(store_path)
-        inquiry = FleetInquiry(claims, rows)
-    else:
-        claim = read_classes_claim(model_path) if is_several(model_path) else read_claim(model_path)
-        rows = Rows(store_path)
-        inquiry = Inquiry(claim, rows)
-    if inquiry.comparable:
-        _read_all(inquiry, rows, threads, on_progress)
-    return inquiry.result()
+    path = Path(os.path.abspath(model_path))
+    question = read_folder(path, lambda folder: _question(folder, path))
+    rows = Rows(store_path)
+    with quiet():
+        inquiry = question(rows)
+        if inquiry.comparable:
+            _read_all(inquiry, rows, threads, on_progress)
+        return inquiry.result()
+
+
+def _question(folder: int, path: Path) -> Callable[[Rows], Inquiry | FleetInquiry]:
+    """What is to be asked of a store about the model, or the fleet, in an open folder; read before the store is."""
+    if FILE in os.listdir(folder):
+        return partial(FleetInquiry, read_fleet(folder, path))
+    files = read_model_files(folder, path)
+    claim = classes_claim_of(files) if isinstance(files.record, SeveralClasses) else claim_of(files)
+    return partial(Inquiry, claim)
 
 
 def _read_all(inquiry: Inquiry | FleetInquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:

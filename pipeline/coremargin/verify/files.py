@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from coremargin.errors import DamagedChunk, StoreError
+from coremargin.formats.zarr_metadata import read_array_metadata
 
-_CODECS = {"bytes", "crc32c", "blosc", "transpose", "sharding_indexed"}
+if TYPE_CHECKING:
+    from coremargin.formats.store_record import StoreRecord
+    from coremargin.formats.zarr_metadata import ArrayMetadata
+
 _RECENT = 6  # files of values in memory, besides the chunks made of them
 _SPARSE = ("X/data", "X/indices", "X/indptr")
 
@@ -22,62 +26,66 @@ _SPARSE = ("X/data", "X/indices", "X/indptr")
 class Files:
     """The arrays by name: X, or its three parts when ``sparse``; y; weights when ``weighted``."""
 
-    def __init__(self, path: Path, group: Any, attributes: dict[str, Any]) -> None:
-        """Raises StoreError when an array does not fit; KeyError, TypeError, ValueError for absurd attributes."""
+    def __init__(self, path: Path, record: StoreRecord) -> None:
+        """Raises StoreError when an array does not fit the store's record."""
         self.path = path
-        self.rows, self.features = int(attributes["rows"]), int(attributes["features"])
-        self.dtype, self.chunk_rows = str(attributes["dtype"]), int(attributes["chunk_rows"])
-        self.sparse, self.weighted = "file_entries" in attributes, bool(attributes.get("weighted"))
-        kinds: dict[str, tuple[str, int, tuple[int, ...]]] = {"X": (self.dtype, self.rows, (self.features,))}
+        self.rows, self.features, self.chunk_rows = record.rows, record.features, record.chunk_rows
+        self.sparse, self.weighted = record.file_entries is not None, record.weighted
+        kinds: dict[str, tuple[str, int, tuple[int, ...]]] = {"X": (record.dtype, self.rows, (self.features,))}
         if self.sparse:
-            kinds = {"X/data": (self.dtype, 0, ()), "X/indices": ("int32", 0, ())}
+            kinds = {"X/data": (record.dtype, 0, ()), "X/indices": ("int32", 0, ())}
             kinds["X/indptr"] = ("int64", self.rows + 1, ())
         kinds["y"] = ("int32", self.rows, ())
         if self.weighted:
             kinds["weights"] = ("float64", self.rows, ())
-        self._arrays = {name: group[name] for name in kinds}
+        self._metadata = {name: self._checked(name, *kind, record.file_entries) for name, kind in kinds.items()}
+        self._arrays = {name: self._open(name) for name in kinds}
         self._recent: dict[tuple[str, int], np.ndarray] = {}
         self._lock = threading.Lock()
-        for name, (dtype, length, tail) in kinds.items():
-            own = name in _SPARSE[:2]  # files of values follow no rows
-            self._check(name, dtype, length, ((self._step(name) if own else self.chunk_rows), *tail))
+
+    def _checked(self, name: str, dtype: str, length: int, tail: tuple[int, ...], entries: int | None) -> ArrayMetadata:
+        """What ``zarr.json`` says of an array, which must be what the rows need."""
+        metadata = read_array_metadata(self.path / name)
+        step = entries if name in _SPARSE[:2] else self.chunk_rows  # files of values follow no rows
+        fits = metadata.shape[0] >= length and tuple(metadata.shape[1:]) == tail and metadata.chunks == (step, *tail)
+        if not fits or metadata.data_type != dtype:
+            raise StoreError(
+                f"{self.path}/{name}: expected {dtype} for {length:,} rows in chunks of {step:,}, found "
+                f"{metadata.data_type} of shape {metadata.shape} in chunks {metadata.chunks}; restore it from a copy"
+            )
+        return metadata
+
+    def _open(self, name: str) -> Any:
+        import zarr
+
+        try:
+            return zarr.open_array(str(self.path / name), mode="r", zarr_format=3)
+        except Exception as error:  # zarr raises what it likes of metadata
+            raise StoreError(f"{self.path}/{name}: zarr cannot open it ({error}); restore it from a copy") from error
 
     def _step(self, name: str) -> int:
-        return int(self._arrays[name].metadata.chunk_grid.chunk_shape[0])
-
-    def _check(self, name: str, dtype: str, length: int, chunk: tuple[int, ...]) -> None:
-        array = self._arrays[name]
-        grid = array.metadata.chunk_grid.chunk_shape
-        if array.shape[0] < length or array.shape[1:] != chunk[1:] or grid != chunk:
-            raise StoreError(
-                f"{self.path}/{array.path}: shape {array.shape} in chunks {grid} does not fit {self.rows:,} rows "
-                f"in chunks of {self.chunk_rows:,}; restore zarr.json from a copy"
-            )
-        codecs = {codec.to_dict()["name"] for codec in array.metadata.codecs}
-        if codecs - _CODECS:
-            unknown = ", ".join(map(str, codecs - _CODECS))
-            raise StoreError(f"{self.path}/{array.path}: codec {unknown} is not one that stores use; it is not run")
-        if str(array.dtype) != dtype:
-            raise StoreError(f"{self.path}/{array.path}: expected {dtype}, found {array.dtype}")
+        return self._metadata[name].chunks[0]
 
     def read(self, name: str, start: int, stop: int, chunk: str) -> np.ndarray:
         """Entries [start, stop) of an array. Raises DamagedChunk; ``chunk`` says which rows are read."""
         array, step = self._arrays[name], self._step(name)
         for number in range(start // step, -(-stop // step)):
-            file = f"{array.path}/{array.metadata.encode_chunk_key((number, *(0 for _ in array.shape[1:])))}"
+            file = f"{name}/{self._metadata[name].key(number)}"
             if not (self.path / file).is_file():
                 raise DamagedChunk(
                     f"{self.path}/{file}: {chunk} is missing; restore it from a copy, or ingest the data again"
                 )
         try:
             values = np.ascontiguousarray(array[start:stop])
+        except MemoryError:
+            raise
         except Exception as error:  # codecs raise what they like
-            where = f"{array.path}/{array.metadata.encode_chunk_key((start // step, *(0 for _ in array.shape[1:])))}"
+            where = f"{name}/{self._metadata[name].key(start // step)}"
             raise DamagedChunk(
                 f"{self.path}/{where}: {chunk} cannot be read ({error}); restore it from a copy"
             ) from error
         if len(values) != stop - start:
-            raise DamagedChunk(f"{self.path}/{array.path}: {chunk} is cut short; restore zarr.json from a copy")
+            raise DamagedChunk(f"{self.path}/{name}: {chunk} is cut short; restore zarr.json from a copy")
         return values
 
     def _values(self, name: str, first: int, last: int, chunk: str) -> np.ndarray:
@@ -104,11 +112,13 @@ class Files:
         begins = self.read("X/indptr", start, stop, chunk)
         lengths = np.diff(begins, append=last)
         data, indices = (self._values(name, first, last, chunk) for name in _SPARSE[:2])
-        follows = np.ones(len(indices), dtype=bool)  # not the first of its row
-        follows[(begins - first)[(begins >= first) & (begins < last)]] = False
-        ascending = (np.diff(indices, prepend=-1) > 0) | ~follows
-        inside = (indices >= 0) & (indices < self.features)
-        if begins[0] != first or (lengths < 0).any() or not (ascending & inside).all():
+        fits = len(indices) == len(data) == last - first and begins[0] == first and (lengths >= 0).all()
+        if fits:
+            follows = np.ones(len(indices), dtype=bool)  # not the first of its row
+            follows[(begins - first)[begins < last]] = False
+            ascending = (np.diff(indices, prepend=-1) > 0) | ~follows
+            fits = bool((ascending & (indices >= 0) & (indices < self.features)).all())
+        if not fits:
             raise DamagedChunk(
                 f"{self.path}/X: {chunk}: the row starts or the indices are not those of rows of {self.features:,} "
                 f"features in ascending order; restore the store from a copy"

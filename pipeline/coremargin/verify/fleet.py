@@ -7,18 +7,16 @@ for either, all others are counted to the row.
 
 from __future__ import annotations
 
-import json
-import math
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.errors import DataError
-from coremargin.verify.checks import Check, typed
-from coremargin.verify.claim import Claim, read_claim
+from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, typed_fleet
+from coremargin.formats.model_files import read_content, read_model_files
+from coremargin.verify.checks import Check
+from coremargin.verify.claim import Claim, claim_of
 from coremargin.verify.one import UNCHECKED_GAP, Inquiry, Verification
 from coremargin.verify.tables import Tables
 
@@ -26,21 +24,13 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
     from coremargin.verify.scaling import Columns
 
-FILE = "fleet.json"
-_LARGEST_JSON = 16 << 20
-_KEYS = {
-    "format", "version", "status", "problem", "parameters", "classes", "features", "rows", "dtype", "store_digest",
-    "members", "evaluations", "validation", "chosen", "software",
-}  # fmt: skip
-_SHARED = ("problem", "epsilon", "intercept", "loss", "class_weight", "scaling", "features", "rows", "dtype")
-
 
 @dataclass(frozen=True)
 class FleetClaims:
     """What a fleet claims: the content of ``fleet.json``, and its members' claims, in its order."""
 
     path: Path
-    record: dict[str, Any]
+    record: AnyFleet
     members: tuple[Claim, ...]
 
 
@@ -86,56 +76,13 @@ class FleetVerification:
         return {"ok": self.ok} | asdict(self)
 
 
-def read_fleet(path: str | os.PathLike[str]) -> FleetClaims:
-    """Read a fleet's folder. Raises DataError: another format or version, unreadable, incomplete."""
-    folder = Path(os.path.abspath(path))
-    place = folder / FILE
-    try:
-        if place.stat().st_size > _LARGEST_JSON:
-            raise DataError(f"{place}: expected at most {_LARGEST_JSON:,} bytes; this is not a fleet")
-        record = json.loads(place.read_bytes())
-    except (OSError, RecursionError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{place}: expected JSON, cannot be read ({error}); get a whole copy of the fleet") from error
-    if not isinstance(record, dict) or record.get("format") != "coremargin-fleet" or record.get("version") != 1:
-        raise DataError(
-            f"{place}: expected a fleet's record of version 1, found another; "
-            f"made by a newer coremargin: verify with that"
-        )
-    try:
-        if set(record) != _KEYS:
-            raise ValueError(", ".join(sorted(set(record) ^ _KEYS)))
-        _check_shape(record)
-        names = [str(entry["name"]) for entry in record["members"]]
-        if not names or any(name in ("", ".", "..") or set(name) & set("/\\\0") for name in names):
-            raise ValueError("members")
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{place}: incomplete or altered ({error!r}); get a whole copy of the fleet") from error
-    return FleetClaims(folder, record, tuple(read_claim(folder / "members" / name) for name in names))
-
-
-def _check_shape(record: dict[str, Any]) -> None:
-    """Raises KeyError, TypeError or ValueError unless the tables have their columns, and these are of their kinds."""
-    k = len(record["classes"])
-    if k < 2 or record["parameters"].get("classes") not in (None, "ovr"):
-        raise ValueError("classes, parameters")
-    for entry in record["evaluations"]:
-        if np.array(entry["confusion"], dtype=np.int64).shape != (k, k) or int(entry["rows"]) < 0:
-            raise ValueError(f"evaluations: {entry!r}"[:200])
-        hash((entry["C"], entry["fold"]))
-        _check_numbers(entry["accuracy"], entry["fold"] or 0)
-    for entry in record["validation"] or ():
-        hash(entry["C"])
-        _check_numbers(entry["mean"], entry["std"], *entry["accuracies"])
-    for entry in record["members"]:
-        hash((entry["class"], entry["C"], entry["fold"], entry["status"]))
-
-
-def _check_numbers(*values: Any) -> None:
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ValueError(f"expected a finite number, got {value!r}")
+def read_fleet(folder: int, path: Path) -> FleetClaims:
+    """Read a fleet in an open folder; path: of it. Raises DataError: another format or version, incomplete, altered."""
+    place = f"{path}/{FILE}"
+    record = typed_fleet(read_content(folder, path, FILE), place)
+    members = [read_model_files(folder, path, f"{MEMBERS}/{entry.name}") for entry in record.members]
+    check_members(record, [files.record for files in members], place)
+    return FleetClaims(path, record, tuple(claim_of(files) for files in members))
 
 
 class FleetInquiry:
@@ -182,15 +129,19 @@ class FleetInquiry:
     def result(self) -> FleetVerification:
         """The outcome, after all chunks."""
         record, claims = self.claims.record, self.claims.members
-        names = [entry["name"] for entry in record["members"]]
+        names = [entry.name for entry in record.members]
         results = tuple((name, member.result()) for name, member in zip(names, self._members, strict=True))
-        tables = [_members_fit(record, claims), _complete(record), _status(record)]
+        words = [entry.status for entry in record.members]
+        tables = [
+            Check("members", ok=True, text=f"all {len(claims):,} are what the table says, and were asked for the same"),
+            Check("status", ok=True, text=f"{record.status}: {words.count('certified'):,} of them are certified"),
+        ]
         if not self._alike:
             tables.append(Check("scaling", ok=False, text="the members do not all scale rows alike"))
         if self._tables is not None:
             tables += self._tables.checks()
         return FleetVerification(
-            model=str(self.claims.path), store=str(self.rows.path), status=str(record["status"]),
+            model=str(self.claims.path), store=str(self.rows.path), status=record.status,
             epsilon=claims[0].proven_epsilon, rows=self.rows.rows, features=self.rows.features, members=results,
             tables=tuple(tables), problem=claims[0].problem,
         )  # fmt: skip
@@ -204,59 +155,3 @@ def _scaled_alike(claims: tuple[Claim, ...]) -> bool:
         and np.array_equal(claim.factor, first.factor)
         for claim in claims
     )
-
-
-def _members_fit(record: dict[str, Any], claims: tuple[Claim, ...]) -> Check:
-    """Whether the members are what the table says, and were asked for the same."""
-    problems = [f"the fleet's {key}" for key in _disagreeing(record, claims[0])]
-    for entry, claim in zip(record["members"], claims, strict=True):
-        told = {
-            "class": claim.view.label, "C": claim.cost if claim.loss else None, "fold": claim.view.fold,
-            "status": claim.status, "lower": claim.lower, "upper": claim.upper, "ratio": claim.ratio,
-            "coreset_rows": len(claim.ids),
-        }  # fmt: skip
-        wrong = [key for key, value in told.items() if key not in entry or typed(entry[key]) != typed(value)]
-        wrong += [name for name in _SHARED if getattr(claim, name) != getattr(claims[0], name)]
-        if claim.store_digest != record["store_digest"]:
-            wrong.append("store_digest")
-        if claim.view.fold is not None:
-            asked = (record["parameters"].get("folds"), record["parameters"].get("fold_seed"))
-            wrong += ["folds"] * ((claim.view.folds, claim.view.seed) != asked)
-        if wrong:
-            problems.append(f"{entry['name']}: {', '.join(wrong)}")
-    text = f"all {len(claims):,} members are what the table says, and were asked for the same"
-    return Check("members", not problems, f"not what the table says: {'; '.join(problems[:5])}" if problems else text)
-
-
-def _disagreeing(record: dict[str, Any], claim: Claim) -> list[str]:
-    """What the fleet says of all its members, and one of them does not say of itself."""
-    asked = record["parameters"]
-    weight = asked.get("class_weight")
-    told = {
-        **{key: record[key] for key in ("problem", "features", "rows", "dtype")},
-        **{key: asked.get(key) for key in ("epsilon", "intercept")},
-        "loss": asked.get("loss") or "", "class_weight": tuple(weight) if isinstance(weight, list) else weight,
-        "scaling": asked.get("scaling", ""),
-    }  # fmt: skip
-    return [key for key, value in told.items() if typed(value) != typed(getattr(claim, key))]
-
-
-def _complete(record: dict[str, Any]) -> Check:
-    """Whether there is one member for each class, C and fold, and for all rows."""
-    parameters, labels = record["parameters"], record["classes"]
-    sides = labels if parameters.get("classes") == "ovr" and len(labels) > 2 else [None]
-    asked = parameters.get("C")
-    costs = asked if isinstance(asked, list) else [asked]
-    folds = [None, *range(parameters.get("folds") or 0)]
-    wanted = [(typed(side), cost, fold) for fold in folds for side in sides for cost in costs]
-    found = [(typed(entry.get("class")), entry.get("C"), entry.get("fold")) for entry in record["members"]]
-    ok = len(found) == len(wanted) and all(one in found for one in wanted)
-    text = f"{len(wanted):,}: {len(sides)} by class, {len(costs)} by C, {len(folds)} by fold and on all rows"
-    return Check("table", ok, text if ok else f"the parameters ask for {text}, the fleet has others: {len(found):,}")
-
-
-def _status(record: dict[str, Any]) -> Check:
-    words = [entry["status"] for entry in record["members"]]
-    expected = next((word for word in ("stopped", "not_separable") if word in words), "certified")
-    text = f"{record['status']}: {words.count('certified'):,} of {len(words):,} members are certified"
-    return Check("status", record["status"] == expected, text)

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.verify.checks import Check, same_epsilon, same_ratio, shown, value_bounded, value_reached
+from coremargin.verify.checks import Check, certified, same_epsilon, same_ratio, shown, value_bounded, value_reached
 from coremargin.verify.soft import SoftScan
-from coremargin.verify.store import listed
-from coremargin.verify.sums import SLAB_ROWS, UNIT, exact_products, gamma, length
+from coremargin.verify.sums import SLAB_ROWS, UNIT, exact_products, gamma, length, nearest, rounded_sum
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import AnyClaim, Claim
@@ -41,21 +40,19 @@ def consistency(claim: Claim) -> list[Check]:
     ok = claim.intercept or claim.b == 0
     checks = [Check("hypothesis", ok, text if ok else f"{text}: expected b = 0 (no intercept)")]
     checks += same_epsilon(claim)
-    return [*checks, *same_ratio(claim)[1], status(claim)]
+    return [*checks, *same_ratio(claim), status(claim)]
 
 
 def status(claim: AnyClaim) -> Check:
     """Whether the status is what the bounds of a value say."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
     bounds = f"value {shown(upper)}, dual bound {shown(lower)}, epsilon {epsilon:g}"
-    if claim.kind != "duality_gap" or claim.status not in ("certified", "stopped"):
-        text = f"model claims status {claim.status!r} of a {claim.kind!r}, expected a duality gap; {bounds}"
-        return Check("status", ok=False, text=text)
+    if claim.status == "not_separable":
+        return Check("status", ok=False, text=f"model claims status 'not_separable' of a soft margin; {bounds}")
     if claim.status == "stopped":
         return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
-    proven = lower is not None and upper is not None and upper > 0
-    gap = (Fraction(upper) - Fraction(lower)) / Fraction(upper) if proven else Fraction(1)  # type: ignore[arg-type]
-    if proven and gap <= Fraction(epsilon):
+    if certified(lower, upper, epsilon):
+        gap = (Fraction(upper) - Fraction(lower)) / Fraction(upper)  # type: ignore[arg-type]
         text = f"certified: the gap is {float(gap):.6g} of the value, at most {epsilon:g}"
         return Check("status", ok=True, text=text)
     text = f"model claims to be certified, its own numbers do not say so: {bounds}"
@@ -74,7 +71,7 @@ class Prices:
         """C times the weights of the classes; "balanced": n / (2 n_class), counts being sums of sample weights (2,)."""
         if claim.class_weight == "balanced":
             sums = [Fraction(float(count)) for count in counts]
-            return cls(*(float(Fraction(claim.cost) * sum(sums) / (2 * k)) if k else 0.0 for k in sums))
+            return cls(*(nearest(Fraction(claim.cost) * sum(sums) / (2 * k)) if k else 0.0 for k in sums))
         negative, positive = claim.class_weight if isinstance(claim.class_weight, tuple) else (1.0, 1.0)
         return cls(claim.cost * positive, claim.cost * negative)
 
@@ -114,8 +111,8 @@ class GapScan(SoftScan):
     def _hinge_dual(self) -> float:
         """sum a - 1/2 ||v||^2 of the duals as given, less what moving them into place may cost."""
         c, sums, given = self.prices().pair, self.sums, np.where(self.found != 0, self.duals, 0.0)
-        total = (float(c @ sums["slack"]) + math.fsum(given)) * (1 - _FEW) - _FEW * math.fsum(np.abs(given))
-        outside = math.fsum(np.maximum(given - self._limits(), 0.0)) + math.fsum(np.maximum(-given, 0.0))
+        total = (float(c @ sums["slack"]) + rounded_sum(given)) * (1 - _FEW) - _FEW * rounded_sum(np.abs(given))
+        outside = rounded_sum(np.maximum(given - self._limits(), 0.0)) + rounded_sum(np.maximum(-given, 0.0))
         move = (2 * outside + (abs(self.imbalance()) if self.claim.intercept else 0.0)) * (1 + _FEW)
         v = c[0] * sums["pull"][0] - c[1] * sums["pull"][1] + sums["band_pull"]
         spread = self.error * (float(c @ sums["reach"]) + float(sums["band_reach"]))
@@ -131,7 +128,7 @@ class GapScan(SoftScan):
     def imbalance(self) -> float:
         """sum a y over all rows, rounded once."""
         products, errors = exact_products(self.prices().pair * np.array([1.0, -1.0]), self.sums["slack"])
-        return math.fsum([*products.tolist(), *errors.tolist(), *(self.duals * self.found).tolist()])
+        return rounded_sum([*products.tolist(), *errors.tolist(), *(self.duals * self.found).tolist()])
 
     def _squared_dual(self) -> float:
         """The best multiple of c xi (of each class, with an intercept) in closed form, rounded down."""
@@ -153,7 +150,7 @@ class GapScan(SoftScan):
         """What the scan says about the claims."""
         dual, value = self.bounds()
         reached, bounded = value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)
-        return [self.content(), self._priced(), self._band(), self._weighed(), reached, bounded, self.norms()]
+        return [self.content(), self._priced(), self._band(), self._weighed(), reached, bounded]
 
     def _priced(self) -> Check:
         c, claim = self.prices(), self.claim
@@ -168,8 +165,6 @@ class GapScan(SoftScan):
 
     def _band(self) -> Check:
         problems = self.membership()
-        if self.repeated:
-            problems.append(f"{listed(self.repeated)} named more than once")
         if self.squared and len(self.ids):
             problems.append(f"squared hinge has no rows with weights of their own, found {len(self.ids):,}")
         text = f"all {self.matched:,} rows near the margin are the store's, with its labels"
@@ -181,12 +176,12 @@ class GapScan(SoftScan):
         if self.claim.lower is None or self.claim.lower <= 0:
             return Check("dual weights", ok=True, text="none are needed: no value is below 0")
         alpha, limits, problems = self.claim.alpha, self._limits() * (1 + _FEW), []
-        bad = np.flatnonzero(~np.isfinite(alpha) | (alpha < 0) | ((self.found != 0) & (alpha > limits)))
+        bad = np.flatnonzero(~((alpha >= 0) & ((self.found == 0) | (alpha <= limits))))
         if len(bad):
             k = int(bad[0])
             known = f" and at most {self._limits()[k]:.12g}" if self.found[k] else ""
             problems.append(f"the weight of row {self.claim.ids[k]} is {alpha[k]:.12g}, expected at least 0{known}")
-        total = float(self.prices().pair @ self.sums["slack"]) + math.fsum(self.duals)
+        total = float(self.prices().pair @ self.sums["slack"]) + rounded_sum(self.duals)
         if self.claim.intercept and not abs(self.imbalance()) <= 1e-9 * total:
             problems.append(f"the classes' weights differ by {self.imbalance():.6g} of {total:.6g}, expected 0")
         others = int(self.sums["slack"].sum())

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coremargin.verify.checks import Check, consistency, dual, same_classes, same_shape
+from coremargin.verify.checks import Check, certified, consistency, dual, same_classes, same_shape, shown
 from coremargin.verify.classes import ClassesProof, hull
 from coremargin.verify.classes import consistency as classes_consistency
 from coremargin.verify.classes import same_classes as several_classes
@@ -55,6 +55,7 @@ class Verification:
     unchecked: tuple[str, ...] = field(default=UNCHECKED)
     problem: str = "hard_margin"
     soft: bool = False  #: the bounds are about a value, not a margin
+    part: str = ""  #: which rows count, where these are not all that have a label
 
     @property
     def ok(self) -> bool:
@@ -94,10 +95,9 @@ def _of_two(claim: Claim) -> _Own:
         return _Own(classes, gap_consistency(claim), None, partial(GapScan, claim), UNCHECKED_GAP)
     if claim.problem == "outliers":
         trimmed = trimmed_claims(claim)
-        upper, checks, missing = upper_bounds(claim, trimmed)
+        upper, checks = upper_bounds(claim, trimmed)
         checks = [*consistency(claim), *same_answer(claim, trimmed), *checks]
-        unchecked = (*missing, *UNCHECKED_OUTLIERS)
-        return _Own(classes, checks, upper, lambda rows: TrimScan(claim, rows, trimmed), unchecked)
+        return _Own(classes, checks, upper, lambda rows: TrimScan(claim, rows, trimmed), UNCHECKED_OUTLIERS)
     upper, checks = dual(claim)
     return _Own(classes, [*consistency(claim), *checks], upper, partial(Scan, claim), UNCHECKED)
 
@@ -143,6 +143,14 @@ class Inquiry:
         if self.scan:
             self.scan.add(answer)
 
+    def _proven(self, lower: float | None, upper: float | None) -> list[Check]:
+        """A failed check where all claims hold, and yet the bounds that were found do not prove what is certified."""
+        epsilon = self.claim.proven_epsilon
+        if self.claim.status != "certified" or certified(lower, upper, epsilon):
+            return []
+        text = f"model claims to be certified; lower {shown(lower)} and upper {shown(upper)} do not prove {epsilon:g}"
+        return [Check("certificate", ok=False, text=text)]
+
     def result(self) -> Verification:
         """The outcome, after all chunks."""
         claim, scan, checks = self.claim, self.scan, list(self._checks)
@@ -150,7 +158,9 @@ class Inquiry:
         if scan and self.scaler:
             lower, value = scan.bounds()
             upper = upper if value is None else value
-            checks += [*scan.checks(), *self.scaler.checks()]
+            checks += [*scan.checks(), scan.norms(self.scaler.box()), *self.scaler.checks()]
+        if all(check.ok for check in checks):
+            checks += self._proven(lower, upper)
         return Verification(
             model=str(claim.path),
             store=str(self.rows.path),
@@ -167,4 +177,5 @@ class Inquiry:
             unchecked=self._unchecked,
             problem=claim.problem,
             soft=claim.soft,
+            part="" if claim.view.fold is None else f"the rows outside of fold {claim.view.fold} of {claim.view.folds}",
         )

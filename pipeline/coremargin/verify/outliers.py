@@ -13,20 +13,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.errors import DataError
-from coremargin.verify.checks import Check, apart
-from coremargin.verify.sums import combination, length, normalised_weights
+from coremargin.formats.outlier_counts import outlier_counts
+from coremargin.verify.checks import CLOSE, Check, bounded_above, overlap
+from coremargin.verify.sums import combination, length, normalised_weights, rounded_sum, row_lengths
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
-
-_SUM = 1e-9  #: how far weights that are said to sum to 1 may be from it before they are scaled here
 
 
 @dataclass(frozen=True)
@@ -42,88 +42,111 @@ class Trimmed:
 
 
 def trimmed_claims(claim: Claim) -> list[Trimmed]:
-    """The claims of a model, one for each k. Raises DataError when its arrays do not fit together."""
+    """The claims of a model, one for each k."""
     arrays = claim.outliers
-    try:
-        ks = arrays["k"]
-        counts = arrays.get("proof_leaves", np.zeros(ks.shape, np.int64))
-        shapes = {"lower": ks.shape, "upper": ks.shape, "w": (*ks.shape, claim.features), "b": ks.shape}
-        fits = len(ks) > 0 and ks.ndim == 1 and all(arrays[name].shape == shape for name, shape in shapes.items())
-        if not fits or (np.diff(ks) <= 0).any() or ks[0] < 0 or arrays["ids"].ndim != 1 or counts.shape != ks.shape:
-            raise ValueError("the arrays about outliers do not fit together")
-        numbers = [arrays["w"], arrays["b"]]
-        if not all(np.isfinite(part).all() for part in numbers) or np.isnan([arrays["lower"], arrays["upper"]]).any():
-            raise ValueError("a hyperplane or a bound is no number")
-        if (arrays["lower"] == np.inf).any() or (arrays["upper"] == -np.inf).any():
-            raise ValueError("a bound is infinite on the wrong side")
-        ends = np.cumsum(counts)
-        return [
-            Trimmed(
-                int(k), float(arrays["lower"][i]), float(arrays["upper"][i]), arrays["w"][i], float(arrays["b"][i]),
-                slice(int(ends[i] - counts[i]), int(ends[i])),
-            )
-            for i, k in enumerate(ks)
-        ]  # fmt: skip
-    except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise DataError(f"{claim.path}/arrays.npz: {error}; get an unaltered copy of the model") from error
+    counts = arrays.get("proof_leaves", np.zeros(arrays["k"].shape, np.int64)).tolist()
+    ends = list(accumulate(counts))
+    return [
+        Trimmed(
+            int(k), float(arrays["lower"][i]), float(arrays["upper"][i]), arrays["w"][i], float(arrays["b"][i]),
+            slice(ends[i] - counts[i], ends[i]),
+        )
+        for i, k in enumerate(arrays["k"])
+    ]  # fmt: skip
 
 
 def same_answer(claim: Claim, trimmed: Sequence[Trimmed]) -> list[Check]:
-    """A failed check unless the model's hyperplane and bounds are those of its largest k."""
-    last = trimmed[-1]
+    """What the claims for each k say about each other, and about what the model says of itself."""
+    last, problems = trimmed[-1], []
     hopeless = claim.kind == "not_separable"
-    lower = None if hopeless else _finite(last.lower)
-    found = hopeless or (np.array_equal(claim.w, last.w) and claim.b == last.b)
-    if found and claim.lower == lower and claim.upper == _finite(last.upper):
-        return []
-    return [Check("outliers", ok=False, text=f"the model's own numbers are not those of its {last.k} outliers")]
+    if not (np.array_equal(claim.w, last.w) and claim.b == last.b):
+        problems.append(f"the model's hyperplane is not that of its {last.k} outliers")
+    if claim.lower != (None if hopeless else _finite(last.lower)) or claim.upper != _finite(last.upper):
+        problems.append(f"the model's bounds are not those of its {last.k} outliers")
+    for one in trimmed:
+        if one.lower > -math.inf and not (
+            abs(length(one.w) - 1) <= CLOSE and (claim.intercept or one.b == 0) and one.lower <= one.upper
+        ):
+            problems.append(
+                f"with {one.k:,} outliers: expected a hyperplane of ||w|| = 1 and a lower bound up to the upper one, "
+                f"found ||w|| = {length(one.w):.6g}, b = {one.b:.6g}, {one.lower:.6g} and {one.upper:.6g}"
+            )
+        if hopeless and one.lower > 0:
+            problems.append(f"a margin of {one.lower:.6g} with {one.k:,} outliers, and that nothing separates the rows")
+    return [Check("outliers", ok=False, text="; ".join(problems[:5]))] if problems else []
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and np.isfinite(value) else None
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
-def upper_bounds(claim: Claim, trimmed: Sequence[Trimmed]) -> tuple[float | None, list[Check], list[str]]:
-    """The upper bound of the largest k as its proof has it, a check for each proof, and what could not be checked.
+def upper_bounds(claim: Claim, trimmed: Sequence[Trimmed]) -> tuple[float | None, list[Check]]:
+    """The upper bound of the largest k as its proof has it, and a check for each bound that is claimed.
 
-    Fewer rows left out allow no more: a proof for one k is one for each smaller k, which may have none of its own.
+    Fewer rows left out allow no more: a proof for one k is one for each smaller k, which may have none of its own. A
+    bound that no proof is stored for is false: what cannot be checked is not claimed.
     """
     checks: list[Check] = []
-    unchecked: list[str] = []
+    found: list[tuple[_Bound, Trimmed]] = []  # what each proof says, from the largest k down
     try:
         proof = _Proof(claim)
-    except (KeyError, ValueError, IndexError) as error:
-        stored = any(name.startswith("proof_") for name in claim.outliers)
-        proof, broken = None, f"the proof is incomplete or altered: {error}"
-        checks = [Check("proof of the upper bounds", ok=False, text=broken)] if stored else []
-    found: list[tuple[float, Trimmed]] = []  # what each proof says, from the largest k down
+    except ValueError as error:
+        proof = None
+        checks.append(Check("proof of the upper bounds", ok=False, text=f"the proof is incomplete or altered: {error}"))
     for one in reversed(trimmed):
         name, own = f"upper bound with {one.k:,} outliers", one.leaves.start < one.leaves.stop
         try:
             if proof is not None and own:
                 found.append((proof.bound(one), one))
-        except (ValueError, IndexError) as error:
+        except ValueError as error:
             checks.append(Check(name, ok=False, text=f"the proof is incomplete or altered: {error}"))
             continue
-        if not np.isfinite(one.upper):
+        if not math.isfinite(one.upper):
             continue
         # the lowest; its own where that is enough
-        best = min(found, key=lambda pair: (pair[1] is not one or pair[0] > one.upper, pair[0]), default=None)
-        if best is not None and (own or best[0] <= one.upper):
-            checks.append(_bound_check(name, one, *best))
+        best = min(
+            found, key=lambda pair: (pair[1] is not one or pair[0].value > one.upper, pair[0].value), default=None
+        )
+        if best is None:
+            text = f"model claims {one.upper:.9g} and holds no proof of it; train again, with fewer outliers"
+            checks.append(Check(name, ok=False, text=text))
         else:
-            unchecked.append(f"the {name}: {one.upper:.9g}; the model was stored without its proof")
-    return next((bound for bound, one in found if one is trimmed[-1]), None), checks[::-1], unchecked[::-1]
+            checks.append(_bound_check(name, one, *best))
+    own_bound = next((bound for bound, one in found if one is trimmed[-1]), None)
+    if own_bound is None:
+        return None, [*checks[::-1], *overlap(claim, None, 0.0)]
+    return own_bound.value, [*checks[::-1], *overlap(claim, own_bound.value, own_bound.size)]
 
 
-def _bound_check(name: str, one: Trimmed, found: float, proven: Trimmed) -> Check:
+def _bound_check(name: str, one: Trimmed, found: _Bound, proven: Trimmed) -> Check:
     """Whether a claim is as high as what was found by the proof for its k, or for a larger one."""
-    claimed, at_most = apart(one.upper, found)
     leaves = proven.leaves.stop - proven.leaves.start
-    whose = "" if proven is one else f" with {proven.k:,} outliers, so with fewer"
-    text = f"{leaves:,} {'leaf proves' if leaves == 1 else 'leaves prove'} at most {at_most}{whose}"
-    ok = found <= one.upper
-    return Check(name, ok, f"{text} (claimed: {claimed})" if ok else f"model claims {claimed}, {text}")
+    whose = "" if proven is one else f" for {proven.k:,} outliers, so for fewer too,"
+    return bounded_above(
+        one.upper, found.value, f"{leaves:,} {'leaf proves' if leaves == 1 else 'leaves prove'}{whose} at most", name
+    )
+
+
+def same_counts(claim: Claim, trimmed: Sequence[Trimmed], rows: int) -> Check:
+    """Whether the numbers of outliers are those that were asked for; rows: how many have a label and a weight."""
+    try:
+        asked = outlier_counts(claim.asked, lambda: rows)
+    except ValueError as error:
+        return Check("outliers asked for", ok=False, text=str(error))
+    found = tuple(one.k for one in trimmed)
+    text = f"{claim.asked!r} of {rows:,} rows" if isinstance(claim.asked, str) else f"{claim.asked!r}"
+    if asked == found:
+        return Check("outliers asked for", ok=True, text=text)
+    text = f"the parameters ask for {text}, the model answers for {', '.join(map(str, found[:5]))}"
+    return Check("outliers asked for", ok=False, text=text)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A bound, and the size of the rows that rounding it is a share of: see ``overlap``."""
+
+    value: float
+    size: float
 
 
 class _Proof:
@@ -131,16 +154,23 @@ class _Proof:
 
     def __init__(self, claim: Claim) -> None:
         arrays = {name.removeprefix("proof_"): values for name, values in claim.outliers.items()}
+        self.paths, self.numbers, self.sets = [], [], []
+        self.values: list[_Bound] = []
+        self.m = len(claim.ids)
+        if "rows" not in arrays:
+            return
         rows, weights = _lists(arrays, "rows"), _lists(arrays, "weights")
-        self.paths, self.numbers, self.m = _lists(arrays, "paths"), _lists(arrays, "proofs"), len(claim.ids)
+        self.paths, self.numbers = _lists(arrays, "paths"), _lists(arrays, "proofs")
         if len(set(claim.ids.tolist())) < self.m:
             raise ValueError("the coreset has a row twice, which would count as two")
-        if len(rows) != len(weights) or len(self.paths) != len(self.numbers):
-            raise ValueError("numbers of certificates, weights, paths and leaves do not fit")
-        self.values = [_value(claim, part, share, self.m) for part, share in zip(rows, weights, strict=True)]
+        counts = arrays["leaves"]
+        if len(self.paths) != int(counts.sum()) or counts.min(initial=0) < 0:
+            raise ValueError(f"leaves are missing: {len(self.paths):,} where the models claim {int(counts.sum()):,}")
+        lengths = row_lengths(claim.x)
+        self.values = [_value(claim, lengths, part, share) for part, share in zip(rows, weights, strict=True)]
         self.sets = [frozenset(part.tolist()) for part in rows]
 
-    def bound(self, one: Trimmed) -> float:
+    def bound(self, one: Trimmed) -> _Bound:
         """The largest value of a certificate that one claim rests on. Raises ValueError where its proof fails."""
         leaves, used = [], set[int]()
         for path, numbers in zip(self.paths[one.leaves], self.numbers[one.leaves], strict=True):
@@ -152,25 +182,26 @@ class _Proof:
             _check_leaf(steps, [self.sets[i] for i in numbers.tolist()], one.k)
             leaves.append(steps)
             used.update(numbers.tolist())
-        if len(leaves) != one.leaves.stop - one.leaves.start:
-            raise ValueError("leaves are missing")
         _check_cover(sorted(leaves))
-        return max(self.values[i] for i in used)
+        return _Bound(max(self.values[i].value for i in used), min(self.values[i].size for i in used))
 
 
-def _value(claim: Claim, rows: np.ndarray, weights: np.ndarray, m: int) -> float:
-    """The margin that some coreset rows allow at most, by their weights."""
-    if len(rows) != len(weights) or not len(rows) or rows.min() < 0 or rows.max() >= m or len(set(rows)) < len(rows):
+def _value(claim: Claim, lengths: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> _Bound:
+    """The margin that some coreset rows, of these lengths (m,), allow at most, by their weights."""
+    if len(rows) != len(weights) or not len(rows):
+        raise ValueError("a certificate has no rows, or not a weight for each")
+    if rows.min() < 0 or rows.max() >= len(lengths) or len(set(rows.tolist())) < len(rows):
         raise ValueError("a certificate names rows that are not there, or one twice")
-    if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise ValueError("a certificate has a weight that is no number >= 0")
+    if not (weights >= 0).all():
+        raise ValueError("a certificate has a weight below 0")
     y = claim.y[rows]
     groups = [y == sign for sign in (-1, 1)] if claim.intercept else [np.ones(len(y), bool)]
-    if any(abs(float(weights[group].sum()) - 1) > _SUM for group in groups):
+    if any(not abs(float(weights[group].sum()) - 1) <= CLOSE for group in groups):
         raise ValueError("the weights of a certificate do not sum to 1")
     high, low = normalised_weights(weights, groups)
+    share = 2 if claim.intercept else 1
     combined = length(combination(claim.x[rows], high * y, low * y))
-    return combined / (2 if claim.intercept else 1)
+    return _Bound(combined / share, rounded_sum((high * lengths[rows]).tolist()) / share)
 
 
 def _check_leaf(path: tuple[int, ...], sets: Sequence[frozenset[int]], k: int) -> None:
@@ -204,7 +235,5 @@ def _check_cover(paths: list[tuple[int, ...]]) -> None:
 
 
 def _lists(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
-    values, ends = arrays[name], arrays[f"{name}_ends"]
-    if values.ndim != 1 or ends.ndim != 1 or (np.diff(ends) < 0).any() or (len(ends) and ends[-1] != len(values)):
-        raise ValueError(f"the ends of {name} do not fit")
-    return np.split(values, ends)[:-1] if len(ends) else []
+    ends = arrays[f"{name}_ends"]
+    return np.split(arrays[name], ends)[:-1] if len(ends) else []

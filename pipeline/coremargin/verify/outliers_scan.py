@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.errors import DataError
 from coremargin.verify.checks import Check
+from coremargin.verify.outliers import Trimmed, same_counts
 from coremargin.verify.store import Members, StoreScan, listed
-from coremargin.verify.sums import UNIT, dot_products, length, slabs
+from coremargin.verify.sums import TINY, UNIT, dot_products, length, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
-    from coremargin.verify.outliers import Trimmed
     from coremargin.verify.rows import Chunk, Rows
 
 #: A margin that a model gives for a row may differ from that found here by so much of the row's length: it is a sum
@@ -36,13 +35,7 @@ class Named:
 
 
 def _named(claim: Claim) -> Named:
-    try:
-        ids, signs, margins = (claim.outliers[name] for name in ("ids", "signs", "margins"))
-        fits = ids.ndim == 1 and ids.shape == signs.shape == margins.shape == claim.outliers["gains"].shape
-        if not fits or ids.dtype.kind != "i" or len(set(ids.tolist())) < len(ids):
-            raise ValueError("the rows left out do not fit together, or one is there twice")
-    except (KeyError, ValueError) as error:
-        raise DataError(f"{claim.path}/arrays.npz: {error}; get an unaltered copy of the model") from error
+    ids, signs, margins = (claim.outliers[name] for name in ("ids", "signs", "margins"))
     order = np.argsort(ids)
     return Named(ids[order], signs[order], margins[order])
 
@@ -65,8 +58,9 @@ class TrimScan(StoreScan):
     def __init__(self, claim: Claim, rows: Rows, trimmed: Sequence[Trimmed]) -> None:
         super().__init__(claim, rows)
         self.named, self.last = _named(claim), trimmed[-1]
-        self.trimmed = [one for one in trimmed if np.isfinite(one.lower) and one.lower > 0]
-        self.positive = bool(self.trimmed) and self.trimmed[-1] is self.last
+        self.every = trimmed
+        self.trimmed = [one for one in trimmed if one.lower > -np.inf]
+        self.bounded = bool(self.trimmed) and self.trimmed[-1] is self.last
         self.below = np.zeros(len(self.trimmed), np.int64)
         self.low: list[int] = []
         self.wrong: list[int] = []
@@ -107,7 +101,8 @@ class TrimScan(StoreScan):
         problems = self.membership()
         text = f"all {self.matched:,} rows are the store's, bit for bit, with its labels"
         coreset = Check("coreset", not problems, "; ".join(problems) or text)
-        return [self.content(), coreset, *self._bounds(), *self._names(), self.norms()]
+        asked = same_counts(self.claim, self.every, self.rows.rows - self.unlabelled)
+        return [self.content(), coreset, asked, *self._bounds(), *self._names()]
 
     def _bounds(self) -> list[Check]:
         count = self.rows.rows - self.unlabelled
@@ -124,6 +119,9 @@ class TrimScan(StoreScan):
         """Whether the rows named are the store's, at most k, and those below the margin of the model's own k."""
         ids, k = self.named.ids, self.last.k
         problems = []
+        twice = [int(row) for row in np.unique(ids[1:][ids[1:] == ids[:-1]])]
+        if twice:
+            problems.append(f"{listed(twice)} named more than once")
         if len(ids) > k:
             problems.append(f"the model names {len(ids):,} rows, more than {k:,}")
         outside = [int(row) for row in ids if not 0 <= row < self.rows.rows]
@@ -134,13 +132,13 @@ class TrimScan(StoreScan):
         others = sorted(set(self.low) - set(ids.tolist()))
         if others:
             problems.append(f"the model does not name all rows below its margin: {listed(others)} missing")
-        below = f"; the {len(self.low):,} rows below the margin are among them" if self.positive else ""
+        below = f"; the {len(self.low):,} rows below the margin are among them" if self.bounded else ""
         text = f"{len(ids):,} rows have the labels and margins that the model says{below}"
         return [Check("rows left out", not problems, "; ".join(problems) or text)]
 
     def bounds(self) -> tuple[float | None, float | None]:
         """The lower bound of the largest k, where it holds."""
-        holds = self.positive and self.below[-1] <= self.trimmed[-1].k
+        holds = self.bounded and self.below[-1] <= self.trimmed[-1].k
         return (self.claim.lower if holds else None), None
 
 
@@ -148,9 +146,9 @@ def _below(x: Any, signs: np.ndarray, lengths: np.ndarray, one: Trimmed) -> np.n
     """Places (m,) of labelled rows whose margin is below the claim."""
     size, n = length(one.w) or 1.0, len(one.w) + 4
     fast = signs * (x @ one.w + one.b)
-    error = 2 * n * UNIT * (lengths * size + abs(one.b)) + n * 1e-307
+    error = 2 * n * UNIT * (lengths * size + abs(one.b)) + n * TINY
     target = one.lower * size
     surely = (signs != 0) & (fast < target - error)
-    again = np.flatnonzero((signs != 0) & ~surely & (fast <= target + error))
-    exact = signs[again] * dot_products(x[again], one.w, one.b) / size
-    return np.sort(np.concatenate([np.flatnonzero(surely), again[exact < one.lower]]))
+    again = np.flatnonzero((signs != 0) & ~surely & ~(fast > target + error))
+    exact = signs[again] * dot_products(x[again], one.w, one.b) / size - n * TINY
+    return np.sort(np.concatenate([np.flatnonzero(surely), again[~(exact >= one.lower)]]))

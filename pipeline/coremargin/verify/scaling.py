@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.verify.checks import Check
-from coremargin.verify.sums import SLAB, Total
+from coremargin.verify.sums import SLAB, length
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 #: What trainers may lose when they combine sums of chunks, of means and of deviations; relative.
 _MEAN, _DEVIATION = 1e-9, 1e-6
-_CANCELLED = 1e-11  # of sums of a chunk's squares
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Of one chunk, per column (d,): extremes, and sums of x - shift and of its square in float64."""
+    """Of one chunk of ``rows`` rows, per column (d,): extremes, mean, and sum of squares about the mean, in float64."""
 
+    rows: int
     low: np.ndarray
     high: np.ndarray
-    sums: np.ndarray
-    squares: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
 
 
 class Scaler:
@@ -49,7 +49,7 @@ class Scaler:
         self.shift, self.factor = (values.astype(self.dtype) for values in (claim.shift, claim.factor))
         self._by_column = len(claim.factor) > 0
         self._low, self._high = np.full(claim.features, np.inf), np.full(claim.features, -np.inf)
-        self._sums, self._squares = Total((claim.features,)), Total((claim.features,))
+        self._count, self._mean, self._spread = 0, np.zeros(claim.features), np.zeros(claim.features)
 
     def scaled(self, chunk: Chunk) -> Chunk:
         """The chunk with its rows scaled."""
@@ -91,24 +91,41 @@ class Scaler:
             return None
         if not isinstance(chunk.x, np.ndarray):
             return _sparse_columns(chunk.x)
-        d = self.claim.features
         low, high = chunk.x.min(axis=0).astype(np.float64), chunk.x.max(axis=0).astype(np.float64)
-        sums, squares = Total((d,)), Total((d,))
-        shift = self.shift.astype(np.float64)
-        step = max(1, SLAB // d)
-        for start in range(0, len(chunk.x) if self.claim.scaling == "standard" else 0, step):
-            part = chunk.x[start : start + step].astype(np.float64) - shift
-            with np.errstate(over="ignore"):
-                sums.add(part.sum(axis=0))
-                squares.add((part * part).sum(axis=0))
-        return Columns(low, high, sums.value, squares.value)
+        if self.claim.scaling != "standard":
+            return Columns(len(chunk.x), low, high, np.zeros(0), np.zeros(0))
+        centre = 0.5 * low + 0.5 * high
+        off, squares = np.zeros_like(low), np.zeros_like(low)
+        step = max(1, SLAB // self.claim.features)
+        with np.errstate(over="ignore"):
+            for start in range(0, len(chunk.x), step):
+                part = chunk.x[start : start + step].astype(np.float64) - centre
+                off += part.sum(axis=0)
+                squares += (part * part).sum(axis=0)
+            off /= len(chunk.x)
+            return Columns(len(chunk.x), low, high, centre + off, np.maximum(squares - len(chunk.x) * off * off, 0.0))
 
     def add(self, columns: Columns | None) -> None:
-        """Take what one chunk says."""
-        if columns is not None:
-            self._low, self._high = np.minimum(self._low, columns.low), np.maximum(self._high, columns.high)
-            self._sums.add(columns.sums)
-            self._squares.add(columns.squares)
+        """Take what one chunk says; spreads are joined as Chan, Golub and LeVeque (1979) have it."""
+        if columns is None:
+            return
+        self._low, self._high = np.minimum(self._low, columns.low), np.maximum(self._high, columns.high)
+        if self.claim.scaling == "standard":
+            before, self._count = self._count, self._count + columns.rows
+            with np.errstate(over="ignore", invalid="ignore"):
+                apart = columns.mean - self._mean
+                self._mean = self._mean + apart * (columns.rows / self._count)
+                self._spread += columns.spread + apart * apart * (before * (columns.rows / self._count))
+
+    def box(self) -> float:
+        """A length that no scaled row exceeds: that of the farthest corner of the columns' ranges; 0 unscaled."""
+        if self.claim.scaling == "rownorm":
+            return 1.0
+        if not self._by_column:
+            return 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            ends = [(end.astype(self.dtype) - self.shift) * self.factor for end in (self._low, self._high)]
+            return length(np.maximum(*np.abs(ends)).astype(np.float64))
 
     def checks(self) -> list[Check]:
         """Whether shift and factor are what they are said to be; nothing for rows as they are stored."""
@@ -130,23 +147,20 @@ class Scaler:
 
     def _deviating(self) -> str:
         """The first column that is not scaled by its mean and standard deviation, or nothing."""
-        n, unit = self.rows.rows, float(np.finfo(self.dtype).eps)
+        unit = float(np.finfo(self.dtype).eps)
         shift, factor = self.claim.shift, self.claim.factor
-        off, size = self._sums.value / n, self._squares.value / n
-        variance = np.maximum(size - off * off, 0.0)
-        lost = np.full_like(size, unit + _DEVIATION)
-        if self.rows.sparse:  # not centred: of sums of squares about 0 large means leave less
+        deviation = np.sqrt(self._spread / self._count)
+        if self.rows.sparse:  # not centred
             near, still = shift == 0, shift == 0
-            lost = lost + _CANCELLED * size / np.maximum(variance, np.finfo(np.float64).tiny)
         else:
-            near = np.abs(off) <= (unit + _MEAN) * np.abs(shift) + _MEAN * np.sqrt(size)
+            near = np.abs(shift - self._mean) <= (unit + _MEAN) * np.abs(shift) + _MEAN * deviation
             still = shift == self._low
-        wide = np.abs(factor * np.sqrt(variance) - 1.0) <= lost
+        wide = np.abs(factor * deviation - 1.0) <= unit + _DEVIATION
         ok = np.where(self._low == self._high, still & (factor == 1), near & wide)
         if ok.all():
             return ""
         j = int(np.argmin(ok))
-        found = f"mean {shift[j] + off[j]:.9g} and standard deviation {np.sqrt(variance[j]):.9g}"
+        found = f"mean {self._mean[j]:.9g} and standard deviation {deviation[j]:.9g}"
         return f"column {j}: scaled as if of mean {shift[j]:.9g} and deviation {1 / factor[j]:.9g}, it has {found}"
 
     def _out_of_range(self) -> str:
@@ -165,9 +179,11 @@ class Scaler:
 
 
 def _sparse_columns(x: csr_array) -> Columns:
-    """Of sparse rows, whose shift is 0; what is not stored is 0."""
-    d, exact = x.shape[1], x.data.astype(np.float64)
+    """Of sparse rows; what is not stored is 0."""
+    (n, d), exact = x.shape, x.data.astype(np.float64)
     low, high = (getattr(x, name)(axis=0).toarray().reshape(-1).astype(np.float64) for name in ("min", "max"))
-    with np.errstate(over="ignore"):
-        sums, squares = (np.bincount(x.indices, weights=values, minlength=d) for values in (exact, exact * exact))
-    return Columns(low, high, sums, squares)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.bincount(x.indices, weights=exact, minlength=d) / n
+        zeros = n - np.bincount(x.indices, minlength=d)
+        spread = np.bincount(x.indices, weights=np.square(exact - mean[x.indices]), minlength=d) + zeros * mean * mean
+    return Columns(n, low, high, mean, spread)

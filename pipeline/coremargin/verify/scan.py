@@ -9,7 +9,7 @@ import numpy as np
 
 from coremargin.verify.checks import Check, apart
 from coremargin.verify.store import Members, StoreScan
-from coremargin.verify.sums import UNIT, dot_products, length, slabs
+from coremargin.verify.sums import TINY, UNIT, dot_products, length, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
@@ -55,16 +55,16 @@ class Scan(StoreScan):
             return (np.inf, -1, 0), 0, longest
         fast = (signs * (x @ claim.w + claim.b))[labelled]
         n = claim.features + 4
-        error = 2 * n * UNIT * (lengths[labelled] * self.size + abs(claim.b)) + n * 1e-307
+        error = 2 * n * UNIT * (lengths[labelled] * self.size + abs(claim.b)) + n * TINY
         target = -np.inf if claim.lower is None else claim.lower * self.size
         surely = fast < target - error
-        again = (fast <= target + error) & ~surely
+        again = ~(fast > target + error) & ~surely
         again[np.argmin(fast)] = True
         where = labelled[again]
-        margins = signs[where] * dot_products(x[where], claim.w, claim.b) / self.size
+        margins = signs[where] * dot_products(x[where], claim.w, claim.b) / self.size - n * TINY
         below = int((surely & ~again).sum())
         if claim.lower is not None:
-            below += int((margins < claim.lower).sum())
+            below += int((~(margins >= claim.lower)).sum())
         k = int(np.argmin(margins))
         return (float(margins[k]), first + int(where[k]), int(signs[where[k]])), below, longest
 
@@ -76,7 +76,7 @@ class Scan(StoreScan):
 
     def checks(self) -> list[Check]:
         """What the scan says about the claims."""
-        return [self.content(), self.coreset(), self.bound(), self.norms()]
+        return [self.content(), self.coreset(), self.bound()]
 
     def coreset(self) -> Check:
         """Whether the coreset rows are rows of the store."""

@@ -11,21 +11,19 @@ rounded once. For squared hinge any xi >= 0 gives a dual point, so those of floa
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.verify.store import Members, StoreScan
-from coremargin.verify.sums import SLAB_ROWS, Total, dot_products, gamma, length, slabs
+from coremargin.verify.sums import SLAB_ROWS, TINY, Total, dot_products, gamma, length, rounded_sum, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
     from coremargin.verify.rows import Chunk, Rows
 
 _LONG = 1024.0  # where sum |x_j w_j| may be larger, it is summed: a few huge values make a row long
-_TINY = 1e-307  # what a product may lose by underflow
 
 
 class Sums:
@@ -78,11 +76,10 @@ class SoftScan(StoreScan):
         super().__init__(claim, rows)
         self.sums = Sums(claim.features)
         self.squared = claim.loss == "squared_hinge"
-        self.duals = np.where(np.isfinite(claim.alpha), claim.alpha, 0.0)
+        self.duals = claim.alpha
         # Signs in the store; 0: no such row, no label, or named before.
         self.found = np.zeros(len(claim.ids), dtype=np.int64)
         self.weights = np.ones(len(claim.ids))
-        self.repeated = [int(row) for row in np.unique(self.ids[1:][self.ids[1:] == self.ids[:-1]])]
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
@@ -147,7 +144,7 @@ class SoftScan(StoreScan):
 
     def _total(self, terms: np.ndarray) -> np.ndarray:
         """Sums (2,) of terms (2, n), rounded once where they are not whole: balance is a difference of such sums."""
-        return np.array([math.fsum(row) for row in terms]) if self.rows.weighted else terms.sum(axis=1)
+        return np.array([rounded_sum(row) for row in terms]) if self.rows.weighted else terms.sum(axis=1)
 
 
 def _band(x: Any, signs: np.ndarray, lengths: np.ndarray | None, band: np.ndarray) -> dict[str, np.ndarray]:
@@ -168,5 +165,5 @@ def _margins(x: Any, signs: np.ndarray, lengths: np.ndarray, w: np.ndarray, b: f
     d, sizes = len(w), lengths * length(w)
     if float(sizes.max()) > _LONG:
         sizes = np.minimum(sizes, abs(x) @ np.abs(w) * (1 + gamma(d + 3)))
-    error = gamma(d + 3) * (sizes + abs(b) + 1.0) + (d + 4) * _TINY
+    error = gamma(d + 3) * (sizes + abs(b) + 1.0) + (d + 4) * TINY
     return signs * (x @ w + b), error

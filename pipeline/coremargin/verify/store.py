@@ -9,7 +9,8 @@ import numpy as np
 
 from coremargin.errors import DamagedChunk
 from coremargin.verify.checks import Check, typed
-from coremargin.verify.sums import UNIT, row_lengths, same_rows
+from coremargin.verify.sums import row_lengths, same_rows
+from coremargin.verify.view import held_out
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _LISTED = 5  # examples in a message
 _LONGEST = 1e290  # beyond this the arithmetic here overflows
+_ROUNDED_UP = 1e-6  # by which a claimed radius may differ from what is found
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Account:
         self.claim, self.rows = claim, rows
         self.order = np.argsort(claim.ids, kind="stable")
         self.ids = claim.ids[self.order]
+        self.repeated = [int(row) for row in np.unique(self.ids[1:][self.ids[1:] == self.ids[:-1]])]
         self.unlabelled = self.matched = 0
         self.radius = 0.0
         self.strangers: list[int] = []
@@ -103,6 +106,8 @@ class Account:
     def membership(self) -> list[str]:
         """What is wrong with the coreset rows."""
         problems = []
+        if self.repeated:
+            problems.append(f"{listed(self.repeated)} named more than once")
         outside = [int(row) for row in self.ids if not 0 <= row < self.rows.rows]
         if outside:
             problems.append(f"{listed(outside)} not in the store, which ends at row {self.rows.rows - 1:,}")
@@ -116,9 +121,13 @@ class Account:
             problems.append(f"{listed(self.blank)} without label{weighed}{held} in the store")
         return problems
 
-    def norms(self) -> Check:
-        """Whether no row is longer than the claimed radius."""
-        ok = self.radius * (1 - (self.claim.features + 4) * UNIT) <= self.claim.radius
+    def norms(self, box: float) -> Check:
+        """Whether the claimed radius is the length of the longest row, rounded up.
+
+        box: a length that no row exceeds, where trainers know no more of scaled rows than the ranges of their columns.
+        """
+        at_most = max(self.radius, box) * (1 + _ROUNDED_UP)
+        ok = self.radius * (1 - _ROUNDED_UP) <= self.claim.radius <= at_most
         text = f"the longest row has norm {self.radius:.12g}"
         return Check("radius", ok, text if ok else f"model claims {self.claim.radius:.12g}, {text}")
 
@@ -137,7 +146,7 @@ class StoreScan(Account):
 
     def signs(self, chunk: Chunk) -> np.ndarray:
         """1 and -1 (n,) for rows of the positive and the negative class, 0 for rows that do not count."""
-        signs = np.where(self.claim.view.held(chunk.start, len(chunk.codes)), 0, self._sides[chunk.codes])
+        signs = np.where(held_out(self.claim.view, chunk.start, len(chunk.codes)), 0, self._sides[chunk.codes])
         return signs if chunk.weights is None else np.where(chunk.weights > 0, signs, 0)
 
 

@@ -17,7 +17,8 @@ and takes part in no sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,15 @@ from scipy.sparse import csr_array, issparse
 
 UNIT = 2.0**-53  #: relative rounding error of one operation
 _SPLITTER = 2.0**27 + 1
+TINY = 1e-307  #: what a product may lose by underflow
 SLAB_ROWS = 1024  #: rows whose terms are added in plain float64
 SLAB = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache
 _TERMS = 1 << 20  # products at a time: bounds the memory of long sums
+
+
+def quiet() -> np.errstate:
+    """Arithmetic without warnings: what overflows here is not finite, and no comparison takes that for a proof."""
+    return np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore")
 
 
 def gamma(n: int) -> float:
@@ -103,14 +110,30 @@ def dot_products(X: Any, w: np.ndarray, b: float) -> np.ndarray:
     if issparse(X):
         for k, (columns, row) in enumerate(sparse_rows(X)):
             products, errors = exact_products(row, w[columns])
-            values[k] = math.fsum([*products.tolist(), *errors.tolist(), b])
+            values[k] = rounded_sum([*products.tolist(), *errors.tolist(), b])
         return values
     step = max(1, _TERMS // max(1, X.shape[1]))
     for start in range(0, len(X), step):
         parts = exact_products(X[start : start + step], w)
         for k, (products, errors) in enumerate(zip(*parts, strict=True)):
-            values[start + k] = math.fsum([*products.tolist(), *errors.tolist(), b])
+            values[start + k] = rounded_sum([*products.tolist(), *errors.tolist(), b])
     return values
+
+
+def rounded_sum(values: Iterable[float]) -> float:
+    """A sum of any length, rounded once; NaN, which proves nothing, where it is beyond what a float holds."""
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):
+        return math.nan
+
+
+def nearest(value: Fraction) -> float:
+    """The float nearest to a fraction, infinity beyond all of them."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def length(v: np.ndarray) -> float:
@@ -120,7 +143,8 @@ def length(v: np.ndarray) -> float:
         return 0.0
     scale = 2.0 ** -max(-1000, min(1000, math.frexp(largest)[1]))
     products, errors = exact_products(v * scale, v * scale)
-    return math.sqrt(math.fsum([*products.tolist(), *errors.tolist()])) / scale
+    square = rounded_sum([*products.tolist(), *errors.tolist()])
+    return math.sqrt(square) / scale if square >= 0 else math.nan
 
 
 def normalised_weights(alpha: np.ndarray, groups: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -128,8 +152,8 @@ def normalised_weights(alpha: np.ndarray, groups: list[np.ndarray]) -> tuple[np.
     high, low = np.zeros_like(alpha), np.zeros_like(alpha)
     for group in groups:
         part = alpha[group]
-        total = math.fsum(part)
-        rest = math.fsum([*part.tolist(), -total])  # the sum is total + rest
+        total = rounded_sum(part)
+        rest = rounded_sum([*part.tolist(), -total])  # the sum is total + rest
         quotient = part / total
         products, errors = exact_products(quotient, np.asarray(total))
         high[group] = quotient
@@ -149,7 +173,7 @@ def combination(X: Any, high: np.ndarray, low: np.ndarray) -> np.ndarray:
         used, first = np.unique(X.indices[order], return_index=True)
         last = np.append(first, len(order))[1:]  # rows of zeros have no columns at all
         for j, start, stop in zip(used, first, last, strict=True):
-            values[j] = math.fsum([*products[start:stop].tolist(), *errors[start:stop].tolist()])
+            values[j] = rounded_sum([*products[start:stop].tolist(), *errors[start:stop].tolist()])
         return values
     step = max(1, _TERMS // max(1, m))
     for start in range(0, d, step):
@@ -157,7 +181,7 @@ def combination(X: Any, high: np.ndarray, low: np.ndarray) -> np.ndarray:
         products, errors = exact_products(columns, high)
         errors += columns * low
         for k in range(len(columns)):
-            values[start + k] = math.fsum([*products[k].tolist(), *errors[k].tolist()])
+            values[start + k] = rounded_sum([*products[k].tolist(), *errors[k].tolist()])
     return values
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.format import MOST_CLASSES
 from coremargin.errors import LabelError
+from coremargin.formats.limits import MOST_CLASSES
 
 Label = str | int | float | bool
 

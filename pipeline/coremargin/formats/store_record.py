@@ -1,0 +1,99 @@
+"""What the root ``zarr.json`` of a store says of itself, checked (data/format.py says what it means)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from coremargin.errors import StoreError
+from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES
+from coremargin.formats.model_record import (
+    Count,
+    Digest,
+    Dtype,
+    Features,
+    Label,
+    Rows,
+    Strict,
+    different_labels,
+)
+from coremargin.formats.strict_json import cut, typed
+from coremargin.formats.zarr_metadata import read_group
+
+FORMAT = "coremargin-store"
+VERSION = 2  #: the newest; stores of dense rows without weights say 1, so that older readers open them
+_ITEM_BYTES = {"float32": 4, "float64": 8}
+
+
+class CommitRecord(Strict, frozen=True, kw_only=True):
+    """One atomic step of a store's history; ``group`` holds the statistics of its chunks [first, last)."""
+
+    rows: Rows
+    classes: Annotated[int, Meta(ge=0, le=MOST_CLASSES)]
+    first: Count
+    last: Rows
+    group: Annotated[str, Meta(pattern="^[0-9A-Za-z]{1,64}$")]
+    digest: Digest
+
+
+class StoreRecord(Struct, frozen=True, kw_only=True):
+    """The root attributes; others may add attributes of their own, which are not looked at."""
+
+    format: Literal["coremargin-store"]
+    version: Annotated[int, Meta(ge=1, le=VERSION)]
+    features: Features
+    dtype: Dtype
+    classes: Annotated[list[Label], Meta(max_length=MOST_CLASSES)]
+    rows: Rows
+    chunk_rows: Rows
+    commits: Annotated[list[CommitRecord], Meta(min_length=1)]
+    about: dict[str, Any] | None = None
+    file_entries: Annotated[int, Meta(ge=1, le=LARGEST_CHUNK_BYTES)] | None = None  #: of sparse rows
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what does not go together."""
+        different_labels(self.classes)
+        row_bytes = self.features * _ITEM_BYTES[self.dtype]
+        chunk_bytes = self.chunk_rows * row_bytes
+        if self.file_entries is None and chunk_bytes > max(LARGEST_CHUNK_BYTES, row_bytes):
+            raise ValueError(f"expected chunks of at most {LARGEST_CHUNK_BYTES:,} bytes, got {chunk_bytes:,}")
+        if self.rows != self.commits[-1].rows:
+            raise ValueError(f"expected the rows of the last commit, {self.commits[-1].rows:,}, got {self.rows:,}")
+        before = 0
+        for commit in self.commits:
+            if commit.rows <= before or commit.classes > len(self.classes):
+                raise ValueError(f"commit {commit.group!r} does not follow from the one before")
+            if not commit.first < commit.last == -(-commit.rows // self.chunk_rows):
+                raise ValueError(f"commit {commit.group!r} covers chunks {commit.first} to {commit.last}")
+            before = commit.rows
+
+
+def read_store_record(path: Path) -> StoreRecord:
+    """The record of the store at ``path``. Raises StoreError: not a store, a newer format, broken or absurd."""
+    if not path.exists():
+        raise StoreError(f"{path}: expected a store, found nothing there; `coremargin ingest SOURCE {path}` makes one")
+    try:
+        attributes = read_group(path).attributes
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreError(
+            f"{path}: expected a store (a folder with zarr.json), found something else; "
+            f"`coremargin ingest` makes stores"
+        ) from None
+    if attributes.get("format") != FORMAT:
+        raise StoreError(
+            f"{path}: expected a Zarr group whose attribute 'format' is {FORMAT!r}, found another kind of Zarr data; "
+            f"`coremargin ingest` makes stores"
+        )
+    version = attributes.get("version")
+    if isinstance(version, int) and not isinstance(version, bool) and version > VERSION:
+        raise StoreError(
+            f"{path}: made by a newer coremargin: expected format {VERSION}, found {version}; upgrade coremargin"
+        )
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise StoreError(
+            f"{path}: expected format {VERSION}, found {cut(repr(version))}; restore zarr.json from a copy"
+        )
+    return typed(StoreRecord, attributes, f"{path}/zarr.json", error=StoreError)

@@ -1,0 +1,190 @@
+"""``zarr.json`` of groups and arrays, as Zarr v3 has it and stores use it.
+
+Only codecs on the allow-list are ever run: metadata of an unknown store cannot name code to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from coremargin.errors import StoreError
+from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import cut, read_object, typed
+
+LARGEST = 64 << 20  #: bytes of metadata; a store of many commits lists them all
+COMPRESSIONS = ("none", "lz4", "zstd")
+_CODECS = ("blosc", "bytes", "crc32c", "sharding_indexed", "transpose")
+_MOST_NESTED = 4  # codecs within codecs
+
+Size = Annotated[int, Meta(ge=0, le=1 << 53)]
+Step = Annotated[int, Meta(ge=1, le=1 << 53)]
+Kind = Literal["float32", "float64", "int32", "int64", "uint32", "uint64"]
+
+
+class _Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class _Endian(_Strict, frozen=True, kw_only=True):
+    endian: Literal["little", "big"] = "little"
+
+
+class Bytes(_Strict, frozen=True, kw_only=True, tag_field="name", tag="bytes"):
+    """Values as they are."""
+
+    configuration: _Endian = _Endian()
+
+
+class Crc32c(_Strict, frozen=True, kw_only=True, tag_field="name", tag="crc32c"):
+    """A checksum behind them."""
+
+    configuration: dict[str, str] = {}
+
+
+class _BloscConfiguration(_Strict, frozen=True, kw_only=True):
+    cname: Literal["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"]
+    clevel: Annotated[int, Meta(ge=0, le=9)]
+    shuffle: Literal["noshuffle", "shuffle", "bitshuffle"]
+    typesize: Annotated[int, Meta(ge=1, le=255)]
+    blocksize: Annotated[int, Meta(ge=0, le=1 << 31)]
+
+
+class Blosc(_Strict, frozen=True, kw_only=True, tag_field="name", tag="blosc"):
+    """Compressed."""
+
+    configuration: _BloscConfiguration
+
+
+class _Order(_Strict, frozen=True, kw_only=True):
+    order: Annotated[list[Size], Meta(max_length=8)]
+
+
+class Transpose(_Strict, frozen=True, kw_only=True, tag_field="name", tag="transpose"):
+    """Axes in another order."""
+
+    configuration: _Order
+
+
+class _Shards(_Strict, frozen=True, kw_only=True):
+    chunk_shape: Annotated[list[Step], Meta(max_length=8)]
+    codecs: list[Codec]
+    index_codecs: list[Codec]
+    index_location: Literal["start", "end"] = "end"
+
+
+class Sharding(_Strict, frozen=True, kw_only=True, tag_field="name", tag="sharding_indexed"):
+    """Chunks within a chunk."""
+
+    configuration: _Shards
+
+
+Codec: TypeAlias = Bytes | Crc32c | Blosc | Transpose | Sharding
+
+
+class _Grid(_Strict, frozen=True, kw_only=True):
+    chunk_shape: Annotated[list[Step], Meta(max_length=8)]
+
+
+class _ChunkGrid(_Strict, frozen=True, kw_only=True, tag_field="name", tag="regular"):
+    configuration: _Grid
+
+
+class _Separator(_Strict, frozen=True, kw_only=True):
+    separator: Literal[".", "/"] = "/"
+
+
+class _KeyEncoding(_Strict, frozen=True, kw_only=True, tag_field="name", tag="default"):
+    configuration: _Separator = _Separator()
+
+
+class ArrayMetadata(_Strict, frozen=True, kw_only=True):
+    """``zarr.json`` of an array."""
+
+    zarr_format: Literal[3]
+    node_type: Literal["array"]
+    shape: Annotated[list[Size], Meta(min_length=1, max_length=8)]
+    data_type: Kind
+    chunk_grid: _ChunkGrid
+    chunk_key_encoding: _KeyEncoding
+    fill_value: int | float | Literal["NaN", "Infinity", "-Infinity"]
+    codecs: Annotated[list[Codec], Meta(min_length=1, max_length=8)]
+    attributes: dict[str, Any] = {}
+    dimension_names: list[str | None] | None = None
+    storage_transformers: Annotated[list[Any], Meta(max_length=0)] = []
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what does not go together."""
+        if len(self.chunks) != len(self.shape):
+            raise ValueError(f"chunks of shape {self.chunks} do not fit an array of shape {tuple(self.shape)}")
+        kind, fill = np.dtype(self.data_type), self.fill_value
+        if kind.kind != "f" and not (type(fill) is int and np.iinfo(kind).min <= fill <= np.iinfo(kind).max):
+            raise ValueError(f"the fill value {fill!r} is no {self.data_type}")
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of a chunk."""
+        return tuple(self.chunk_grid.configuration.chunk_shape)
+
+    @property
+    def separator(self) -> str:
+        """What stands between the numbers of a chunk's name."""
+        return self.chunk_key_encoding.configuration.separator
+
+    def key(self, chunk: int) -> str:
+        """The file of a chunk of whole rows, relative to the array's folder."""
+        return self.separator.join(["c", str(chunk), *("0" for _ in self.shape[1:])])
+
+
+class GroupMetadata(_Strict, frozen=True, kw_only=True):
+    """``zarr.json`` of a group. What was consolidated is not used: each array speaks for itself."""
+
+    zarr_format: Literal[3]
+    node_type: Literal["group"]
+    attributes: dict[str, Any] = {}
+    consolidated_metadata: Any = None
+
+
+def read_group(folder: Path) -> GroupMetadata:
+    """Raises StoreError; FileNotFoundError and NotADirectoryError pass."""
+    content, place = _read(folder)
+    return typed(GroupMetadata, content, place, error=StoreError)
+
+
+def read_array_metadata(folder: Path) -> ArrayMetadata:
+    """Raises StoreError that says what an array of a store cannot have."""
+    try:
+        content, place = _read(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreError(f"{folder}/zarr.json: missing; restore the file from a copy") from None
+    _allowed(content.get("codecs"), place, 0)
+    return typed(ArrayMetadata, content, place, error=StoreError)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], str]:
+    path = folder / "zarr.json"
+    return read_object(read_plain(path, LARGEST, error=StoreError), str(path), largest=LARGEST, error=StoreError), str(
+        path
+    )
+
+
+def _allowed(codecs: Any, place: str, depth: int) -> None:
+    """Raises StoreError for a codec that is not on the allow-list, wherever it stands."""
+    if not isinstance(codecs, Sequence) or isinstance(codecs, str) or not codecs or depth > _MOST_NESTED:
+        text = f"expected a list of codecs, got {cut(repr(codecs))}"
+        raise StoreError(f"{place}: {text}; restore the file from a copy")
+    for codec in codecs:
+        name = codec.get("name") if isinstance(codec, dict) else None
+        if name not in _CODECS:
+            raise StoreError(
+                f"{place}: codec {cut(repr(name))} is not allowed, and is not run; expected {', '.join(_CODECS)}; "
+                f"write the store again with one of the compressions {', '.join(COMPRESSIONS)}"
+            )
+        configuration = codec.get("configuration")
+        if name == "sharding_indexed" and isinstance(configuration, dict):
+            _allowed(configuration.get("codecs"), place, depth + 1)
+            _allowed(configuration.get("index_codecs"), place, depth + 1)
