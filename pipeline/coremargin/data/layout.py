@@ -14,7 +14,7 @@ from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.errors import StoreError
 from coremargin.formats.raw_array import CRC_BYTES
-from coremargin.formats.zarr_metadata import read_array_metadata, read_group
+from coremargin.formats.zarr_metadata import read_array_metadata, read_csr_group
 
 if TYPE_CHECKING:
     from coremargin.data.format import Facts
@@ -120,11 +120,8 @@ def sparse_group(facts: Facts, rows: int) -> dict[str, Any]:
 
 def read_layouts(path: Path, facts: Facts) -> dict[str, ArrayLayout]:
     """The arrays of the store at ``path``; StoreError when they do not fit the facts or each other."""
-    for group in ("X",) if facts.sparse else ():
-        try:
-            read_group(path / group)
-        except (FileNotFoundError, NotADirectoryError):
-            raise StoreError(f"{path}/{group}/zarr.json: missing; restore the file from a copy") from None
+    if facts.sparse:
+        read_csr_group(path / "X", facts.rows, facts.features)
     expected = layouts(path, facts, Encoding())
     least = lengths(facts, facts.rows, 0)  # the statistics know how many values are stored
     return {name: _read(path, layout, least[name]) for name, layout in expected.items()}

@@ -20,7 +20,7 @@
     software
 
 The members that decide together, of one C and one fold, are told apart by the class that each stands for: the class of
-a row is that of the largest decision value. Their order in the list means nothing.
+a row is that of the largest decision value. The list has them by fold (null first), then by class, then by C.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
                 raise ValueError(f"expected confusion matrices of {k} x {k}, found another")
         juries = self.juries()
         told = [entry.jury for entry in self.evaluations]
-        if told and (len(told) != len(juries) or set(told) != set(juries)):
+        if told and told != list(juries):
             raise ValueError(f"expected no evaluations, or one for each of {len(juries)} by C and fold, found others")
         if self.validation is not None:
             folds = self.parameters.folds or 0
@@ -205,16 +205,18 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         costs, sides, folds = self.costs, self.sides, [None, *range(self.parameters.folds or 0)]
         wanted = len(costs) * len(sides) * len(folds)
         text = f"{len(sides):,} by class, {len(costs):,} by C, {len(folds):,} by fold and on all rows"
+        if self.parameters.folds is None and self.parameters.fold_seed:
+            raise ValueError(f"expected fold_seed 0 without folds, found {self.parameters.fold_seed}")
         if len(self.classes) > 2 and self.parameters.classes != "ovr":
             raise ValueError(f"expected parameters.classes 'ovr' for {len(self.classes)} classes")
-        places = {(member.jury, _typed(member.label)): place for place, member in enumerate(self.members)}
-        if len(places) != wanted or len(self.members) != wanted:
-            raise ValueError(f"expected {wanted:,} different members ({text}), found {len(places):,}")
+        found = [(member.jury, _typed(member.label)) for member in self.members]
+        if len(found) != wanted:
+            raise ValueError(f"expected {wanted:,} members ({text}), found {len(found):,}")
+        if found != [((fold, cost), _typed(side)) for fold in folds for side in sides for cost in costs]:
+            raise ValueError(f"expected a member for each of {text}, in this order, found others")
+        places = {key: place for place, key in enumerate(found)}
         juries = [(fold, cost) for fold in folds for cost in costs]
-        try:
-            return {jury: [places[jury, _typed(side)] for side in sides] for jury in juries}
-        except KeyError as error:
-            raise ValueError(f"expected a member for each of {text}, found none for {error}") from None
+        return {jury: [places[jury, _typed(side)] for side in sides] for jury in juries}
 
 
 class HardFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag="hard_margin"):

@@ -15,6 +15,7 @@ LARGEST = 16 << 30  #: bytes of an npz beyond which it is not believed to be a m
 _MOST_MEMBERS = 64
 _KINDS = "fiub"  # floats, integers, unsigned, booleans: nothing that needs code to be read
 _ENCRYPTED = 0x1
+_BEGIN = b"PK\x03\x04"  # zipfile takes archives with anything before them
 
 
 def read_arrays(file: BinaryIO, place: str, most_members: int = _MOST_MEMBERS) -> dict[str, np.ndarray]:
@@ -27,6 +28,8 @@ def read_arrays(file: BinaryIO, place: str, most_members: int = _MOST_MEMBERS) -
     if size > LARGEST:
         raise DataError(f"{place}: expected at most {LARGEST:,} bytes, found {size:,}; this is not a model")
     try:
+        if file.read(len(_BEGIN)) != _BEGIN:
+            raise DataError(f"{place}: expected an npz from the first byte on, found something else; get a whole copy")
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             _check_members(members, size, place, most_members)

@@ -13,10 +13,10 @@ import numpy as np
 
 from coremargin.errors import StoreError
 from coremargin.formats.plain_file import read_plain
-from coremargin.formats.zarr_metadata import Bytes, Crc32c, read_array_metadata
+from coremargin.formats.zarr_metadata import Bytes, Crc32c, Endian, read_array_metadata
 
 CRC_BYTES = 4
-_CODECS = [Bytes(), Crc32c()]
+_CODECS = [Bytes(configuration=Endian(endian="little")), Crc32c()]
 
 
 def read_raw_array(folder: Path, start: int, stop: int, dtype: str, tail: tuple[int, ...] = ()) -> np.ndarray:

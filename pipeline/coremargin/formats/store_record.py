@@ -56,6 +56,9 @@ class StoreRecord(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
         different_labels(self.classes)
+        plain = self.file_entries is None and not self.weighted
+        if self.version != (1 if plain else VERSION):
+            raise ValueError(f"expected version {1 if plain else VERSION} of such rows, found {self.version}")
         row_bytes = self.features * _ITEM_BYTES[self.dtype]
         chunk_bytes = self.chunk_rows * row_bytes
         if self.file_entries is None and chunk_bytes > max(LARGEST_CHUNK_BYTES, row_bytes):

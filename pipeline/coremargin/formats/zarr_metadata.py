@@ -30,14 +30,16 @@ class _Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
-class _Endian(_Strict, frozen=True, kw_only=True):
-    endian: Literal["little", "big"] = "little"
+class Endian(_Strict, frozen=True, kw_only=True):
+    """Which byte comes first."""
+
+    endian: Literal["little", "big"]
 
 
 class Bytes(_Strict, frozen=True, kw_only=True, tag_field="name", tag="bytes"):
     """Values as they are."""
 
-    configuration: _Endian = _Endian()
+    configuration: Endian
 
 
 class Crc32c(_Strict, frozen=True, kw_only=True, tag_field="name", tag="crc32c"):
@@ -90,7 +92,8 @@ class _Grid(_Strict, frozen=True, kw_only=True):
     chunk_shape: Annotated[list[Step], Meta(max_length=8)]
 
 
-class _ChunkGrid(_Strict, frozen=True, kw_only=True, tag_field="name", tag="regular"):
+class _ChunkGrid(_Strict, frozen=True, kw_only=True):
+    name: Literal["regular"]
     configuration: _Grid
 
 
@@ -98,7 +101,8 @@ class _Separator(_Strict, frozen=True, kw_only=True):
     separator: Literal[".", "/"] = "/"
 
 
-class _KeyEncoding(_Strict, frozen=True, kw_only=True, tag_field="name", tag="default"):
+class _KeyEncoding(_Strict, frozen=True, kw_only=True):
+    name: Literal["default"]
     configuration: _Separator = _Separator()
 
 
@@ -121,6 +125,8 @@ class ArrayMetadata(_Strict, frozen=True, kw_only=True):
         """Raises ValueError for what does not go together."""
         if len(self.chunks) != len(self.shape):
             raise ValueError(f"chunks of shape {self.chunks} do not fit an array of shape {tuple(self.shape)}")
+        if sum(isinstance(codec, Bytes | Sharding) for codec in self.codecs) != 1:
+            raise ValueError("expected one codec that makes bytes of values")
         kind, fill = np.dtype(self.data_type), self.fill_value
         if kind.kind != "f" and not (type(fill) is int and np.iinfo(kind).min <= fill <= np.iinfo(kind).max):
             raise ValueError(f"the fill value {fill!r} is no {self.data_type}")
@@ -141,18 +147,37 @@ class ArrayMetadata(_Strict, frozen=True, kw_only=True):
 
 
 class GroupMetadata(_Strict, frozen=True, kw_only=True):
-    """``zarr.json`` of a group. What was consolidated is not used: each array speaks for itself."""
+    """``zarr.json`` of a group. Nothing is consolidated: whoever read that would not see what was appended since."""
 
     zarr_format: Literal[3]
     node_type: Literal["group"]
     attributes: dict[str, Any] = {}
-    consolidated_metadata: Any = None
+    consolidated_metadata: None = None
+
+
+class _Csr(_Strict, frozen=True, kw_only=True, rename={"kind": "encoding-type", "version": "encoding-version"}):
+    kind: Literal["csr_matrix"]
+    version: Literal["0.1.0"]
+    shape: Annotated[list[Size], Meta(min_length=2, max_length=2)]
 
 
 def read_group(folder: Path) -> GroupMetadata:
     """Raises StoreError; FileNotFoundError and NotADirectoryError pass."""
     content, place = _read(folder)
     return typed(GroupMetadata, content, place, error=StoreError)
+
+
+def read_csr_group(folder: Path, rows: int, features: int) -> None:
+    """Check the group of sparse rows, a matrix in anndata's encoding. Raises StoreError."""
+    try:
+        attributes = read_group(folder).attributes
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreError(f"{folder}/zarr.json: missing; restore the file from a copy") from None
+    matrix: _Csr = typed(_Csr, attributes, f"{folder}/zarr.json", error=StoreError)
+    if matrix.shape[0] < rows or matrix.shape[1:] != [features]:  # what was written after the last commit may be there
+        raise StoreError(
+            f"{folder}/zarr.json: expected a matrix of {rows} x {features}, found {matrix.shape}; restore it"
+        )
 
 
 def read_array_metadata(folder: Path) -> ArrayMetadata:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from coremargin.errors import DamagedChunk, StoreError
-from coremargin.formats.zarr_metadata import read_array_metadata
+from coremargin.formats.zarr_metadata import read_array_metadata, read_csr_group
 
 if TYPE_CHECKING:
     from coremargin.formats.store_record import StoreRecord
@@ -35,6 +35,7 @@ class Files:
         if self.sparse:
             kinds = {"X/data": (record.dtype, 0, ()), "X/indices": ("int32", 0, ())}
             kinds["X/indptr"] = ("int64", self.rows + 1, ())
+            read_csr_group(path / "X", self.rows, self.features)
         kinds["y"] = ("int32", self.rows, ())
         if self.weighted:
             kinds["weights"] = ("float64", self.rows, ())
