@@ -1,5 +1,7 @@
 """Write the real data that scikit-learn bundles as files for `make demo`: `python jobs/demo_data.py FOLDER`.
 
+Stores and models that an earlier tour left in the folder are removed; whatever else is there stays.
+
 digits.X.npy, digits.y.npy   8 x 8 pixel images of handwritten digits, values 0 to 16, and the digits
 cancer.csv                   30 measurements of cell nuclei, in standard deviations from their mean, and the diagnosis
 """
@@ -12,6 +14,18 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
+
+from coremargin.data.owned import STORE
+from coremargin.learn.checkpoint import CHECKPOINT, folder_of
+from coremargin.learn.model_files import MODEL
+
+
+def forget(folder: Path) -> None:
+    """Remove what an earlier tour made, and nothing else."""
+    for name in ("digits", "cancer"):
+        STORE.remove(folder / f"{name}.zarr")
+        MODEL.remove(folder / f"{name}.model")
+        CHECKPOINT.remove(folder_of(folder / f"{name}.model"))
 
 
 def write_digits(folder: Path) -> None:
@@ -35,5 +49,6 @@ def write_cancer(folder: Path) -> None:
 if __name__ == "__main__":
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
+    forget(target)
     write_digits(target)
     write_cancer(target)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,9 @@ from pure_pass import one_pass
 from table import Group, Row
 from training import model_of, pass_process, timing, train_process, train_with, trained_row
 
+from coremargin.data.owned import STORE
 from coremargin.data.store import Store
+from coremargin.learn.model_files import MODEL
 from coremargin.scan.cluster import Embedded, connect
 from coremargin.spec import format_size
 
@@ -40,8 +41,8 @@ def sizes(settings: Settings) -> list[Group]:
             group.rows += _one_size(gigabytes, settings)
         finally:
             if gigabytes != settings.workers_gb:
-                shutil.rmtree(store)
-                shutil.rmtree(model_of(store), ignore_errors=True)
+                STORE.remove(store)
+                MODEL.remove(model_of(store))
     group.notes.append(
         "peak memory: driver and workers as the job counts them (high-water marks, mapped pages included); "
         "note: seconds of the last run without start-up and where they went; memory of all processes from outside"

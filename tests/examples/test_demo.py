@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coremargin.data.synth import Recipe, synth
+
 
 def test_the_demo_data_are_digits_and_cancer_measurements(repository: Path, tmp_path: Path) -> None:
     """jobs/demo_data.py writes 1797 images of 64 pixels with their digits, and 569 rows of 30 finite measurements."""
@@ -25,6 +27,19 @@ def test_the_demo_data_are_digits_and_cancer_measurements(repository: Path, tmp_
     values = np.array([row[:-1] for row in rows], dtype=float)
     assert np.allclose(values.mean(axis=0), 0)
     assert np.allclose(values.std(axis=0), 1)
+
+
+def test_an_earlier_demo_is_forgotten_and_nothing_else(repository: Path, tmp_path: Path) -> None:
+    """Stores and models by the tour's names go when its data are written again; what lies in them or beside stays."""
+    synth(tmp_path / "digits.zarr", Recipe(10, 2))
+    synth(tmp_path / "cancer.zarr", Recipe(10, 2))
+    (tmp_path / "cancer.zarr" / "notes.txt").write_text("mine")
+    (tmp_path / "digits.model").mkdir()
+    (tmp_path / "digits.model" / "arrays.npz").touch()
+    (tmp_path / "mine.txt").write_text("mine")
+    subprocess.run([sys.executable, repository / "jobs" / "demo_data.py", tmp_path], check=True, timeout=120)
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+    assert left == {"cancer.csv", "cancer.zarr", "cancer.zarr/notes.txt", "digits.X.npy", "digits.y.npy", "mine.txt"}
 
 
 @pytest.mark.slow

@@ -244,10 +244,10 @@ def test_something_else_is_never_overwritten(tmp_path: Path, store: Store, run_c
 
 @pytest.mark.parametrize("inside", [".", "m", "X/m"])
 def test_a_model_in_its_store_is_refused(store: Store, run_cli: Cli, inside: str) -> None:
-    """An output that lies in the store is wrong usage, and leaves no trace in the store."""
+    """An output that lies in a store is wrong usage, and leaves no trace in the store."""
     before = sorted(path for path in store.path.rglob("*"))
     result = run_cli("train", store.path, "--out", store.path / inside, "--overwrite", exit_code=2)
-    assert "lies in the store" in result.stderr
+    assert "lies in a store" in result.stderr
     assert sorted(path for path in store.path.rglob("*")) == before
 
 

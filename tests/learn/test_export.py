@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
+from sklearn.svm import LinearSVC
 
 import coremargin
 from coremargin.errors import OutputError, UsageError
@@ -128,22 +130,32 @@ def test_skops_reads_what_was_written_without_trust(trained: tuple[Model, np.nda
     np.testing.assert_array_equal(skops.load(tmp_path / "rows.skops").predict(X), model.predict(X))
 
 
-def test_a_file_that_is_there_is_kept(trained: tuple[Model, np.ndarray], tmp_path: Path) -> None:
-    """Nothing is replaced without leave, a folder never; a refused export leaves nothing behind."""
-    pytest.importorskip("onnx")
+@pytest.mark.parametrize("kind", ["onnx", "sklearn-skops"])
+def test_only_what_was_exported_is_replaced(trained: tuple[Model, np.ndarray], tmp_path: Path, kind: Any) -> None:
+    """A file of somebody else's, a pipe and a folder stay, whatever is asked; a link keeps leading where it led."""
+    onnx, skops = pytest.importorskip("onnx"), pytest.importorskip("skops.io")
     model, _ = trained
-    (tmp_path / "a").write_text("mine")
-    (tmp_path / "b").mkdir()
-    with pytest.raises(OutputError, match="something is there already"):
-        export(model, tmp_path / "a")
-    assert (tmp_path / "a").read_text() == "mine"
-    with pytest.raises(OutputError, match="something is there already"):
-        export(model, tmp_path / "b", overwrite=True)
-    export(model, tmp_path / "a", overwrite=True)
-    assert (tmp_path / "a").stat().st_size > 100
+    theirs = as_onnx(Linear(np.ones((1, 2)), np.zeros(1), np.array([0, 1]), {}))
+    theirs.producer_name = "somebody"
+    onnx.save(theirs, tmp_path / "theirs.onnx")
+    skops.dump(LinearSVC(), tmp_path / "theirs.skops")
+    (tmp_path / "notes").write_text("coremargin")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    for name in (*before, "folder", "pipe"):
+        with pytest.raises(OutputError, match="expected an exported model or nothing"):
+            export(model, tmp_path / name, format=kind, overwrite=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+    export(model, tmp_path / "ours", format="onnx" if kind != "onnx" else "sklearn-skops")
+    (tmp_path / "link").symlink_to("ours")
+    with pytest.raises(OutputError, match="an exported model is there already"):
+        export(model, tmp_path / "link", format=kind)
+    assert export(model, tmp_path / "link", format=kind, overwrite=True) == (tmp_path / "ours").stat().st_size
+    assert (tmp_path / "link").is_symlink()
     with pytest.raises(UsageError, match="expected onnx or sklearn-skops, got 'pmml'"):
         export(model, tmp_path / "c", format="pmml")  # type: ignore[arg-type]
-    assert {entry.name for entry in tmp_path.iterdir()} == {"a", "b"}
+    assert {entry.name for entry in tmp_path.iterdir()} == {*before, "folder", "pipe", "ours", "link"}
 
 
 def test_the_command_exports_a_folder(
@@ -159,7 +171,7 @@ def test_the_command_exports_a_folder(
     session = runtime.InferenceSession(tmp_path / "rows.onnx", providers=["CPUExecutionProvider"])
     assert session.run(["label"], {"X": X})[0].tolist() == model.predict(X).tolist()
     assert (
-        "something is there already"
+        "an exported model is there already"
         in run_cli("export", tmp_path / "rows.model", tmp_path / "rows.onnx", exit_code=5).stderr
     )
 

@@ -17,7 +17,6 @@ import pytest
 
 from coremargin.errors import BadRow, DataError, OutputError, UsageError
 from coremargin.formats import model_files as files_module
-from coremargin.learn import folder as folder_module
 from coremargin.learn.decision import label_array
 from coremargin.learn.folder import aside_of, previous_of
 from coremargin.learn.model import Model
@@ -354,7 +353,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing after it runs."""
 
 
-@pytest.mark.parametrize("step", range(8))
+@pytest.mark.parametrize("step", range(11))
 def test_a_save_killed_at_any_step_leaves_one_whole_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -372,10 +371,11 @@ def test_a_save_killed_at_any_step_leaves_one_whole_model(
 
         return call
 
-    monkeypatch.setattr(folder_module.os, "rename", dying(os.rename))
-    monkeypatch.setattr(folder_module.shutil, "rmtree", dying(folder_module.shutil.rmtree))
+    for name in ("mkdir", "rename", "unlink", "rmdir"):
+        monkeypatch.setattr(os, name, dying(getattr(os, name)))
     with contextlib.suppress(Killed):
         save(path, model(b=1.0), overwrite=True)
+    assert (calls > step) == (step < 10)  # the ten steps of a replacement, and one that is not interrupted
     monkeypatch.undo()
     assert Model.load(path).b in (0.0, 1.0)
     save(path, model(b=2.0), overwrite=True)

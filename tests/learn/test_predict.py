@@ -136,15 +136,16 @@ def test_old_predictions_are_replaced_only_when_asked(tmp_path: Path, rows: np.n
     """Without `overwrite` what is there stays; a folder of other things stays always."""
     source = ArraySource(rows)
     predict(make_model(), source, tmp_path / name)
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="of predictions is there already"):
         predict(make_model(), source, tmp_path / name)
     predict(make_model(), ArraySource(rows[:9]), tmp_path / name, overwrite=True)
     if name == "p.zarr":
         assert zarr.open_group(tmp_path / name, mode="r")["code"].shape == (9,)
     (tmp_path / "other.parquet").mkdir()
     (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "zarr.json").write_text("{}")
     for other in ("other.parquet", "other"):
-        with pytest.raises(OutputError, match="expected predictions or nothing"):
+        with pytest.raises(OutputError, match="expected a (group|file) of predictions or nothing"):
             predict(make_model(), source, tmp_path / other, overwrite=True)
 
 
@@ -156,7 +157,7 @@ def test_a_parquet_file_of_other_data_is_never_replaced(tmp_path: Path, rows: np
     noise.write_bytes(b"not a table")
     for path in (table, noise):
         before = path.read_bytes()
-        with pytest.raises(OutputError, match="expected predictions or nothing"):
+        with pytest.raises(OutputError, match="expected a (group|file) of predictions or nothing"):
             predict(make_model(), ArraySource(rows), path, overwrite=True)
         assert path.read_bytes() == before
 
@@ -182,7 +183,7 @@ def test_a_broken_run_leaves_nothing(tmp_path: Path, rows: np.ndarray, name: str
 def test_a_place_in_the_store_is_refused(tmp_path: Path, make_store: MakeStore, rows: np.ndarray) -> None:
     """Predictions are not written into the store that they are about."""
     store = make_store(rows, None)
-    with pytest.raises(UsageError, match="lies in the store"):
+    with pytest.raises(UsageError, match="lies in a store"):
         predict(make_model(), store, Path(store.name) / "labels.zarr")
     assert not (Path(store.name) / "labels.zarr").exists()
 

@@ -7,13 +7,14 @@ import errno
 import json
 import os
 import shutil
+import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import OutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from coremargin.data.checksum import Data
@@ -55,11 +56,19 @@ def free_bytes(path: Path) -> int:
 
 @contextmanager
 def put_in_place(path: Path) -> Iterator[Path]:
-    """Where to write a file, which gets its name at the end, or is removed after an exception; who writes it fsyncs."""
+    """Where to make a file, which gets its name at the end, or is removed after an exception; who writes it fsyncs.
+
+    Nothing is there, whatever a killed writer left: open it with "x", which follows no link.
+    """
     aside = path.with_name(f".{path.name}{ASIDE}")
+    with suppress(FileNotFoundError):
+        if stat.S_ISREG(aside.lstat().st_mode):
+            aside.unlink()
     try:
         yield aside
         os.replace(aside, path)
+    except FileExistsError:  # no file of ours: a folder, a link
+        raise
     except BaseException:
         with suppress(OSError):
             aside.unlink()
@@ -70,7 +79,7 @@ def write_whole(path: Path, parts: Sequence[Data]) -> int:
     """Write a file from parts; it appears under its name only when all of it is on disk. Returns its bytes."""
     views = [memoryview(part).cast("B") for part in parts]
     needed = sum(view.nbytes for view in views)
-    with output_errors(path, needed), put_in_place(path) as aside, open(aside, "wb", buffering=0) as file:
+    with output_errors(path, needed), put_in_place(path) as aside, open(aside, "xb", buffering=0) as file:
         for view in views:
             written = 0
             while written < view.nbytes:  # a raw write may stop early on a signal or a nearly full disk
@@ -94,8 +103,8 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def move_over(new: Path, old: Path) -> None:
-    """Put a folder in the place of another, which disappears; at every moment one of them is there, whole.
+def move_over(new: Path, old: Path, remove: Callable[[Path], object]) -> None:
+    """Put a folder in the place of another, which ``remove`` removes; at every moment one of them is there, whole.
 
     Two folders are exchanged in one step where the system can (Linux); elsewhere there is a moment between two renames,
     after which the old folder would be found under the name of the new one with ``.replaced`` at its end.
@@ -107,24 +116,12 @@ def move_over(new: Path, old: Path) -> None:
     else:
         here = ctypes.c_int(_AT_FDCWD)
         failed = exchange(here, os.fsencode(new), here, os.fsencode(old), ctypes.c_uint(_RENAME_EXCHANGE)) != 0
+    retired = new
     if failed:
         retired = new.with_name(new.name + ".replaced")
-        shutil.rmtree(retired, ignore_errors=True)
+        remove(retired)
         os.rename(old, retired)
         os.rename(new, old)
-    else:
-        retired = new
     sync_folder(old.parent)
-    shutil.rmtree(retired, ignore_errors=True)
-
-
-def sweep(folder: Path) -> None:
-    """Remove what a killed writer left aside in a folder."""
-    with suppress(FileNotFoundError):
-        for entry in os.scandir(folder):
-            if entry.name.startswith(".") and entry.name.endswith(ASIDE):
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path, ignore_errors=True)
-                else:
-                    with suppress(OSError):
-                        os.unlink(entry.path)
+    with suppress(OSError):
+        remove(retired)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json
+from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata, write_array
 from coremargin.data.sizes import chunks_of
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
@@ -50,8 +50,7 @@ def write_group(store: Path, group: str, statistics: ChunkStatistics | ChunkScal
         if not (blocks / "zarr.json").exists():
             write_json(blocks / "zarr.json", group_metadata({}))
         for folder in (aside, final):
-            if folder.exists():
-                shutil.rmtree(folder)
+            STORE.remove(store, f"{BLOCKS}/{folder.name}")
         aside.mkdir()
         write_json(aside / "zarr.json", group_metadata({}))
         for field in fields(statistics):

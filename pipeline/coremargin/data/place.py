@@ -1,17 +1,22 @@
-"""Where a store is written: under a lock, beside its final place until the first commit."""
+"""Where a store is written: under a lock, beside its final place until the first commit.
+
+A symlink keeps pointing where it does: the store that it leads to is written. Only what is a store and nothing else is
+overwritten, and only what a killed writer left is cleared away (see owned.py).
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from coremargin.data.codecs import Encoding
-from coremargin.data.files import move_over, output_errors, sweep, sync_folder
+from coremargin.data.files import move_over, output_errors, sync_folder
 from coremargin.data.format import read_facts
 from coremargin.data.layout import layouts
+from coremargin.data.owned import STORE, named
 from coremargin.data.support import FOLDER as VECTORS
 from coremargin.errors import Busy, OutputError, StoreError, UsageError
 
@@ -28,24 +33,26 @@ class Place:
     @classmethod
     def new(cls, path: str | os.PathLike[str], *, overwrite: bool = False) -> Place:
         """For a new store. Raises UsageError (something is there), OutputError, Busy (another writer)."""
-        place = Path(os.path.abspath(path))
-        if place.exists() or place.is_symlink():
+        place = Path(os.path.realpath(path))
+        if os.path.lexists(place):
             if not overwrite:
                 raise UsageError(f"{place}: something is there already; append to it, or allow it to be overwritten")
-            try:
-                read_facts(place)
-            except StoreError as error:
-                text = f"{place}: only a store may be overwritten, and this is none ({error}); remove it yourself"
-                raise UsageError(text) from error
+            _check_old(place)
         folder = place.with_name(f".{place.name}.building")
         with output_errors(place):
             folder.mkdir(parents=True, exist_ok=True)
+            if folder.is_symlink():
+                raise OutputError(f"{folder}: expected a folder of ours or nothing, found a link; move it away")
         lock = _locked(folder, place)
         try:
             with output_errors(place):
-                for entry in os.scandir(folder):  # what a killed writer left
+                if strangers := STORE.strangers(folder, whole=False):
+                    raise OutputError(
+                        f"{folder}: expected what an unfinished store left, found {named(strangers)}; move that away"
+                    )
+                for entry in os.scandir(folder):
                     if entry.is_dir(follow_symlinks=False):
-                        shutil.rmtree(entry.path)
+                        STORE.remove(folder, entry.name)
                     elif entry.name != _LOCK:
                         os.unlink(entry.path)
         except BaseException:
@@ -56,11 +63,11 @@ class Place:
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> Place:
         """For going on with a store. Raises StoreError, OutputError, Busy."""
-        place = Path(os.path.abspath(path))
+        place = Path(os.path.realpath(path))
         facts = read_facts(place)
         lock = _locked(place, place)
         for name in ("", *layouts(place, facts, Encoding()), "X", "blocks", f"blocks/{VECTORS}"):
-            sweep(place / name)
+            STORE.sweep(place, name)
         return cls(place, place, lock)
 
     @property
@@ -74,7 +81,8 @@ class Place:
             if self.path.exists():
                 lock = _locked(self.path, self.path)  # not while somebody appends to the old one
                 try:
-                    move_over(self.folder, self.path)
+                    _check_old(self.path)  # hours may have passed
+                    move_over(self.folder, self.path, STORE.remove)
                 finally:
                     lock.release()
             else:
@@ -85,8 +93,23 @@ class Place:
     def close(self) -> None:
         """Give up the right to write; a store that was never published disappears."""
         if not self.published:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(OSError):
+                STORE.remove(self.folder)
         self._lock.release()
+
+
+def _check_old(place: Path) -> None:
+    """Raises UsageError unless a store, and nothing else, is there to be overwritten."""
+    try:
+        read_facts(place)
+    except StoreError as error:
+        text = f"{place}: only a store may be overwritten, and this is none ({error}); remove it yourself"
+        raise UsageError(text) from error
+    if strangers := STORE.strangers(place):
+        raise UsageError(
+            f"{place}: only a store may be overwritten, and this folder holds more: {named(strangers)}; "
+            f"move that away, or choose another place"
+        )
 
 
 def _locked(folder: Path, store: Path) -> FileLock:

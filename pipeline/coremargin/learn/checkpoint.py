@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +23,7 @@ import numpy as np
 
 import coremargin
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_whole
+from coremargin.data.owned import Kind
 from coremargin.errors import CheckpointError, DataError
 from coremargin.formats.npz import read_arrays
 from coremargin.learn.folder import write_arrays
@@ -35,6 +36,9 @@ S = TypeVar("S")
 
 VERSION = 1
 RECORD = "job.json"
+_STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
+#: The folder of a checkpoint. Whatever else lies in it is never removed.
+CHECKPOINT = Kind(what="a checkpoint", records={}, files=rf"{re.escape(RECORD)}|{_STEP}")
 #: Seconds between two checkpoints: a kill repeats at most this much scanning and the blocks in flight.
 EVERY_S = 15.0
 
@@ -87,7 +91,9 @@ class Checkpoint:
     # what was there
 
     def exists(self) -> bool:
-        """True when an earlier job left something to go on with."""
+        """True when an earlier job left something to go on with. Raises CheckpointError where its folder is none."""
+        if os.path.lexists(self.folder) and (self.folder.is_symlink() or not self.folder.is_dir()):
+            raise CheckpointError(f"{self.folder}: expected a checkpoint's folder, found a file or link; move it away")
         return (self.folder / RECORD).exists()
 
     def load(self, restore: Callable[[Mapping[str, np.ndarray]], S]) -> S | None:
@@ -131,10 +137,12 @@ class Checkpoint:
         return CheckpointError(f"{self.folder}: the checkpoint cannot be read ({reason}); start again with --restart")
 
     def discard(self) -> None:
-        """Remove what is there."""
+        """Remove what is there and ours, the record first."""
         with output_errors(self.folder):
-            (self.folder / RECORD).unlink(missing_ok=True)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            if self.exists():
+                (self.folder / RECORD).unlink()
+            with suppress(OSError):
+                CHECKPOINT.remove(self.folder)
         self._stored_round, self._parts = -1, 0
         self._found, self._fresh = {}, {}
 
@@ -183,8 +191,9 @@ class Checkpoint:
         write_whole(self.folder / RECORD, [json.dumps(record).encode()])
         sync_folder(self.folder)
         self._stored_round = number
-        for path in self.folder.glob("*.npz"):
-            if path.name.split("-")[1].split(".")[0] != str(number):
+        for path in self.folder.iterdir():
+            step = re.fullmatch(_STEP, path.name)
+            if step is not None and str(number) not in step.groups():
                 path.unlink()
 
     def _write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:

@@ -8,6 +8,9 @@ to NAME. Python's ``os`` has no exchange of two names, so an existing model is r
 3. ``.NAME.previous`` becomes ``.NAME.aside``, which nobody reads
 4. ``.NAME.aside`` is removed
 
+Only what is of the same kind (data/owned.py), in all its parts, is replaced or removed: asked before hours of work, and
+again before step 1; what comes into the old folder after that is left in ``.NAME.aside``.
+
 At every moment NAME or, failing that, ``.NAME.previous`` is one whole model. A reader (formats/open_folder.py) may meet
 the folder in step 4, still linked but with some files gone: a missing file means an incomplete model only in the folder
 that has the name now, else the reader starts again. One writer at a time: the caller holds the lock.
@@ -16,15 +19,17 @@ that has the name now, else the reader starts again. One writer at a time: the c
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 
 from coremargin.data.files import ASIDE, output_errors, sync_folder
+from coremargin.data.owned import Kind, named
+from coremargin.errors import OutputError
 from coremargin.formats.open_folder import previous_of
 
 
@@ -33,12 +38,41 @@ def aside_of(path: Path) -> Path:
     return path.with_name(f".{path.name}{ASIDE}")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A new empty folder to fill, after ``recover``; it is put at ``path`` at the end, or removed after an exception.
+def check_target(path: Path, kind: Kind, *, overwrite: bool) -> None:
+    """Finish or undo what a killed save left behind, and see whether a folder may be written at ``path``.
 
-    Raises OutputError: no room, no permission, a read-only file system.
+    Raises OutputError: something else is there or beside it, or one of this kind without leave to replace it.
     """
+    recover(path, kind)
+    with output_errors(path):
+        _check_old(path, kind, overwrite=overwrite)
+
+
+def _check_old(path: Path, kind: Kind, *, overwrite: bool) -> None:
+    if os.path.lexists(path):
+        strangers = _strangers(path, kind)
+        if strangers or any(path.iterdir()):  # an empty folder may be filled
+            refuse(path, kind.what, strangers, overwrite=overwrite)
+
+
+def refuse(path: Path, what: str, strangers: Sequence[str], *, overwrite: bool) -> None:
+    """Raises OutputError: ``strangers`` are in the way of an output, or the same is there and must not be replaced."""
+    if strangers:
+        raise OutputError(
+            f"{path}: expected {what} or nothing, found something else: {named(strangers)}; "
+            f"move that away, or choose another place"
+        )
+    if not overwrite:
+        raise OutputError(f"{path}: {what} is there already; choose another place, or give --overwrite")
+
+
+@contextmanager
+def replacing(path: Path, kind: Kind, *, overwrite: bool) -> Iterator[Path]:
+    """A new empty folder to fill; it is put at ``path`` at the end, or removed after an exception.
+
+    Raises OutputError: as ``check_target``, no room, no permission, a read-only file system.
+    """
+    check_target(path, kind, overwrite=overwrite)
     aside = aside_of(path)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,22 +80,34 @@ def replacing(path: Path) -> Iterator[Path]:
         try:
             yield aside
             _sync_tree(aside)
+            _check_old(path, kind, overwrite=overwrite)  # hours may have passed
             _swap(aside, path)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
-        shutil.rmtree(aside, ignore_errors=True)  # the old model, if there was one
+        finally:
+            with suppress(OSError):
+                kind.remove(aside)  # what was not finished, or the old model
 
 
-def recover(path: Path) -> None:
-    """Finish or undo what a killed save left behind. Raises OutputError when that is not allowed."""
-    previous = previous_of(path)
+def recover(path: Path, kind: Kind) -> None:
+    """Finish or undo what a killed save left behind. Raises OutputError when that is not allowed, or not ours."""
+    previous, aside = previous_of(path), aside_of(path)
     with output_errors(path):
-        if previous.exists() and not path.exists():
-            os.rename(previous, path)
-        for leftover in (previous, aside_of(path)):
-            if leftover.exists():
-                shutil.rmtree(leftover)
+        for place, whole in ((previous, True), (aside, False)):
+            if os.path.lexists(place) and (strangers := _strangers(place, kind, whole=whole)):
+                raise OutputError(
+                    f"{place}: expected what an unfinished save of {kind.what} left, found something else: "
+                    f"{named(strangers)}; move that away, or choose another output than {path}"
+                )
+        kind.remove(aside)
+        if previous.exists():
+            os.rename(previous, aside if path.exists() else path)
+            kind.remove(aside)
+
+
+def _strangers(path: Path, kind: Kind, *, whole: bool = True) -> list[str]:
+    """What is in the way at a place where something is."""
+    if not stat.S_ISDIR(path.lstat().st_mode):
+        return ["a file or link"]
+    return kind.strangers(path, whole=whole)
 
 
 def _swap(aside: Path, path: Path) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Precision = Literal["float64", "float32"]
 
+MAKER = "coremargin"  #: who made a file, for its metadata
 _OPSET, _IR = 13, 8  # of 2020 and 2021: every runtime since then reads them
 
 
@@ -104,9 +105,9 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     ]
     inputs = [helper.make_tensor_value_info("X", kind, ["rows", d])]
     used = [c for c in constants if k == 1 or c.name not in ("zero", "last")]
-    graph = helper.make_graph(_nodes(linear), "coremargin", inputs, outputs, initializer=used)
+    graph = helper.make_graph(_nodes(linear), MAKER, inputs, outputs, initializer=used)
     made = helper.make_model(
-        graph, producer_name="coremargin", producer_version=version("coremargin"), ir_version=_IR,
+        graph, producer_name=MAKER, producer_version=version(MAKER), ir_version=_IR,
         opset_imports=[helper.make_opsetid("", _OPSET)],
     )  # fmt: skip
     helper.set_model_props(made, dict(linear.about))

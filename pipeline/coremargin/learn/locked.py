@@ -1,4 +1,4 @@
-"""One writer at a time for each output: the lock file ``.NAME.lock`` beside it.
+"""One writer at a time for each output: the lock file ``.NAME.lock`` beside it, which is empty.
 
 The kernel frees the lock when its holder dies, however it dies.
 """
@@ -14,7 +14,7 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from coremargin.data.files import output_errors
-from coremargin.errors import Busy
+from coremargin.errors import Busy, OutputError
 
 
 class Locked:
@@ -36,6 +36,10 @@ class Locked:
                 raise Busy(
                     f"{self._out}: another job is writing {self._what}; wait for it, or choose another output"
                 ) from None
+            file = Path(self._lock.lock_file)
+            if not file.is_file() or file.stat().st_size:
+                self._lock.release()
+                raise OutputError(f"{file}: expected an empty lock file or nothing, found something else; move it away")
         return self
 
     def __exit__(

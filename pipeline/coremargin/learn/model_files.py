@@ -1,4 +1,4 @@
-"""Files in the folders of models and fleets, and whether such a folder may be written."""
+"""Files in the folders of models and fleets: what belongs there, how it is written and read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coremargin.errors import OutputError
-from coremargin.learn.folder import recover, replacing
+from coremargin.data.owned import STORE, Kind
+from coremargin.errors import UsageError
+from coremargin.formats.fleet_record import FORMAT as FLEET_FORMAT
+from coremargin.formats.model_record import FORMAT
+from coremargin.learn.folder import replacing
 from coremargin.learn.record import json_text, plain
+
+_ONE = r"model\.json|arrays\.npz"
+#: The folder of a model or of a fleet. One whose arrays are damaged or missing is ours, too: training replaces it.
+MODEL = Kind(
+    what="a model",
+    records={"model.json": FORMAT, "fleet.json": FLEET_FORMAT, "members/*/model.json": FORMAT},
+    files=rf"{_ONE}|fleet\.json|run\.json|rounds\.jsonl|report\.html|members/[^/]+/(?:{_ONE})",
+    folders=r"members|members/[^/]+",
+)
 
 
 def write_run(folder: Path, run: Mapping[str, Any] | None, rounds: Sequence[Mapping[str, Any]]) -> None:
@@ -34,21 +46,17 @@ def save_folder(
     Raises OutputError: something is there, no room, no permission. The caller holds the lock on ``path``.
     """
     place = Path(os.path.realpath(path))  # a symlink keeps pointing at the model that is replaced
-    recover(place)
-    check_target(place, overwrite=overwrite)
-    with replacing(place) as folder:
+    with replacing(place, MODEL, overwrite=overwrite) as folder:
         write(folder)
         write_run(folder, run, rounds)
         if report is not None:
             report(folder)
 
 
-def check_target(path: Path, *, overwrite: bool) -> None:
-    """Raises OutputError where ``save`` would: something else is there, or a model without leave to replace it."""
-    if not os.path.lexists(path):
-        return
-    ours = any((path / name).is_file() for name in ("model.json", "fleet.json"))
-    if not path.is_dir() or (any(path.iterdir()) and not ours):
-        raise OutputError(f"{path}: expected a model or nothing, found something else there; choose another place")
-    if any(path.iterdir()) and not overwrite:
-        raise OutputError(f"{path}: a model is there already; choose another place, or give --overwrite")
+def check_outside(path: Path) -> None:
+    """Raises UsageError for an output in a store or a model, where nothing else belongs."""
+    real = Path(os.path.realpath(path))
+    for folder in (real, *real.parents):
+        for kind in (STORE, MODEL):
+            if kind.is_at(folder) and (folder != real or kind is STORE):
+                raise UsageError(f"{path}: lies in {kind.what}, {folder}; choose another place")

@@ -16,6 +16,7 @@ from coremargin.learn.asked import executor_of
 from coremargin.learn.decision import Scorer, decided, leads
 from coremargin.learn.fleet import AnyModel, FleetModel, read_model
 from coremargin.learn.locked import Locked
+from coremargin.learn.model_files import check_outside
 from coremargin.learn.predictions import predictions
 from coremargin.scan.calls import ask_in_order
 
@@ -83,12 +84,13 @@ def predict(
     None: on the threads of this process. The output is the same to the bit, however many there are.
     on_progress(rows done, rows in all) is called after each chunk, in order.
     Raises DataError (other features, damaged store), OutputError (something is there, cannot be written), Busy (another
-    job is writing there), UsageError (Parquet without pyarrow; a fleet with several values of C, none of them chosen).
+    job is writing there), UsageError (Parquet without pyarrow; a fleet with several values of C, none of them chosen; a
+    place in a store or a model).
     """
     model, source = opened_model(model, C), opened_rows(source)
     same_features(model, source)
     path = Path(os.path.abspath(out))
-    _check_place(path, source)
+    check_outside(path)
     counts, least = np.zeros(len(model.classes), np.int64), np.inf
     with (
         Locked(path, "these predictions"),
@@ -101,13 +103,6 @@ def predict(
             counts += np.bincount(codes, minlength=len(counts))
             least = min(least, *(given.least for given in batch))
     return Prediction(path, source.rows, dict(zip(model.classes, counts.tolist(), strict=True)), least)
-
-
-def _check_place(path: Path, source: Source) -> None:
-    """Raises UsageError for a place in the store that is read."""
-    store, real = getattr(source, "path", None), Path(os.path.realpath(path))
-    if store is not None and Path(os.path.realpath(store)) in real.parents:
-        raise UsageError(f"{path}: lies in the store {store}; choose another place for the predictions")
 
 
 def _batches(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -25,12 +26,13 @@ import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.files import output_errors, put_in_place, sync_folder, write_json, write_whole
+from coremargin.data.owned import Kind
 from coremargin.data.plain import array_metadata, group_metadata
-from coremargin.errors import OutputError, UsageError
+from coremargin.errors import UsageError
 from coremargin.formats.raw_array import CRC_BYTES
 from coremargin.learn.decision import label_array
 from coremargin.learn.fleet import AnyModel, FleetModel
-from coremargin.learn.folder import recover, replacing
+from coremargin.learn.folder import refuse, replacing
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -38,6 +40,14 @@ if TYPE_CHECKING:
 FORMAT = "coremargin-predictions"
 VERSION = 1
 _CHUNK_ROWS = 1 << 20  # 8 MiB of decision values
+_COLUMNS = ("row", "label", "code", "decision")
+#: The Zarr group.
+PREDICTIONS = Kind(
+    what="a group of predictions",
+    records={"zarr.json": FORMAT},
+    files=r"zarr\.json|(?:code|decision|label)/(?:zarr\.json|c\.\d+)",
+    folders="code|decision|label",
+)
 
 
 class Sink(Protocol):
@@ -48,12 +58,12 @@ class Sink(Protocol):
 
 
 def predictions(path: Path, model: AnyModel, source: Source, *, overwrite: bool) -> AbstractContextManager[Sink]:
-    """Takes all rows in order; ``*.parquet`` is Parquet, any other name a Zarr group.
+    """Takes all rows in order; ``*.parquet`` is Parquet, any other name a Zarr group; a link leads to what is replaced.
 
     Raises OutputError (something is there, cannot be written), UsageError (Parquet without pyarrow).
     """
     make = _parquet if path.suffix.lower() == ".parquet" else _zarr
-    return make(path, model, source, overwrite=overwrite)
+    return make(Path(os.path.realpath(path)), model, source, overwrite=overwrite)
 
 
 class _Column:
@@ -114,10 +124,7 @@ def _attributes(model: AnyModel, source: Source) -> dict[str, Any]:
 
 @contextmanager
 def _zarr(path: Path, model: AnyModel, source: Source, *, overwrite: bool) -> Iterator[Sink]:
-    recover(path)
-    if os.path.lexists(path):
-        _check_old(path, overwrite=overwrite, ours=FORMAT in _text(path / "zarr.json"))
-    with replacing(path) as folder:
+    with replacing(path, PREDICTIONS, overwrite=overwrite) as folder:
         write_json(folder / "zarr.json", group_metadata(_attributes(model, source)))
         yield _ZarrSink(folder, source.rows, model.classes)
         for column in ("code", "decision", "label"):
@@ -134,21 +141,21 @@ def _parquet(path: Path, model: AnyModel, source: Source, *, overwrite: bool) ->
         raise UsageError(
             f"{path}: Parquet needs pyarrow: pip install 'coremargin[arrow]', or write a Zarr group (NAME.zarr)"
         ) from None
-    if os.path.lexists(path):
-        _check_old(path, overwrite=overwrite, ours=_is_ours(path))
+    _check_old(path, overwrite=overwrite)
     labels = pa.array(list(model.classes)) if label_array(model.classes).dtype.kind != "O" else None
     if labels is None:  # kinds that differ have no common column type
         labels = pa.array([str(label) for label in model.classes])
     about = {"coremargin": json.dumps(_attributes(model, source))}
-    names = [("row", pa.int64()), ("label", labels.type), ("code", pa.int32()), ("decision", pa.float64())]
-    schema = pa.schema(names, metadata=about)
+    kinds = (pa.int64(), labels.type, pa.int32(), pa.float64())
+    schema = pa.schema(zip(_COLUMNS, kinds, strict=True), metadata=about)
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with put_in_place(path) as aside, open(aside, "wb") as file:
+        with put_in_place(path) as aside, open(aside, "xb") as file:
             with pq.ParquetWriter(file, schema) as writer:
                 yield _ParquetSink(writer, schema, labels)
             file.flush()
             os.fsync(file.fileno())
+            _check_old(path, overwrite=overwrite)  # hours may have passed
         sync_folder(path.parent)
 
 
@@ -166,27 +173,22 @@ class _ParquetSink:
         self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
 
 
-def _check_old(path: Path, *, overwrite: bool, ours: bool) -> None:
-    if not ours:
-        raise OutputError(f"{path}: expected predictions or nothing, found something else there; choose another place")
-    if not overwrite:
-        raise OutputError(f"{path}: exists already; choose another place, or ask for it to be overwritten")
+def _check_old(path: Path, *, overwrite: bool) -> None:
+    """Raises OutputError for a Parquet file that must not be replaced, and for whatever else is there."""
+    if os.path.lexists(path):
+        refuse(path, "a file of predictions", [] if _is_ours(path) else ["other data"], overwrite=overwrite)
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a Parquet file holds predictions: any other one is somebody's data."""
+    """Whether a Parquet file holds predictions and nothing else: any other one is somebody's data."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        about = pq.read_schema(path).metadata or {}
-    except (pa.ArrowException, OSError):
+    if not stat.S_ISREG(path.lstat().st_mode):
         return False
-    return FORMAT.encode() in about.get(b"coremargin", b"")
-
-
-def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")[:4096]
-    except OSError:
-        return ""
+        schema = pq.read_schema(path)
+        about = json.loads((schema.metadata or {}).get(b"coremargin", b""))
+    except (pa.ArrowException, OSError, ValueError):
+        return False
+    return isinstance(about, dict) and about.get("format") == FORMAT and tuple(schema.names) == _COLUMNS

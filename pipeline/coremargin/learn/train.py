@@ -16,10 +16,10 @@ from coremargin.data.store import Store
 from coremargin.errors import CoremarginError, DataError, Interrupted, OutputError, StoreError, UsageError
 from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
 from coremargin.learn.fleet import read_model
-from coremargin.learn.folder import recover
+from coremargin.learn.folder import check_target, recover
 from coremargin.learn.interruption import heard, raise_if_interrupted, terminable
 from coremargin.learn.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
-from coremargin.learn.model_files import check_target
+from coremargin.learn.model_files import MODEL, check_outside
 from coremargin.learn.outcome import Meters, Outcome, as_model, as_run, round_record
 from coremargin.learn.posed import problem_of
 from coremargin.learn.protocol import Works
@@ -60,20 +60,14 @@ def check_output(job: TrainJob, begin: Begin, *, overwrite: bool = False) -> Non
 
     Raises Busy, OutputError, UsageError. Takes the lock for a moment; ``train_job`` asks again when it has the lock.
     """
-    _check_place(job)
+    check_outside(job.out)
     with Checkpoint(job.out, {}) as checkpoint:
-        _check_target(job, checkpoint, begin, overwrite=overwrite or begin == "resume")
-
-
-def _check_place(job: TrainJob) -> None:
-    store, out = Path(os.path.realpath(job.store)), Path(os.path.realpath(job.out))
-    if (store / "zarr.json").is_file() and store in (out, *out.parents):
-        raise UsageError(f"{job.out}: lies in the store {job.store}; choose another place for the model")
+        if begin != "resume" or checkpoint.exists() or _ended(job.out) is not True:  # else it may be the answer
+            _check_target(job, checkpoint, begin, overwrite=overwrite or begin == "resume")
 
 
 def _check_target(job: TrainJob, checkpoint: Checkpoint, begin: Begin, *, overwrite: bool) -> None:
-    recover(checkpoint.out)
-    check_target(checkpoint.out, overwrite=overwrite)
+    check_target(checkpoint.out, MODEL, overwrite=overwrite)
     if begin == "new" and checkpoint.exists():
         raise UsageError(
             f"{job.out}: an interrupted run left a checkpoint; go on with --resume, or start again with --restart"
@@ -98,7 +92,7 @@ def train_job(
     """
     identity = {"store": source.digest, "rows": source.rows, **job.identity()}
     problem = problem_of(job, source)
-    _check_place(job)
+    check_outside(job.out)
     with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:
         if begin == "resume" and checkpoint.exists():
             checkpoint.check()
@@ -106,7 +100,7 @@ def train_job(
         if done is None:
             if begin == "restart":
                 checkpoint.discard()
-            overwrite = overwrite or (begin == "resume" and checkpoint.exists() and _stopped(job.out))
+            overwrite = overwrite or (begin == "resume" and checkpoint.exists() and _ended(job.out) is False)
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
                 done = run_problem(job, problem, executor, checkpoint, progress or Progress())
@@ -119,11 +113,11 @@ def train_job(
     return done
 
 
-def _stopped(out: Path) -> bool:
-    """True when the model at ``out`` is that of a run that stopped at a limit: resuming may replace it."""
+def _ended(out: Path) -> bool | None:
+    """False for the model of a run that stopped at a limit: resuming may replace it. None: no model can be read."""
     with suppress(DataError):
-        return not read_model(out).ended
-    return False
+        return read_model(out).ended
+    return None
 
 
 def finished(job: TrainJob, source: Source) -> Outcome | None:
@@ -132,8 +126,10 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
     A job may be killed after its model is in place and before its checkpoint is gone.
     """
     try:
-        recover(Path(os.path.realpath(job.out)))
+        recover(Path(os.path.realpath(job.out)), MODEL)
         model = read_model(job.out)
+        if not all((job.out / name).is_file() for name in ("run.json", "rounds.jsonl")):  # a pipe would not end
+            return None
         run = json.loads((job.out / "run.json").read_text(encoding="utf-8"))
         rounds = [json.loads(line) for line in (job.out / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]
     except (DataError, OSError, ValueError):
