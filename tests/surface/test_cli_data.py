@@ -157,7 +157,7 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
     "no such command": (
         ["inject"],
         2,
-        "error: No such command 'inject'. Did you mean 'ingest'?\nsee `coremargin --help`",
+        "error: No such command 'inject'. Did you mean 'ingest'?\n  see `coremargin --help`",
     ),
     "no such option": (["info", "--rows", "x"], 2, "error: No such option '--rows'."),
     "a number that is none": (

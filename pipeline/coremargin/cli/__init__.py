@@ -14,11 +14,12 @@ import click
 import coremargin
 from coremargin.cli import export, ingest, outliers, show, stores, train, use
 from coremargin.cli.common import Main
+from coremargin.cli.printing import Formatter, say
 
 
 def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
-        click.echo(f"coremargin {coremargin.__version__}")
+        say(f"coremargin {coremargin.__version__}")
         ctx.exit()
 
 
@@ -43,12 +44,13 @@ def main(verbose: int) -> None:
       coremargin verify rows.model rows.zarr
 
     Exit codes: 0 done, 1 a bug (with a traceback), 2 wrong usage, 3 something is wrong with the data, 4 not certified,
-    5 the run failed, 130 interrupted.
+    5 the run failed, 130 interrupted, 141 nobody reads the output any more.
     """
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
     handler = logging.StreamHandler()
     handler.setLevel(level)  # of its own: Dask gives its loggers a level that is below that of the root
-    logging.basicConfig(level=level, handlers=[handler], format="%(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(Formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 for _module in (ingest, stores, train, use, show, outliers, export):

@@ -13,7 +13,8 @@ from typing import Any
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from coremargin.errors import CoremarginError, SpecError
+from coremargin.cli.printing import say, say_error
+from coremargin.errors import CoremarginError, RunError, SpecError
 from coremargin.spec import format_seconds, format_size, parse_size
 
 SECTIONS = ("Data", "Train", "Models")  #: order of the headings in ``coremargin --help``; others follow
@@ -85,10 +86,10 @@ def _exit_code(run: Callable[[], Any]) -> int:
     except CoremarginError as error:
         say_error(str(error))
         for note in getattr(error, "__notes__", ()):
-            click.echo(note, err=True)
+            say(note, err=True)
         return error.exit_code
     except NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        say(*error.format_message().split("\n"), err=True)
         return error.exit_code
     except click.UsageError as error:
         hint = f"\nsee `{error.ctx.command_path} --help`" if error.ctx is not None else ""
@@ -100,6 +101,11 @@ def _exit_code(run: Callable[[], Any]) -> int:
     except (click.Abort, KeyboardInterrupt):
         say_error("interrupted")
         return INTERRUPTED
+    except OSError as error:  # a name that is too long, a circle of links, a folder that nobody may enter
+        if error.filename is None:
+            raise
+        say_error(f"{os.fsdecode(error.filename)}: {error.strerror}; give a path that this user can open")
+        return RunError.exit_code
     return result if isinstance(result, int) else 0
 
 
@@ -111,11 +117,6 @@ def _output_is_gone() -> bool:
         return False
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return True
-
-
-def say_error(message: str) -> None:
-    """``error: message`` on stderr, bold red on a terminal."""
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
 
 
 def number(value: str | int) -> int:
@@ -176,12 +177,12 @@ def _bar() -> Iterator[Advance]:
             return Text(f"{format_size(speed)}/s" if speed else "")
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=12),  # so that all of a line fits into 80 columns
         DownloadColumn(binary_units=True),
         Rate(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[words]}"),
+        TextColumn("{task.fields[words]}", markup=False),
     )
     tasks: MutableMapping[str, Any] = {}
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -205,37 +206,6 @@ def _plain() -> Advance:
             share = f"{done / total:4.0%} " if total else ""
             rate = f"{format_size(done / (now - started))}/s"
             left = f", {format_seconds((now - started) * (total - done) / done)} left" if total and done else ""
-            click.echo(f"{what}: {share}{format_size(done)}, {words}, {rate}{left}", err=True)
+            say(f"{what}: {share}{format_size(done)}, {words}, {rate}{left}", err=True)
 
     return advance
-
-
-def table(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> str:
-    """Lines of columns as wide as their widest entry; the first column to the left, the others to the right."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        lines.append((indent + "  ".join(cells)).rstrip())
-    return "\n".join(lines)
-
-
-def count(number_of: int, what: str) -> str:
-    """A number and its noun: 1 chunk, 1,000 chunks."""
-    return f"{number_of:,} {what}{'' if number_of == 1 else 's'}"
-
-
-def facts(pairs: Sequence[tuple[str, str]]) -> str:
-    """Lines "name   value" with the values in one column."""
-    width = max(len(name) for name, _ in pairs)
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs)
-
-
-def class_table(counts: Sequence[tuple[Any, int]], limit: int = 20) -> str:
-    """Labels with their rows and shares."""
-    everything = sum(rows for _, rows in counts)
-    shown = [(repr(label), f"{rows:,}", f"{rows / everything:.1%}") for label, rows in counts[:limit]]
-    if len(counts) > limit:
-        rest = sum(rows for _, rows in counts[limit:])
-        shown.append((f"{len(counts) - limit} more", f"{rest:,}", f"{rest / everything:.1%}"))
-    return table([("label", "rows", "share"), *shown])

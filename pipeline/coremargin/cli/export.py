@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from coremargin.cli.common import json_option
+from coremargin.cli.printing import say, say_json
 from coremargin.spec import format_size
 
 SECTION = "Models"
@@ -46,9 +46,9 @@ def export(
 
     size = run(model, out, format=kind, precision=precision, C=C, overwrite=overwrite)
     if as_json:
-        click.echo(json.dumps({"out": str(out), "format": kind, "bytes": size}))
+        say_json({"out": str(out), "format": kind, "bytes": size})
     else:
-        click.echo(f"{out}: {kind}, {format_size(size)}")
+        say(f"{out}: {kind}, {format_size(size)}")
 
 
 COMMANDS = (export,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.cli.common import count, facts, table
+from coremargin.cli.printing import count, facts, table
 from coremargin.report.numbers import SCALINGS
 from coremargin.spec import format_seconds, format_size
 
@@ -31,7 +31,7 @@ def cost_of(done: dict[str, Any], job: TrainJob, held: tuple[str, str]) -> list[
     return cost
 
 
-def fleet_text(outcome: Outcome, fleet: FleetModel, job: TrainJob) -> str:
+def fleet_text(outcome: Outcome, fleet: FleetModel, job: TrainJob) -> list[str]:
     """How many members are proven, how they do together, what it cost and what to do next."""
     done = outcome.summary()
     held = ("rows", f"{done['pool_rows']:,} rows are held, each once, for all models")
@@ -40,7 +40,7 @@ def fleet_text(outcome: Outcome, fleet: FleetModel, job: TrainJob) -> str:
     if outcome.resumable:
         next_.insert(2, "go on   the same command with --resume and a larger limit")
     cost = facts(cost_of(done, job, held))
-    return "\n".join([*_fleet_verdict(fleet, job), "", *_accuracies(fleet), cost, "", *next_])
+    return [*_fleet_verdict(fleet, job), "", *_accuracies(fleet), *cost, "", *next_]
 
 
 def _fleet_verdict(fleet: FleetModel, job: TrainJob) -> list[str]:
@@ -68,14 +68,14 @@ def _accuracies(fleet: FleetModel) -> list[str]:
         )
         for cost in fleet.costs
     ]
-    lines = [*table([head, *rows]).splitlines(), ""]
+    lines = [*table([head, *rows]), ""]
     if checked and record["chosen"] is not None:
         cost = "" if record["chosen"]["C"] is None else f"C {record['chosen']['C']:g}: "
         lines[-1:] = [f"  {cost}the best mean accuracy on held-out rows" if cost else "", ""]
     return lines
 
 
-def fleet_facts(path: Path, fleet: FleetModel, made: list[tuple[str, str]]) -> str:
+def fleet_facts(path: Path, fleet: FleetModel, made: list[tuple[str, str]]) -> list[str]:
     """What a fleet is, what its members claim, and how they do together."""
     record = fleet.record
     pairs = [
@@ -93,4 +93,4 @@ def fleet_facts(path: Path, fleet: FleetModel, made: list[tuple[str, str]]) -> s
          f"{entry['coreset_rows']:,}")
         for entry in record["members"]
     ]  # fmt: skip
-    return "\n".join([facts(pairs), "", *_accuracies(fleet), table([head, *lines])])
+    return [*facts(pairs), "", *_accuracies(fleet), *table([head, *lines])]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, WHOLE, class_table, json_option, progress, quiet_option
+from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
+from coremargin.cli.printing import class_table, say, say_json
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -95,7 +95,10 @@ def ingest(
             on_progress=_shown(advance),
             **options,
         )
-    click.echo(json.dumps(_as_json(report, dry_run=options["dry_run"])) if as_json else _told(report, **options))
+    if as_json:
+        say_json(_as_json(report, dry_run=options["dry_run"]))
+    else:
+        say(*_told(report, **options))
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:
@@ -117,7 +120,7 @@ def _as_json(report: IngestReport, *, dry_run: bool) -> dict[str, Any]:
     return {"dry_run": dry_run, **entries}
 
 
-def _told(report: IngestReport, *, dry_run: bool, append: bool, **_: Any) -> str:
+def _told(report: IngestReport, *, dry_run: bool, append: bool, **_: Any) -> list[str]:
     about = "about " if report.estimated else ""
     done = "would write" if dry_run else "wrote"
     text = (
@@ -144,12 +147,12 @@ def _told(report: IngestReport, *, dry_run: bool, append: bool, **_: Any) -> str
         lines.append(f"left out {about}{report.skipped:,} rows with other labels")
     if report.classes:
         lines.append(f"labels from {report.label_from}:")
-        lines.append(class_table(list(report.classes.items())))
+        lines += class_table(list(report.classes.items()))
     else:
         lines.append("no labels")
     if report.estimated:
         lines.append("(estimated from the first rows; the real run reads and checks all of them)")
-    return "\n".join(lines)
+    return lines
 
 
 COMMANDS = (ingest,)

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from coremargin import spec as specs
-from coremargin.cli.common import count, facts
+from coremargin.cli.printing import count, facts
 from coremargin.data.store import Store
 from coremargin.learn.job import TrainJob
 from coremargin.learn.posed import problem_of
@@ -54,7 +54,7 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def plan_text(plan: dict[str, Any]) -> str:
+def plan_text(plan: dict[str, Any]) -> list[str]:
     """The plan for people."""
     rate = f"{format_size(plan['bytes_per_second_one_core'])}/s, measured on one chunk by one core just now"
     tasks = f"{count(plan['blocks'], 'task')} of up to {count(plan['chunks_per_block'], 'chunk')}"
@@ -68,4 +68,5 @@ def plan_text(plan: dict[str, Any]) -> str:
         ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
         ("memory", f"{format_size(plan['pool_bytes'])} for rows in the driver, as much again while they are solved"),
     ]  # fmt: skip
-    return f"{facts(pairs)}\n\n# the job\n{plan['job']}\n# where it runs\n{plan['cluster']}"
+    texts = ("# the job", *plan["job"].split("\n"), "# where it runs", *plan["cluster"].split("\n"))
+    return [*facts(pairs), "", *texts]

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from coremargin.cli.common import PLAIN_SECONDS
+from coremargin.cli.printing import rich_text, say
 from coremargin.learn.train import Progress
 from coremargin.maths.margin import ratio
 from coremargin.spec import format_seconds, format_size
@@ -28,13 +27,13 @@ def live(source: Source, executor: Executor, *, quiet: bool) -> Iterator[Progres
         yield Progress()
         return
     size = format_size(source.nbytes)
-    click.echo(f"{source.name}: {source.rows:,} rows x {source.features:,} features, {size}", err=True)
-    click.echo(f"running {executor.description}", err=True)
+    say(f"{source.name}: {source.rows:,} rows x {source.features:,} features, {size}", err=True)
+    say(f"running {executor.description}", err=True)
     if sys.stderr.isatty():
         with _line() as show:
             yield _Meter(show, every=0.1).progress()
     else:
-        yield _Meter(lambda text: click.echo(text, err=True), every=PLAIN_SECONDS).progress()
+        yield _Meter(lambda text: say(text, err=True), every=PLAIN_SECONDS).progress()
 
 
 @contextmanager
@@ -44,7 +43,7 @@ def _line() -> Iterator[Callable[[str], None]]:
 
     console = Console(stderr=True)
     with console.status("solving on the sample") as status:
-        yield status.update
+        yield lambda text: status.update(rich_text(text))
 
 
 class _Meter:
@@ -96,7 +95,7 @@ class _Meter:
         found = f"{bounds}; {pool} (+{record['new_rows']:,}); " if bounds else ""
         skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""
         spent = f" in {format_seconds(record['seconds'])}" if record["kind"] == "scan" else ""
-        click.echo(
+        say(
             f"{name}: {found}read {format_size(record['bytes_read'])}{spent}"
             f"{skipped if record['chunks_skipped'] else ''}, solved in {format_seconds(record['solve_seconds'])}",
             err=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coremargin.cli.common import json_option
+from coremargin.cli.printing import say, say_json, table
 
 if TYPE_CHECKING:
     from coremargin.learn.left_out import LeftOut, Step
@@ -36,10 +36,13 @@ def outliers(model: Path, as_json: bool) -> None:
     from coremargin.learn.left_out import left_out
 
     found = left_out(read_model(model))
-    click.echo(json.dumps(asdict(found)) if as_json else outliers_text(found))
+    if as_json:
+        say_json(asdict(found))
+    else:
+        say(*outliers_text(found))
 
 
-def outliers_text(found: LeftOut) -> str:
+def outliers_text(found: LeftOut) -> list[str]:
     """Two tables."""
     rows = [("row", "label", "margin", "gain")]
     rows += [
@@ -48,11 +51,11 @@ def outliers_text(found: LeftOut) -> str:
     ]
     steps = [("outliers", "margin", "at most", "proven"), *(_step(step) for step in found.steps)]
     none = "no row is below the margin: none needs to be left out" if found.steps[-1].lower else "no rows are left out"
-    lines = [*(_table(rows) if found.rows else [none]), "", *_table(steps)]
+    lines = [*(table(rows, indent="", left=0) if found.rows else [none]), "", *table(steps, indent="", left=0)]
     if found.contradictions:
         lines += ["", "no hyperplane separates any of these sets of rows, no two of which have a row in common:"]
         lines += [f"  rows {', '.join(map(str, ids))}" for ids in found.contradictions]
-    return "\n".join(lines)
+    return lines
 
 
 def which_rows(model: Model | MulticlassModel) -> str:
@@ -73,11 +76,6 @@ def _step(step: Step) -> tuple[str, str, str, str]:
         return f"{step.k:,}", lower, "0", "not separable"
     share = "" if step.lower is None or step.upper is None else f"{100 * min(1.0, step.lower / step.upper):.2f} %"
     return f"{step.k:,}", lower, upper, share
-
-
-def _table(rows: list[tuple[str, str, str, str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 COMMANDS = (outliers,)

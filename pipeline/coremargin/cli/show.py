@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import count, facts, json_option
+from coremargin.cli.common import json_option
 from coremargin.cli.outliers import which_rows
+from coremargin.cli.printing import count, facts, say, say_json
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ def show(model: Path, *, as_json: bool) -> None:
 
     loaded, run = read_model(model), _run_of(model)
     if as_json:
-        click.echo(json.dumps({**loaded.record, "run": run}))
+        say_json({**loaded.record, "run": run})
     elif isinstance(loaded, FleetModel):
-        click.echo(fleet_facts(model, loaded, _made(run)))
+        say(*fleet_facts(model, loaded, _made(run)))
     else:
-        click.echo(_described(model, loaded, run))
+        say(*_described(model, loaded, run))
 
 
 def _run_of(model: Path) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def _run_of(model: Path) -> dict[str, Any]:
     return run if isinstance(run, dict) else {}
 
 
-def _described(path: Path, model: Model | MulticlassModel, run: dict[str, Any]) -> str:
+def _described(path: Path, model: Model | MulticlassModel, run: dict[str, Any]) -> list[str]:
     sides = ("", "") if len(model.classes) > 2 else (" (negative)", " (positive)")
     names = ", ".join(f"{label!r}{sides[k % 2]}" for k, label in enumerate(model.classes))
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"

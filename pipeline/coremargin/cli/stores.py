@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, WHOLE, class_table, count, facts, json_option, progress, quiet_option
+from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
+from coremargin.cli.printing import class_table, count, facts, say, say_json
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ def info(store: Path, *, as_json: bool) -> None:
     from coremargin.data.store import Store
 
     found = _describe(Store.open(store))
-    click.echo(json.dumps(found) if as_json else _described(found))
+    if as_json:
+        say_json(found)
+    else:
+        say(*_described(found))
 
 
 def _describe(store: Store) -> dict[str, Any]:
@@ -73,7 +76,7 @@ def _kinds(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [*lines, ("weights", "one per row")] if found["weighted"] else lines
 
 
-def _described(found: dict[str, Any]) -> str:
+def _described(found: dict[str, Any]) -> list[str]:
     numbers = found["statistics"]
     compression = {"none": "no compression"}.get(found["compression"], found["compression"])
     pairs = [
@@ -92,12 +95,12 @@ def _described(found: dict[str, Any]) -> str:
         ("constant", f"{numbers['constant']:,} of {found['features']:,} features"),
         ("norm", f"up to {numbers['largest_norm']:.6g}"),
     ]
-    lines = [facts(pairs)]
+    lines = facts(pairs)
     if found["unlabelled"]:
-        lines.append(f"\n{found['unlabelled']:,} rows are unlabelled")
+        lines += ["", f"{found['unlabelled']:,} rows are unlabelled"]
     if found["classes"]:
-        lines.append("\n" + class_table([(entry["label"], entry["rows"]) for entry in found["classes"]]))
-    return "\n".join(lines)
+        lines += ["", *class_table([(entry["label"], entry["rows"]) for entry in found["classes"]])]
+    return lines
 
 
 @click.command(no_args_is_help=True)
@@ -127,10 +130,10 @@ def check(store: Path, *, as_json: bool, quiet: bool) -> None:
             "chunks": report.chunks,
             "bytes_read": report.bytes_read,
         }
-        click.echo(json.dumps({**known, "whole": report.whole, "damaged": found}))
+        say_json({**known, "whole": report.whole, "damaged": found})
     else:
         for damage in report.damaged:
-            click.echo(damage.what)
+            say(damage.what)
     if not report.whole:
         chunks = sorted({damage.chunk for damage in report.damaged if damage.chunk is not None})
         named = f"{len(chunks):,} of {count(report.chunks, 'chunk')} ({_some(chunks)})" if chunks else "the statistics"
@@ -139,7 +142,7 @@ def check(store: Path, *, as_json: bool, quiet: bool) -> None:
         )
     if not as_json:
         chunks_read = f"{count(report.chunks, 'chunk')}, {format_size(report.bytes_read)} read"
-        click.echo(f"{store}: whole, {report.rows:,} rows in {chunks_read}")
+        say(f"{store}: whole, {report.rows:,} rows in {chunks_read}")
 
 
 def _some(chunks: list[int], limit: int = 12) -> str:
@@ -213,9 +216,7 @@ def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **opt
                 advance("making", done * row_bytes, rows * row_bytes, f"{done:,} rows")
 
         made = run(store, recipe, workers=workers, overwrite=overwrite, on_progress=show)
-    click.echo(
-        f"made {made.rows:,} rows of {made.features:,} features ({made.dtype}, {format_size(made.nbytes)}) in {store}"
-    )
+    say(f"made {made.rows:,} rows of {made.features:,} features ({made.dtype}, {format_size(made.nbytes)}) in {store}")
 
 
 COMMANDS = (info, check, synth)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from coremargin.cli.common import cluster_option, json_option, quiet_option
+from coremargin.cli.printing import say, say_json
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
-    from coremargin.learn.outcome import Outcome
     from coremargin.learn.train import Begin
 
 SECTION = "Train"
@@ -70,6 +69,9 @@ def train(store: Path, out: Path, **options: Any) -> int:
     soft margin's objective that is proven to be within epsilon of the best possible. With --outliers, it is the margin
     once the rows that spoil it are left out: no others in that number do better. Ctrl-C then ends the search with the
     best answer and the bound so far.
+
+    Exit code 0 only if the model is certified, 4 if the run ended before or nothing separates the classes: then, too,
+    there is a model, which says what is proven.
 
     \b
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
@@ -133,6 +135,8 @@ def run(job_file: Path, cluster: str | None, **flags: bool) -> int:
 
     Paths in the file are relative to the file; --cluster replaces what the file says about where to run.
 
+    Exit code 0 only if the model is certified, 4 if it is not, as of `coremargin train`.
+
     \b
       coremargin run jobs/train.toml --cluster cluster/slurm.toml
     """
@@ -156,7 +160,10 @@ def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
     from coremargin.cli.jobs import load_job, plan_of, plan_text
 
     planned = plan_of(load_job(job_file), cluster)
-    click.echo(json.dumps(planned) if as_json else plan_text(planned))
+    if as_json:
+        say_json(planned)
+    else:
+        say(*plan_text(planned))
 
 
 def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
@@ -164,6 +171,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
 
     from coremargin.cli.jobs import cluster_of
     from coremargin.cli.live import live
+    from coremargin.cli.words import outcome_text
     from coremargin.learn.interruption import terminable
     from coremargin.learn.train import check_output, open_store, train_job
     from coremargin.report.write import write_report
@@ -184,14 +192,11 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
         outcome = train_job(
             job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress
         )
-    click.echo(json.dumps(outcome.summary()) if as_json else _text(outcome, job))
+    if as_json:
+        say_json(outcome.summary())
+    else:
+        say(*outcome_text(outcome, job))
     return 0 if outcome.model.status == "certified" else 4
-
-
-def _text(outcome: Outcome, job: TrainJob) -> str:
-    from coremargin.cli.words import outcome_text
-
-    return outcome_text(outcome, job)
 
 
 COMMANDS = (train, run, plan)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from coremargin.cli.common import cluster_option, count, facts, json_option, progress, quiet_option, table
+from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
+from coremargin.cli.printing import count, facts, say, say_json, table
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
@@ -37,8 +37,10 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
     One scan, with code that shares nothing with the trainer: the coreset rows are fetched from the store, the upper
     bound is computed again from them, and every row must have the margin that is claimed. For a soft margin, the value
     of the hypothesis and of the dual point are summed up again over every row. Of a fleet all members are checked in
-    one scan, and who is given which class is counted anew. Exit code 0 only if every claim holds, 4
-    if one is false, 3 if the store is damaged.
+    one scan, and who is given which class is counted anew.
+
+    Exit code 0 only if every claim holds, 4 if one is false or --epsilon asks for more than is proven, 3 if the model
+    or the store is damaged.
 
     \b
     Examples:
@@ -50,7 +52,10 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
 
     with progress(quiet=quiet) as advance:
         result = examine(model, store, threads=threads, on_progress=_rows_shown(advance, "verifying", store))
-    click.echo(json.dumps(result.to_dict()) if as_json else _checklist(result))
+    if as_json:
+        say_json(result.to_dict())
+    else:
+        say(*_checklist(result))
     if not result.ok:
         raise refutation(result)
     if epsilon is not None:
@@ -58,7 +63,7 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
             _demand(member, epsilon)
 
 
-def _checklist(result: Verification | FleetVerification) -> str:
+def _checklist(result: Verification | FleetVerification) -> list[str]:
     from coremargin.verify.fleet import FleetVerification
 
     fleet, shown = isinstance(result, FleetVerification), list(result.checks)
@@ -89,7 +94,7 @@ def _checklist(result: Verification | FleetVerification) -> str:
         "stopped": f"verified: the bounds hold; they do not prove epsilon {result.epsilon:g}",
     }
     failed = f"refuted: {len(result.failures)} of {len(result.checks)} checks failed"
-    return "\n".join([*lines, verdict.get(result.status, "verified") if result.ok else failed])
+    return [*lines, verdict.get(result.status, "verified") if result.ok else failed]
 
 
 def _demand(result: Verification, epsilon: float) -> None:
@@ -134,10 +139,10 @@ def predict(
         done = _rows_shown(advance, "predicting", store)
         result = run(model, store, out, C=C, cluster=cluster, overwrite=overwrite, on_progress=done)
     if shown["as_json"]:
-        click.echo(json.dumps(result.to_dict()))
+        say_json(result.to_dict())
     else:
         counts = ", ".join(f"{rows:,} of {label!r}" for label, rows in result.counts.items())
-        click.echo(f"{result.path}: {result.rows:,} rows: {counts}")
+        say(f"{result.path}: {result.rows:,} rows: {counts}")
 
 
 @click.command(no_args_is_help=True)
@@ -162,10 +167,13 @@ def evaluate(model: Path, store: Path, *, C: float | None, cluster: str | None, 
 
     with progress(quiet=quiet) as advance:
         result = run(model, store, C=C, cluster=cluster, on_progress=_rows_shown(advance, "evaluating", store))
-    click.echo(json.dumps(result.to_dict()) if as_json else _metrics(result))
+    if as_json:
+        say_json(result.to_dict())
+    else:
+        say(*_metrics(result))
 
 
-def _metrics(result: Evaluation) -> str:
+def _metrics(result: Evaluation) -> list[str]:
     apart = f", {result.unlabelled:,} more without label" if result.unlabelled else ""
     pairs = [("rows", f"{result.rows:,}{apart}"), *_common(result), ("lowest margin", f"{result.lowest_margin:.6g}")]
     labels = [repr(score.label) for score in result.classes]
@@ -174,13 +182,13 @@ def _metrics(result: Evaluation) -> str:
         for label, s, given in zip(labels, result.classes, result.confusion, strict=True)
     ]
     given = [f"given {label}" for label in labels]
-    parts = [facts(pairs), "", table([("label", "rows", "precision", "recall", "F1", *given), *scores])]
+    lines = [*facts(pairs), "", *table([("label", "rows", "precision", "recall", "F1", *given), *scores])]
     if result.weighted is not None:
-        lines = zip(labels, result.weighted.confusion, strict=True)
-        sums = [(label, f"{sum(line):,.6g}", *map("{:,.6g}".format, line)) for label, line in lines]
+        rows = zip(labels, result.weighted.confusion, strict=True)
+        sums = [(label, f"{sum(row):,.6g}", *map("{:,.6g}".format, row)) for label, row in rows]
         weighted = [("weights", f"{result.weighted.weight:,.6g} in all"), *_common(result.weighted)]
-        parts += ["", "weighted:", "", facts(weighted), "", table([("label", "weight", *given), *sums])]
-    return "\n".join(parts)
+        lines += ["", "weighted:", "", *facts(weighted), "", *table([("label", "weight", *given), *sums])]
+    return lines
 
 
 def _common(result: Evaluation | Weighted) -> list[tuple[str, str]]:

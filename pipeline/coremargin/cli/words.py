@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.cli.common import facts
 from coremargin.cli.fleet_words import cost_of, fleet_text
+from coremargin.cli.printing import facts
 from coremargin.learn.fleet import FleetModel
 from coremargin.learn.left_out import left_out
 from coremargin.learn.multiclass import MulticlassModel
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from coremargin.learn.outcome import Outcome
 
 
-def outcome_text(outcome: Outcome, job: TrainJob) -> str:
+def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:
     """The result, what it cost, and what to do next."""
     if isinstance(outcome.model, FleetModel):
         return fleet_text(outcome, outcome.model, job)
     done: dict[str, Any] = outcome.summary()
     cost = cost_of(done, job, _held(outcome))
-    return "\n".join([*_verdict(outcome, job), "", facts(cost), "", *_next(outcome, job)])
+    return [*_verdict(outcome, job), "", *facts(cost), "", *_next(outcome, job)]
 
 
 def _model(outcome: Outcome) -> Model:

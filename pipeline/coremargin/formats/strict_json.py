@@ -62,9 +62,9 @@ def typed(kind: type[T] | Any, values: Any, place: str, *, error: type[DataError
     return found
 
 
-def cut(text: str) -> str:
+def cut(text: str, limit: int = _SHOWN) -> str:
     """Text as long as a message takes."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text):,} characters)"
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"
 
 
 def _explained(message: str, values: Any) -> str:

@@ -108,6 +108,10 @@ def leads(decisions: np.ndarray, given: np.ndarray) -> np.ndarray:
 
 
 def label_array(classes: Sequence[Any]) -> np.ndarray:
-    """The labels as an array that keeps their kind; kinds that differ stay as they are, in an object array."""
+    """The labels as an array that keeps their kind; what NumPy does not keep as it is, in an array of objects.
+
+    That is labels whose kinds differ, and texts that end in a zero character.
+    """
     same = len({type(label) for label in classes}) == 1
-    return np.array(list(classes), dtype=None if same else object)
+    kept = same and not any(isinstance(label, str) and label.endswith("\0") for label in classes)
+    return np.array(list(classes), dtype=None if kept else object)

@@ -20,8 +20,9 @@ from coremargin.formats.model_record import FILE as MODEL_FILE
 from coremargin.formats.open_folder import read_folder
 from coremargin.learn.decision import Scorer
 from coremargin.learn.model import Model
+from coremargin.learn.model_files import write_record
 from coremargin.learn.multiclass import PROBLEM, MulticlassModel
-from coremargin.learn.record import json_text, plain
+from coremargin.learn.record import plain
 from coremargin.learn.trained import Trained
 
 
@@ -109,7 +110,7 @@ class FleetModel(Trained):
 
     def write(self, folder: Path) -> None:
         """Write ``fleet.json`` and the folders of the members into an empty folder."""
-        (folder / FILE).write_text(json_text(self.record), encoding="utf-8")
+        write_record(folder / FILE, self.record)
         (folder / MEMBERS).mkdir()
         for name, member in self.members.items():
             (folder / MEMBERS / name).mkdir()

@@ -25,9 +25,14 @@ MODEL = Kind(
 )
 
 
+def write_record(place: Path, record: Mapping[str, Any]) -> None:
+    """Write a record; half a character, as names of files may have, becomes its escape, which is JSON as well."""
+    place.write_text(json_text(record), encoding="utf-8", errors="backslashreplace")
+
+
 def write_run(folder: Path, run: Mapping[str, Any] | None, rounds: Sequence[Mapping[str, Any]]) -> None:
     """Write how a run went: ``run.json`` and ``rounds.jsonl``."""
-    (folder / "run.json").write_text(json_text(run or {}), encoding="utf-8")
+    write_record(folder / "run.json", run or {})
     lines = [json.dumps(plain(line), allow_nan=False) + "\n" for line in rounds]
     (folder / "rounds.jsonl").write_text("".join(lines), encoding="utf-8")
 

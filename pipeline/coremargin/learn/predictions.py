@@ -187,7 +187,8 @@ def _is_ours(path: Path) -> bool:
     if not stat.S_ISREG(path.lstat().st_mode):
         return False
     try:
-        schema = pq.read_schema(path)
+        with path.open("rb") as file:  # a name that is not UTF-8 is not for Arrow
+            schema = pq.read_schema(file)
         about = json.loads((schema.metadata or {}).get(b"coremargin", b""))
     except (pa.ArrowException, OSError, ValueError):
         return False

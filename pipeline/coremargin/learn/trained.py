@@ -17,8 +17,8 @@ from coremargin.formats.model_record import FILE, AnyRecord, typed_record
 from coremargin.formats.open_folder import read_folder
 from coremargin.learn.decision import Scorer, decided, label_array
 from coremargin.learn.folder import write_arrays
-from coremargin.learn.model_files import save_folder
-from coremargin.learn.record import Certificate, json_text, plain
+from coremargin.learn.model_files import save_folder, write_record
+from coremargin.learn.record import Certificate, plain
 from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Single(Trained):
     def write(self, folder: Path) -> None:
         """Write ``model.json`` and ``arrays.npz`` into an empty folder."""
         write_arrays(folder / ARRAYS, self.arrays())
-        (folder / FILE).write_text(json_text(self.record), encoding="utf-8")
+        write_record(folder / FILE, self.record)
 
 
 def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:

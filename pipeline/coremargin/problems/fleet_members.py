@@ -114,12 +114,18 @@ def _left(source: Source, codes: Sequence[int], folds: int, seed: int) -> NDArra
 
 
 def _words(source: Source, codes: Sequence[int]) -> dict[int, str]:
-    """A word for each class that can be part of a folder's name; no two are equal, however letters are cased."""
+    """A word for each class that can be part of a folder's name; no two are equal, however letters are cased.
+
+    ASCII letters, digits and underscores, at most 40 of a label's and some for its code where they are not enough.
+    """
     words: dict[int, str] = {}
+    taken = {""}
     for code in codes:
         word = re.sub(r"[^A-Za-z0-9]+", "_", str(source.classes[code])).strip("_")[:40]
-        taken = {other.lower() for other in words.values()}
-        words[code] = f"{word}_{code}" if not word or word.lower() in taken else word
+        while word.lower() in taken:
+            word = f"{word}_{code}"
+        taken.add(word.lower())
+        words[code] = word
     return words
 
 

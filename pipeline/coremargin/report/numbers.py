@@ -162,12 +162,15 @@ def relative_gap(bounds: Mapping[str, Any]) -> float | None:
 
 
 def label_text(value: Any) -> str:
-    """A class label as one safe line: control characters are spelled out, very long labels are cut."""
+    """A class label as one safe line, very long labels are cut."""
     text = value if isinstance(value, str) else str(value)
-    if not text.strip():
-        text = repr(text)
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    text = visible(text if text.strip() else repr(text))
     return text if len(text) <= _LABEL_LIMIT else text[: _LABEL_LIMIT - 1] + "\u2026"
+
+
+def visible(text: str) -> str:
+    """One line of text: characters that are not printable are spelled out, those that turn text around among them."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def rows_between(rows: float, low: float, high: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -13,7 +12,8 @@ from typing import Any
 
 import jinja2
 
-from coremargin.errors import DataError, OutputError
+from coremargin.data.files import sync_folder, write_whole
+from coremargin.errors import DataError
 from coremargin.report import numbers
 from coremargin.spec import format_seconds, format_size
 
@@ -23,29 +23,11 @@ Json = Mapping[str, Any]
 
 
 def written(folder: Path, text: str) -> Path:
-    """Write ``report.html`` into a folder, aside and then renamed; its path. Raises OutputError."""
+    """Write ``report.html`` into a folder, whole or not at all; its path. Raises OutputError."""
     target = folder / "report.html"
-    aside = folder / f".report.html.{os.getpid()}"
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(target)
-        _sync_folder(folder)
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written: {error.strerror}; make room or give write access") from error
-    finally:
-        aside.unlink(missing_ok=True)
+    write_whole(target, [text.encode("utf-8", "backslashreplace")])  # half a character, as names of files may have
+    sync_folder(folder)
     return target
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_text(path: Path) -> str:

@@ -1,0 +1,97 @@
+"""Everything that commands print: lines, tables, JSON, errors, log records. Nothing else writes to a terminal.
+
+What comes out of files (labels, paths, records, names, messages that quote them) may hold anything: escape sequences
+that repaint a terminal, line breaks that forge a verdict, characters that turn text around, halves of characters,
+megabytes. So what is printed is a list of lines, and here every character of a line that is not printable is spelled
+out (``\\x1b``), a line break too, and what is endless is cut. JSON is ASCII, which says the same in its own way.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coremargin.formats.strict_json import cut
+from coremargin.report.numbers import visible
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+LONGEST_LINE = 20_000  #: characters of a line; a table of a thousand classes has some ten thousand
+LONGEST_CELL = 120
+
+
+def say(*lines: str, err: bool = False) -> None:
+    """Print lines, whatever is in them; the encoding of the terminal need not have their characters."""
+    _echo("\n".join(cut(visible(line), LONGEST_LINE) for line in lines), err=err)
+
+
+def say_error(message: str) -> None:
+    """``error: message`` on stderr, bold red on a terminal; further lines of the message are indented."""
+    first, *others = message.split("\n")
+    text = "\n  ".join(cut(visible(line), LONGEST_LINE) for line in (first, *others))
+    _echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True)
+
+
+def say_json(value: Any) -> None:
+    """Print one JSON object; what is not finite is null."""
+    from coremargin.learn.record import plain
+
+    _echo(json.dumps(plain(value), allow_nan=False))
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    encoding = getattr(sys.stderr if err else sys.stdout, "encoding", None) or "utf-8"
+    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), err=err)
+
+
+def rich_text(line: str) -> Text:
+    """A line for a live display: no markup is looked for in it."""
+    from rich.text import Text
+
+    return Text(cut(visible(line), LONGEST_LINE))
+
+
+class Formatter(logging.Formatter):
+    """Log records, line by line as ``say`` prints them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The text of a record, a traceback too."""
+        return "\n".join(cut(visible(line), LONGEST_LINE) for line in super().format(record).split("\n"))
+
+
+def table(rows: Sequence[Sequence[str]], *, indent: str = "  ", left: int = 1) -> list[str]:
+    """Lines of columns as wide as their widest entry; so many columns to the left, the others to the right."""
+    shown = [[cut(visible(cell), LONGEST_CELL) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = []
+    for row in shown:
+        cells = [c.ljust(w) if k < left else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return lines
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Lines "name   value" with the values in one column."""
+    width = max(len(name) for name, _ in pairs)
+    return [f"{name.ljust(width)}  {value}" for name, value in pairs]
+
+
+def class_table(counts: Sequence[tuple[Any, int]], limit: int = 20) -> list[str]:
+    """Labels with their rows and shares."""
+    everything = sum(rows for _, rows in counts)
+    shown = [(repr(label), f"{rows:,}", f"{rows / everything:.1%}") for label, rows in counts[:limit]]
+    if len(counts) > limit:
+        rest = sum(rows for _, rows in counts[limit:])
+        shown.append((f"{len(counts) - limit} more", f"{rest:,}", f"{rest / everything:.1%}"))
+    return table([("label", "rows", "share"), *shown])
+
+
+def count(number_of: int, what: str) -> str:
+    """A number and its noun: 1 chunk, 1,000 chunks."""
+    return f"{number_of:,} {what}{'' if number_of == 1 else 's'}"
