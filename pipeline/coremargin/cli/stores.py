@@ -111,7 +111,7 @@ def check(store: Path, *, as_json: bool, quiet: bool) -> None:
     """Read every byte of a STORE and name what is damaged.
 
     Chunks that are missing, cut short or altered, rows that are not finite, statistics that do not describe their rows.
-    Exit code 3 when anything is wrong.
+    Exit code 0 when the store is whole, 3 when anything is wrong with it.
 
     \b
     Example:

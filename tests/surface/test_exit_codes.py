@@ -1,0 +1,100 @@
+"""What exit codes mean is said in the help, in the README and by the errors, and is what commands do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from coremargin import errors
+from coremargin.cli.common import BROKEN_PIPE
+from coremargin.errors import CoremarginError
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from coremargin.data.store import Store
+
+Cli = Callable[..., "Result"]
+
+
+def kinds(base: type[CoremarginError]) -> Iterator[type[CoremarginError]]:
+    """An error and all that are of its kind."""
+    yield base
+    for kind in base.__subclasses__():
+        yield from kinds(kind)
+
+
+def codes_in(text: str) -> set[int]:
+    """The numbers that stand before a word in a list of codes."""
+    return {int(number) for number in re.findall(r"(\d+) [a-z]", text)}
+
+
+def said(run_cli: Cli, *words: str) -> str:
+    """A help text in one line."""
+    return " ".join(run_cli(*words, "--help").stdout.split())
+
+
+def test_help_readme_and_errors_agree(run_cli: Cli, repository: Path) -> None:
+    """Each code that an error has is in the list of the help and of the README, and no other is."""
+    known = {kind.exit_code for kind in kinds(CoremarginError)}
+    assert known == {2, 3, 4, 5, 130}
+    listed = said(run_cli).partition("Exit codes:")[2].partition(". ")[0]
+    assert codes_in(listed) == known | {0, 1, BROKEN_PIPE}
+    readme = " ".join((repository / "README.md").read_text(encoding="utf-8").split())
+    assert known | {0} <= codes_in(readme.partition("Exit codes:")[2].partition(".")[0]) <= codes_in(listed)
+
+
+def test_the_tree_of_errors_says_their_codes() -> None:
+    """The drawing in errors.py has every class below the first, with its code."""
+    drawn = {name: int(code) for name, code in re.findall(r"(\w+) +exit (\d+)", errors.__doc__ or "")}
+    below = [kind for kind in kinds(CoremarginError) if kind is not CoremarginError]
+    assert drawn == {kind.__name__: kind.exit_code for kind in below}
+
+
+@pytest.fixture
+def ended(
+    tmp_path: Path, run_cli: Cli, make_separable: Callable[..., tuple[np.ndarray, np.ndarray]],
+    make_store: Callable[..., Store],
+) -> dict[str, set[int]]:  # fmt: skip
+    """Exit codes that commands end with over rows that can be separated, rows that cannot, and what is damaged."""
+    X, y = make_separable(300, 3)
+    good, bad = make_store(X, y), make_store(X, np.roll(y, 1), name="bad.zarr")
+    model, train = tmp_path / "m", ("train", good.path, "--out", tmp_path / "m", "--cluster", "threads")
+    found: dict[str, set[int]] = {"train": set(), "run": set(), "verify": set(), "check": set()}
+
+    def run(*words: object) -> None:
+        found[str(words[0])].add(run_cli(*words, exit_code=None).exit_code)
+
+    run(*train)
+    run("train", bad.path, "--out", tmp_path / "n", "--cluster", "threads")
+    run("train", bad.path, "--out", tmp_path / "o", "--cluster", "threads", "--loss", "hinge", "--epsilon", "1e-15")
+    for store in (good, bad):
+        job = tmp_path / f"{store.path.stem}.toml"
+        job.write_text(f'job = "train"\nstore = "{store.path.name}"\nout = "of_{store.path.stem}"\n')
+        run("run", job, "--cluster", "threads")
+    run("verify", model, good.path)
+    run("verify", model, good.path, "--epsilon", "1e-14")
+    record = json.loads((model / "model.json").read_text())
+    record["certificate"]["lower"] *= 2
+    (model / "model.json").write_text(json.dumps(record))
+    run("verify", model, good.path)
+    run("check", good.path)
+    (good.path / "X" / "c.0.0").write_bytes(b"")
+    run("check", good.path)
+    run("verify", tmp_path / "of_rows", good.path)
+    (tmp_path / "of_rows" / "arrays.npz").write_bytes(b"")
+    run("verify", tmp_path / "of_rows", bad.path)
+    return found
+
+
+def test_commands_end_as_their_help_says(run_cli: Cli, ended: dict[str, set[int]]) -> None:
+    """The codes that a command's help names, and no others, come of rows and models that are good, bad, damaged."""
+    for command, codes in ended.items():
+        text = said(run_cli, command).partition("Exit code")[2].partition(".")[0]
+        assert {int(number) for number in re.findall(r"\b\d+\b", text)} | {0} == codes, command
