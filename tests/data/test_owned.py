@@ -109,6 +109,18 @@ def test_removing_takes_what_is_ours_and_nothing_else(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in outside.rglob("*")) == ["X", "c.0.0", "kept", "zarr.json"]
 
 
+def test_a_link_is_not_removed_in_place_of_what_it_leads_to(tmp_path: Path) -> None:
+    """Removing or sweeping follows no link, not even the one that it was given."""
+    path, link = written(tmp_path / "s.zarr"), tmp_path / "link"
+    (path / ".zarr.json.aside").write_text("x")
+    link.symlink_to(path)
+    with pytest.raises(OSError, match="link"):
+        STORE.remove(link)
+    STORE.sweep(link)
+    assert (path / ".zarr.json.aside").exists()
+    assert Store.open(path).rows == 205
+
+
 def test_what_comes_in_while_a_store_is_made_anew_is_noticed(tmp_path: Path) -> None:
     """A file that somebody puts into the old store meanwhile is found before the exchange, and the old store stays."""
     path = written(tmp_path / "s.zarr")

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -287,6 +288,9 @@ def test_nothing_is_written_into_a_store_or_a_model(store: Store, model: Path, t
                 write(place)
     with pytest.raises(UsageError, match="lies in a store"):
         coremargin.train(store.path, out=store.path, overwrite=True)
+    for write in (coremargin.train, partial(predict, model), lambda _, out, **options: export(model, out, **options)):
+        with pytest.raises(UsageError, match="found the root of all folders"):
+            write(store.path, out="/..", overwrite=True)
     assert everything(tmp_path) == before
 
 

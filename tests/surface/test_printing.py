@@ -107,6 +107,24 @@ def test_log_records_are_shown_like_everything_else() -> None:
     assert harmless(text)
 
 
+def test_a_bug_is_shown_like_everything_else(tmp_path: Path) -> None:
+    """What nobody foresaw ends a command with exit code 1 and a traceback, in which nothing is obeyed either."""
+    code = (
+        "import coremargin.data.store as store\n"
+        "def fail(*_, **__): raise ZeroDivisionError('\\x1b[31mred')\n"
+        "store.Store.open = fail\n"
+        "from coremargin.cli import main\n"
+        "main(['info', 'x'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("ZeroDivisionError: \\x1b[31mred\n")
+    assert harmless(done.stderr)
+
+
 def test_only_the_printing_layer_prints(repository: Path) -> None:
     """No module of the command line writes to stdout or stderr but by the functions of printing.py."""
     offenders = []

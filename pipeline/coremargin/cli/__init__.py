@@ -8,13 +8,14 @@ Zarr) is imported inside the commands, so that ``--help`` is there at once.
 from __future__ import annotations
 
 import logging
+import sys
 
 import click
 
 import coremargin
 from coremargin.cli import export, ingest, outliers, show, stores, train, use
 from coremargin.cli.common import Main
-from coremargin.cli.printing import Formatter, say
+from coremargin.cli.printing import Formatter, say, say_bug
 
 
 def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -51,6 +52,7 @@ def main(verbose: int) -> None:
     handler.setLevel(level)  # of its own: Dask gives its loggers a level that is below that of the root
     handler.setFormatter(Formatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
+    sys.excepthook = say_bug
 
 
 for _module in (ingest, stores, train, use, show, outliers, export):

@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
 from collections.abc import Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,6 +45,11 @@ def say_json(value: Any) -> None:
     from coremargin.learn.record import plain
 
     _echo(json.dumps(plain(value), allow_nan=False))
+
+
+def say_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """The traceback of what nobody foresaw, for ``sys.excepthook``."""
+    say(*"".join(traceback.format_exception(kind, error, trace)).rstrip().split("\n"), err=True)
 
 
 def _echo(text: str, *, err: bool = False) -> None:

@@ -59,8 +59,10 @@ def save_folder(
 
 
 def check_outside(path: Path) -> None:
-    """Raises UsageError for an output in a store or a model, where nothing else belongs."""
+    """Raises UsageError for an output in a store or a model, where nothing else belongs, and for the root folder."""
     real = Path(os.path.realpath(path))
+    if not real.name:
+        raise UsageError(f"{path}: expected a place with a name, found the root of all folders; choose another place")
     for folder in (real, *real.parents):
         for kind in (STORE, MODEL):
             if kind.is_at(folder) and (folder != real or kind is STORE):
