@@ -164,3 +164,12 @@ def test_show_says_what_a_model_claims(run_cli: RunCli, save_model: Callable[...
     (model / "run.json").unlink()
     assert json.loads(run_cli("show", model, "--json").stdout)["run"] == {}
     assert "scans" not in run_cli("show", model).stdout
+
+
+@pytest.mark.parametrize("epsilon", ["nan", "0", "1", "-1", "inf"])
+def test_an_epsilon_that_is_none_is_refused(
+    run_cli: RunCli, save_model: Callable[..., Path], store: Store, epsilon: str
+) -> None:
+    """Nothing is below a share that is no number: it demands nothing, and is a usage error."""
+    result = run_cli("verify", save_model(), store.path, "--epsilon", epsilon, exit_code=2)
+    assert "--epsilon: expected a number between 0 and 1" in result.stderr

@@ -62,6 +62,9 @@ def which_rows(model: Model | MulticlassModel) -> str:
     """The rows that a margin is about."""
     from coremargin.learn.left_out import left_out
 
+    view = model.record.get("view") or {}
+    if view.get("fold") is not None:
+        return f"the rows outside of fold {view['fold']} of {view['folds']}"
     if model.problem != "outliers":
         return "all rows"
     found = left_out(model)

@@ -96,7 +96,7 @@ def _claims(model: Model | MulticlassModel) -> list[tuple[str, str]]:
     if claims.kind == "duality_gap":
         weight = asked["class_weight"]
         shown = "" if weight is None else f", class weight {weight if weight == 'balanced' else tuple(weight)}"
-        value = f"at most {_bound(claims.upper)} over all rows"
+        value = f"at most {_bound(claims.upper)} over {which_rows(model)}"
         if claims.upper is None:
             value = "not known: no scan of all rows was finished"
         return [

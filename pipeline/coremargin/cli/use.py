@@ -47,9 +47,12 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
       coremargin verify rows.model rows.zarr
       coremargin verify rows.model rows.zarr --epsilon 1e-3 && publish rows.model
     """
+    from coremargin.errors import UsageError
     from coremargin.verify.examine import examine, refutation
     from coremargin.verify.fleet import FleetVerification
 
+    if epsilon is not None and not 0 < epsilon < 1:
+        raise UsageError(f"--epsilon: expected a number between 0 and 1, both excluded; got {epsilon}")
     with progress(quiet=quiet) as advance:
         result = examine(model, store, threads=threads, on_progress=_rows_shown(advance, "verifying", store))
     if as_json:
@@ -86,24 +89,27 @@ def _checklist(result: Verification | FleetVerification) -> list[str]:
     proven = f"the margin is at least (1 - {result.epsilon:g}) of the best possible"
     if result.soft:
         proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
-    if not isinstance(result, FleetVerification) and result.upper is None:  # a proof of outliers too large to keep
-        proven = "what was checked holds; how much more is possible was not checked, so epsilon is not verified"
+    of = " of some members" if fleet else ""
+    if not isinstance(result, FleetVerification) and result.upper is not None:
+        of = f": none has a margin above {result.upper:.3g}, which is zero for such rows"
+    about = ", for each member" if isinstance(result, FleetVerification) else f", on {result.part}" * bool(result.part)
     verdict = {
-        "certified": f"verified: {proven}{', for each member' if fleet else ''}",
-        "not_separable": f"verified: no hyperplane separates the classes{' of some members' if fleet else ''}",
-        "stopped": f"verified: the bounds hold; they do not prove epsilon {result.epsilon:g}",
+        "certified": f"verified: {proven}{about}",
+        "not_separable": f"verified: no hyperplane separates the classes{of}{about if not fleet else ''}",
+        "stopped": f"verified: the bounds hold{about}; they do not prove epsilon {result.epsilon:g}",
     }
     failed = f"refuted: {len(result.failures)} of {len(result.checks)} checks failed"
-    return [*lines, verdict.get(result.status, "verified") if result.ok else failed]
+    return [*lines, verdict[result.status] if result.ok else failed]
 
 
 def _demand(result: Verification, epsilon: float) -> None:
     """Raise NotCertified unless the verified bounds prove ``epsilon``."""
     from coremargin.errors import NotCertified
+    from coremargin.verify.checks import certified
 
-    lower, upper = result.claimed_lower or 0.0, None if result.upper is None else result.claimed_upper
-    if result.status == "not_separable" or upper is None or lower <= 0 or lower < (1 - epsilon) * upper:
-        proven = "nothing" if not upper or lower <= 0 else f"epsilon {1 - lower / upper:.6g}"
+    lower, upper = result.claimed_lower, result.claimed_upper  # both hold
+    if not certified(lower, upper, epsilon):
+        proven = f"epsilon {1 - lower / upper:.6g}" if lower and upper and lower > 0 else "nothing"
         raise NotCertified(
             f"{result.model}: the claims hold, but prove {proven}, not epsilon {epsilon:g}; "
             f"train with --epsilon {epsilon:g}"
