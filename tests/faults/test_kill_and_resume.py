@@ -85,7 +85,16 @@ class Run:
     """The command line in a session of its own, and its processes; without classes with the paper's strategy."""
 
     def __init__(self, store: Store, out: Path, *options: str, cluster: Path | str) -> None:
-        command = [sys.executable, str(HERE / "train_kit.py"), EVERY_S, "train", str(store.path), "--out", str(out)]
+        command = [
+            sys.executable,
+            str(HERE / "train_kit.py"),
+            EVERY_S,
+            "-",
+            "train",
+            str(store.path),
+            "--out",
+            str(out),
+        ]
         command += ["--cluster", str(cluster), *options]
         command += [] if "--classes" in options else ["--strategy", "paper"]
         self.popen = subprocess.Popen(

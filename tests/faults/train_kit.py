@@ -1,15 +1,16 @@
 """A small job of several scans and many blocks, and what an end of any kind must leave behind.
 
-As a script: the command line, with a checkpoint after every so many seconds instead of 15:
-``train_kit.py EVERY_S train STORE --out MODEL ...``.
+As a script: the command line, with a checkpoint after every so many seconds instead of 15, and held after so many
+blocks, with a file that says so: ``train_kit.py EVERY_S BLOCKS:FILE train STORE --out MODEL ...``, or ``-`` for FILE.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +19,14 @@ from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
 from coremargin.learn import classes_job, posed
 from coremargin.learn import train as train_module
+from coremargin.learn.checkpoint import Checkpoint
 from coremargin.learn.job import TrainJob
 from coremargin.problems.crammer_singer import CrammerSinger
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.problems.kesler_margin import KeslerMargin
+
+if TYPE_CHECKING:
+    from coremargin.scan.protocols import BlockResult
 
 #: What has to be equal to the bit; the other files of a model tell how this run went.
 EXACT = ("fleet.json", "model.json", "arrays.npz")
@@ -89,12 +94,32 @@ def exact(model: Path) -> dict[str, bytes]:
     return found
 
 
+def hold_after(blocks: int, file: Path) -> None:
+    """Let this process stop for ever once so many blocks are done and a checkpoint is there, which a file then says."""
+    real = Checkpoint.block_done
+    done = 0
+
+    def block_done(self: Checkpoint, result: BlockResult) -> None:
+        nonlocal done
+        real(self, result)
+        done += 1
+        if done >= blocks and self.exists():
+            file.touch()
+            while True:  # a signal ends this
+                time.sleep(0.05)
+
+    Checkpoint.block_done = block_done  # type: ignore[method-assign]
+
+
 def main() -> None:
-    """The command line with checkpoints as often as the first argument says."""
+    """The command line with checkpoints as often, and held, as the first arguments say."""
     from coremargin.cli import main as command
 
     train_module.EVERY_S = float(sys.argv[1])
-    command(sys.argv[2:])
+    blocks, _, file = sys.argv[2].partition(":")
+    if file:
+        hold_after(int(blocks), Path(file))
+    command(sys.argv[3:])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The executor for everything larger: blocks run as tasks of a Dask cluster.
 
-Tasks are stateless and carry their question, so a worker that dies costs nothing but its blocks in flight.
+Tasks are stateless, and their questions stay with the scheduler, so a worker that dies costs nothing but its blocks in
+flight.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Self
 
+from coremargin.scan.absence import Absence
 from coremargin.scan.flights import Flights, Patience
 from coremargin.scan.meter import MemoryMeter
+from coremargin.scan.slots import Slots
 from coremargin.scan.task import one_blas_thread
 
 if TYPE_CHECKING:
@@ -39,7 +42,8 @@ _QUIET = _NoUnboundFuture()
 class DaskExecutor:
     """Runs blocks on the workers of ``client``; ``close`` calls ``on_close``, the client stays its owner's without it.
 
-    in_driver: workers are threads of this process (``LocalCluster(processes=False)``).
+    in_driver: workers are threads of this process (``LocalCluster(processes=False)``); absence: what happens while no
+    worker is there.
     """
 
     def __init__(
@@ -49,11 +53,13 @@ class DaskExecutor:
         description: str = "",
         patience: Patience | None = None,
         in_driver: bool = False,
+        absence: Absence | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self.client = client
         self._description = description
         self._patience = patience or Patience()
+        self._absence = absence or Absence()
         self._in_driver = in_driver
         self._on_close = on_close
         self._meter = MemoryMeter()
@@ -62,17 +68,24 @@ class DaskExecutor:
     @property
     def workers(self) -> int:
         """Tasks that run at the same time: the threads of all workers."""
-        return max(1, sum(int(threads) for threads in self.client.nthreads().values()))
+        return max(1, len(self._threads()))
 
     @property
     def description(self) -> str:
         """One line for people: workers, threads, dashboard link if any."""
-        return self._description or f"Dask, {len(self.client.nthreads())} workers, {self.workers} threads"
+        if self._description:
+            return self._description
+        threads = self._threads()
+        return f"Dask, {len(set(threads))} workers, {len(threads)} threads"
+
+    def _threads(self) -> list[str]:
+        return Slots(self.client, self._absence).known()
 
     def run(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Iterator[BlockResult]:
         """Results as they complete; see ``Executor.run``."""
         pinned = one_blas_thread() if self._in_driver else nullcontext()
-        flights = Flights(self.client, source, probe, blocks, self._patience, pin=not self._in_driver)
+        slots = Slots(self.client, self._absence)
+        flights = Flights(slots, source, probe, blocks, self._patience, pin=not self._in_driver)
         with pinned, closing(flights.results()) as results:
             for result in results:
                 self._meter.note(result)

@@ -8,12 +8,15 @@ the task raises any other exception       it is raised here at once: a bug does 
 OSError on the way to or from a worker    sent again after a pause, up to ``Patience.tries`` times
 the worker dies                           Dask does the block again elsewhere; after several deaths (KilledWorker) the
                                           block flies again *alone*: innocents pass, the guilty one is BlockFailed
-a scattered array died with its holders   scattered again, block sent again
+the worker that has the question dies     Dask sends it again, see parcel.py; after several deaths (KilledWorker of the
+                                          question) it is handed over anew, and the block sent again
 no answer for long (a stopped worker)     a copy is sent to other workers; the first answer counts
 all workers died at once                  a copy without a hint is sent: Dask keeps hinted tasks for their worker when
                                           none is there, even with ``allow_other_workers``
+no worker comes back                      asked for again where that is ours to do, else RunError: absence.py
 no answer from anybody for very long      RunError
-the scheduler is lost                     RunError; the run can be resumed
+the scheduler is lost                     RunError; the run can be resumed. Lost means that our connection broke or that
+                                          it does not answer; whatever else breaks is a worker's end
 ========================================  =====================================================================
 """
 
@@ -31,19 +34,19 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from distributed import KilledWorker
-from distributed.comm import CommClosedError
 
 from coremargin.errors import BlockFailed, CoremarginError, RunError
-from coremargin.scan.parcel import Parcels, unpack
+from coremargin.scan.parcel import KEY, Parcels, unpack
 from coremargin.scan.protocols import BlockResult
-from coremargin.scan.slots import Slots, brief, scheduler_lost
+from coremargin.scan.slots import EVERY_S, UNREACHABLE, ask_scheduler, brief, scheduler_lost
 from coremargin.scan.task import pin_blas_for_good, place, run_block
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Future
 
     from coremargin.data.source import Source
     from coremargin.scan.protocols import Block, Probe
+    from coremargin.scan.slots import Slots
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +75,7 @@ class _Flight:
     sent: float
     alone: bool
     hint: str | None  #: address of the worker it was meant for
+    parcels: frozenset[str]  #: keys of the large arrays that it waits for
 
 
 @dataclass
@@ -94,14 +98,15 @@ class Flights:
     """One scan; ``results`` may be called once."""
 
     def __init__(
-        self, client: Client, source: Source, probe: Probe, blocks: Sequence[Block], patience: Patience, *, pin: bool
+        self, slots: Slots, source: Source, probe: Probe, blocks: Sequence[Block], patience: Patience, *, pin: bool
     ) -> None:
-        self._client = client
+        self._slots = slots
+        self._client = slots.client
         self._source = source
         self._probe = probe
         self._patience = patience
         self._pin = pin
-        self._parcels = Parcels(client)
+        self._parcels = Parcels(slots.client)
         self._handle: tuple[bytes, dict[int, Future]] | None = None  # packed once, it is the same for all blocks
         self._name = f"{type(probe).__name__.strip('_').lower()}-{uuid.uuid4().hex[:12]}"
         self._waiting = deque(blocks)
@@ -110,7 +115,6 @@ class Flights:
         self._later: list[tuple[float, Block]] = []
         self._flights: dict[str, _Flight] = {}
         self._landed: SimpleQueue[tuple[str, Any]] = SimpleQueue()
-        self._slots = Slots(client)
         self._heard = time.monotonic()
         self._slowest_s = 0.0
 
@@ -140,6 +144,8 @@ class Flights:
             if not self._flights:
                 self._send(self._suspects.popleft(), alone=True)
             return
+        if self._later:
+            return  # while something heals, no more is put at stake: tries that help nobody come to their end
         window = PER_THREAD * max(1, len(self._slots.known()))
         while self._waiting and len(self._flights) < window and self._waiting[0].index < self._oldest() + AHEAD:
             self._send(self._waiting.popleft())
@@ -147,23 +153,26 @@ class Flights:
     def _oldest(self) -> int:
         return next(iter(self._records))  # dicts keep their order, and blocks come in increasing order
 
-    def _send(self, block: Block, *, alone: bool = False, anywhere: bool = False) -> None:
+    def _send(self, block: Block, *, alone: bool = False) -> None:
         record = self._records.get(block.index)
         if record is None:
             return  # while it waited to be sent again, a copy has answered
         key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
-        hint = None if anywhere or alone else self._slots.for_block(block.index)
+        hint = None if alone else self._slots.for_block(block.index)
         where = {} if hint is None else {"workers": [hint], "allow_other_workers": True}
         try:
             handle, large = self._handle or self._parcels.pack(self._source.handle())
             self._handle = (handle, large)
             question, more = self._parcels.pack(self._probe.narrow(block))
+            large = large | more
             future = self._client.submit(
-                run_parcel, handle, question, large | more, block, self._pin, key=key, pure=False, retries=0, **where
+                run_parcel, handle, question, large, block, self._pin, key=key, pure=False, retries=0, **where
             )
-        except (OSError, CommClosedError) as error:
-            raise scheduler_lost(error) from error
-        self._flights[key] = _Flight(block, future, time.monotonic(), alone, hint)
+        except UNREACHABLE:
+            ask_scheduler(self._client)  # raises, since nobody else was spoken to
+            raise
+        parcels = frozenset(parcel.key for parcel in large.values())
+        self._flights[key] = _Flight(block, future, time.monotonic(), alone, hint, parcels)
         record.keys.add(key)
         self._client.loop.add_callback(_land, self._landed, key, future)
 
@@ -183,6 +192,7 @@ class Flights:
         record.keys.discard(key)
         if isinstance(outcome, BlockResult):
             self._heard = time.monotonic()
+            self._slots.absence.worked()
             self._slowest_s = max(self._slowest_s, outcome.seconds)
             del self._records[flight.block.index]
             self._cancel_twins(record)
@@ -195,20 +205,23 @@ class Flights:
         block, where = flight.block, place(self._source, flight.block)
         if isinstance(error, CoremarginError):
             raise error
-        if isinstance(error, KilledWorker):
+        if isinstance(error, KilledWorker) and not str(error.task).startswith(KEY):
             if flight.alone:
                 raise BlockFailed(
                     f"{where}: the worker died each time it ran this block, also when nothing else ran; a chunk that "
                     f"kills its reader is usually truncated: run `coremargin check {self._source.name}`; "
-                    f"if that finds nothing, the worker ran out of memory"
+                    f"if that finds nothing, the worker ran out of memory or walltime"
                 ) from error
             log.warning("%s: its worker died several times; it is tried again alone", where)
             self._cancel_twins(record)
             self._suspects.append(block)
-        elif isinstance(error, CancelledError | OSError | CommClosedError):
-            if self._client.status != "running" or "scheduler" in str(getattr(error, "reason", "")):
+        elif isinstance(error, (KilledWorker, CancelledError, *UNREACHABLE)):
+            if "scheduler" in str(getattr(error, "reason", "")):
                 raise scheduler_lost(error) from error
-            self._try_later(block, record, where, error)
+            ask_scheduler(self._client)  # which is the one thing that cannot be replaced
+            self._forget_parcels(flight)
+            if not record.keys:  # else a twin still flies
+                self._try_later(block, record, where, error)
         else:
             raise error
 
@@ -218,37 +231,50 @@ class Flights:
             raise BlockFailed(f"{where}: failed {record.tries} times, the last time with: {brief(error)}") from error
         pause = self._patience.pause_s * 2 ** (record.tries - 1)
         log.warning("%s: %s; tried again in %.1f s", where, brief(error), pause)
-        self._parcels.forget()
-        self._handle = None
         self._later.append((time.monotonic() + pause, block))
+
+    def _forget_parcels(self, flight: _Flight) -> None:
+        self._parcels.forget(flight.parcels)
+        self._handle = None
+
+    # -- what does not land -------------------------------------------------------------------------------------------
 
     def _look_after_the_overdue(self) -> None:
         now = time.monotonic()
         if not self._flights:
             self._heard = now
             return
+        quiet = now - self._heard > _QUIET_S
+        there = set(self._slots.known(_QUIET_S if quiet else EVERY_S))
+        if gone := [flight for flight in self._flights.values() if quiet and flight.hint and flight.hint not in there]:
+            self._send_copies(gone, "its worker is gone")
+        if self._slots.nobody():
+            self._heard = now  # where nobody is, nobody is late
+            for flight in self._flights.values():
+                flight.sent = now
+            return
         patience = max(self._patience.overdue_s, 20 * self._slowest_s)
-        for flight in [flight for flight in self._flights.values() if now - flight.sent > patience]:
-            flight.sent = now
-            if flight.hint is not None:
+        if overdue := [flight for flight in self._flights.values() if now - flight.sent > patience]:
+            for flight in overdue:
+                flight.sent = now
                 self._slots.distrust(flight.hint)
-            if self._records[flight.block.index].copies < 2 and not flight.alone:
-                self._send_copy(flight, f"no answer for {patience:.0f} s")
-        if now - self._heard > _QUIET_S:
-            there = set(self._slots.known(_QUIET_S))
-            for flight in [flight for flight in self._flights.values() if flight.hint and flight.hint not in there]:
-                flight.hint = None
-                self._send_copy(flight, "its worker is gone")
+                self._forget_parcels(flight)  # it may wait for the question, from a worker that hangs
+            few = [flight for flight in overdue if self._records[flight.block.index].copies < 2 and not flight.alone]
+            self._send_copies(few, f"no answer for {patience:.0f} s")
         if now - self._heard > max(self._patience.give_up_s, 2 * patience):
             raise RunError(
-                f"no answer from any worker for {now - self._heard:.0f} s; {len(self._slots.known())} worker threads "
-                f"are known; see whether the cluster runs, then run again"
+                f"no answer from any worker for {now - self._heard:.0f} s; {len(there)} workers are known; see whether "
+                f"the cluster runs, then run again"
             )
 
-    def _send_copy(self, flight: _Flight, why: str) -> None:
-        log.warning("%s: %s; sent to another worker", place(self._source, flight.block), why)
-        self._records[flight.block.index].copies += 1
-        self._send(flight.block, anywhere=True)
+    def _send_copies(self, flights: Sequence[_Flight], why: str) -> None:
+        for number, flight in enumerate(flights):
+            if not number:
+                more = f", and {len(flights) - 1} more blocks" if len(flights) > 1 else ""
+                log.warning("%s%s: %s; sent to another worker", place(self._source, flight.block), more, why)
+            flight.hint = None
+            self._records[flight.block.index].copies += 1
+            self._send(flight.block)
 
     def _cancel_twins(self, record: _Record) -> None:
         self._cancel([self._flights.pop(key).future for key in record.keys])
@@ -256,7 +282,7 @@ class Flights:
 
     def _cancel(self, futures: Sequence[Future]) -> None:
         if futures and self._client.status == "running":
-            with suppress(OSError, CommClosedError, CancelledError):
+            with suppress(CancelledError, *UNREACHABLE):
                 self._client.cancel(list(futures), force=True)
 
 

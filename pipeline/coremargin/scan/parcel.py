@@ -1,26 +1,37 @@
 """How questions travel to workers: small ones inside each task, large arrays once per worker.
 
 ``distributed`` would send the arguments of every task again; a keyword above 100 kB is even turned into a task of its
-own whose key may clash (Client.map). So arrays above ``LARGE_BYTES`` are taken out of the pickled question, scattered
-to all workers once, and put back where the question is opened.
+own whose key may clash (Client.map). So arrays above ``LARGE_BYTES`` are taken out of the pickled question, and put
+back where the question is opened.
+
+Such an array is the answer of a task of its own, on which the blocks depend. Data that is scattered dies with the
+workers that hold it, and scattering fails in many ways when a worker dies meanwhile. The argument of a task stays with
+the scheduler: when the last holder of its answer dies, the task is done again elsewhere, and a worker that lacks the
+array gets it from one that has it.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
+import dask
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from distributed import Client, Future
 
 #: A task of this size costs the scheduler no more than an empty one.
 LARGE_BYTES = 64 * 2**10
+#: Keys of the tasks that answer with a large array.
+KEY = "question-"
+#: Before any block that waits: others wait for what the blocks depend on.
+_FIRST = 10
 
 
 class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
@@ -59,8 +70,13 @@ def unpack(text: bytes, large: Mapping[int, np.ndarray]) -> Any:
     return _Opener(io.BytesIO(text), large).load()
 
 
+def hold(array: np.ndarray) -> np.ndarray:
+    """The task whose answer is a large array."""
+    return array
+
+
 class Parcels:
-    """Packs the questions of one scan; each large array is scattered once, and again when its holders were lost."""
+    """Packs the questions of one scan; each large array is handed to the scheduler once."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -72,9 +88,14 @@ class Parcels:
         text, large = pack(value)
         for name, array in large.items():
             if name not in self._sent:
-                self._sent[name] = (array, self._client.scatter(array, broadcast=True, hash=False))
+                self._sent[name] = (array, self._send(array))
         return text, {name: self._sent[name][1] for name in large}
 
-    def forget(self) -> None:
-        """Scatter anew from here on: a worker that held the only copy died."""
-        self._sent.clear()
+    def _send(self, array: np.ndarray) -> Future:
+        # it warns of large arguments, and advises to scatter them
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": 1 << 60}):
+            return self._client.submit(hold, array, key=f"{KEY}{uuid.uuid4().hex}", pure=False, priority=_FIRST)
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Hand these arrays over anew from here on: what was sent did not arrive."""
+        self._sent = {name: sent for name, sent in self._sent.items() if sent[1].key not in keys}

@@ -1,0 +1,151 @@
+"""What tests of real clusters share: processes that end with the test, a job whose questions do not fit into its tasks,
+and harm that is done to it at moments drawn by lot.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coremargin import spec as specs
+from coremargin.learn.job import TrainJob
+from coremargin.learn.train import Progress, train_job
+from coremargin.scan.executors import InProcess
+from coremargin.scan.parcel import LARGE_BYTES
+from train_kit import exact, small_store
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from coremargin.data.store import Store
+    from coremargin.scan.cluster import ClusterSpec
+    from coremargin.scan.protocols import BlockResult, Executor
+
+FEATURES = 9000  #: so many that a hypothesis does not travel inside each task
+CHUNKS, SCANS = 8, 25
+BLOCKS = CHUNKS * SCANS  #: of the whole job
+
+
+def path_of_daemons() -> str:
+    """PATH, and where Debian has daemons."""
+    return f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
+
+
+def absent(*commands: str) -> str:
+    """Which of these commands are not here, for a message."""
+    return ", ".join(name for name in commands if shutil.which(name, path=path_of_daemons()) is None)
+
+
+def dies_with_us() -> list[str]:
+    """Words before a command that let it end with this process, whatever ends that."""
+    return ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports of 127.0.0.1 on which nobody listens."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    try:
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def worker_environment() -> dict[str, str]:
+    """In which a worker finds coremargin and what lies beside the tests."""
+    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def wide_store(path: Path) -> Store:
+    """Rows of many features."""
+    store = small_store(path, rows=600, features=FEATURES, chunks=CHUNKS)
+    assert store.features * 8 > LARGE_BYTES
+    return store
+
+
+def wide_job(store: Store, out: Path) -> TrainJob:
+    """Many scans of few blocks, each with a hypothesis of its own."""
+    return TrainJob(store=store.path, out=out, strategy="paper", max_scans=SCANS)
+
+
+def trained(
+    store: Store, out: Path, executor: Executor, on_block: Callable[[BlockResult], None] | None = None
+) -> dict[str, bytes]:
+    """What has to be equal of the model."""
+    progress = Progress() if on_block is None else Progress(on_block=on_block)
+    outcome = train_job(wide_job(store, out), store, executor, progress=progress)
+    assert outcome.run["scans"] == SCANS
+    return exact(out)
+
+
+def trained_alone(store: Store, out: Path) -> dict[str, bytes]:
+    """The same of a run to which nothing happens, in this process."""
+    return trained(store, out, InProcess(1))
+
+
+def command(folder: Path, store: Store, spec: ClusterSpec, hold: str = "-") -> subprocess.Popen[str]:
+    """The command line on this cluster, in a session of its own, with a checkpoint at every block."""
+    (folder / "cluster.toml").write_text(specs.dump(spec))
+    words = [sys.executable, str(Path(__file__).with_name("train_kit.py")), "0", hold, "train", str(store.path)]
+    words += ["--strategy", "paper", "--max-scans", str(SCANS), "--out", str(folder / "m")]
+    words += ["--cluster", str(folder / "cluster.toml")]
+    environment, pipe = os.environ | worker_environment(), subprocess.PIPE
+    return subprocess.Popen(words, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def wait_until(true: Callable[[], object], run: subprocess.Popen[str], within_s: float = 60.0) -> None:
+    """Until something is true; the command must run as long."""
+    deadline = time.monotonic() + within_s
+    while not true():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Moments:
+    """Strikes ``number`` times while a job runs: at blocks drawn by lot, and a while drawn by lot after each.
+
+    Blocks are counted and no clock is asked, so that every strike lands on any machine. A strike that finds nobody to
+    hit says so by False, and is done again after one of the next blocks: somebody must have done that.
+    """
+
+    def __init__(self, rng: np.random.Generator, number: int, strike: Callable[[], bool]) -> None:
+        drawn = rng.choice(BLOCKS * 3 // 4, number, replace=False) + 1
+        self._delays = dict(zip(drawn.tolist(), rng.uniform(0.0, 0.3, number).tolist(), strict=True))
+        self._strike = strike
+        self._due: list[float] = []
+        self._done = 0
+        self._timer: threading.Timer | None = None
+        self._failed: list[BaseException] = []
+        self.landed = 0
+
+    def __call__(self, _: BlockResult) -> None:
+        """A block is done."""
+        self._done += 1
+        if self._done in self._delays:
+            self._due.append(self._delays[self._done])
+        if self._timer is not None and (self._done == BLOCKS or not self._timer.is_alive()):
+            self._timer.join()
+            self._timer = None
+        if self._failed:
+            raise self._failed[0]
+        if self._due and self._timer is None:
+            self._timer = threading.Timer(self._due.pop(0), self._land)
+            self._timer.start()
+
+    def _land(self) -> None:
+        try:
+            if self._strike():
+                self.landed += 1
+            else:
+                self._due.append(0.0)
+        except BaseException as error:  # noqa: BLE001 -- raised where the job is
+            self._failed.append(error)
