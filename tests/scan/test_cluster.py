@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from coremargin import spec as specs
 from coremargin.errors import RunError, SpecError, UsageError
 from coremargin.scan import cluster as clusters
+from coremargin.scan import launch
+from coremargin.scan.absence import Absence
 from coremargin.scan.cluster import (
     Address,
     Auto,
@@ -169,6 +174,63 @@ def test_batch_systems_start_workers_and_cancel_them(
     submitted = Path(f"{submit}.log").read_text().partition("\n")[2]
     assert submitted == render(spec).replace("SCHEDULER", address)
     assert Path(f"{cancel}.log").read_text().split() == [job]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New workers are asked for at once when none is left."""
+    monkeypatch.setattr(launch, "Absence", partial(Absence, left_s=0.1))
+
+
+@pytest.mark.parametrize(
+    "kind", [Slurm, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (Pbs, Lsf, Sge, HtCondor))]
+)
+def test_an_array_that_has_ended_is_submitted_again(
+    kind: type[Batch], batch_system: Callable[[type[Batch]], tuple[Path, Path]], impatient: None
+) -> None:
+    """When the workers of a job have gone before the scan, the same text is submitted once more; that a job which has
+    ended cannot be cancelled is no error; in the end the new job is cancelled.
+    """
+    submit, cancel = batch_system(kind)
+    spec = kind(host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
+    with connect(spec) as executor:
+        first = executor.description.split("job ")[1].split(",")[0]
+        os.killpg(int(first.split(".")[0]), signal.SIGKILL)
+        scans(executor)
+        address = executor.client.scheduler.address
+    text = render(spec).replace("SCHEDULER", address)
+    assert Path(f"{submit}.log").read_text().count(text) == 2
+    cancelled = Path(f"{cancel}.log").read_text().split()
+    assert len(cancelled) == 2
+    assert cancelled[0] == first != cancelled[1]
+
+
+def test_a_job_that_is_submitted_during_ctrl_c_is_cancelled(command: Command) -> None:
+    """An interrupt while the submit command is at work waits for the job's id, without which nobody could cancel it."""
+    command(
+        "sbatch", TEXT + "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5); print(77)"
+    )
+    cancel = command("scancel", TEXT)
+    with pytest.raises(KeyboardInterrupt):
+        connect(Slurm(host="127.0.0.1", insecure=True))
+    assert Path(f"{cancel}.log").read_text() == "77\n"
+
+
+@pytest.mark.slow
+def test_hosts_whose_ssh_has_ended_are_started_again(
+    command: Command, impatient: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When no worker is left on any host, ssh is started once more where it has ended; its last words are logged."""
+    ssh = command("ssh", TEXT + "import os\nprint('pid', os.getpid())\nos.execv('/bin/sh', ['sh', '-c', sys.argv[-1]])")
+    spec = Ssh(hosts=("one",), host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
+    with connect(spec) as executor:
+        for nanny in psutil.Process().children():
+            if "distributed.cli.dask_worker" in nanny.cmdline():
+                nanny.kill()
+        scans(executor)
+    assert Path(f"{ssh}.log").read_text().count("-o BatchMode=yes one export ") == 2
+    assert "no worker is left: started ssh one again" in caplog.messages
+    assert any(message.startswith("ssh one ended with status -9: ") for message in caplog.messages)
 
 
 def test_ssh_starts_workers(command: Command) -> None:

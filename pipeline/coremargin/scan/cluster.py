@@ -72,7 +72,7 @@ class Network(Spec, frozen=True, kw_only=True):
 
     tls: Tls | None = None
     insecure: bool = False
-    start_timeout: Seconds = Seconds(600)  #: until the first worker has to be there
+    start_timeout: Seconds = Seconds(600)  #: until the first worker has to be there, and a new one when none is left
 
 
 class Address(Network, tag_field="kind", tag="address", frozen=True, kw_only=True):

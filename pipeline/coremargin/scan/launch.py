@@ -7,10 +7,8 @@ minute after they lost it, whatever killed it. The text that is submitted is tha
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import socket
-import subprocess
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -20,29 +18,24 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 
 from coremargin.errors import RunError, UsageError
-from coremargin.scan import manifest, scripts
-from coremargin.scan.cluster import Address, Batch, HtCondor, Kubernetes, Lsf, Pbs, Remote, Sge, Slurm, Ssh
+from coremargin.scan import manifest
+from coremargin.scan.absence import Absence
+from coremargin.scan.batch import Array, check_commands
+from coremargin.scan.cluster import Address, Batch, Kubernetes, Remote, Ssh
 from coremargin.scan.dask_executor import DaskExecutor
 from coremargin.scan.embedded import settings
-from coremargin.scan.started import Started
+from coremargin.scan.hosts import Hosts
+from coremargin.scan.started import Started, answer_of
 from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coremargin.scan.absence import Recruit
     from coremargin.scan.cluster import ClusterSpec, Network
 
 log = logging.getLogger(__name__)
 
-#: Per batch system: the command that reads a script from standard input, the job's id in its answer, how to cancel.
-_COMMANDS: dict[type[Batch], tuple[list[str], str, list[str]]] = {
-    Slurm: (["sbatch", "--parsable"], r"^(\d+)", ["scancel"]),
-    Pbs: (["qsub"], r"^(\S+)", ["qdel"]),
-    Lsf: (["bsub"], r"<(\d+)>", ["bkill"]),
-    Sge: (["qsub", "-terse"], r"^(\d+)", ["qdel"]),
-    HtCondor: (["condor_submit", "-terse", "-"], r"^(\d+)", ["condor_rm"]),
-}
-_SUBMIT_TIMEOUT_S = 120.0
 _PAUSE_S = 2.0  # before the next attempt to reach a pod
 _GLANCE_S = 0.5  # between two looks at what was started
 
@@ -51,19 +44,23 @@ def start(cluster: ClusterSpec) -> DaskExecutor:
     """An executor with at least one worker; RunError when none came in time, UsageError when a command is missing."""
     with ExitStack() as stack:
         started: list[Started] = []
+        recruit: Recruit | None = None
         if isinstance(cluster, Address):
             client, what = _existing(cluster, stack), f"Dask at {cluster.address}"
         elif isinstance(cluster, Batch):
-            client, what = _batch(cluster, stack)
+            client, array = _batch(cluster, stack)
+            what, recruit = f"Dask, {array.description}", array.again
         elif isinstance(cluster, Ssh):
-            (client, started), what = _ssh(cluster, stack), f"Dask over ssh on {len(cluster.hosts)} hosts"
+            client, hosts = _ssh(cluster, stack)
+            what, started, recruit = f"Dask over ssh on {len(cluster.hosts)} hosts", hosts.processes, hosts.again
         elif isinstance(cluster, Kubernetes):
             client, started = _kubernetes(cluster, stack)
             what = f"Dask on Kubernetes, {cluster.namespace}/{cluster.name}"
         else:
             raise UsageError(f"not a remote cluster: {cluster!r}")
         _wait(client, cluster, what, started)
-        return DaskExecutor(client, description=what, on_close=stack.pop_all().close)
+        absence = Absence(cluster.start_timeout, recruit)
+        return DaskExecutor(client, description=what, absence=absence, on_close=stack.pop_all().close)
 
 
 def security(network: Network) -> Security:
@@ -115,29 +112,13 @@ def _own_scheduler(cluster: Remote, stack: ExitStack) -> tuple[Client, str]:
     return _client(stack, scheduler, cluster), str(scheduler.scheduler_address)
 
 
-def _batch(cluster: Batch, stack: ExitStack) -> tuple[Client, str]:
-    submit, pattern, cancel = _COMMANDS[type(cluster)]
-    for command in (submit[0], cancel[0]):
-        if shutil.which(command) is None:
-            raise UsageError(f"the command {command!r} is not on this host; run coremargin on a submit host")
+def _batch(cluster: Batch, stack: ExitStack) -> tuple[Client, Array]:
+    check_commands(cluster)
     client, address = _own_scheduler(cluster, stack)
-    answer = _run(submit, scripts.batch_script(cluster, address))
-    match = re.search(pattern, answer, re.MULTILINE)
-    if match is None:
-        raise RunError(f"{submit[0]} answered {answer!r}; expected the id of a job")
-    stack.callback(_forgive(lambda: _run([*cancel, match[1]], "")))
-    log.info("submitted job %s: %d x %d threads", match[1], cluster.jobs, cluster.threads)
-    return client, f"Dask, {type(cluster).__name__} job {match[1]}, {cluster.jobs} x {cluster.threads} threads"
-
-
-def _run(words: list[str], text: str) -> str:
-    try:
-        done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=_SUBMIT_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise RunError(f"{words[0]} did not answer within {format_seconds(_SUBMIT_TIMEOUT_S)}") from error
-    if done.returncode:
-        raise RunError(f"{words[0]} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+    array = Array(cluster, address)
+    stack.callback(_forgive(array.cancel))
+    array.submit()
+    return client, array
 
 
 def _forgive(action: Callable[[], object]) -> Callable[[], None]:
@@ -152,26 +133,24 @@ def _forgive(action: Callable[[], object]) -> Callable[[], None]:
     return forgiving
 
 
-def _ssh(cluster: Ssh, stack: ExitStack) -> tuple[Client, list[Started]]:
+def _ssh(cluster: Ssh, stack: ExitStack) -> tuple[Client, Hosts]:
     if shutil.which("ssh") is None:
         raise UsageError("the command 'ssh' is not on this host")
     client, address = _own_scheduler(cluster, stack)
-    started = []
-    for host, words in zip(cluster.hosts, scripts.ssh_commands(cluster, address), strict=True):
-        process = Started(words, f"ssh {host}")
-        stack.callback(process.stop, 5.0)
-        started.append(process)
+    hosts = Hosts(cluster, address)
+    stack.callback(hosts.stop)
+    hosts.start()
     # asks the remote workers to leave, before their ssh is stopped
     stack.callback(_forgive(lambda: client.retire_workers(close_workers=True)))
-    return client, started
+    return client, hosts
 
 
 def _kubernetes(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[Started]]:
     if shutil.which("kubectl") is None:
         raise UsageError("the command 'kubectl' is not on this host; it applies the manifest and reaches the scheduler")
     text = manifest.text(cluster)
-    _run(["kubectl", "apply", "-f", "-"], text)
-    stack.callback(_forgive(lambda: _run(["kubectl", "delete", "--wait=false", "-f", "-"], text)))
+    answer_of(["kubectl", "apply", "-f", "-"], text)
+    stack.callback(_forgive(lambda: answer_of(["kubectl", "delete", "--wait=false", "-f", "-"], text)))
     port, process = _forward(cluster, stack)
     try:
         return _client(stack, f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster), [process]

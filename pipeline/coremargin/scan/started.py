@@ -1,4 +1,6 @@
-"""Commands that run beside a job (ssh, kubectl port-forward): that one ended is known at once, and its last words."""
+"""Commands of other programs: those that answer (sbatch, kubectl apply), and those that run beside a job (ssh, kubectl
+port-forward), whose end is known at once, with their last words.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,31 @@ import re
 import subprocess
 import threading
 
+from coremargin.errors import RunError
+from coremargin.spec import format_seconds
+
+_ANSWER_S = 120.0  # for a command to answer
 _LINE = 4096  # characters of a line that are read at once
 _SHOWN = 300  # of a line in a message
 _LAST_WORDS_S = 1.0  # to read what an ended process left in the pipe, which a process of its own may hold open
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
+
+
+def answer_of(words: list[str], text: str) -> str:
+    """What a command answers to ``text``; RunError, with its words, when it fails or does not answer.
+
+    It has a session of its own: a Ctrl-C, which a terminal sends to all of them, is the driver's to deal with.
+    """
+    try:
+        done = subprocess.run(
+            words, input=text, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S, check=False,
+            start_new_session=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise RunError(f"{words[0]} did not answer within {format_seconds(_ANSWER_S)}") from error
+    if done.returncode:
+        raise RunError(f"{words[0]} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
 
 
 class Started:
