@@ -1,0 +1,235 @@
+"""Training on a real SLURM, whose tasks are cancelled and run into their walltime; skipped where there is none."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from cluster_kit import (
+    BLOCKS,
+    Moments,
+    command,
+    trained,
+    trained_alone,
+    wait_until,
+    wide_job,
+    wide_store,
+    worker_environment,
+)
+from coremargin import spec as specs
+from coremargin.learn.train import train_job
+from coremargin.scan.cluster import Slurm, Tls, connect, load_cluster
+from coremargin.scan.executors import InProcess
+from slurm_kit import LocalSlurm, missing
+from train_kit import exact
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from coremargin.data.store import Store
+    from coremargin.scan.protocols import BlockResult
+
+REASON = missing()
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(REASON is not None, reason=REASON or ""),
+]
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSlurm]:
+    """A SLURM of two cores."""
+    with LocalSlurm(tmp_path_factory.mktemp("slurm")) as system:
+        yield system
+
+
+@pytest.fixture(autouse=True)
+def _commands(slurm: LocalSlurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Its commands, and nothing in its queue when a test is over."""
+    for name, value in slurm.environment.items():
+        monkeypatch.setenv(name, value)
+    yield
+    slurm.wait_until_idle()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Rows of many features."""
+    return wide_store(tmp_path_factory.mktemp("wide") / "rows.zarr")
+
+
+@pytest.fixture(scope="module")
+def unbroken(store: Store) -> dict[str, bytes]:
+    """The model of a run that nothing happened to, in this process."""
+    return trained_alone(store, store.path.with_name("unbroken"))
+
+
+def spec_of(repository: Path, logs: Path, tls: Tls | None = None, **other: object) -> Slurm:
+    """cluster/slurm.toml for this machine: two tasks run at a time, the others of the array wait for their turn."""
+    spec = load_cluster(repository / "cluster" / "slurm.toml")
+    assert isinstance(spec, Slurm)
+    here = {
+        "host": "127.0.0.1", "python": sys.executable, "jobs": 2, "threads": 1, "workers": 1, "memory": 500 << 20,
+        "setup": ("cd /",), "directives": (), "environment": worker_environment(), "logs": logs,
+        "start_timeout": specs.Seconds(60), "tls": tls, "insecure": tls is None,
+    }  # fmt: skip
+    return msgspec.structs.replace(spec, **(here | other))
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Tls:
+    """A certificate of our own."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make certificates with")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    words += [
+        "-keyout",
+        str(key),
+        "-out",
+        str(cert),
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
+    subprocess.run(words, check=True, capture_output=True)
+    return Tls(ca=cert, cert=cert, key=key)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["tcp", "tls"])
+def test_tasks_cancelled_at_twenty_moments(
+    tmp_path: Path, repository: Path, slurm: LocalSlurm, store: Store, unbroken: dict[str, bytes],
+    rng: np.random.Generator, request: pytest.FixtureRequest, encrypted: bool,
+) -> None:  # fmt: skip
+    """Tasks of the array are cancelled at twenty moments drawn by lot, one or all that run: the model has the same
+    bits, and nothing is left in the queue.
+    """
+
+    def cancel() -> bool:
+        running = slurm.tasks()
+        for task in rng.permutation(running)[: rng.integers(1, 3)]:
+            slurm.cancel(task)
+        return bool(running)
+
+    certificate = request.getfixturevalue("tls") if encrypted else None
+    moments = Moments(rng, 20, cancel)
+    with connect(spec_of(repository, tmp_path, certificate, jobs=30)) as executor:
+        assert executor.client.scheduler.address.startswith("tls://" if encrypted else "tcp://")
+        assert trained(store, tmp_path / "m", executor, moments) == unbroken
+    assert moments.landed == 20
+
+
+def test_a_walltime_that_ends_is_not_the_end(
+    tmp_path: Path, repository: Path, slurm: LocalSlurm, store: Store, unbroken: dict[str, bytes],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """When the walltime of all workers is over in the middle of a job, the array is submitted again, and the job goes
+    on to the same bits.
+    """
+    done = 0
+
+    def outlive(_: BlockResult) -> None:
+        nonlocal done
+        done += 1
+        if done == BLOCKS // 2:
+            before = slurm.tasks()
+            deadline = time.monotonic() + 200
+            while set(before) & set(slurm.tasks("RUNNING,COMPLETING")):
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+
+    with connect(spec_of(repository, tmp_path, walltime=specs.Seconds(60))) as executor:
+        first = executor.description
+        assert trained(store, tmp_path / "m", executor, outlive) == unbroken
+        again = [message for message in caplog.messages if "no worker is left: submitted Slurm job" in message]
+    assert len(again) == 1
+    assert re.search(r"job (\d+)", again[0])[1] != re.search(r"job (\d+)", first)[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(
+    tmp_path: Path,
+    repository: Path,
+    slurm: LocalSlurm,
+    store: Store,
+    unbroken: dict[str, bytes],
+    number: signal.Signals,
+) -> None:
+    """Ctrl-C and SIGTERM in the middle of a scan take the array out of the queue and end with exit code 130; resumed in
+    this process, the bits are the same.
+    """
+    held = tmp_path / "held"
+    with command(tmp_path, store, spec_of(repository, tmp_path), f"{BLOCKS // 2}:{held}") as run:
+        wait_until(held.exists, run)
+        os.killpg(run.pid, number)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    assert "go on with the same command and --resume" in errors
+    assert "Traceback" not in errors
+    slurm.wait_until_idle(20)
+    outcome = train_job(wide_job(store, tmp_path / "m"), store, InProcess(1), begin="resume")
+    assert (outcome.run["resumed"], exact(tmp_path / "m")) == (1, unbroken)
+
+
+@pytest.fixture
+def full(slurm: LocalSlurm) -> Iterator[str]:
+    """Somebody else's job, which has all cores of the node."""
+    words = ["sbatch", "--parsable", "--cpus-per-task=2", "--mem=100M", "--output=/dev/null", "--wrap=exec sleep 300"]
+    other = slurm.ask(*words).strip()
+    deadline = time.monotonic() + 60
+    while slurm.tasks() != [other]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    yield other
+    slurm.cancel(other)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_the_queue_does_not_move(
+    tmp_path: Path, repository: Path, slurm: LocalSlurm, store: Store, full: str, number: signal.Signals
+) -> None:
+    """Ctrl-C and SIGTERM while the array waits behind other jobs take it out of the queue, and nothing else."""
+    with command(tmp_path, store, spec_of(repository, tmp_path)) as run:
+        wait_until(lambda: slurm.tasks("PENDING"), run)
+        os.killpg(run.pid, number)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert slurm.tasks("PENDING,RUNNING") == [full]
+
+
+def test_a_queue_that_does_not_move_ends_in_time(
+    tmp_path: Path, repository: Path, slurm: LocalSlurm, store: Store, full: str
+) -> None:
+    """Without room in the partition the job ends with exit code 5 after ``start_timeout``, and takes its array away."""
+    with command(tmp_path, store, spec_of(repository, tmp_path, start_timeout=specs.Seconds(2))) as run:
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 5
+    assert re.search(r"Slurm job \d+.*no worker within 2.00 s; look at the queue", errors), errors
+    assert slurm.tasks("PENDING,RUNNING") == [full]
+
+
+def test_workers_leave_a_driver_that_was_killed(
+    tmp_path: Path, repository: Path, slurm: LocalSlurm, store: Store
+) -> None:
+    """After SIGKILL of the driver its workers leave by themselves, and their tasks end."""
+    held = tmp_path / "held"
+    with command(tmp_path, store, spec_of(repository, tmp_path), f"9:{held}") as run:
+        wait_until(held.exists, run)
+        assert len(slurm.tasks()) == 2
+        run.kill()
+    slurm.wait_until_idle(120)

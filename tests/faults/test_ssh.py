@@ -1,0 +1,187 @@
+"""Training over a real ssh, whose workers are killed and whose hosts fail; skipped where there is no sshd."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import psutil
+import pytest
+
+from cluster_kit import (
+    BLOCKS,
+    Moments,
+    command,
+    trained,
+    trained_alone,
+    wait_until,
+    wide_job,
+    wide_store,
+    worker_environment,
+)
+from coremargin import spec as specs
+from coremargin.learn.train import train_job
+from coremargin.scan.cluster import Ssh, connect, load_cluster
+from coremargin.scan.executors import InProcess
+from ssh_kit import LocalSshd, missing
+from train_kit import exact
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from coremargin.data.store import Store
+    from coremargin.scan.protocols import BlockResult
+
+REASON = missing()
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(REASON is not None, reason=REASON or ""),
+]
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSshd]:
+    """An sshd on two addresses of this machine."""
+    with LocalSshd(tmp_path_factory.mktemp("sshd")) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Rows of many features."""
+    return wide_store(tmp_path_factory.mktemp("wide") / "rows.zarr")
+
+
+@pytest.fixture(scope="module")
+def unbroken(store: Store) -> dict[str, bytes]:
+    """The model of a run that nothing happened to, in this process."""
+    return trained_alone(store, store.path.with_name("unbroken"))
+
+
+@pytest.fixture
+def spec(repository: Path, sshd: LocalSshd) -> Ssh:
+    """cluster/ssh.toml for two addresses of this machine."""
+    spec = load_cluster(repository / "cluster" / "ssh.toml")
+    assert isinstance(spec, Ssh)
+    return msgspec.structs.replace(
+        spec, hosts=("127.0.0.1", "127.0.0.2"), options=sshd.options, host="127.0.0.1", python=sys.executable,
+        threads=1, workers=1, environment=worker_environment(), start_timeout=specs.Seconds(60),
+    )  # fmt: skip
+
+
+def remote(words: str = "dask_worker") -> list[psutil.Process]:
+    """What runs on the hosts: the nannies that ssh started, or with "spawn_main" their workers."""
+    nannies = [process for process in psutil.process_iter() if "dask_worker" in arguments(process)]
+    nannies = [process for process in nannies if "distributed.cli.dask_worker" in arguments(process).split()]
+    if words == "dask_worker":
+        return nannies
+    return [child for nanny in nannies for child in children(nanny) if words in arguments(child)]
+
+
+def arguments(process: psutil.Process) -> str:
+    """Its command line; nothing where it is gone."""
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return ""
+    return " ".join(words) if words and "ssh" not in words[0] else ""
+
+
+def children(process: psutil.Process) -> list[psutil.Process]:
+    """Its children; none where it is gone."""
+    try:
+        return process.children()
+    except psutil.Error:
+        return []
+
+
+def leave(within_s: float = 20.0) -> bool:
+    """Whether nothing runs on the hosts any more, in time."""
+    deadline = time.monotonic() + within_s
+    while remote():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_workers_killed_at_twenty_moments(
+    tmp_path: Path, spec: Ssh, store: Store, unbroken: dict[str, bytes], rng: np.random.Generator
+) -> None:
+    """At twenty moments drawn by lot a worker is killed, or with it the nanny that would start it again, until no host
+    is left and all are started anew: the model has the same bits, and nothing stays behind.
+    """
+    nannies = 0
+
+    def kill() -> bool:
+        nonlocal nannies
+        kind = "dask_worker" if rng.random() < 0.2 else "spawn_main"
+        if found := remote(kind):
+            found[int(rng.integers(len(found)))].kill()
+            nannies += kind == "dask_worker"
+        return bool(found)
+
+    moments = Moments(rng, 20, kill)
+    with connect(spec) as executor:
+        assert trained(store, tmp_path / "m", executor, moments) == unbroken
+    assert moments.landed == 20
+    assert nannies >= 3
+    assert leave()
+
+
+def test_all_hosts_fail_at_once(
+    tmp_path: Path, spec: Ssh, store: Store, unbroken: dict[str, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """When every host has failed, each is started again through ssh, and the job goes on to the same bits."""
+    done = 0
+
+    def fail(_: BlockResult) -> None:
+        nonlocal done
+        done += 1
+        if done == BLOCKS // 2:
+            for nanny in remote():
+                nanny.kill()
+
+    with connect(spec) as executor:
+        assert trained(store, tmp_path / "m", executor, fail) == unbroken
+    assert "no worker is left: started ssh 127.0.0.1, ssh 127.0.0.2 again" in caplog.messages
+    assert leave()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(
+    tmp_path: Path, spec: Ssh, store: Store, unbroken: dict[str, bytes], number: signal.Signals
+) -> None:
+    """Ctrl-C and SIGTERM, which reach the ssh commands as well, end with exit code 130 and leave nothing on the hosts;
+    resumed in this process, the bits are the same.
+    """
+    held = tmp_path / "held"
+    with command(tmp_path, store, spec, f"{BLOCKS // 2}:{held}") as run:
+        wait_until(held.exists, run)
+        assert len(remote()) == 2
+        os.killpg(run.pid, number)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    assert "go on with the same command and --resume" in errors
+    assert "Traceback" not in errors
+    assert leave(5.0)
+    outcome = train_job(wide_job(store, tmp_path / "m"), store, InProcess(1), begin="resume")
+    assert (outcome.run["resumed"], exact(tmp_path / "m")) == (1, unbroken)
+
+
+def test_workers_leave_a_driver_that_was_killed(tmp_path: Path, spec: Ssh, store: Store) -> None:
+    """After SIGKILL of the driver nothing of it stays on the hosts for longer than a minute."""
+    held = tmp_path / "held"
+    with command(tmp_path, store, spec, f"9:{held}") as run:
+        wait_until(held.exists, run)
+        assert len(remote()) == 2
+        run.kill()
+    assert leave(90.0)
