@@ -17,12 +17,19 @@
         |-- OutputError     exit 5   the output cannot be written
         |-- CheckpointError exit 5   a checkpoint does not belong to this job
         |-- Busy            exit 5   another job holds the output
+        |-- MachineLimit    exit 5   open files, memory, threads, the size of a file: no more is allowed
         `-- Interrupted     exit 130 Ctrl-C or SIGTERM; what was done is kept
 
 Messages name the place, what was expected, what was found and what to do.
+
+A file that cannot be opened because too many are open is not damaged: whoever turns an OSError into another error asks
+``raise_if_limit`` first.
 """
 
 from __future__ import annotations
+
+import errno
+import resource
 
 
 class CoremarginError(Exception):
@@ -93,7 +100,80 @@ class Busy(RunError):
     """Another job holds the output."""
 
 
+class MachineLimit(RunError):
+    """A limit of this process or of the machine is reached; the data is as good as it was."""
+
+
 class Interrupted(RunError):
     """Ctrl-C or SIGTERM ended the run; what was done is kept and can be resumed."""
 
     exit_code = 130
+
+
+def raise_if_limit(error: BaseException, place: object = "") -> None:
+    """Raise MachineLimit from ``error`` when it says, or was caused by, a limit that is reached; else do nothing.
+
+    place: the file or step for the message.
+    """
+    limit = machine_limit(error, place)
+    if limit is not None:
+        raise limit from error
+
+
+def machine_limit(error: BaseException, place: object = "") -> MachineLimit | None:
+    """The error that says which limit ``error`` or one of its causes is about; None when it is about none."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, MachineLimit):
+            return cause
+        if (text := _limit(cause)) is not None:
+            return MachineLimit(f"{place}: {text}" if str(place) else text)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return None
+
+
+def _limit(error: BaseException) -> str | None:
+    """What one exception says of a limit: Python and the dynamic loader name only some of them by a class."""
+    number, text = getattr(error, "errno", None), str(error)
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or "failed to map segment" in text:
+        return _memory()
+    if number == errno.EMFILE or (isinstance(error, ImportError) and "Too many open files" in text):
+        return f"this process may have {_soft(resource.RLIMIT_NOFILE)} files open (ulimit -n); {_raise_files()}"
+    if number == errno.ENFILE:
+        return "all files that this machine may have open are open (fs.file-max); end other programs, then run again"
+    if isinstance(error, BlockingIOError) or (isinstance(error, RuntimeError) and "can't start new thread" in text):
+        return (
+            f"no more threads or processes can be started: this user may have {_soft(resource.RLIMIT_NPROC)} "
+            f"(ulimit -u), and each needs address space (ulimit -v); use fewer workers and threads, or raise the limit"
+        )
+    if number == errno.EFBIG and resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+        return f"this process may write files of {_soft(resource.RLIMIT_FSIZE)} bytes (ulimit -f); raise the limit"
+    return None
+
+
+def _soft(kind: int) -> str:
+    """The limit that holds."""
+    soft, _ = resource.getrlimit(kind)
+    return "any number of" if soft == resource.RLIM_INFINITY else f"{soft:,}"
+
+
+def _raise_files() -> str:
+    """What to do about it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard > soft:
+        most = 65_536 if hard == resource.RLIM_INFINITY else hard
+        return f"allow more with `ulimit -n {min(most, max(1024, 4 * soft))}`, then run again"
+    return "more needs the administrator of this machine; use fewer workers and threads"
+
+
+def _memory() -> str:
+    for kind, name in ((resource.RLIMIT_AS, "ulimit -v"), (resource.RLIMIT_DATA, "ulimit -d")):
+        soft, _ = resource.getrlimit(kind)
+        if soft != resource.RLIM_INFINITY:
+            return (
+                f"out of memory: this process may use {soft >> 20:,} MiB of address space ({name}); raise the limit, "
+                f"or use fewer threads and less --memory"
+            )
+    return "out of memory: the machine has no more; use fewer workers and threads, less --memory, or a larger machine"

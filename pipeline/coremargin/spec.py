@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from coremargin.errors import SpecError
+from coremargin.errors import SpecError, raise_if_limit
 
 T = TypeVar("T")
 
@@ -107,6 +107,7 @@ def load(path: str | os.PathLike[str], kind: type[T]) -> T:
     try:
         text = where.read_bytes().decode("utf-8")
     except OSError as error:
+        raise_if_limit(error, where)
         raise SpecError(f"{where}: cannot be read: {error.strerror}; give the path of a TOML file") from error
     except UnicodeDecodeError as error:
         raise SpecError(f"{where}: not UTF-8 at byte {error.start}; a spec is a text file in UTF-8") from error

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from coremargin.data.check import check_store
+from coremargin.data.labels import LabelCoder
 from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, StoreError
+from coremargin.verify.rows import Rows
 from store_kit import FAULTS, all_rows, edit_attributes, edit_json, one_bit_flipped, rewrite_array, write_store
 
 if TYPE_CHECKING:
@@ -254,3 +257,27 @@ def test_leftovers_are_ignored(damaged: Path) -> None:
     (damaged / "X" / "c.5.0").write_bytes(b"uncommitted")
     assert len(all_rows(Store.open(damaged))[0]) == 300
     assert check_store(damaged).whole
+
+
+@pytest.mark.parametrize("code", [-2, -100])
+def test_codes_of_no_class_are_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """A code below that of rows without label is damage although every checksum is right: nobody counts from behind."""
+    honest = LabelCoder.encode
+
+    def forged(self: LabelCoder, *given: Any) -> np.ndarray:
+        codes = honest(self, *given)
+        codes[4] = code
+        return codes
+
+    monkeypatch.setattr(LabelCoder, "encode", forged)
+    path = tmp_path / "s.zarr"
+    with StoreWriter.create(path, features=2, dtype="float32", chunk_rows=3) as writer:
+        writer.write(np.arange(12, dtype=np.float32).reshape(6, 2), list("ababab"))
+    store = Store.open(path)
+    assert store.labels(0).tolist() == [0, 1, 0]
+    for use in (store.read, store.labels):
+        with pytest.raises(DamagedChunk, match=rf"chunk 1 \(rows 3 to 5\).*found {code} to 1"):
+            use(1)
+    with pytest.raises(DamagedChunk, match=f"found {code} to 1"):
+        list(Rows(path).scan(lambda chunk: None))
+    assert not check_store(path).whole

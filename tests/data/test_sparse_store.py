@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.check import check_store
+from coremargin.data.maps import budget
 from coremargin.data.overview import overview
-from coremargin.data.reader import budget
 from coremargin.data.source import Source
 from coremargin.data.store import Store, open_source
 from coremargin.data.writer import StoreWriter

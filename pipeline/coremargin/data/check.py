@@ -16,7 +16,7 @@ from coremargin.data.statistics import ChunkStatistics, measure
 from coremargin.data.store import Store
 from coremargin.data.synth import in_order
 from coremargin.data.weights import as_weights
-from coremargin.errors import BadRow, DamagedChunk, StoreError
+from coremargin.errors import BadRow, DamagedChunk, StoreError, raise_if_limit
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def _opens(folder: Path) -> None:
     try:
         zarr.open_array(str(folder), mode="r", zarr_format=3)
     except Exception as error:  # zarr raises what it likes of metadata
+        raise_if_limit(error, folder)
         raise StoreError(f"{folder}/zarr.json: zarr cannot open it ({error}); restore it from a copy") from error
 
 

@@ -11,7 +11,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from coremargin.errors import OutputError
+from coremargin.errors import OutputError, raise_if_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,10 +33,11 @@ _REASONS = {
 
 @contextmanager
 def output_errors(path: Path, needed_bytes: int = 0) -> Iterator[None]:
-    """Turn an OSError into an OutputError that says what was needed and what is there."""
+    """Turn an OSError into an OutputError that says what was needed and what is there, or into MachineLimit."""
     try:
         yield
     except OSError as error:
+        raise_if_limit(error, path)
         reason = _REASONS.get(error.errno or 0, str(error))
         text = f"{path}: cannot be written: {reason}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -18,7 +18,7 @@ from coremargin.data.format import read_facts
 from coremargin.data.layout import layouts
 from coremargin.data.owned import STORE, named
 from coremargin.data.support import FOLDER as VECTORS
-from coremargin.errors import Busy, OutputError, StoreError, UsageError
+from coremargin.errors import Busy, OutputError, StoreError, UsageError, raise_if_limit
 
 _LOCK = ".lock"
 
@@ -119,6 +119,7 @@ def _locked(folder: Path, store: Path) -> FileLock:
     except Timeout:
         raise Busy(f"{store}: another writer is at work there; wait for it to end") from None
     except OSError as error:
+        raise_if_limit(error, store)
         text = f"{store}: cannot be written: {error.strerror or error}; choose a folder that this user may write to"
         raise OutputError(text) from error
     return lock

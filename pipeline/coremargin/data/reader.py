@@ -1,72 +1,25 @@
 """Chunks from disk: kept-open memory maps, a reused buffer, or a Zarr library, all giving the same rows.
 
-Uncompressed chunks are mapped and stay mapped up to a budget per process: a mapped chunk scans at the speed of
-memory, but mapped pages count as resident. What was mapped first stays, since a cyclic scan evicts everything from an
-LRU. Chunks beyond the budget, and compressed ones, go through one buffer per thread. Whatever the way, the checksum of
-the rows is held against the store's manifest once per file and state (inode, size, time), and trusted after that.
+Uncompressed chunks are mapped and stay mapped as far as the process's budget goes (maps.py). Chunks beyond it, and
+compressed ones, go through one buffer per thread. Whatever the way, the checksum of the rows is held against the
+store's manifest once per file and state (inode, size, time), and trusted after that.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import threading
-import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from coremargin.data.checksum import crc32c
-from coremargin.errors import DamagedChunk, StoreError
+from coremargin.data.maps import FileState, Maps
+from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coremargin.data.codecs import Encoding
     from coremargin.data.layout import ArrayLayout
-
-MAP_BYTES = 512 << 20  #: default budget of kept-open maps per process
-_MOST_MAPS = 256  # each map keeps a file descriptor open
-
-
-class _Budget:
-    """Bytes and number of maps kept open by all readers of this process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.used_bytes = 0
-        self.maps = 0
-
-    def take(self, size: int, limit: int) -> bool:
-        with self._lock:
-            if self.used_bytes + size > limit or self.maps >= _MOST_MAPS:
-                return False
-            self.used_bytes += size
-            self.maps += 1
-            return True
-
-    def give_back(self, size: int) -> None:
-        with self._lock:
-            self.used_bytes -= size
-            self.maps -= 1
-
-
-budget = _Budget()
-
-
-@dataclass(frozen=True)
-class FileState:
-    """A file as it was when its bytes were checked."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> FileState:
-        """From what the system says of it."""
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class ArrayReader:
@@ -74,13 +27,11 @@ class ArrayReader:
 
     def __init__(self, layout: ArrayLayout, rows: np.ndarray, crcs: np.ndarray, map_bytes: int) -> None:
         """rows (c,): rows of each chunk; crcs (c,): crc32c of their bytes; map_bytes: the process's budget."""
-        self.layout, self._rows, self._crcs, self._map_bytes = layout, rows, crcs, map_bytes
+        self.layout, self._rows, self._crcs = layout, rows, crcs
         self._trusted: dict[int, FileState] = {}
-        self._maps: dict[int, tuple[FileState, np.ndarray]] = {}
-        self._lock = threading.Lock()
+        self._maps = Maps(layout.chunk_bytes, map_bytes)
         self._buffers = threading.local()
         self._general: Any = None
-        weakref.finalize(self, release, self._maps)
 
     def read(self, chunk: int) -> np.ndarray:
         """Rows (n, *tail) of a chunk, read-only; valid until this thread reads again. Raises DamagedChunk."""
@@ -112,55 +63,28 @@ class ArrayReader:
     def _read_raw(self, chunk: int) -> np.ndarray:
         path = self.layout.file(chunk)
         try:
-            status = os.stat(path)
-        except OSError as error:
-            self._unreadable(chunk, error)
-        self._check_size(chunk, status.st_size)
-        state = FileState.of(status)
-        kept = self._maps.get(chunk)
-        if kept is not None:
-            if kept[0] == state:
-                return self._shaped(kept[1], chunk)
-            self._forget(chunk)  # replaced or changed under us: look again
-        if budget.take(self.layout.chunk_bytes, self._map_bytes):
-            return self._map(chunk, path)
-        return self._fill(chunk, path)
-
-    def _map(self, chunk: int, path: Path) -> np.ndarray:
-        size = self.layout.chunk_bytes
-        try:
-            with open(path, "rb") as file:
-                status = os.fstat(file.fileno())
-                self._check_size(chunk, status.st_size)
-                mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-            data = np.frombuffer(mapped, dtype=np.uint8)
-            values = self._shaped(data, chunk)
-            self._check(chunk, values, FileState.of(status))
-        except OSError as error:
-            budget.give_back(size)
-            self._unreadable(chunk, error)
-        except BaseException:
-            budget.give_back(size)
-            raise
-        with self._lock:
-            if chunk in self._maps:  # another thread was faster; this map lives as long as its array
-                budget.give_back(size)
-            else:
-                self._maps[chunk] = (FileState.of(status), data)
-        return values
-
-    def _fill(self, chunk: int, path: Path) -> np.ndarray:
-        used = int(self._rows[chunk]) * self.layout.row_bytes
-        buffer = self._buffer("chunk", self.layout.chunk_bytes)
-        try:
+            state = FileState.of(os.stat(path))
+            self._check_size(chunk, state.size)
+            data = self._maps.get(chunk, state)
+            if data is not None:
+                return self._shaped(data, chunk)
             with open(path, "rb", buffering=0) as file:
-                status = os.fstat(file.fileno())
-                self._check_size(chunk, status.st_size)
-                read_into(file, buffer[:used])
+                state = FileState.of(os.fstat(file.fileno()))
+                self._check_size(chunk, state.size)
+                data = self._maps.new(file.fileno())
+                if data is None:
+                    return self._filled(chunk, file, state)
+            values = self._shaped(data, chunk)
+            self._check(chunk, values, state)
         except OSError as error:
             self._unreadable(chunk, error)
+        return self._shaped(self._maps.keep(chunk, state, data), chunk)
+
+    def _filled(self, chunk: int, file: Any, state: FileState) -> np.ndarray:
+        buffer = self._buffer("chunk", self.layout.chunk_bytes)
+        read_into(file, buffer[: int(self._rows[chunk]) * self.layout.row_bytes])
         values = self._shaped(buffer, chunk)
-        self._check(chunk, values, FileState.of(status))
+        self._check(chunk, values, state)
         return values
 
     def _read_encoded(self, chunk: int, encoding: Encoding) -> np.ndarray:
@@ -197,6 +121,7 @@ class ArrayReader:
                 self._general[start : start + int(self._rows[chunk])], dtype=self.layout.dtype
             )
         except (OSError, RuntimeError, ValueError, TypeError, LookupError) as error:  # what codecs raise on bad bytes
+            raise_if_limit(error, self.layout.file(chunk))
             self._damaged(chunk, f"cannot be decoded: {error}")
         if len(values) != self._rows[chunk]:
             raise StoreError(f"{self.layout.store}: {self.layout.name} has fewer rows than the store commits to")
@@ -245,16 +170,10 @@ class ArrayReader:
         expected = self.layout.file_bytes
         if size != expected:
             what = "cut short" if size < (expected or 0) else "too long"
-            self._forget(chunk)
             self._damaged(chunk, f"the file is {what}: expected {expected:,} bytes, got {size:,}")
 
-    def _forget(self, chunk: int) -> None:
-        self._trusted.pop(chunk, None)
-        with self._lock:
-            if self._maps.pop(chunk, None) is not None:
-                budget.give_back(self.layout.chunk_bytes)
-
     def _unreadable(self, chunk: int, error: OSError) -> NoReturn:
+        raise_if_limit(error, self.layout.file(chunk))
         if isinstance(error, FileNotFoundError):
             self._damaged(chunk, "the file is missing", error)
         self._damaged(chunk, f"the file cannot be read: {error.strerror or error}", error)
@@ -266,13 +185,6 @@ class ArrayReader:
             f"{store}: chunk {chunk} (rows {start} to {stop}), file {self.layout.key(chunk)}: {what}; "
             f"`coremargin check {store}` lists all damage, then restore the file from a copy or ingest again"
         ) from cause
-
-
-def release(maps: dict[int, tuple[FileState, np.ndarray]]) -> None:
-    """Give back the budget of maps whose reader is gone."""
-    for _, data in maps.values():
-        budget.give_back(data.nbytes)
-    maps.clear()
 
 
 def read_into(file: Any, buffer: np.ndarray) -> None:

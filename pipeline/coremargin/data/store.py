@@ -14,14 +14,15 @@ import numpy as np
 from coremargin.data.arrays import ArraySource, checked_ids
 from coremargin.data.csr_reader import CsrReader
 from coremargin.data.digest import WEIGHTS
-from coremargin.data.format import Commit, Facts, read_facts
+from coremargin.data.format import UNLABELLED, Commit, Facts, read_facts
 from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
-from coremargin.data.reader import MAP_BYTES, ArrayReader
+from coremargin.data.maps import MAP_BYTES
+from coremargin.data.reader import ArrayReader
 from coremargin.data.sizes import scanned_bytes
 from coremargin.data.source import Source
 from coremargin.data.view import View, ViewHandle, root
-from coremargin.errors import StoreError
+from coremargin.errors import DamagedChunk, StoreError
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
@@ -140,13 +141,18 @@ class Store:
     def read(self, chunk: int) -> tuple[Any, np.ndarray]:
         """Rows (n, d), an array or csr_array, and codes (n,) int32, read-only, valid until this thread reads again."""
         self.span(chunk)
-        readers = self.readers()
-        return readers.X.read(chunk), readers.y.read(chunk)
+        return self.readers().X.read(chunk), self.labels(chunk)
 
     def labels(self, chunk: int) -> np.ndarray:
         """Codes (n,) int32 of a chunk, read-only, without its rows."""
-        self.span(chunk)
-        return self.readers().y.read(chunk)
+        start, stop = self.span(chunk)
+        codes = self.readers().y.read(chunk)
+        if codes.min() < UNLABELLED or codes.max() >= len(self.classes):
+            raise DamagedChunk(
+                f"{self.name}: chunk {chunk} (rows {start:,} to {stop - 1:,}): expected label codes from "
+                f"{UNLABELLED} to {len(self.classes) - 1}, found {codes.min()} to {codes.max()}; restore the chunk from a copy"
+            )
+        return codes
 
     def weights(self, chunk: int) -> np.ndarray | None:
         """Sample weights (n,) float64 of a chunk, valid until this thread asks again; None: all are 1."""

@@ -15,7 +15,7 @@ import numpy as np
 from coremargin.data.checksum import crc32c
 from coremargin.data.files import write_whole
 from coremargin.data.sparse import INDEX_DTYPE, csr_rows
-from coremargin.errors import StoreError
+from coremargin.errors import StoreError, raise_if_limit
 from coremargin.formats.raw_array import CRC_BYTES
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def read_vectors(path: Path, rows: int, features: int, dtype: np.dtype[Any]) -> 
     try:
         raw = path.read_bytes()
     except OSError as error:
+        raise_if_limit(error, path)
         text = f"{path}: statistics cannot be read: {error.strerror}; restore the file from a copy"
         raise StoreError(text) from error
     body = memoryview(raw)[:-CRC_BYTES]

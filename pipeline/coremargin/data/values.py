@@ -7,15 +7,15 @@ holds the values against a checksum, and is told in what state the files were.
 
 from __future__ import annotations
 
-import mmap
 import os
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.reader import FileState, budget, open_with_zarr, read_into, release
+from coremargin.data.maps import FileState, Maps
+from coremargin.data.reader import open_with_zarr, read_into
+from coremargin.errors import raise_if_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,12 +37,10 @@ class ValueReader:
 
     def __init__(self, layout: ArrayLayout, map_bytes: int) -> None:
         """map_bytes: the process's budget of maps; 0: never map."""
-        self.layout, self._map_bytes = layout, map_bytes
-        self._maps: dict[int, tuple[FileState, np.ndarray]] = {}
-        self._lock = threading.Lock()
+        self.layout = layout
+        self._maps = Maps(layout.chunk_bytes, map_bytes)
         self._local = threading.local()
         self._general: Any = None
-        weakref.finalize(self, release, self._maps)
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, States]:
         """The values, valid until this thread reads again, and the states of the files. Raises FileProblem."""
@@ -79,48 +77,26 @@ class ValueReader:
             if len(values) < high:
                 raise self._problem(file, f"expected at least {high:,} values, found {len(values):,}")
             return values[low:high], state
-        mapped = self._mapped(file)
-        if mapped is not None:
-            return mapped[1][low:high], mapped[0]
-        out = self._buffer("run", high - low) if out is None else out
-        with self._opened(file) as opened:
-            state = self._state(file, os.fstat(opened.fileno()))
-            try:
-                opened.seek(low * self.layout.dtype.itemsize)
-                read_into(opened, out.view(np.uint8))
-            except OSError as error:
-                raise self._problem(file, f"cannot be read: {error}") from error
-        return out, state
-
-    def _mapped(self, file: int) -> tuple[FileState, np.ndarray] | None:
-        """The map of a file, or None when there is no room for it."""
         try:
-            state = self._state(file, os.stat(self.layout.file(file)))
+            return self._run(file, low, high, out)
         except OSError as error:
             raise self._unreadable(file, error) from error
-        kept = self._maps.get(file)
-        if kept is not None and kept[0] == state:
-            return kept
-        if kept is not None:  # replaced or changed under us
-            with self._lock:
-                if self._maps.pop(file, None) is not None:
-                    budget.give_back(self.layout.chunk_bytes)
-        if not budget.take(self.layout.chunk_bytes, self._map_bytes):
-            return None
-        try:
+
+    def _run(self, file: int, low: int, high: int, out: np.ndarray | None) -> tuple[np.ndarray, FileState]:
+        """Values of an uncompressed file: of its map where there is room for one, else read."""
+        state = self._state(file, os.stat(self.layout.file(file)))
+        data = self._maps.get(file, state)
+        if data is None:
             with self._opened(file) as opened:
                 state = self._state(file, os.fstat(opened.fileno()))
-                data = mmap.mmap(opened.fileno(), self.layout.chunk_bytes, access=mmap.ACCESS_READ)
-        except BaseException:
-            budget.give_back(self.layout.chunk_bytes)
-            raise
-        found = state, np.frombuffer(data, dtype=self.layout.dtype)
-        with self._lock:
-            if file in self._maps:  # another thread was faster
-                budget.give_back(self.layout.chunk_bytes)
-            else:
-                self._maps[file] = found
-        return found
+                data = self._maps.new(opened.fileno())
+                if data is None:
+                    out = self._buffer("run", high - low) if out is None else out
+                    opened.seek(low * self.layout.dtype.itemsize)
+                    read_into(opened, out.view(np.uint8))
+                    return out, state
+            data = self._maps.keep(file, state, data)
+        return data.view(self.layout.dtype)[low:high], state
 
     def _decoded(self, file: int) -> tuple[np.ndarray, FileState]:
         """All values of a file that has to be decoded; this thread's last one is kept."""
@@ -154,6 +130,7 @@ class ValueReader:
                 self._general = open_with_zarr(self.layout)
             return np.ascontiguousarray(self._general[file * step : (file + 1) * step], dtype=self.layout.dtype)
         except (OSError, RuntimeError, ValueError, TypeError, LookupError) as error:  # what codecs raise on bad bytes
+            raise_if_limit(error, self.layout.file(file))
             raise self._problem(file, f"cannot be decoded: {error}") from error
 
     def _opened(self, file: int) -> Any:
@@ -180,6 +157,7 @@ class ValueReader:
         return FileProblem(self.layout.key(file), what)
 
     def _unreadable(self, file: int, error: OSError) -> FileProblem:
+        raise_if_limit(error, self.layout.file(file))
         if isinstance(error, FileNotFoundError):
             return self._problem(file, "the file is missing")
         return self._problem(file, f"the file cannot be read: {error.strerror or error}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.errors import DataError
+from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.model_arrays import check_arrays
 from coremargin.formats.model_record import FILE, AnyRecord, typed_record
 from coremargin.formats.npz import read_arrays
@@ -52,5 +52,6 @@ def _read(file: Any, path: Path, name: str) -> bytes:
     try:
         data: bytes = file.read(LARGEST + 1)
     except OSError as error:
+        raise_if_limit(error, path / name)
         raise DataError(f"{path}/{name}: cannot be read: {error.strerror}; get a whole copy of the model") from error
     return data

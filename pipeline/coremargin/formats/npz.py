@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from coremargin.errors import DataError
+from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.strict_json import cut
 
 LARGEST = 16 << 30  #: bytes of an npz beyond which it is not believed to be a model's
@@ -34,9 +34,10 @@ def read_arrays(file: BinaryIO, place: str, most_members: int = _MOST_MEMBERS) -
             members = archive.infolist()
             _check_members(members, size, place, most_members)
             return {member.filename.removesuffix(".npy"): _read_member(archive, member, place) for member in members}
-    except (DataError, MemoryError):
+    except DataError:
         raise
     except Exception as error:  # zipfile and numpy raise what they like of altered bytes
+        raise_if_limit(error, place)
         raise DataError(f"{place}: truncated or altered ({cut(str(error))}); get a whole copy of the model") from error
 
 

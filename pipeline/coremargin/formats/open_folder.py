@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from coremargin.errors import DataError
+from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.strict_json import cut
 
 T = TypeVar("T")
@@ -58,6 +58,7 @@ def opened(folder: int, path: Path, name: str) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
+        raise_if_limit(error, path / name)
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise DataError(f"{path}/{cut(name)}: cannot be read: {reason}; get a whole copy of the model") from error
     with os.fdopen(handle, "rb") as file:
@@ -84,6 +85,7 @@ def _open_folder(path: Path) -> int:
             except NotADirectoryError:
                 raise DataError(f"{path}: expected a model's folder, found a file; give the folder") from None
             except (OSError, ValueError) as error:
+                raise_if_limit(error, path)
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise DataError(f"{path}: expected a model's folder, cannot be opened: {reason}") from error
     raise DataError(f"{path}: expected a model, found nothing there; `coremargin train STORE --out {path}` makes one")

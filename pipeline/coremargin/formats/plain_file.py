@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from coremargin.errors import DataError
+from coremargin.errors import DataError, raise_if_limit
 
 
 def read_plain(path: Path, largest: int, *, error: type[DataError] = DataError) -> bytes:
@@ -26,5 +26,6 @@ def read_plain(path: Path, largest: int, *, error: type[DataError] = DataError) 
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as problem:
+        raise_if_limit(problem, path)
         raise error(f"{path}: cannot be read: {problem.strerror}; restore it from a copy") from problem
     return data

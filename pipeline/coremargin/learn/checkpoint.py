@@ -24,7 +24,7 @@ import numpy as np
 import coremargin
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_whole
 from coremargin.data.owned import Kind
-from coremargin.errors import CheckpointError, DataError
+from coremargin.errors import CheckpointError, DataError, raise_if_limit
 from coremargin.formats.npz import read_arrays
 from coremargin.learn.folder import write_arrays
 from coremargin.learn.locked import Locked
@@ -133,6 +133,7 @@ class Checkpoint:
             )
 
     def _damaged(self, error: Exception) -> CheckpointError:
+        raise_if_limit(error, self.folder)
         reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | IndexError) else str(error)
         return CheckpointError(f"{self.folder}: the checkpoint cannot be read ({reason}); start again with --restart")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from coremargin.data.store import Store
-from coremargin.errors import CoremarginError, DataError, Interrupted, OutputError, StoreError, UsageError
+from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
 from coremargin.learn.fleet import read_model
 from coremargin.learn.folder import check_target, recover
@@ -236,7 +236,7 @@ def _resumable(checkpoint: Checkpoint, out: Path) -> Iterator[None]:
 
 def _keep(checkpoint: Checkpoint) -> None:
     """Save what is new; what was saved before stays when that fails, and the error that ended the job matters more."""
-    with suppress(OutputError):
+    with suppress(OutputError, MachineLimit):
         checkpoint.save()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from coremargin.errors import DamagedChunk, StoreError
+from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
 from coremargin.formats.zarr_metadata import read_array_metadata, read_csr_group
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Files:
         try:
             return zarr.open_array(str(self.path / name), mode="r", zarr_format=3)
         except Exception as error:  # zarr raises what it likes of metadata
+            raise_if_limit(error, self.path / name)
             raise StoreError(f"{self.path}/{name}: zarr cannot open it ({error}); restore it from a copy") from error
 
     def _step(self, name: str) -> int:
@@ -78,9 +79,8 @@ class Files:
                 )
         try:
             values = np.ascontiguousarray(array[start:stop])
-        except MemoryError:
-            raise
         except Exception as error:  # codecs raise what they like
+            raise_if_limit(error, self.path / name)
             where = f"{name}/{self._metadata[name].key(start // step)}"
             raise DamagedChunk(
                 f"{self.path}/{where}: {chunk} cannot be read ({error}); restore it from a copy"
