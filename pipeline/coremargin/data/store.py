@@ -150,7 +150,7 @@ class Store:
         if codes.min() < UNLABELLED or codes.max() >= len(self.classes):
             raise DamagedChunk(
                 f"{self.name}: chunk {chunk} (rows {start:,} to {stop - 1:,}): expected label codes from "
-                f"{UNLABELLED} to {len(self.classes) - 1}, found {codes.min()} to {codes.max()}; restore the chunk from a copy"
+                f"{UNLABELLED} to {len(self.classes) - 1}, found {codes.min()} to {codes.max()}; restore it from a copy"
             )
         return codes
 
