@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.errors import BadRow, UsageError
+from coremargin.formats.limits import LARGEST_WEIGHT
 
 
 def as_weights(values: Any, rows: int, place: str, first: int = 0) -> np.ndarray:
@@ -22,7 +23,7 @@ def as_weights(values: Any, rows: int, place: str, first: int = 0) -> np.ndarray
     if len(found) != rows:
         raise UsageError(f"{place}: expected as many weights as rows, {rows:,}, got {len(found):,}")
     weights = np.array(found, dtype=np.float64)
-    bad = ~(np.isfinite(weights) & (weights >= 0))
+    bad = ~((weights >= 0) & (weights <= LARGEST_WEIGHT))
     if bad.any():
         row = int(np.argmax(bad))
         raise BadRow(f"{place}: row {first + row}: {refused_weight(weights[row])}")
@@ -41,7 +42,7 @@ def all_weights(values: Any, rows: int, place: str) -> np.ndarray:
 
 def refused_weight(value: float) -> str:
     """What is wrong with a weight that is refused."""
-    return f"found weight {value}, expected a finite number of at least 0; 0 leaves a row out"
+    return f"found weight {value}, expected a number from 0 to {LARGEST_WEIGHT:g}; 0 leaves a row out"
 
 
 def nothing_left(place: str) -> BadRow:

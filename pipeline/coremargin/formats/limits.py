@@ -5,4 +5,7 @@ MOST_FEATURES = 1 << 26
 MOST_CLASSES = 4096
 MOST_FOLDS = 1000
 MOST_SEED = 2**63 - 1
+#: C times the weights of a class, summed up: beyond these float64 cannot bound the value of a soft margin.
+PRICES = (1e-120, 1e120)
+LARGEST_WEIGHT = 1e200  #: of a row: sums of them stay finite
 LARGEST_CHUNK_BYTES = 1 << 30

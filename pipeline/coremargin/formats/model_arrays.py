@@ -6,6 +6,7 @@ Lengths that only the arrays themselves know stand as letters, and arrays that s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ def _check_values(record: AnyRecord, arrays: Mapping[str, np.ndarray], place: st
         _check_sparse(record, arrays, place)
     if record.problem == "outliers":
         ks, lower, upper = (arrays[OUTLIERS + name] for name in ("k", "lower", "upper"))
-        rising = len(ks) > 0 and ks[0] >= 0 and (np.diff(ks) > 0).all()
+        rising = len(ks) > 0 and ks[0] >= 0 and all(a < b for a, b in pairwise(ks.tolist()))
         _demand(rising, place, f"{OUTLIERS}k", "numbers of outliers in increasing order")
         _demand(np.isin(arrays[f"{OUTLIERS}signs"], (-1, 1)).all(), place, f"{OUTLIERS}signs", "signs -1 and 1")
         _demand((lower < np.inf).all(), place, f"{OUTLIERS}lower", "margins")
@@ -127,7 +128,7 @@ def _check_sparse(record: AnyRecord, arrays: Mapping[str, np.ndarray], place: st
     data, indices, indptr, shape = (arrays[f"{ROWS}_{part}"] for part in ("data", "indices", "indptr", "shape"))
     m, d = record.certificate.coreset_rows, record.features
     _demand(shape.tolist() == [m, d], place, f"{ROWS}_shape", f"({m}, {d}) as the record says")
-    fits = indptr[0] == 0 and indptr[-1] == len(data) and (np.diff(indptr) >= 0).all()
+    fits = indptr[0] == 0 and indptr[-1] == len(data) and _rising(indptr, len(data))
     _demand(fits, place, f"{ROWS}_indptr", "row starts that fit the values")
     first = np.zeros(len(indices), dtype=bool)
     first[indptr[:-1][np.diff(indptr) > 0]] = True
@@ -138,8 +139,12 @@ def _check_sparse(record: AnyRecord, arrays: Mapping[str, np.ndarray], place: st
 
 def _check_ends(values: np.ndarray, ends: np.ndarray, name: str, place: str) -> None:
     last = ends[-1] if len(ends) else 0
-    rising = (np.diff(ends) >= 0).all() and (len(ends) == 0 or ends[0] >= 0)
-    _demand(rising and last == len(values), place, name, f"ends of parts of {len(values)} values")
+    _demand(_rising(ends, len(values)) and last == len(values), place, name, f"ends of parts of {len(values)} values")
+
+
+def _rising(values: np.ndarray, most: int) -> bool:
+    """Whether places from 0 to ``most`` never fall; differences of others could wrap around."""
+    return bool(((values >= 0) & (values <= most)).all() and (np.diff(values) >= 0).all())
 
 
 def _demand(ok: Any, place: str, name: str, what: str) -> None:

@@ -66,6 +66,8 @@ class StoreRecord(Struct, frozen=True, kw_only=True):
         if self.rows != self.commits[-1].rows:
             raise ValueError(f"expected the rows of the last commit, {self.commits[-1].rows:,}, got {self.rows:,}")
         before = 0
+        if len({commit.group for commit in self.commits}) < len(self.commits):
+            raise ValueError("expected a group of its own for each commit, found one twice")
         for commit in self.commits:
             if commit.rows <= before or commit.classes > len(self.classes):
                 raise ValueError(f"commit {commit.group!r} does not follow from the one before")

@@ -85,9 +85,11 @@ def _explained(message: str, values: Any) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _Refused(f"the key {cut(repr(twice))} is there twice")
+        seen = set[str]()
+        for name, _ in pairs:
+            if name in seen:
+                raise _Refused(f"the key {cut(repr(name))} is there twice")
+            seen.add(name)
     return found
 
 

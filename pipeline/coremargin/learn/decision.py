@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from coremargin.errors import BadRow, UsageError
+from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.maths.rows import products
 from coremargin.maths.scaling import Scaling, unit_rows
 
@@ -30,6 +30,13 @@ class Scorer:
     intercepts: tuple[float, ...]
     unit: bool = False
     difference: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises DataError for hyperplanes that are none: finite numbers of a model may overflow when they are folded."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            coef, intercept = self.planes()
+        if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+            raise DataError("the model's numbers overflow: no decision follows from them; get an unaltered copy")
 
     def values(self, X: Any) -> np.ndarray:
         """Decision values (n,) of rows X (n, d), or (n, k) of k > 1 hyperplanes. Raises as ``decision_values``."""
@@ -59,7 +66,8 @@ def decision_values(X: Any, coef: np.ndarray, intercept: float, *, unit: bool = 
     if X.dtype.kind not in "fiub":
         raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
     values = _of_sparse(X, coef, unit=unit) if issparse(X) else _of_dense(X, coef, unit=unit)
-    values += intercept
+    with np.errstate(invalid="ignore", over="ignore"):
+        values += intercept
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
         raise BadRow(

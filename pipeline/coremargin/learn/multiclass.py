@@ -60,7 +60,8 @@ class MulticlassModel(Single):
 
     @cached_property
     def _folded(self) -> tuple[np.ndarray, np.ndarray]:
-        weights, offsets = self.hypothesis[:, :-1], self.constant * self.hypothesis[:, -1]
+        with np.errstate(over="ignore"):  # what is not finite is refused by who decides
+            weights, offsets = self.hypothesis[:, :-1], self.constant * self.hypothesis[:, -1]
         if self.shift is None or self.factor is None:
             return weights, offsets
         pairs = [folded(w, float(b), self.shift, self.factor) for w, b in zip(weights, offsets, strict=True)]

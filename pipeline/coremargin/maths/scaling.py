@@ -71,9 +71,13 @@ class Scaling:
 
 
 def folded(w: Array, b: float, shift: NDArray[Any], factor: NDArray[Any]) -> tuple[Array, float]:
-    """(coef, intercept) for rows x before shift and factor: w.z + b = coef.x + intercept, up to rounding."""
-    coef = w * factor.astype(np.float64)
-    return coef, float(b - coef @ shift.astype(np.float64))
+    """(coef, intercept) for rows x before shift and factor: w.z + b = coef.x + intercept, up to rounding.
+
+    What overflows is not finite; whoever decides by it refuses that.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        coef = w * factor.astype(np.float64)
+        return coef, float(b - coef @ shift.astype(np.float64))
 
 
 def divided_by_length(rows: NDArray[Any], out: NDArray[Any]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
+from coremargin.formats.limits import PRICES
 from coremargin.maths.compact import compact, light
 from coremargin.maths.pool import NARROW
 from coremargin.maths.rows import Rows, concatenate, take
@@ -23,8 +24,6 @@ SAMPLE_SHARE = 0.04
 SAMPLE_BYTES = 64 << 20
 #: Lengths of the longest row between which squares, and differences down to float64's resolution, keep their digits.
 SCALES = (1e-130, 1e130)
-#: Prices of all rows of a class together between which objectives are numbers.
-PRICES = (1e-120, 1e120)
 
 
 def two_classes(source: Source) -> tuple[int, int]:

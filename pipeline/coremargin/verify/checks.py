@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXACT = 1e-8  #: what a certificate with outliers says where epsilon 0 was asked for
 CLOSE = 1e-9  #: for numbers that are said to be 1, or a ratio of others: not for bounds
-_ZERO = 64  # roundings of each feature that a distance of zero may leave; trainers keep to an eighth of it
+_ZERO = 64  # roundings of each feature that a distance of zero may leave; trainers keep to half of it
 
 
 @dataclass(frozen=True)

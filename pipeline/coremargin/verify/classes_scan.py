@@ -115,6 +115,7 @@ class ClassesScan(Account):
         where = np.flatnonzero(again)
         margins = _margins(self._exact(x[where], self.claim.v), y[where]) / self.size
         margins -= 2 * (self.claim.features + 4) * TINY
+        margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
         below = int((surely & ~again).sum())
         below += 0 if self.claim.lower is None else int((~(margins >= self.claim.lower)).sum())
         k = int(np.argmin(margins))

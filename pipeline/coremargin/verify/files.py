@@ -111,9 +111,10 @@ class Files:
         Raises DamagedChunk unless indices ascend within each row and stay below the number of features.
         """
         begins = self.read("X/indptr", start, stop, chunk)
+        inside = ((begins >= first) & (begins <= last)).all()  # else differences could wrap around
         lengths = np.diff(begins, append=last)
         data, indices = (self._values(name, first, last, chunk) for name in _SPARSE[:2])
-        fits = len(indices) == len(data) == last - first and begins[0] == first and (lengths >= 0).all()
+        fits = len(indices) == len(data) == last - first and begins[0] == first and inside and (lengths >= 0).all()
         if fits:
             follows = np.ones(len(indices), dtype=bool)  # not the first of its row
             follows[(begins - first)[begins < last]] = False

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.formats.limits import PRICES
 from coremargin.verify.checks import Check, certified, same_epsilon, same_ratio, shown, value_bounded, value_reached
 from coremargin.verify.soft import SoftScan
 from coremargin.verify.sums import SLAB_ROWS, UNIT, exact_products, gamma, length, nearest, rounded_sum
@@ -141,10 +142,10 @@ class GapScan(SoftScan):
         error = 2 * self.error * float((c * sums["reach"] / unit).sum())
         each = 2 * self.error * (c / unit) @ sums["spread"]
         longest = length(np.abs(pull[0] - pull[1]) + each) * (1 + _FEW) + error
-        spread = float((c * sums["squares"] / unit**2).sum()) * (1 + 4 * self.error)
+        spread = float((c / unit * sums["squares"] / unit).sum()) * (1 + 4 * self.error)
         square = longest * longest  # overflows to infinity
         curve = 0.5 * square + 0.25 * spread if self.claim.intercept else 2.0 * square + spread
-        return (1 - _FEW) / curve if math.isfinite(curve) else 0.0
+        return (1 - _FEW) / curve if 0 < curve < math.inf else 0.0
 
     def checks(self) -> list[Check]:
         """What the scan says about the claims."""
@@ -159,6 +160,11 @@ class GapScan(SoftScan):
             f"{claim.loss}, C = {claim.cost:g}: a row costs{' its weight times' * self.rows.weighted} {c.negative:.6g} "
             f"({negative:,} of class {claim.negative!r}) or {c.positive:.6g} ({positive:,} of class {claim.positive!r})"
         )
+        low, high = PRICES
+        if not all(
+            low <= price * count <= high for price, count in zip(c.pair, self.sums["count"], strict=True) if count
+        ):
+            return Check("prices", ok=False, text=f"{text}: expected from {low:g} to {high:g} for the rows of a class")
         if positive and negative:
             return Check("prices", ok=True, text=text)
         return Check("prices", ok=False, text=f"{text}: expected rows of both classes")

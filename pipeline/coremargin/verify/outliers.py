@@ -210,13 +210,16 @@ def _check_leaf(path: tuple[int, ...], sets: Sequence[frozenset[int]], k: int) -
         raise ValueError("a path decides about a row twice")
     if any(rows & out for rows in sets):
         raise ValueError("a certificate at a leaf has a row that is left out")
-    free = [rows - kept for rows in sets]
-    if any(not rows for rows in free):
+    if any(rows <= kept for rows in sets):
         return
-    if len(frozenset().union(*free)) < sum(map(len, free)):
-        raise ValueError("certificates at a leaf share a row that may be left out")
-    if len(out) <= k and len(free) <= k - len(out):
-        raise ValueError(f"{len(free)} certificates at a leaf where {k - len(out)} rows may still be left out")
+    free = set[int]()  # never more than the coreset, whatever a leaf names
+    for rows in sets:
+        rest = rows - kept
+        if free & rest:
+            raise ValueError("certificates at a leaf share a row that may be left out")
+        free |= rest
+    if len(out) <= k and len(sets) <= k - len(out):
+        raise ValueError(f"{len(sets)} certificates at a leaf where {k - len(out)} rows may still be left out")
 
 
 def _check_cover(paths: list[tuple[int, ...]]) -> None:

@@ -21,6 +21,7 @@ import crc32c
 import numpy as np
 
 from coremargin.errors import DamagedChunk, StoreError
+from coremargin.formats.limits import LARGEST_WEIGHT
 from coremargin.formats.raw_array import read_raw_array
 from coremargin.formats.store_record import read_store_record
 from coremargin.verify.files import Files
@@ -73,12 +74,43 @@ class Rows:
         self.digest = ""  # known after a scan
 
     def labels(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Label codes and weights (n,) of all chunks, in order, without their rows; ``scan`` checks their bytes."""
+        """Label codes and weights (n,) of all chunks, in order, without their rows. Raises DamagedChunk."""
         for index in range(self.chunks):
-            start, stop = index * self.chunk_rows, min(self.rows, (index + 1) * self.chunk_rows)
-            place = f"chunk {index} (rows {start:,} to {stop - 1:,})"
-            codes = self._files.read("y", start, stop, place)
-            yield codes, self._files.read("weights", start, stop, place) if self.weighted else np.ones(len(codes))
+            codes, weights = self._labels(index)
+            yield codes, np.ones(len(codes)) if weights is None else weights
+
+    def _span(self, index: int) -> tuple[int, int, str]:
+        """The rows [start, stop) of a chunk, and words for messages."""
+        start, stop = index * self.chunk_rows, min(self.rows, (index + 1) * self.chunk_rows)
+        return start, stop, f"chunk {index} (rows {start:,} to {stop - 1:,})"
+
+    def _labels(self, index: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Label codes and weights of a chunk, whose bytes are those that were ingested."""
+        start, stop, place = self._span(index)
+        codes = self._files.read("y", start, stop, place)
+        weights = self._files.read("weights", start, stop, place) if self.weighted else None
+        self._compare(index, {"y": codes} | ({} if weights is None else {"weights": weights}))
+        if codes.max(initial=-1) >= len(self.classes) or codes.min(initial=-1) < -1:
+            raise DamagedChunk(
+                f"{self.path}: {place}: expected label codes from -1 to {len(self.classes) - 1}, found "
+                f"{codes.min()} to {codes.max()}; restore the chunk from a copy"
+            )
+        if weights is not None and not ((weights >= 0) & (weights <= LARGEST_WEIGHT)).all():
+            raise DamagedChunk(
+                f"{self.path}: {place}: expected weights from 0 to {LARGEST_WEIGHT:g}, found others; ingest again"
+            )
+        return codes, weights
+
+    def _compare(self, index: int, parts: dict[str, np.ndarray]) -> None:
+        """Raises DamagedChunk unless the bytes of these parts of a chunk are those that ingest wrote down."""
+        for name, values in parts.items():
+            found, expected = crc32c.crc32c(_bytes(values)), int(self._sums.parts[name][index])
+            if found != expected:
+                what = {"x": "rows", "y": "labels"}.get(name, name)
+                raise DamagedChunk(
+                    f"{self.path}: {self._span(index)[2]}: the {what} are not what was ingested: expected digest "
+                    f"{expected:08x}, got {found:08x}; restore the chunk from a copy"
+                )
 
     def scan(self, ask: Callable[[Chunk], T], *, threads: int | None = None) -> Generator[tuple[Chunk, T], None, None]:
         """``ask(chunk)`` for all chunks, in order, in threads; a bounded number of chunks is in memory at a time.
@@ -114,32 +146,15 @@ class Rows:
             return chunk, ask(chunk)
 
     def _read(self, index: int) -> Chunk:
-        start = index * self.chunk_rows
-        stop = min(self.rows, start + self.chunk_rows)
-        place, files = f"chunk {index} (rows {start:,} to {stop - 1:,})", self._files
+        start, stop, place = self._span(index)
         x: np.ndarray | csr_array
         if self.sparse:
-            x = files.read_sparse(start, stop, int(self._starts[index]), int(self._starts[index + 1]), place)
+            first, last = int(self._starts[index]), int(self._starts[index + 1])
+            x = self._files.read_sparse(start, stop, first, last, place)
         else:
-            x = files.read("X", start, stop, place)
-        codes = files.read("y", start, stop, place)
-        chunk = Chunk(start, x, codes, files.read("weights", start, stop, place) if self.weighted else None)
-        for name, values in _parts(chunk).items():
-            found, expected = crc32c.crc32c(_bytes(values)), int(self._sums.parts[name][index])
-            if found != expected:
-                what = {"x": "rows", "y": "labels"}.get(name, name)
-                raise DamagedChunk(
-                    f"{self.path}: {place}: the {what} are not what was ingested: expected digest "
-                    f"{expected:08x}, got {found:08x}; restore the chunk from a copy"
-                )
-        if codes.max(initial=-1) >= len(self.classes) or codes.min(initial=-1) < -1:
-            raise DamagedChunk(
-                f"{self.path}: {place}: expected label codes from -1 to {len(self.classes) - 1}, found "
-                f"{codes.min()} to {codes.max()}; restore the chunk from a copy"
-            )
-        if chunk.weights is not None and not (np.isfinite(chunk.weights) & (chunk.weights >= 0)).all():
-            raise DamagedChunk(f"{self.path}: {place}: expected weights of at least 0, found others; ingest again")
-        return chunk
+            x = self._files.read("X", start, stop, place)
+        self._compare(index, _values(x))
+        return Chunk(start, x, *self._labels(index))
 
     def _identity(self, crcs: dict[str, int]) -> str:
         facts = {
@@ -187,11 +202,14 @@ def _read_sums(blocks: Path, record: StoreRecord) -> _Sums:
 
 def _parts(chunk: Chunk) -> dict[str, np.ndarray]:
     """What is checked of a chunk, by name."""
-    x = chunk.x
-    parts = {"x": x if isinstance(x, np.ndarray) else x.data, "y": chunk.codes}
-    if not isinstance(x, np.ndarray):
-        parts |= {"indices": x.indices.astype(np.int32), "lengths": np.diff(x.indptr).astype(np.int64)}
-    return parts | ({} if chunk.weights is None else {"weights": chunk.weights})
+    return _values(chunk.x) | {"y": chunk.codes} | ({} if chunk.weights is None else {"weights": chunk.weights})
+
+
+def _values(x: np.ndarray | csr_array) -> dict[str, np.ndarray]:
+    """What is checked of its rows."""
+    if isinstance(x, np.ndarray):
+        return {"x": x}
+    return {"x": x.data, "indices": x.indices.astype(np.int32), "lengths": np.diff(x.indptr).astype(np.int64)}
 
 
 def _bytes(values: np.ndarray) -> Any:

@@ -62,6 +62,7 @@ class Scan(StoreScan):
         again[np.argmin(fast)] = True
         where = labelled[again]
         margins = signs[where] * dot_products(x[where], claim.w, claim.b) / self.size - n * TINY
+        margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
         below = int((surely & ~again).sum())
         if claim.lower is not None:
             below += int((~(margins >= claim.lower)).sum())

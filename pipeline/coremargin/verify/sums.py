@@ -27,6 +27,7 @@ from scipy.sparse import csr_array, issparse
 UNIT = 2.0**-53  #: relative rounding error of one operation
 _SPLITTER = 2.0**27 + 1
 TINY = 1e-307  #: what a product may lose by underflow
+_VANISHED = 1.5e-154  # numbers below this have squares that underflow
 SLAB_ROWS = 1024  #: rows whose terms are added in plain float64
 SLAB = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache
 _TERMS = 1 << 20  # products at a time: bounds the memory of long sums
@@ -186,14 +187,21 @@ def combination(X: Any, high: np.ndarray, low: np.ndarray) -> np.ndarray:
 
 
 def row_lengths(X: Any) -> np.ndarray:
-    """||x|| (n,) of rows X (n, d) float64: relative error below (d + 4) units, no overflow."""
+    """||x|| (n,) of rows X (n, d) float64: relative error below (d + 4) units, no overflow.
+
+    Never below the truth by squares that vanish: what they could add is added to every row.
+    """
+    return _lengths(X) + math.sqrt(X.shape[1]) * _VANISHED
+
+
+def _lengths(X: Any) -> np.ndarray:
     if issparse(X):
         largest = float(np.abs(X.data).max(initial=0.0))
         scale = 2.0 ** -math.frexp(largest)[1] if 1e150 < largest < math.inf else 1.0
         row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-        return np.sqrt(np.bincount(row, weights=np.square(X.data * scale), minlength=X.shape[0])) / scale
+        return np.asarray(np.sqrt(np.bincount(row, weights=np.square(X.data * scale), minlength=X.shape[0])) / scale)
     largest = max(float(X.max(initial=0.0)), -float(X.min(initial=0.0)))
     if 1e150 < largest < math.inf:
         scale = 2.0 ** -math.frexp(largest)[1]
-        return np.asarray(row_lengths(X * scale) / scale)
+        return np.asarray(_lengths(X * scale) / scale)
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", X, X)))

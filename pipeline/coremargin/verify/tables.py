@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
 
 _CLOSE = 1e-12  # of means and deviations of a few numbers up to 1
+_FEW = 1000  # one row of so many may lie where rounding decides, and one more
 _VALUES = 1 << 18  # decision values at a time
 
 
@@ -89,12 +90,18 @@ class Tables:
             claimed = np.array(entry.confusion)
             if (claimed.sum(axis=1) != counts.sum(axis=1)).any():
                 problems.append(f"{place}: model claims {int(claimed.sum()):,} rows, found {int(counts.sum()):,}")
-            elif int(np.abs(claimed - counts).sum()) > 2 * int(self._open[group]):
-                moved = int(np.abs(claimed - counts).sum()) // 2
+            elif (moved := int(np.abs(claimed - counts).sum()) // 2) > self._in_doubt(group):
                 problems.append(f"{place}: {moved:,} rows are given another class than the model claims")
             elif entry.rows != int(claimed.sum()) or entry.accuracy != _accuracy(claimed):
                 problems.append(f"{place}: rows and accuracy do not follow from the matrix")
         return problems
+
+    def _in_doubt(self, group: int) -> int:
+        """How many rows may count for another class: those that rounding leaves open, as long as these are a few.
+
+        Members that decide nothing, being all alike, would leave every row open.
+        """
+        return min(int(self._open[group]), 1 + int(self._counts[group].sum()) // _FEW)
 
     def _validated(self) -> Check:
         table, evaluations = self._record.validation, self._record.evaluations
@@ -103,14 +110,21 @@ class Tables:
             return Check("validation", not folded and table is None, "means over folds: nothing is claimed")
         problems = []
         for entry in table:
-            mine = sorted((e for e in folded if e.C == entry.C), key=lambda e: int(e.fold or 0))
-            values = [e.accuracy for e in mine]
-            mean = math.fsum(values) / len(values)
+            values, mean = self._accuracies(entry.C), self._mean(entry.C)
             std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
             if entry.accuracies != values or abs(entry.mean - mean) > _CLOSE or abs(entry.std - std) > _CLOSE:
                 problems.append(f"C {entry.C}: found mean {mean:.9g} and deviation {std:.9g}")
         text = f"means and deviations over folds, for {len(table):,} values of C"
         return Check("validation", not problems, "; ".join(problems) or text)
+
+    def _accuracies(self, cost: float | None) -> list[float]:
+        """Those of the folds, in order, with one C."""
+        mine = (entry for entry in self._record.evaluations if entry.fold is not None and cost == entry.C)
+        return [entry.accuracy for entry in sorted(mine, key=lambda entry: int(entry.fold or 0))]
+
+    def _mean(self, cost: float | None) -> float:
+        values = self._accuracies(cost)
+        return math.fsum(values) / len(values)
 
     def _choice(self) -> Check:
         costs, table, chosen = self._record.costs, self._record.validation, self._record.chosen
@@ -118,9 +132,8 @@ class Tables:
         if len(costs) == 1:
             expected = costs[0], "only"
         elif table and self._record.evaluations:
-            best = max(entry.mean for entry in table)
-            smallest = min((e for e in table if e.mean == best), key=lambda e: e.C or 0.0)
-            expected = smallest.C, "validation"
+            best = max(self._mean(cost) for cost in costs)
+            expected = min(cost or 0.0 for cost in costs if best - self._mean(cost) <= _CLOSE), "validation"
         text = "nothing to choose C by" if expected is None else f"C {expected[0]}, by: {expected[1]}"
         found = None if chosen is None else (chosen.C, chosen.by)
         return Check(

@@ -1,0 +1,180 @@
+"""Numbers at the ends of float64, and files that promise much: what proves nothing is refused, and nothing takes hours."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import numpy as np
+import pytest
+
+import coremargin
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import DamagedChunk, DataError, StoreError
+from coremargin.formats.store_record import read_store_record
+from coremargin.formats.strict_json import read_object
+from coremargin.learn.decision import Scorer
+from coremargin.learn.model import Model
+from coremargin.verify.examine import examine
+from coremargin.verify.outliers import _check_leaf
+from coremargin.verify.rows import Rows
+from coremargin.verify.sums import row_lengths
+from model_kit import altered, store_of
+
+
+def test_a_key_that_is_there_twice_among_many_is_found_at_once() -> None:
+    """Hundreds of thousands of keys before the double do not take hours: a reader looks at each once."""
+    text = "{" + ",".join(f'"k{i}":0' for i in range(200_000)) + ',"k7":1}'
+    with pytest.raises(DataError, match="'k7' is there twice"):
+        read_object(text.encode(), "m")
+
+
+def test_commits_do_not_share_their_statistics(tmp_path: Path) -> None:
+    """A hundred thousand commits of one group would be read a hundred thousand times."""
+    path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 2)
+    record = json.loads((path / "zarr.json").read_text())
+    first = record["attributes"]["commits"][0]
+    record["attributes"]["commits"] = [first | {"rows": 2, "last": 1}, first]
+    (path / "zarr.json").write_text(json.dumps(record))
+    with pytest.raises(StoreError, match="a group of its own for each commit"):
+        read_store_record(path)
+
+
+def test_a_leaf_that_names_a_certificate_twice_shares_its_rows() -> None:
+    """The same contradiction counted twice is refused at its first row, however often it is named."""
+    rows = frozenset(range(1000))
+    with pytest.raises(ValueError, match="share a row"):
+        _check_leaf((), [rows] * 10_000, 3)
+    _check_leaf((~0, ~1), [rows, frozenset({0, 1})], 3)  # all rows of one stay: no choice is left here
+
+
+@pytest.mark.parametrize("kind", ["i4", "i8"])
+def test_row_starts_that_wrap_around_are_no_row_starts(tmp_path: Path, kind: str) -> None:
+    """Differences of the smallest and the largest number are small again; the starts are not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3)) * (rng.random((40, 3)) < 0.7)
+    X[:, 0] = np.where(np.arange(40) % 2, 3.0, -3.0) + rng.normal(size=40)
+    with StoreWriter.create(tmp_path / "s.zarr", features=3, dtype="float64", chunk_rows=10, sparse=True) as writer:
+        from scipy.sparse import csr_array
+
+        writer.write(csr_array(X), ["ab"[i % 2] for i in range(40)])
+    model = tmp_path / "m"
+    coremargin.train(tmp_path / "s.zarr", out=model)
+    ends = np.iinfo(kind)
+
+    def wrapped(starts: np.ndarray) -> np.ndarray:
+        starts = starts.astype(kind)
+        starts[1:-1] = [ends.max, ends.min, -1, *starts[4:-1]][: len(starts) - 2]
+        return starts
+
+    place = altered(model, tmp_path / "bad", coreset_x_indptr=wrapped)
+    for use in (lambda: examine(place, tmp_path / "s.zarr"), lambda: Model.load(place)):
+        with pytest.raises(DataError, match="coreset_x_indptr: expected row starts"):
+            use()
+
+
+def test_short_rows_have_margins_too(tmp_path: Path) -> None:
+    """Rows whose squares vanish beside longer ones: a margin below the claim is found, as in exact arithmetic."""
+    X = np.zeros((20, 2))
+    X[0] = [1.0, 0.0]
+    X[1:] = np.random.default_rng(1).normal(size=(19, 2)) * 1e-162
+    labels = ["b"] * 10 + ["a"] * 10
+    store = store_of(tmp_path / "s.zarr", X, labels, 20)
+    y = np.where(np.array(labels) == "b", 1, -1)
+    honest = coremargin.train(store, out=tmp_path / "m", intercept=False)
+    w = np.array([0.0, 1.0])
+    place = altered(tmp_path / "m", tmp_path / "bad", {"status": "stopped", "certificate.kind": "margin",
+                    "certificate.lower": 1e-170, "certificate.upper": None, "certificate.ratio": None}, w=w)  # fmt: skip
+    exact = [
+        int(s) * sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(row, w, strict=True))
+        for row, s in zip(X, y, strict=True)
+    ]
+    assert min(exact) < 0
+    failures = {check.name for check in examine(place, store).failures}
+    assert "lower bound" in failures
+    assert honest.classes == ("a", "b")
+
+
+def test_lengths_are_never_below_the_truth() -> None:
+    """Squares that underflow count as what they may hide."""
+    X = np.array([[1e-170, 1e-160], [3.0, 4.0]])
+    assert row_lengths(X)[0] >= 1e-160
+    assert row_lengths(X)[1] == 5.0
+
+
+def test_margins_that_overflow_are_below_every_claim(tmp_path: Path) -> None:
+    """A hyperplane whose products are no numbers has no margin: the reason says so, and not that there are no rows."""
+    X = np.array([[-2.0, 3.0], [2.0, -3.0], [-1.0, 5.0], [1.0, 5.0]])
+    store = store_of(tmp_path / "s.zarr", X, list("abab"), 2)
+    coremargin.train(store, out=tmp_path / "m")
+    place = altered(tmp_path / "m", tmp_path / "bad", w=np.array([1.7e308, 1.7e308]))
+    failures = {check.name: check.text for check in examine(place, store).failures}
+    assert "has margin -inf" in failures["lower bound"]
+    with pytest.raises(DataError, match="the model's numbers overflow"):
+        Scorer((np.full(2, 1.7e308), np.full(2, -1.7e308)), (0.0, 0.0), difference=True)
+
+
+@pytest.mark.parametrize("weight", [np.nan, -1.0, 1e300])
+def test_weights_are_looked_at_before_they_are_added(tmp_path: Path, weight: float) -> None:
+    """Prices of balanced classes are sums of weights: what is no weight is damage of its chunk, right checksums or not."""
+    rng = np.random.default_rng(2)
+    X, labels = rng.normal(size=(30, 2)), ["abc"[i % 3] for i in range(30)]
+    path = tmp_path / "s.zarr"
+    with StoreWriter.create(path, features=2, dtype="float64", chunk_rows=10, weighted=True) as writer:
+        writer.write(X, labels, np.ones(30))
+    _put_weight(path, weight)
+    with pytest.raises(DamagedChunk, match=r"chunk 0 \(rows 0 to 9\)"):
+        list(Rows(path).labels())
+
+
+def _put_weight(path: Path, weight: float) -> None:
+    """Write a weight into the first chunk, its checksum made right, and that of the statistics with it."""
+    chunk = path / "weights" / "c.0"
+    values = np.frombuffer(chunk.read_bytes()[:-4], "<f8").copy()
+    values[3] = weight
+    chunk.write_bytes(values.tobytes() + crc32c.crc32c(values.tobytes()).to_bytes(4, "little"))
+    marks = path / "blocks" / "000000" / "marks" / "c.0.0"
+    table = np.frombuffer(marks.read_bytes()[:-4], "<u4").copy().reshape(-1, 3)
+    table[0, 2] = crc32c.crc32c(values[:10].tobytes())
+    marks.write_bytes(table.tobytes() + crc32c.crc32c(table.tobytes()).to_bytes(4, "little"))
+
+
+def _tied_fleet(tmp_path: Path) -> tuple[Path, Path]:
+    """A stopped fleet whose members decide nothing, and its store: every row is given the first class."""
+    rng = np.random.default_rng(3)
+    X, labels = rng.normal(size=(60, 2)), ["abc"[i % 3] for i in range(60)]
+    store = store_of(tmp_path / "s.zarr", X, labels, 20)
+    coremargin.train(store, out=tmp_path / "f", classes="ovr", loss="hinge", C=1.0)
+    place = tmp_path / "bad"
+    shutil.copytree(tmp_path / "f", place)
+    nothing = {"status": "stopped", "certificate.lower": None, "certificate.upper": None, "certificate.ratio": None}
+    for member in sorted((place / "members").iterdir()):
+        spare = tmp_path / f"spare-{member.name}"
+        altered(member, spare, nothing, w=np.zeros_like, b=np.zeros_like)
+        shutil.rmtree(member)
+        spare.rename(member)
+    return place, store
+
+
+def test_members_that_are_all_alike_decide_for_the_first_class(tmp_path: Path) -> None:
+    """Ties are not left open: who claims that members that decide nothing get every row right is refused."""
+    place, store = _tied_fleet(tmp_path)
+    record = json.loads((place / "fleet.json").read_text())
+
+    def claimed(confusion: list[list[int]]) -> Any:
+        rows = sum(map(sum, confusion))
+        accuracy = sum(confusion[i][i] for i in range(3)) / rows
+        entry = {"C": 1.0, "fold": None, "rows": rows, "accuracy": accuracy, "confusion": confusion}
+        lines = [
+            line | {"status": "stopped", "lower": None, "upper": None, "ratio": None} for line in record["members"]
+        ]
+        forged = record | {"status": "stopped", "evaluations": [entry], "members": lines}
+        (place / "fleet.json").write_text(json.dumps(forged))
+        return examine(place, store)
+
+    assert "evaluations" in {check.name for check in claimed([[20, 0, 0], [0, 20, 0], [0, 0, 20]]).failures}
+    assert claimed([[20, 0, 0], [20, 0, 0], [20, 0, 0]]).ok
