@@ -1,0 +1,257 @@
+"""What may be changed in a model or a store although it is accepted, each with its reason. All else is refused.
+
+A change that is accepted has to be on these lists, and the judge has to find nothing false: a list says that a place
+may hold another value at all, the judge that the value which is there now is true.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from forge_json import WORDS
+from forge_judge import same
+
+
+class Gone:
+    """Stands for what is not there."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+GONE = Gone()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference: ``place`` is FILE:path of keys, or FILE:array."""
+
+    place: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{self.place}: {ascii(self.old)[:80]} -> {ascii(self.new)[:80]}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Places that may hold another value: a pattern for the whole place, a condition, and the reason."""
+
+    places: str
+    allows: Callable[[Any, Any], bool]
+    why: str
+
+    def covers(self, change: Change) -> bool:
+        """Whether this rule allows a change."""
+        return re.fullmatch(self.places, change.place) is not None and bool(self.allows(change.old, change.new))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _number(old: Any, new: Any) -> bool:
+    return _is_number(new)
+
+
+def _number_or_null(old: Any, new: Any) -> bool:
+    return new is None or _is_number(new)
+
+
+def _whole(old: Any, new: Any) -> bool:
+    return isinstance(new, int) and not isinstance(new, bool)
+
+
+def _text(old: Any, new: Any) -> bool:
+    return isinstance(new, str) or (new is GONE and isinstance(old, str))
+
+
+def _word(old: Any, new: Any) -> bool:
+    return (isinstance(new, str) and new in WORDS) or new is None
+
+
+def _versions(old: Any, new: Any) -> bool:
+    return isinstance(new, dict) and all(isinstance(value, str) for value in new.values())
+
+
+def _same_number(old: Any, new: Any) -> bool:
+    return isinstance(old, float) and _is_number(new) and float(new) == old
+
+
+def _rounded(old: Any, new: Any) -> bool:
+    return _is_number(old) and isinstance(new, float) and abs(old - new) <= 1e-12
+
+
+def _anything(old: Any, new: Any) -> bool:
+    return True
+
+
+def _kind(values: Any) -> str:
+    return values.dtype.kind if isinstance(values, np.ndarray) else ""
+
+
+def _same_values(old: Any, new: Any) -> bool:
+    """The same numbers in another width, byte order or order in memory."""
+    if not isinstance(old, np.ndarray) or not isinstance(new, np.ndarray):
+        return False
+    whole = _kind(old) in "iu" and _kind(new) in "iu"
+    return (whole or _kind(old) == _kind(new)) and np.array_equal(old, new)
+
+
+def _same_kind(old: Any, new: Any) -> bool:
+    return (
+        isinstance(old, np.ndarray)
+        and isinstance(new, np.ndarray)
+        and _kind(old) == _kind(new)
+        and old.ndim == new.ndim
+    )
+
+
+def _numbers(old: Any, new: Any) -> bool:
+    return isinstance(new, np.ndarray) and _kind(new) in "fiu"
+
+
+_MODEL, _ARRAYS, _FLEET = r"(members/[^/]*/)?model\.json:", r"(members/[^/]*/)?arrays\.npz:", r"fleet\.json:"
+_CORESET = r"alpha|duals|coreset_(ids|y|classes|x(_data|_indices|_indptr|_shape)?)"
+_PROOF = r"ledger_outliers_proof_((rows|weights|paths|proofs)(_ends)?|leaves)"
+
+#: "judged": what is there now is held against the rows by the judge.
+MODELS: tuple[Rule, ...] = (
+    Rule(r".*\.json:.*", _same_number, "the same number, written in another way"),
+    Rule(r".*\.npz:.*", _same_values, "the same numbers, stored in another way"),
+    Rule(rf"({_MODEL}|{_FLEET})software\..*", _text, "what it was made with: nothing rests on it"),
+    Rule(rf"({_MODEL}|{_FLEET})software", _versions, "the same"),
+    Rule(rf"({_MODEL}|{_FLEET})parameters\.(strategy|outlier_search)", _word, "how it was sought: nothing rests on it"),
+    Rule(rf"{_MODEL}certificate\.(lower|upper|ratio)", _number_or_null, "a weaker claim may be true: judged"),
+    Rule(rf"{_MODEL}certificate\.radius", _number, "a bound on the longest row, larger is weaker: judged"),
+    Rule(rf"{_MODEL}(certificate|parameters)\.epsilon", _number, "another promise, which its bounds may keep: judged"),
+    Rule(rf"{_MODEL}certificate\.coreset_rows", _whole, "another proof may have other rows: judged"),
+    Rule(rf"{_MODEL}(status|certificate\.kind)", _text, "stopped is a weaker claim than certified: judged"),
+    Rule(rf"{_MODEL}parameters\.(C|class_weight(\.\d)?)", _anything, "other prices whose bounds these may be: judged"),
+    Rule(rf"{_MODEL}parameters\.(intercept|loss|scaling)", _anything, "where nothing is claimed of it: judged"),
+    Rule(
+        rf"{_FLEET}members\.\d+\.(lower|upper|ratio|coreset_rows|status)|{_FLEET}status",
+        _anything,
+        "as members say: judged",
+    ),
+    Rule(
+        rf"{_FLEET}(evaluations|validation)\.\d+\.(accuracy|mean|std|accuracies\.\d+)",
+        _rounded,
+        "rounding of a quotient",
+    ),
+    Rule(
+        rf"{_ARRAYS}ledger_(?!outliers_|reference).*",
+        _anything,
+        "what scans proved of each chunk: said to be unchecked",
+    ),
+    Rule(rf"{_ARRAYS}ledger_outliers_(gains|nodes|proof_values)", _numbers, "said to be unchecked"),
+    Rule(rf"{_ARRAYS}(w|b|hypothesis|reference|ledger_reference|shift|factor|{_CORESET})", _same_kind, "judged"),
+    Rule(rf"{_ARRAYS}ledger_outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
+)
+
+_JSON = r"(.*/)?zarr\.json:"
+STORES: tuple[Rule, ...] = (
+    Rule(r"zarr\.json:attributes\.about(\..*)?", _anything, "what people say about the rows"),
+    Rule(rf"(?!zarr\.json){_JSON}attributes(\..*)?", _anything, "attributes of arrays are nobody's"),
+    Rule(
+        rf"{_JSON}(dimension_names|fill_value)(\..*)?",
+        _anything,
+        "names, and a value for chunks that are missing: none may be",
+    ),
+    Rule(r"blocks(/\d+)?/zarr\.json:?.*", _anything, "groups that say nothing about rows"),
+    Rule(
+        r"blocks/\d+/(?!digest|nonzeros|marks)[^:]*:?.*",
+        _anything,
+        "statistics that the verifier does not believe, nor read",
+    ),
+    Rule(r"blocks/vectors/.*|blocks/[^/]*\.(npz|npy|bin)", _anything, "the same of sparse chunks"),
+    Rule(r"\.lock", _anything, "who writes"),
+    Rule(r".*\.json:.*", same, "no change"),
+)
+
+
+def unallowed(changes: Iterator[Change], rules: tuple[Rule, ...]) -> list[str]:
+    """The changes that no rule allows."""
+    return [str(change) for change in changes if not any(rule.covers(change) for rule in rules)]
+
+
+def _canonical(value: Any) -> Any:
+    """A fleet's record with its lists in an order that means nothing: members that decide together keep theirs."""
+    if not isinstance(value, dict) or not isinstance(value.get("members"), list):
+        return value
+
+    def key(entry: Any) -> str:
+        return f"{entry.get('fold')!r} {entry.get('C')!r}" if isinstance(entry, dict) else ""
+
+    asked = value.get("parameters")
+    if isinstance(asked, dict) and isinstance(asked.get("C"), list) and all(map(_is_number, asked["C"])):
+        value = {**value, "parameters": {**asked, "C": sorted(asked["C"])}}
+    lists = {
+        name: sorted(value[name], key=key) for name in ("members", "evaluations") if isinstance(value.get(name), list)
+    }
+    return {**value, **lists}
+
+
+def json_changes(place: str, old: Any, new: Any) -> Iterator[Change]:
+    """The innermost places where two values differ."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in {**old, **new}:
+            yield from json_changes(f"{place}.{key}", old.get(key, GONE), new.get(key, GONE))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for k, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from json_changes(f"{place}.{k}", one, other)
+    elif not same(old, new):
+        yield Change(place, old, new)
+
+
+def _repeated(pairs: list[tuple[str, Any]]) -> Any:
+    """An object whose keys are there once; else one that says so."""
+    record = dict(pairs)
+    return record if len(record) == len(pairs) else {**record, "@repeated@": [key for key, _ in pairs]}
+
+
+def file_changes(name: str, old: bytes | None, new: bytes | None) -> Iterator[Change]:
+    """Differences of a file that decide about something."""
+    if old == new:
+        return
+    if old is None or new is None:
+        yield Change(name, GONE if old is None else "a file", GONE if new is None else "a file")
+    elif name.endswith(".json"):
+        one, other = (_canonical(json.loads(text, object_pairs_hook=_repeated)) for text in (old, new))
+        for change in json_changes("", one, other):
+            yield Change(f"{name}:{change.place.removeprefix('.')}", change.old, change.new)
+    elif name.endswith(".npz"):
+        arrays = [arrays_in(content) for content in (old, new)]
+        for key in sorted({*arrays[0], *arrays[1]}):
+            values = [part.get(key, GONE) for part in arrays]
+            if not all(isinstance(part, np.ndarray) for part in values) or not _identical(*values):
+                yield Change(f"{name}:{key}", *values)
+    else:
+        yield Change(name, old[:20], new[:20])
+
+
+@lru_cache(maxsize=64)  # honest files come again and again
+def arrays_in(content: bytes) -> dict[str, np.ndarray]:
+    """The arrays of a file, as NumPy reads them."""
+    with np.load(io.BytesIO(content)) as found:
+        return dict(found)
+
+
+def _identical(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def changes(old: Mapping[str, bytes | None], new: Mapping[str, bytes | None]) -> Iterator[Change]:
+    """Differences of the files in ``new``, where None is a file that is not there."""
+    for name, content in new.items():
+        yield from file_changes(name, old.get(name), content)

@@ -1,0 +1,262 @@
+"""Small stores and trained models of every kind, for those who attack the verifier: what is true of each is known.
+
+A specimen is a model that `coremargin.train` made of a few dozen rows, and the rows themselves as numbers that no code
+of coremargin has touched since. One verification of a specimen takes some milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import coremargin
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+from coremargin.problems import soft_margin
+
+Record = dict[str, Any]
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a store was made from: X (n, d) float64, exactly what it holds in ``dtype``; None: a row without label."""
+
+    path: Path
+    X: np.ndarray
+    labels: list[Any]
+    weights: np.ndarray | None
+    dtype: str
+    sparse: bool
+    digest: str
+
+    @cached_property
+    def weighed(self) -> np.ndarray:
+        """The weight (n,) of each row, 0 for those that count for nothing."""
+        known = np.array([label is not None for label in self.labels], dtype=float)
+        return known if self.weights is None else known * self.weights
+
+    @cached_property
+    def classes(self) -> list[Any]:
+        """The labels in order of appearance."""
+        return list(dict.fromkeys(label for label in self.labels if label is not None))
+
+
+@dataclass(frozen=True, eq=False)
+class Specimen:
+    """A model and its store. ``files``: what it consists of, by path below ``model``, as bytes."""
+
+    name: str
+    model: Path
+    rows: Rows
+    files: dict[str, bytes] = field(default_factory=dict)
+    held: dict[str, Arrays] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Path:
+        """Where the store is."""
+        return self.rows.path
+
+    @property
+    def fleet(self) -> bool:
+        """Whether it is many models."""
+        return "fleet.json" in self.files
+
+    @cached_property
+    def record(self) -> Record:
+        """The content of ``model.json``, or of ``fleet.json``."""
+        return dict(json.loads(self.files["fleet.json" if self.fleet else "model.json"]))
+
+    def arrays(self, below: str = "") -> Arrays:
+        """The content of an ``arrays.npz``; whoever changes an array changes a copy."""
+        if below not in self.held:
+            with np.load(self.model / below / "arrays.npz") as found:
+                self.held[below] = dict(found)
+        return dict(self.held[below])
+
+
+def write_store(path: Path, X: np.ndarray, labels: list[Any], **options: Any) -> Rows:
+    """A store of these rows; options: weights, dtype, sparse, chunk_rows."""
+    weights, dtype = options.get("weights"), options.get("dtype", "float32")
+    sparse = bool(options.get("sparse"))
+    held = np.ascontiguousarray(X, dtype=dtype)
+    with StoreWriter.create(
+        path, features=X.shape[1], dtype=dtype, sparse=sparse, weighted=weights is not None,
+        chunk_rows=options.get("chunk_rows", 64), chunk_bytes=4096, overwrite=True,
+    ) as writer:  # fmt: skip
+        writer.write(sp.csr_array(held) if sparse else held, list(labels), weights)
+    return Rows(path, held.astype(np.float64), list(labels), weights, dtype, sparse, Store.open(path).digest)
+
+
+def _two(seed: int, n: int, d: int, *, margin: float = 0.4, noise: float = 0.0) -> tuple[np.ndarray, list[Any]]:
+    """Rows of classes "no" and "yes": ``margin`` apart, or with ``noise`` in the side that they are given."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    side = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    side[:2] = (-1, 1)
+    X[:, 0] = side * (margin + np.abs(X[:, 0])) + noise * rng.standard_normal(n)
+    X[:, 1:] += 0.5
+    return X, ["yes" if one > 0 else "no" for one in side]
+
+
+def _three(seed: int, n: int, noise: float) -> tuple[np.ndarray, list[Any]]:
+    """Rows of three classes (1, 2 and 3) around three corners."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % 3)
+    return 3.0 * np.eye(3)[y] + noise * rng.standard_normal((n, 3)), (y + 1).tolist()
+
+
+def _store(folder: Path, kind: str) -> Rows:
+    """The stores by name."""
+    path = folder / f"{kind}.zarr"
+    if kind == "apart":
+        return write_store(path, *_two(1, 40, 3))
+    if kind == "apart64":
+        return write_store(path, *_two(2, 36, 3), dtype="float64", chunk_rows=16)
+    if kind == "mixed":
+        return write_store(path, *_two(3, 40, 3, noise=1.5))
+    if kind == "noisy":
+        X, labels = _two(4, 60, 3, noise=1.0)
+        labels[7] = None
+        weights = np.random.default_rng(4).choice([0.0, 0.5, 1.0, 1 / 3, 2.0], 60)
+        return write_store(path, X, labels, weights=weights)
+    if kind == "noisy64":
+        return write_store(path, *_two(5, 50, 3, noise=1.0), dtype="float64")
+    if kind == "holes":
+        X, labels = _two(6, 40, 4)
+        X[np.random.default_rng(6).random(X.shape) < 0.4] = 0.0
+        X[:, 0] = np.where(X[:, 0] == 0, [0.5 if label == "yes" else -0.5 for label in labels], X[:, 0])
+        return write_store(path, X, labels, sparse=True, dtype="float64")
+    if kind == "heavy":
+        X, labels = _two(7, 60, 4, noise=1.0)
+        X[np.random.default_rng(7).random(X.shape) < 0.4] = 0.0
+        weights = np.random.default_rng(7).choice([0.0, 0.5, 1.0, 2.0], 60)
+        return write_store(path, X, labels, sparse=True, weights=weights)
+    if kind == "wrong":
+        X, labels = _two(8, 20, 2)
+        for row in (4, 11, 15):
+            labels[row] = "yes" if labels[row] == "no" else "no"
+        return write_store(path, X, labels)
+    return write_store(path, *_three(9, 30, 0.3)) if kind == "corners" else write_store(path, *_three(10, 45, 1.2))
+
+
+#: Specimens by name: (store, what to ask of `coremargin.train`).
+ASKED: dict[str, tuple[str, dict[str, Any]]] = {
+    "hard": ("apart", {}),
+    "hard-origin": ("apart64", {"intercept": False}),
+    "hard-overlap": ("mixed", {}),
+    "hard-stopped": ("apart64", {}),
+    "hinge": ("noisy", {"loss": "hinge", "C": 0.5, "class_weight": [1.0, 2.0]}),
+    "hinge-origin": ("noisy64", {"loss": "hinge", "C": 0.7, "intercept": False}),
+    "squared": ("noisy64", {"loss": "squared_hinge", "C": 0.5, "class_weight": "balanced"}),
+    "squared-origin": ("noisy", {"loss": "squared_hinge", "C": 2.0, "intercept": False}),
+    "standard": ("noisy", {"loss": "hinge", "scaling": "standard"}),
+    "minmax": ("noisy64", {"loss": "squared_hinge", "scaling": "minmax"}),
+    "maxabs": ("apart64", {"scaling": "maxabs"}),
+    "rownorm": ("apart", {"scaling": "rownorm"}),
+    "sparse-hard": ("holes", {}),
+    "sparse-hinge": ("heavy", {"loss": "hinge", "C": 0.5}),
+    "sparse-standard": ("holes", {"loss": "squared_hinge", "scaling": "standard"}),
+    "sparse-classes": ("holes", {"classes": "crammer-singer"}),
+    "outliers": ("wrong", {"outliers": "0..3", "epsilon": 1e-6}),
+    "outliers-one": ("wrong", {"outliers": 3}),
+    "outliers-none": ("wrong", {"outliers": 1}),
+    "classes": ("corners", {"classes": "crammer-singer"}),
+    "classes-origin": ("corners", {"classes": "crammer-singer", "intercept": False}),
+    "classes-overlap": ("heap", {"classes": "crammer-singer"}),
+    "classes-hinge": ("heap", {"classes": "crammer-singer", "loss": "hinge", "class_weight": "balanced"}),
+    "fleet": ("heap", {"classes": "ovr", "loss": "hinge", "C": [0.1, 1.0]}),
+    "fleet-folds": ("heap", {"classes": "ovr", "loss": "squared_hinge", "C": [0.5], "folds": 2}),
+    "fleet-hard": ("corners", {"classes": "ovr"}),
+    "pair": ("noisy", {"loss": "hinge", "C": [0.1, 1.0]}),
+    "pair-folds": ("noisy64", {"loss": "squared_hinge", "C": [0.5, 5.0], "folds": 2}),
+}  # fmt: skip
+
+#: What is attacked with 10,000 mutations each: by name, the specimens that take turns.
+KINDS: dict[str, tuple[str, ...]] = {
+    "hard": ("hard", "hard-origin", "hard-overlap", "hard-stopped"),
+    "soft": ("hinge", "hinge-origin", "squared", "squared-origin"),
+    "scaled": ("standard", "minmax", "maxabs", "rownorm"),
+    "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),
+    "outliers": ("outliers", "outliers-one", "outliers-none"),
+    "several": ("classes", "classes-origin", "classes-overlap", "classes-hinge"),
+    "fleet": ("fleet", "fleet-folds", "fleet-hard"),
+    "pair": ("pair", "pair-folds"),
+}
+
+#: The same with mutated stores: (specimen of dense rows, of sparse and weighted ones).
+STORES: dict[str, tuple[str, ...]] = {"store": ("hard", "hard-origin"), "store-sparse": ("sparse-hinge",)}
+
+
+def _stopped(model: Path) -> None:
+    """Make an honest claim of a run that was stopped from that of one that was not: half of the margin."""
+    record = json.loads((model / "model.json").read_text())
+    record["status"], claims = "stopped", record["certificate"]
+    claims["lower"] /= 2
+    claims["ratio"] = claims["lower"] / claims["upper"]
+    (model / "model.json").write_text(json.dumps(record))
+
+
+class Specimens:
+    """All of them, each trained when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._rows: dict[str, Rows] = {}
+        self._made: dict[str, Specimen] = {}
+
+    def rows(self, kind: str) -> Rows:
+        """A store by name."""
+        if kind not in self._rows:
+            self._rows[kind] = _store(self.folder, kind)
+        return self._rows[kind]
+
+    def __getitem__(self, name: str) -> Specimen:
+        if name not in self._made:
+            kind, asked = ASKED[name]
+            rows, model = self.rows(kind), self.folder / name
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(soft_margin, "BAND_BYTES_LEAST", 1)  # some rows are far from the band
+                coremargin.train(rows.path, out=model, overwrite=True, cluster="threads", **asked)
+            if name == "hard-stopped":
+                _stopped(model)
+            self._made[name] = Specimen(name, model, rows, files_of(model))
+        return self._made[name]
+
+
+def files_of(model: Path) -> dict[str, bytes]:
+    """What a model's folder consists of, but for how its run went."""
+    names = ("model.json", "arrays.npz", "fleet.json")
+    return {str(path.relative_to(model)): path.read_bytes() for path in sorted(model.rglob("*")) if path.name in names}
+
+
+Edit = Callable[[Any], Any]
+
+
+def edited(
+    specimen: Specimen, place: Path, record: Edit | None = None, arrays: Edit | None = None, below: str = ""
+) -> Path:
+    """A copy of a model with another record or other arrays; each function changes what it is given."""
+    for name, content in specimen.files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(content)
+    inside = place / below
+    if record is not None:
+        path = inside / ("fleet.json" if specimen.fleet and not below else "model.json")
+        values = json.loads(path.read_text())
+        record(values)
+        path.write_text(json.dumps(values))
+    if arrays is not None:
+        with np.load(inside / "arrays.npz") as found:
+            content = dict(found)
+        arrays(content)
+        np.savez(inside / "arrays.npz", **content)
+    return place
