@@ -75,10 +75,10 @@ class SeveralJudge:
         X, y, asked = scaled(self.rows, record, arrays), self._codes(record), record["parameters"]
         found = [*facts(self.rows, record, arrays["coreset_ids"], X), *scaling_lies(self.rows, record, arrays)]
         constant = record["constant"]
-        if constant != (self._constant(X) if asked["intercept"] else 0.0):
-            found.append(
-                f"constant {constant} with intercept {asked['intercept']}, rows as long as {self._constant(X)}"
-            )
+        power = 2.0 ** round(math.log2(constant)) if 0 < constant < math.inf else -1.0
+        longest = float(np.linalg.norm(X, axis=1).max())
+        if not (constant == power >= longest * (1 - 1e-9) if asked["intercept"] else constant == 0):
+            found.append(f"constant {constant} with intercept {asked['intercept']}, rows up to {longest}")
         found += self._coreset(record, arrays, X, y)
         known = [(W, b) for W, b in self.planes if constant or not b.any()]
         lifted = [np.column_stack([W, b / constant if constant else b]) for W, b in known]

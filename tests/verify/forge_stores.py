@@ -225,7 +225,7 @@ class _Place:
         return with_checksum(content[:known] + honest[known:-4]) if len(content) == len(honest) else content
 
 
-def _whole(guard: Guard, store: Path) -> tuple[bool, str]:
+def whole_of(guard: Guard, store: Path) -> tuple[bool, str]:
     """Whether `check` finds nothing wrong with a store, and what is wrong with that."""
     try:
         with guard.call():
@@ -289,7 +289,7 @@ class StoreAttack(Campaign):
                 found = [f"unreadable: {error}"]
             wrong = f"accepted, but {'; '.join(found)[:600]}" if found else ""
         elif check:
-            whole, wrong = _whole(guard, place.store)
+            whole, wrong = whole_of(guard, place.store)
             if whole and outcome.answer != "refuted":
                 wrong = f"verify says {outcome.answer}, check calls the store whole"
         return Outcome(outcome.answer, wrong)
