@@ -50,7 +50,7 @@ def refused(model: Path, store: Path) -> str:
 
 
 def answer(model: Path, store: Path) -> str:
-    """ "refused", or what happened instead: for tests that try many forgeries."""
+    """Whether it is "refused", else what happened: for tests that try many forgeries."""
     try:
         refused(model, store)
     except pytest.fail.Exception:

@@ -101,7 +101,7 @@ BAD: dict[str, Change] = {
     "objects": one(data=npy(np.array([1, None, "x"], dtype=object))),
     "no members": lambda m: [],
     "one member less": lambda m: [x for x in m if x.name != b"w.npy"],
-    "70,000 members": lambda m: [*m, *(Member(b"x%d.npy" % k, b"") for k in range(70_000))],
+    "3,000 members": lambda m: [*m, *(Member(b"x%d.npy" % k, b"") for k in range(3_000))],
     "a long name": lambda m: [*m, Member(b"x" * 60_000 + b".npy", npy(np.zeros(1)))],
     "a name that is no text": lambda m: [*m, Member(b"\xff\xfe.npy", npy(np.zeros(1)), flags=2048)],
 }  # fmt: skip
@@ -149,6 +149,7 @@ def test_compressed_members_that_are_damaged(specimens: Specimens, tmp_path: Pat
     assert answers == dict.fromkeys(answers, "refused")
 
 
+@pytest.mark.slow
 def test_what_a_member_promises_is_not_allocated(specimens: Specimens, tmp_path: Path) -> None:
     """Zeros, 640 MiB behind one, in members that are not even of the model: refused without the memory for them."""
     specimen = specimens["hard"]

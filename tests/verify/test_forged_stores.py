@@ -358,6 +358,7 @@ TRAINED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", list(TRAINED))
 def test_statistics_that_were_forged(specimens: Specimens, tmp_path: Path, asked: str) -> None:
     """Trained with statistics that are not true, every checksum right: what is verified is true, or it is refused."""
