@@ -94,7 +94,7 @@ def trained_alone(store: Store, out: Path) -> dict[str, bytes]:
 def command(folder: Path, store: Store, spec: ClusterSpec, hold: str = "-") -> subprocess.Popen[str]:
     """The command line on this cluster, in a session of its own, with a checkpoint at every block."""
     (folder / "cluster.toml").write_text(specs.dump(spec))
-    words = [sys.executable, str(Path(__file__).with_name("train_kit.py")), "0", hold, "train", str(store.path)]
+    words = [sys.executable, str(Path(__file__).with_name("train_kit.py")), "0", "0", hold, "train", str(store.path)]
     words += ["--strategy", "paper", "--max-scans", str(SCANS), "--out", str(folder / "m")]
     words += ["--cluster", str(folder / "cluster.toml")]
     environment, pipe = os.environ | worker_environment(), subprocess.PIPE

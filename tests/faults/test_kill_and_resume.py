@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import coremargin
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
 from coremargin.scan.executors import InProcess
-from train_kit import exact, small_job, small_store, store_of_classes
+from train_kit import KINDS, exact, made_store, small_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,39 +32,47 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(coremargin.__path__[0]).pare
 EVERY_S = "0.2"
 
 
+def killed_at_steps(folder: Path, every_s: str, first: int, stride: int, kind: str) -> tuple[int, int]:
+    """What ``kill_train.py`` found: how many things happen in a run, and how many blocks were done twice at worst.
+
+    It kills at the given steps all of them, counted, and fails where a run outlives its step.
+    """
+    command = [sys.executable, str(HERE / "kill_train.py"), str(folder), every_s, str(first), str(stride), kind]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    things, runs, repeated = map(int, done.stdout.split())
+    assert runs == len(range(first, things + 1, stride)) > 0
+    return things, repeated
+
+
 @pytest.mark.parametrize(
-    ("every_s", "first", "stride", "least"),
+    ("first", "stride"), [(9, 90), pytest.param(1, 7, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+)
+def test_killed_at_every_step_without_checkpoints(tmp_path: Path, first: int, stride: int) -> None:
+    """Killed twice before any read, block, round or step on disk and begun anew, a job too short for a checkpoint ends
+    with the same bits.
+    """
+    things, _ = killed_at_steps(tmp_path, "1000", first, stride, "hard")
+    assert things > 100  # two reads of 40 chunks, and what is done on disk
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "stride"),
     [
-        ("0", 1, 83, 400),
-        ("1000", 9, 90, 150),
-        pytest.param("0", 1, 3, 400, marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
-        pytest.param("1000", 1, 7, 150, marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+        ("hard", 1, 83),
+        *((kind, 150, 397) for kind in KINDS if kind != "hard"),
+        *(
+            pytest.param(kind, 1, 7 if kind == "hard" else 29, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])
+            for kind in KINDS
+        ),
     ],
 )
-def test_killed_at_every_step(tmp_path: Path, every_s: str, first: int, stride: int, least: int) -> None:
-    """Killed twice before any read, block, round or step on disk and resumed, a job ends with the same bits, and with
-    a checkpoint at every block it does no block twice.
+def test_killed_at_every_step(tmp_path: Path, kind: str, first: int, stride: int) -> None:
+    """Killed twice before any read, block, round or step on disk and resumed from the checkpoint at its last block, a
+    job of any kind ends with the same bits, and does no block twice.
     """
-    command = [sys.executable, str(HERE / "kill_train.py"), str(tmp_path), every_s, str(first), str(stride), "hard"]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    steps, repeated = map(int, done.stdout.split())
-    assert steps >= least
-    if every_s == "0":
-        assert repeated == 0
-
-
-@pytest.mark.parametrize(
-    ("first", "stride"),
-    [(40, 211), pytest.param(1, 13, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])],
-)
-def test_passes_in_segments_killed_at_every_step(tmp_path: Path, first: int, stride: int) -> None:
-    """Killed twice before any read, block, round or step on disk, a job in segments ends with the same bits."""
-    command = [sys.executable, str(HERE / "kill_train.py"), str(tmp_path), "0", str(first), str(stride), "swept"]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    steps, repeated = map(int, done.stdout.split())
-    assert steps >= 400
+    things, repeated = killed_at_steps(tmp_path, "0", first, stride, kind)
+    assert things > 600
     assert repeated == 0
 
 
@@ -82,21 +91,16 @@ def unbroken(store: Store) -> dict[str, bytes]:
 
 
 class Run:
-    """The command line in a session of its own, and its processes; without classes with the paper's strategy."""
+    """The command line in a session of its own, held when so many blocks are done, and its processes."""
 
-    def __init__(self, store: Store, out: Path, *options: str, cluster: Path | str) -> None:
-        command = [
-            sys.executable,
-            str(HERE / "train_kit.py"),
-            EVERY_S,
-            "-",
-            "train",
-            str(store.path),
-            "--out",
-            str(out),
-        ]
+    def __init__(
+        self, store: Store, out: Path, *options: str, cluster: Path | str, hold: int | None = None, sample: int = 0
+    ) -> None:
+        self.held = out.with_name("held")
+        self.held.unlink(missing_ok=True)
+        command = [sys.executable, str(HERE / "train_kit.py"), EVERY_S, str(sample)]
+        command += ["-" if hold is None else f"{hold}:{self.held}", "train", str(store.path), "--out", str(out)]
         command += ["--cluster", str(cluster), *options]
-        command += [] if "--classes" in options else ["--strategy", "paper"]
         self.popen = subprocess.Popen(
             command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -105,24 +109,36 @@ class Run:
         """What the driver started, and what those started."""
         return psutil.Process(self.popen.pid).children(recursive=True)
 
+    def wait_until_held(self) -> None:
+        """Until so many blocks are done, and there is a checkpoint."""
+        deadline = time.monotonic() + 60
+        while not self.held.exists():
+            assert self.popen.poll() is None, self.end()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def release(self) -> None:
+        """Let it go on."""
+        self.held.unlink()
+
     def end(self) -> tuple[int, str]:
         """Exit code and stderr."""
         _, errors = self.popen.communicate(timeout=120)
         return self.popen.returncode, errors
 
+    def kill(self) -> None:
+        """SIGKILL to the driver, while it is held; all that it started goes with it."""
+        self.wait_until_held()
+        children = self.processes()
+        self.popen.kill()
+        assert self.end()[0] == -signal.SIGKILL
+        assert gone(children)
+        self.release()
+
 
 def gone(processes: list[psutil.Process], within_s: float = 15.0) -> bool:
     """Whether all of them end in time."""
     return not psutil.wait_procs(processes, timeout=within_s)[1]
-
-
-def wait_for(path: Path, run: Run) -> None:
-    """Until there is a checkpoint."""
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert run.popen.poll() is None, run.end()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -133,79 +149,47 @@ def cluster(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("kind", "least", "first", "stride"),
-    [
-        ("2", 400, 150, 397),
-        ("kesler", 400, 50, 397),
-        ("hinge", 1000, 50, 997),
-        pytest.param("2", 400, 1, 13, marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
-        pytest.param("kesler", 400, 1, 11, marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
-        pytest.param("hinge", 1000, 1, 29, marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
-    ],
-)
-def test_other_jobs_killed_at_every_step(tmp_path: Path, kind: str, least: int, first: int, stride: int) -> None:
-    """Killed twice before any read, block, round or step on disk, a fleet of three and models of several classes, hard
-    and soft, end with the same bits.
-    """
-    command = [sys.executable, str(HERE / "kill_train.py"), str(tmp_path), "0", str(first), str(stride), kind]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    steps, repeated = map(int, done.stdout.split())
-    assert steps >= least
-    assert repeated == 0
+PAPER = ("--strategy", "paper")
+
+
+def options_of(kind: str) -> list[str]:
+    """The command's words for a kind of job."""
+    given = {"block": 1 << 16, **KINDS[kind]}
+    return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["kesler", "hinge"])
-def test_several_classes_killed_on_a_cluster(
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_killed_again_and_again_on_a_cluster(
     tmp_path: Path, cluster: Path, rng: np.random.Generator, kind: str
 ) -> None:
-    """The driver of a job of several scans is killed at random moments, each time later, on worker processes and on
-    threads; resumed to the end on worker processes, the bits are those of one thread in this process.
+    """The driver of a job of any kind is killed four times, each time a few blocks further, on worker processes and on
+    threads, and each time goes on from the checkpoint; resumed to the end, the bits are those of an unbroken run.
     """
-    store = store_of_classes(tmp_path / "s.zarr", rows=60_000, features=20, wrong=0.1 * (kind == "hinge"))
-    job = small_job(kind, store.path, tmp_path / "alone")
-    train_job(job, store, InProcess(1))
-    out, options = tmp_path / "m", ["--classes", "crammer-singer", "--block", "64 KiB"]
-    options += ["--epsilon", str(job.epsilon), "--memory", str(int(job.memory))]
-    options += ["--loss", "hinge", "--C", "0.1"] if kind == "hinge" else []
-    kills = 0
-    for attempt in range(6):
-        place = cluster if attempt % 2 == 0 else "threads"
-        begin = ["--resume"] if (tmp_path / ".m.checkpoint").exists() else []
-        run = Run(store, out, *options, *begin, cluster=place)
-        time.sleep(1.5 + attempt + rng.uniform(0.0, 2.0))
-        children = run.processes() if run.popen.poll() is None else []
-        run.popen.send_signal(signal.SIGKILL)
-        code, errors = run.end()
-        assert code in (0, -signal.SIGKILL), errors
-        assert gone(children)
-        kills += code != 0
-        if (out / "model.json").exists():  # it may have been killed on its way out
-            break
-    assert kills >= 1
-    if not (out / "model.json").exists():
-        begin = ["--resume"] if (tmp_path / ".m.checkpoint").exists() else []
-        assert Run(store, out, *options, *begin, cluster=cluster).end()[0] == 0
+    store, little = made_store(kind, tmp_path / "s.zarr"), 10_000
+    run = Run(store, tmp_path / "alone", *options_of(kind), cluster="threads", sample=little)
+    assert run.end()[0] == 0
+    out = tmp_path / "m"
+    for attempt in range(4):
+        begin = ["--resume"] if attempt else []
+        place, blocks = ("threads" if attempt % 2 else cluster), int(rng.integers(1, 7))
+        Run(store, out, *options_of(kind), *begin, cluster=place, hold=blocks, sample=little).kill()
+        assert (tmp_path / ".m.checkpoint" / "job.json").exists()
+    code, errors = Run(store, out, *options_of(kind), "--resume", cluster=cluster, sample=little).end()
+    assert code == 0, errors
+    assert json.loads((out / "run.json").read_text())["resumed"] == 4
     assert exact(out) == exact(tmp_path / "alone")
 
 
 def test_driver_killed_on_a_cluster(
     tmp_path: Path, store: Store, unbroken: dict[str, bytes], cluster: Path, rng: np.random.Generator
 ) -> None:
-    """A driver killed at random moments takes its worker processes with it; resumed, the bits are equal."""
+    """A driver that is killed takes its worker processes with it; resumed, the bits are equal."""
     out = tmp_path / "m"
-    for attempt in range(2):
-        run = Run(store, out, *(["--resume"] if attempt else []), cluster=cluster)
-        wait_for(tmp_path / ".m.checkpoint" / "job.json", run)
-        time.sleep(rng.uniform(0.0, 0.5))
-        children = run.processes()
-        run.popen.send_signal(signal.SIGKILL)
-        assert run.end()[0] == -signal.SIGKILL
-        assert gone(children)
-    assert Run(store, out, "--resume", cluster="threads").end()[0] == 0
+    for begin in ([], ["--resume"]):
+        Run(store, out, *PAPER, *begin, cluster=cluster, hold=int(rng.integers(1, 70))).kill()
+    assert Run(store, out, *PAPER, "--resume", cluster="threads").end()[0] == 0
     assert exact(out) == unbroken
     assert {entry.name for entry in tmp_path.iterdir()} <= {"m", ".m.lock", "two.toml"}
 
@@ -213,18 +197,18 @@ def test_driver_killed_on_a_cluster(
 def test_worker_killed(tmp_path: Path, store: Store, unbroken: dict[str, bytes], cluster: Path) -> None:
     """A worker process that is killed in the middle costs its blocks in flight; the model is the same to the bit."""
     out = tmp_path / "m"
-    run = Run(store, out, cluster=cluster)
-    wait_for(tmp_path / ".m.checkpoint" / "job.json", run)
+    run = Run(store, out, *PAPER, cluster=cluster, hold=30)
+    run.wait_until_held()
     workers = [process for process in run.processes() if "spawn_main" in " ".join(process.cmdline())]
     assert len(workers) == 2
     workers[0].kill()
+    run.release()
     code, errors = run.end()
     assert code == 0, errors
     assert "Traceback" not in errors
     assert exact(out) == unbroken
 
 
-# slow: on a machine at load 7 the job once ended, certified, before the signal was seen
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 def test_interrupted(tmp_path: Path, store: Store, unbroken: dict[str, bytes], cluster: Path, how: str) -> None:
@@ -232,8 +216,8 @@ def test_interrupted(tmp_path: Path, store: Store, unbroken: dict[str, bytes], c
     word on how to go on, leave no process, and the resumed run gives the same bits.
     """
     out = tmp_path / "m"
-    run = Run(store, out, cluster=cluster)
-    wait_for(tmp_path / ".m.checkpoint" / "job.json", run)
+    run = Run(store, out, *PAPER, cluster=cluster, hold=30)
+    run.wait_until_held()
     children = run.processes()
     os.killpg(run.popen.pid, signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
     code, errors = run.end()
@@ -241,11 +225,11 @@ def test_interrupted(tmp_path: Path, store: Store, unbroken: dict[str, bytes], c
     assert errors.endswith(f"error: {out}: interrupted; go on with the same command and --resume\n")
     assert "Traceback" not in errors
     assert gone(children)
-    assert {entry.name for entry in tmp_path.iterdir()} == {".m.checkpoint", "two.toml"}
-    code, errors = Run(store, out, cluster=cluster).end()
+    assert {entry.name for entry in tmp_path.iterdir()} == {".m.checkpoint", "two.toml", "held"}
+    code, errors = Run(store, out, *PAPER, cluster=cluster).end()
     assert code == 2
     assert "an interrupted run left a checkpoint; go on with --resume, or start again with --restart" in errors
-    assert Run(store, out, "--resume", cluster="threads").end()[0] == 0
+    assert Run(store, out, *PAPER, "--resume", cluster="threads").end()[0] == 0
     assert exact(out) == unbroken
 
 
@@ -254,7 +238,7 @@ def test_interrupted_before_anything_was_proven(
     tmp_path: Path, store: Store, cluster: Path, number: signal.Signals
 ) -> None:
     """Interrupted while the cluster starts, a run says so with exit code 130 and leaves nothing behind."""
-    run = Run(store, tmp_path / "m", cluster=cluster)
+    run = Run(store, tmp_path / "m", *PAPER, cluster=cluster)
     deadline = time.monotonic() + 60
     while not (children := run.processes()):
         assert time.monotonic() < deadline

@@ -1,7 +1,8 @@
 """A small job of several scans and many blocks, and what an end of any kind must leave behind.
 
-As a script: the command line, with a checkpoint after every so many seconds instead of 15, and held after so many
-blocks, with a file that says so: ``train_kit.py EVERY_S BLOCKS:FILE train STORE --out MODEL ...``, or ``-`` for FILE.
+As a script the command line with other habits, ``train_kit.py EVERY_S BYTES BLOCKS:FILE train STORE --out MODEL ...``:
+a checkpoint after every so many seconds instead of 15; a sample of so many bytes, where that is not 0; and it is held
+after so many blocks, with a file that says so, until that is removed (``-``: never).
 """
 
 from __future__ import annotations
@@ -21,9 +22,7 @@ from coremargin.learn import classes_job, posed
 from coremargin.learn import train as train_module
 from coremargin.learn.checkpoint import Checkpoint
 from coremargin.learn.job import TrainJob
-from coremargin.problems.crammer_singer import CrammerSinger
-from coremargin.problems.hard_margin import HardMargin
-from coremargin.problems.kesler_margin import KeslerMargin
+from coremargin.problems import outliers
 
 if TYPE_CHECKING:
     from coremargin.scan.protocols import BlockResult
@@ -51,40 +50,53 @@ def store_of_classes(path: Path, *, rows: int = 6000, features: int = 6, chunks:
     return Store.open(path)
 
 
-def made_store(kind: str, path: Path) -> Store:
-    """The store of a kind of job."""
-    return store_of_classes(path, wrong=0.1 * (kind == "hinge")) if kind in ("kesler", "hinge") else small_store(path)
-
-
-def small_job(kind: str, store: Path, out: Path) -> TrainJob:
-    """A job of several scans of some 14 blocks: the sample is small and the pool tight.
-
-    kind: "hard"; "kesler" and "hinge" for several classes at once; a number of folds for a fleet.
-    """
-    shared: dict[str, Any] = {"store": store, "out": out, "block": 1 << 16}
-    if kind == "kesler":
-        return TrainJob(**shared, epsilon=1e-6, memory=40_000, classes="crammer-singer")
-    if kind == "hinge":
-        return TrainJob(**shared, epsilon=1e-4, memory=200_000, classes="crammer-singer", loss="hinge", C=0.1)
-    return TrainJob(**shared, epsilon=1e-6, memory=20_000, folds=int(kind) if kind.isdecimal() else None)
+def noisy_store(path: Path, *, wrong: float) -> Store:
+    """Rows with a margin, of which a share has the other label."""
+    return synth(path, Recipe(3000, 5, margin=0.3, noise=wrong, seed=3, chunk_bytes=75 * 5 * 4), workers=1)
 
 
 def sparse_store(path: Path) -> Store:
     """Noisy rows of many features, few of them at a time."""
-    recipe = Recipe(600, 200, margin=0.1, noise=0.05, density=0.04, seed=3, chunk_bytes=4096)
-    return synth(path, recipe, workers=1)
+    return synth(path, Recipe(600, 200, margin=0.1, noise=0.05, density=0.04, seed=3, chunk_bytes=4096), workers=1)
 
 
-def swept_job(store: Path, out: Path) -> TrainJob:
-    """A job of several passes in segments of a few blocks, and a proof."""
-    return TrainJob(store=store, out=out, loss="hinge", C=0.1, epsilon=1e-2, memory=40_000, block=1 << 12)
+def made_store(kind: str, path: Path) -> Store:
+    """The store of a kind of job."""
+    if kind in ("kesler", "crammer-singer"):
+        return store_of_classes(path, wrong=0.1 * (kind == "crammer-singer"))
+    if kind == "segments":
+        return sparse_store(path)
+    if kind in ("hinge", "squared_hinge", "outliers"):
+        return noisy_store(path, wrong=0.002 if kind == "outliers" else 0.05)
+    return small_store(path)
+
+
+#: Every kind of job that has checkpoints: its parameters, such that it takes several scans of many blocks where the
+#: sample is small. kesler and crammer-singer are several classes at once, hard and soft; folds a fleet of three.
+KINDS: dict[str, dict[str, Any]] = {
+    "hard": {"epsilon": 1e-6, "memory": 20_000},
+    "hinge": {"loss": "hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
+    "squared_hinge": {"loss": "squared_hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
+    "folds": {"epsilon": 1e-6, "memory": 20_000, "folds": 2},
+    "kesler": {"epsilon": 1e-6, "memory": 40_000, "classes": "crammer-singer"},
+    "crammer-singer": {"epsilon": 1e-4, "memory": 200_000, "classes": "crammer-singer", "loss": "hinge", "C": 0.1},
+    "outliers": {"epsilon": 1e-6, "memory": 100_000, "outliers": 8},
+    "segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 40_000, "block": 1 << 12},
+}
+
+
+def small_job(kind: str, store: Path, out: Path) -> TrainJob:
+    """A job of several scans of some 14 blocks: the sample is small and the pool tight."""
+    return TrainJob(**{"store": store, "out": out, "block": 1 << 16, **KINDS[kind]})
 
 
 def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
-    posed.HardMargin = partial(HardMargin, sample_bytes=bytes_)  # type: ignore[misc,assignment]
-    classes_job.KeslerMargin = partial(KeslerMargin, sample_bytes=bytes_)  # type: ignore[misc,assignment]
-    classes_job.CrammerSinger = partial(CrammerSinger, sample_bytes=bytes_)  # type: ignore[misc,assignment]
+    for module, name in (
+        (posed, "HardMargin"), (posed, "SoftMargin"), (outliers, "OutlierMargin"), (classes_job, "KeslerMargin"),
+        (classes_job, "CrammerSinger"),
+    ):  # fmt: skip
+        setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
 
 
 def exact(model: Path) -> dict[str, bytes]:
@@ -95,7 +107,7 @@ def exact(model: Path) -> dict[str, bytes]:
 
 
 def hold_after(blocks: int, file: Path) -> None:
-    """Let this process stop for ever once so many blocks are done and a checkpoint is there, which a file then says."""
+    """Let this process wait once so many blocks are done and a checkpoint is there, as long as a file is there."""
     real = Checkpoint.block_done
     done = 0
 
@@ -103,23 +115,27 @@ def hold_after(blocks: int, file: Path) -> None:
         nonlocal done
         real(self, result)
         done += 1
-        if done >= blocks and self.exists():
+        if done == blocks:
+            self.save()
             file.touch()
-            while True:  # a signal ends this
-                time.sleep(0.05)
+            while file.exists():  # a signal ends this, too
+                time.sleep(0.02)
 
     Checkpoint.block_done = block_done  # type: ignore[method-assign]
 
 
 def main() -> None:
-    """The command line with checkpoints as often, and held, as the first arguments say."""
+    """The command line with the habits that the first arguments describe."""
     from coremargin.cli import main as command
 
-    train_module.EVERY_S = float(sys.argv[1])
-    blocks, _, file = sys.argv[2].partition(":")
+    every_s, bytes_, hold = sys.argv[1:4]
+    train_module.EVERY_S = float(every_s)
+    if int(bytes_):
+        sample_little(int(bytes_))
+    blocks, _, file = hold.partition(":")
     if file:
         hold_after(int(blocks), Path(file))
-    command(sys.argv[3:])
+    command(sys.argv[4:])
 
 
 if __name__ == "__main__":
