@@ -65,6 +65,7 @@ class Embedded(Spec, tag_field="kind", tag="embedded", frozen=True, kw_only=True
     processes: bool = True  #: false: one worker in this process, for debugging
     dashboard: bool = False
     worker_ttl: Seconds = Seconds(60)  #: a worker that does not answer this long is started again
+    start_timeout: Seconds = Seconds(120)  #: until all workers have to be there
 
 
 class Network(Spec, frozen=True, kw_only=True):
@@ -218,6 +219,7 @@ def resolve(cluster: ClusterSpec, store_bytes: int) -> ClusterSpec:
             processes=cluster.processes,
             dashboard=cluster.dashboard,
             worker_ttl=cluster.worker_ttl,
+            start_timeout=cluster.start_timeout,
         )
     return cluster
 
@@ -253,6 +255,7 @@ def connect(cluster: ClusterSpec, source: Source | None = None) -> Executor:
             processes=cluster.processes,
             dashboard=cluster.dashboard,
             worker_ttl_s=cluster.worker_ttl,
+            start_timeout_s=cluster.start_timeout,
         )
     from coremargin.scan import launch
 

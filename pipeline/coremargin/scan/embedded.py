@@ -10,23 +10,40 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
-from contextlib import ExitStack, contextmanager
+import time
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker, spawn
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
 from distributed import Client, LocalCluster, Nanny
+from distributed.utils import LoopRunner
 
+from coremargin.errors import RunError, raise_if_limit
 from coremargin.scan.dask_executor import DaskExecutor
+from coremargin.scan.room import THREAD_BYTES, need_files, need_limit, need_memory
 from coremargin.scan.scripts import ENVIRONMENT
+from coremargin.scan.slots import brief
+from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coremargin.scan.flights import Patience
 
+_CLOSE_S = 30.0  # until they have to be gone
+_STOP_S = 1.0  # for an event loop
+_PATIENCE_S = 5.0  # for a start that nobody wants any more: one that is complete can be taken down in order
+
+# What a start needs, measured, with some room to spare: files in the driver, and per worker; address space of the
+# driver's event loop, of its three threads per worker, of a worker without the threads that scan.
+_FILES, _WORKER_FILES = 40, 12
+_DRIVER_BYTES, _PER_WORKER_BYTES, _WORKER_BYTES = 200 << 20, 220 << 20, 400 << 20
+
 _WORKER_PROCESS = "Dask Worker process (from Nanny)"
+_DEAF = {signal.SIGINT, signal.SIGHUP}  # what a terminal sends to all processes at once
 
 
 def settings(worker_ttl_s: float) -> dict[str, Any]:
@@ -46,9 +63,10 @@ def settings(worker_ttl_s: float) -> dict[str, Any]:
 
 
 class TidyNanny(Nanny):  # type: ignore[misc]
-    """A nanny that gives the driver its environment back after each start of a worker process, deaf to Ctrl-C.
+    """A nanny that gives the driver its environment back after each start of a worker process, deaf to the terminal.
 
-    A terminal sends Ctrl-C to all processes at once. The driver decides what it means; workers would only die noisily.
+    A terminal sends Ctrl-C to all processes at once, and the news of its end. The driver decides what that means;
+    workers would only die noisily.
     """
 
     environment: ClassVar[dict[str, str | None]] = {}
@@ -56,9 +74,10 @@ class TidyNanny(Nanny):  # type: ignore[misc]
 
     async def instantiate(self) -> Any:
         """Start the worker process."""
-        # this is the thread of the event loop: what it has blocked, the process that it starts has blocked
-        resource_tracker.ensure_running()  # first: starting it would unblock the signal
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # this is the thread of the event loop: what it has blocked, the processes that it starts have blocked
+        signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF)
+        _start_tracker()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF)  # once more: starting the tracker unblocks Ctrl-C
         # nannies share one event loop: the last one that is starting tidies up
         TidyNanny._starting += 1
         try:
@@ -69,6 +88,110 @@ class TidyNanny(Nanny):  # type: ignore[misc]
                 _restore(TidyNanny.environment)
 
 
+def _start_tracker() -> None:
+    """The process that removes the semaphores which a driver leaves that ends at once; it need not tell of it."""
+    sys.warnoptions.append("ignore:resource_tracker")
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.remove("ignore:resource_tracker")
+
+
+class _Cluster(LocalCluster):  # type: ignore[misc]
+    """One that is known to whoever has it made before it is complete."""
+
+    def __init__(self, made: list[_Cluster], **options: Any) -> None:
+        made.append(self)
+        super().__init__(**options)
+
+
+class Start:
+    """A cluster that starts in a thread of its own: whoever waits for it may stop waiting at any moment."""
+
+    def __init__(self, **options: Any) -> None:
+        """options: of ``LocalCluster``."""
+        self._clusters: list[_Cluster] = []
+        self._nannies: list[TidyNanny] = []
+        self._over = threading.Event()
+        self._found: tuple[LocalCluster, Client] | None = None
+        self._error: BaseException | None = None
+        self._runner = LoopRunner()
+        threading.Thread(target=self._run, kwargs=options, name="cluster start", daemon=True).start()
+
+    def _run(self, **options: Any) -> None:
+        try:
+            self._runner.start()
+            nanny = self._nanny if options["processes"] else None
+            cluster = _Cluster(self._clusters, loop=self._runner.loop, worker_class=nanny, **options)
+            try:
+                self._found = cluster, Client(cluster, set_as_default=False)
+            except BaseException:
+                cluster.close(timeout=_CLOSE_S)
+                raise
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            self._error = error
+        finally:
+            self._over.set()
+
+    def _nanny(self, *words: Any, **options: Any) -> TidyNanny:
+        self._nannies.append(TidyNanny(*words, **options))
+        return self._nannies[-1]
+
+    def wait(self, timeout_s: float) -> tuple[LocalCluster, Client]:
+        """Cluster and client. Raises RunError: they did not start, or not in time; MachineLimit: that was why."""
+        try:
+            in_time = self._over.wait(timeout_s)
+        except BaseException:
+            self._give_up(_PATIENCE_S)
+            raise
+        if not in_time:
+            self._give_up(0.0)
+            waited = format_seconds(timeout_s)
+            raise RunError(
+                f"the embedded cluster is not there after {waited}; see what slows this machine down, give it more "
+                f"time by start_timeout in a cluster file, or use --cluster threads"
+            )
+        if self._found is None:
+            self._abandon()
+            error = self._error or RuntimeError("no reason given")
+            raise_if_limit(error, "the embedded cluster")
+            raise RunError(f"the embedded cluster did not start ({brief(error)}); use --cluster threads") from error
+        return self._found
+
+    def _give_up(self, patience_s: float) -> None:
+        with suppress(KeyboardInterrupt):  # once more: no more patience
+            if self._over.wait(patience_s):
+                self.close()
+                return
+        self._abandon()
+
+    def close(self) -> None:
+        """Take it down."""
+        if self._found is not None:
+            cluster, client = self._found
+            try:
+                client.close()
+                cluster.close(timeout=_CLOSE_S)
+            except TimeoutError:
+                self._abandon()
+        self._runner.stop()
+
+    def _abandon(self) -> None:
+        """Leave it as it is, but for its processes: half a cluster cannot be taken down in order."""
+        for cluster in self._clusters:
+            cluster.shutdown_on_close = False  # nor at the end of this process
+        with suppress(RuntimeError):  # there is no loop, or no more
+            loop = self._runner.loop.asyncio_loop
+            loop.call_soon_threadsafe(loop.stop)
+            deadline = time.monotonic() + _STOP_S
+            while loop.is_running() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        for nanny in self._nannies:
+            if nanny.pid:
+                with suppress(ProcessLookupError):
+                    os.kill(nanny.pid, signal.SIGKILL)
+
+
 def start_embedded(
     *,
     workers: int,
@@ -77,17 +200,21 @@ def start_embedded(
     dashboard: bool = False,
     worker_ttl_s: float = 60.0,
     patience: Patience | None = None,
+    start_timeout_s: float = 120.0,
 ) -> DaskExecutor:
-    """An executor on ``workers`` processes of ``threads`` threads each; without ``processes``, threads of this one."""
+    """An executor on ``workers`` processes of ``threads`` threads each; without ``processes``, threads of this one.
+
+    Raises MachineLimit when this machine does not allow it, RunError when it is not there in time.
+    """
+    _need_room(workers, threads, processes=processes)
     with ExitStack() as stack:
         stack.enter_context(_tidy_environment())
         stack.enter_context(_workers_without_main())
-        with dask.config.set(settings(worker_ttl_s)), _uninterrupted():
-            cluster = LocalCluster(
+        with dask.config.set(settings(worker_ttl_s)):
+            start = Start(
                 n_workers=workers,
                 threads_per_worker=threads,
                 processes=processes,
-                worker_class=TidyNanny if processes else None,
                 memory_limit=0,
                 host="127.0.0.1" if processes else None,
                 dashboard_address="127.0.0.1:0",  # without an address port 8787 is taken, beyond this machine
@@ -95,9 +222,8 @@ def start_embedded(
                 worker_dashboard_address=None if processes else "127.0.0.1:0",  # a worker in this process: the same
                 silence_logs=logging.CRITICAL,  # what matters reaches the driver as an error or as a log line of ours
             )
-            stack.callback(cluster.close)
-            client = Client(cluster, set_as_default=False)
-            stack.callback(client.close)
+            cluster, client = start.wait(start_timeout_s)
+        stack.callback(start.close)
         shape = f"{workers} worker{'s' if workers > 1 else ''} x {threads} thread{'s' if threads > 1 else ''}"
         link = f", dashboard http://127.0.0.1:{cluster.scheduler.http_server.port}/status" if dashboard else ""
         return DaskExecutor(
@@ -109,27 +235,15 @@ def start_embedded(
         )
 
 
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM waits until this is over: a half-built cluster cannot be taken down quietly."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    waiting: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        if waiting:
-            raise KeyboardInterrupt
-        waiting.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-    if waiting:
-        signal.raise_signal(waiting[0])
+def _need_room(workers: int, threads: int, *, processes: bool) -> None:
+    what = "the embedded cluster"
+    if processes:
+        need_files(_FILES + workers * _WORKER_FILES, what)
+        need_limit(_WORKER_BYTES + threads * THREAD_BYTES, f"{what}'s workers")
+        need_memory(_DRIVER_BYTES + workers * _PER_WORKER_BYTES, what)
+    else:
+        need_files(_FILES, what)
+        need_memory(_DRIVER_BYTES + threads * THREAD_BYTES, what)
 
 
 @contextmanager

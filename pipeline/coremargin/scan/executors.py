@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from coremargin.errors import UsageError
 from coremargin.scan.meter import MemoryMeter
+from coremargin.scan.room import THREAD_BYTES, need_memory
 from coremargin.scan.task import answer, one_blas_thread
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class InProcess:
     def __init__(self, threads: int = 1) -> None:
         if threads < 1:
             raise UsageError(f"threads: expected at least 1, got {threads}")
-        self._threads = threads
+        self._threads, self._ran = threads, False
         self._meter = MemoryMeter()
 
     @property
@@ -39,6 +40,9 @@ class InProcess:
     def run(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Iterator[BlockResult]:
         """Results as they complete; see ``Executor.run``. BLAS has one thread while the iterator is open."""
         loop = self._loop if self._threads == 1 else self._threaded
+        if not self._ran:  # afterwards the threads have it
+            need_memory(self._threads * THREAD_BYTES, self.description)
+            self._ran = True
         with one_blas_thread(), closing(loop(source, probe, blocks)) as results:
             for result in results:
                 self._meter.note(result)

@@ -1,0 +1,82 @@
+"""Files and memory that must be there, asked for before they are needed.
+
+A limit that is reached halfway does harm that no message follows: an event loop that cannot accept a connection spins,
+and OpenBLAS ends the process, or tries for ever, when it cannot have its buffers.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import resource
+
+from coremargin.errors import MachineLimit
+
+#: Address space of a thread that multiplies: its stack, an arena of malloc, the buffer of OpenBLAS; 8 + 64 + 32 MiB.
+THREAD_BYTES = 112 << 20
+_LIBRARY_BYTES = 256 << 20  # NumPy, SciPy and what else a command loads, with a first product
+
+
+def memory_limit() -> int | None:
+    """Bytes of address space or of data that this process may have, whichever is less; None: any number."""
+    found = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    return min((soft for soft in found if soft != resource.RLIM_INFINITY), default=None)
+
+
+def need_memory(size: int, what: str) -> None:
+    """Raise MachineLimit when this process is limited and cannot have so many bytes more; what: who needs them."""
+    limit = memory_limit()
+    if limit is None:
+        return
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()  # not a page of it is touched
+    except OSError as error:
+        raise MachineLimit(
+            f"{what}: expected {size >> 20:,} MiB of address space more than is in use, but this process may use "
+            f"{limit >> 20:,} MiB in all (ulimit -v, ulimit -d); raise the limit, or use fewer workers and threads"
+        ) from error
+
+
+def prepare_command(name: str) -> None:
+    """Before a command loads what it needs: where memory is limited, see that there is enough, and take it."""
+    if memory_limit() is None:
+        return
+    need_memory(_LIBRARY_BYTES, name)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each takes some, and none of our products uses two
+    import numpy as np
+    from scipy.linalg.blas import dgemm
+
+    square = np.ones((256, 256))
+    dgemm(1.0, square, square @ square)  # each of the two libraries has its buffer now, and keeps it
+
+
+def need_limit(size: int, what: str) -> None:
+    """Raise MachineLimit when processes of ours may not have so many bytes each; what: which processes."""
+    limit = memory_limit()
+    if limit is not None and limit < size:
+        raise MachineLimit(
+            f"{what}: expected {size >> 20:,} MiB of address space for each, but a process may use {limit >> 20:,} MiB "
+            f"(ulimit -v, ulimit -d); raise the limit, or use fewer threads"
+        )
+
+
+def need_files(count: int, what: str) -> None:
+    """Raise MachineLimit when this process may not open so many files more; what: who needs them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return
+    used = _open_files()
+    if used + count > soft:
+        allowed = hard == resource.RLIM_INFINITY or used + count <= hard
+        how = "allow more with `ulimit -n`" if allowed else "ask the administrator for more"
+        raise MachineLimit(
+            f"{what}: expected room for {count:,} open files beside {used:,} that are open, but this process may have "
+            f"{soft:,} (ulimit -n); {how}, or use --cluster threads"
+        )
+
+
+def _open_files() -> int:
+    try:
+        return len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 - names are enough
+    except OSError:  # no such folder on this system, or not one file more
+        return 16

@@ -1,0 +1,64 @@
+"""An embedded cluster whose start cannot succeed, in a process of its own.
+
+Usage: start_kit.py HOW TIMEOUT_S [COMMAND ...]. HOW is "never" (workers are waited for for ever) or a number of open
+files, that the check beforehand does not know of. Prints "starting" when it does, then what became of it and which
+processes are left; with a COMMAND, that of the command line is run instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+
+import psutil
+from distributed import Nanny
+
+from coremargin.__main__ import main as command
+from coremargin.errors import RunError
+from coremargin.scan import embedded
+from coremargin.scan.scripts import ENVIRONMENT
+
+
+async def never(_: object) -> None:
+    """A worker process that does not come."""
+    print("starting", flush=True)  # noqa: T201 - a script
+    await asyncio.sleep(3600)
+
+
+def spoil(how: str) -> None:
+    """Let no start of this process succeed."""
+    if how == "never":
+        Nanny.instantiate = never
+    else:
+        embedded.need_files = lambda *_: None  # type: ignore[assignment]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(how), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def ours() -> dict[str, str | None]:
+    """What a start changes for its workers."""
+    return {name: os.environ.get(name) for name in ENVIRONMENT}
+
+
+def main() -> None:
+    """Start, and tell."""
+    how, timeout_s, *words = sys.argv[1:]
+    spoil(how)
+    if words:
+        sys.argv[1:] = words
+        command()
+    before = ours()
+    try:
+        embedded.start_embedded(workers=2, threads=1, start_timeout_s=float(timeout_s)).close()
+        said = "it started"
+    except RunError as error:
+        said = f"{type(error).__name__}: {error}"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    left = [child for child in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+    psutil.wait_procs(left, timeout=10)
+    print(said, [child.pid for child in left if child.is_running()], ours() == before, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
