@@ -267,7 +267,7 @@ class TestWeights:
     def test_refused_by_row(self, tmp_path: Path, value: str, shown: str) -> None:
         """Negative and not finite weights are refused with line or row."""
         (tmp_path / "rows.csv").write_text(f"a,w,label\n1,1,0\n2,{value},1\n")
-        message = f"found weight {shown}, expected a number from 0 to 1e+200; 0 leaves a row out"
+        message = f"found weight {shown}, expected a number from 0 to 1e.200; 0 leaves a row out"
         with pytest.raises(BadRow, match=f"rows.csv, line 3: {message}"):
             ingest(tmp_path / "rows.csv", tmp_path / "s.zarr", weights="w")
         with pytest.raises(BadRow, match=f"array, row 1: {message}"):

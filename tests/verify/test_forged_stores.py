@@ -151,9 +151,10 @@ def test_nonsense_in_an_arrays_metadata(
     """What an array of a store may not say of itself is refused, and `check` calls no such store whole."""
     specimen, wrong = specimens["hard"], {}
     for k, value in enumerate(ARRAY[place]):
-        value = (
-            [value[0]] if array != "X" and isinstance(value, list) and place[-1] in ("shape", "chunk_shape") else value
-        )
+        if array != "X" and isinstance(value, list) and place[-1] in ("shape", "chunk_shape"):
+            value = value[:1]
+            if value == [1]:  # what it is
+                continue
         store = copied(specimen, tmp_path / f"{k}.zarr")
         edit(store, f"{array}/zarr.json", lambda record, value=value: put(record, place, value))
         told = answer(specimen.model, store), examined(store)

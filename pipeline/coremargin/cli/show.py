@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 from coremargin.cli.common import json_option
 from coremargin.cli.outliers import which_rows
 from coremargin.cli.printing import count, facts, say, say_json
+from coremargin.errors import DataError
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -47,11 +47,14 @@ def show(model: Path, *, as_json: bool) -> None:
 
 def _run_of(model: Path) -> dict[str, Any]:
     """How the run went; empty when the file is missing or broken, as nothing rests on it."""
+    from coremargin.formats.plain_file import read_plain
+    from coremargin.formats.strict_json import LARGEST, read_object
+
+    path = model / "run.json"
     try:
-        run = json.loads((model / "run.json").read_bytes())
-    except (OSError, ValueError):
+        return read_object(read_plain(path, LARGEST), str(path))
+    except (OSError, DataError):
         return {}
-    return run if isinstance(run, dict) else {}
 
 
 def _described(path: Path, model: Model | MulticlassModel, run: dict[str, Any]) -> list[str]:

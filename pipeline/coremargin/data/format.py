@@ -26,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from coremargin.data.plain import group_metadata
@@ -104,7 +105,7 @@ def read_facts(path: Path) -> Facts:
         chunk_rows=record.chunk_rows,
         classes=tuple(record.classes),
         commits=tuple(Commit(**asdict(commit)) for commit in record.commits),
-        about=record.about or {},
-        file_entries=record.file_entries or 0,
+        about=record.about,
+        file_entries=0 if record.file_entries is UNSET else record.file_entries,
         weighted=record.weighted,
     )

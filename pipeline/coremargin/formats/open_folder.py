@@ -38,8 +38,9 @@ def read_folder(path: Path, read: Callable[[int], T]) -> T:
             return read(handle)
         except FileNotFoundError as error:
             if _is_current(handle, path):  # incomplete, not replaced and being removed
+                name = str(error.filename)
                 raise DataError(
-                    f"{path}: expected a model, found a folder without {error.filename}; "
+                    f"{path}: expected a model, found a folder without {name if name.isprintable() else repr(name)}; "
                     f"`coremargin train STORE --out {path}` makes a model"
                 ) from None
         finally:
@@ -61,9 +62,10 @@ def opened(folder: int, path: Path, name: str) -> Iterator[BinaryIO]:
         raise_if_limit(error, path / name)
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise DataError(f"{path}/{cut(name)}: cannot be read: {reason}; get a whole copy of the model") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise DataError(f"{path}/{cut(name)}: expected a plain file, found something else; get a whole copy")
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise DataError(f"{path}/{cut(name)}: expected a plain file, found something else; get a whole copy")
         yield file
 
 

@@ -16,9 +16,10 @@ def read_plain(path: Path, largest: int, *, error: type[DataError] = DataError) 
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise error(f"{path}: expected a plain file, found something else; restore it from a copy")
         with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise error(f"{path}: expected a plain file, found something else; restore it from a copy")
             size = os.fstat(handle).st_size
             if size > largest:
                 raise error(f"{path}: expected at most {largest:,} bytes, found {size:,}; restore it from a copy")

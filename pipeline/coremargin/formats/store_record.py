@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, UnsetType, field
 
 from coremargin.errors import StoreError
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES
@@ -38,8 +38,8 @@ class CommitRecord(Strict, frozen=True, kw_only=True):
     digest: Digest
 
 
-class StoreRecord(Struct, frozen=True, kw_only=True):
-    """The root attributes; others may add attributes of their own, which are not looked at."""
+class StoreRecord(Strict, frozen=True, kw_only=True):
+    """The root attributes."""
 
     format: Literal["coremargin-store"]
     version: Annotated[int, Meta(ge=1, le=VERSION)]
@@ -49,19 +49,24 @@ class StoreRecord(Struct, frozen=True, kw_only=True):
     rows: Rows
     chunk_rows: Rows
     commits: Annotated[list[CommitRecord], Meta(min_length=1)]
-    about: dict[str, Any] | None = None
-    file_entries: Annotated[int, Meta(ge=1, le=LARGEST_CHUNK_BYTES)] | None = None  #: of sparse rows
+    about: dict[str, Any] = field(default_factory=dict)
+    file_entries: Annotated[int, Meta(ge=1, le=LARGEST_CHUNK_BYTES)] | UnsetType = UNSET  #: of sparse rows
     weighted: bool = False
+
+    @property
+    def sparse(self) -> bool:
+        """Rows are sparse."""
+        return self.file_entries is not UNSET
 
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
         different_labels(self.classes)
-        plain = self.file_entries is None and not self.weighted
+        plain = not self.sparse and not self.weighted
         if self.version != (1 if plain else VERSION):
             raise ValueError(f"expected version {1 if plain else VERSION} of such rows, found {self.version}")
         row_bytes = self.features * _ITEM_BYTES[self.dtype]
         chunk_bytes = self.chunk_rows * row_bytes
-        if self.file_entries is None and chunk_bytes > max(LARGEST_CHUNK_BYTES, row_bytes):
+        if not self.sparse and chunk_bytes > max(LARGEST_CHUNK_BYTES, row_bytes):
             raise ValueError(f"expected chunks of at most {LARGEST_CHUNK_BYTES:,} bytes, got {chunk_bytes:,}")
         if self.rows != self.commits[-1].rows:
             raise ValueError(f"expected the rows of the last commit, {self.commits[-1].rows:,}, got {self.rows:,}")

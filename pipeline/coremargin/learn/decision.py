@@ -32,7 +32,7 @@ class Scorer:
     difference: bool = False
 
     def __post_init__(self) -> None:
-        """Raises DataError for hyperplanes that are none: finite numbers of a model may overflow when they are folded."""
+        """Raises DataError for planes that are none: finite numbers of a model may overflow when they are folded."""
         with np.errstate(over="ignore", invalid="ignore"):
             coef, intercept = self.planes()
         if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):

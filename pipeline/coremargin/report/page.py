@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -14,6 +13,8 @@ import jinja2
 
 from coremargin.data.files import sync_folder, write_whole
 from coremargin.errors import DataError
+from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import LARGEST, read_object
 from coremargin.report import numbers
 from coremargin.spec import format_seconds, format_size
 
@@ -30,34 +31,23 @@ def written(folder: Path, text: str) -> Path:
     return target
 
 
-def _read_text(path: Path) -> str:
+def _read(path: Path) -> bytes:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}: expected a file of a model folder, got: {error}; is this a model's folder?"
-        ) from error
-
-
-def _parse(text: str, place: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise DataError(f"{place}: not JSON: {error}; get an unaltered copy") from error
-    if not isinstance(value, dict):
-        raise DataError(f"{place}: expected a JSON object, got {type(value).__name__}; is this a model's folder?")
-    return value
+        return read_plain(path, LARGEST)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        text = f"expected a file of a model folder, got: {error.strerror}; is this a model's folder?"
+        raise DataError(f"{path}: {text}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file of a model's folder. Raises DataError."""
-    return _parse(_read_text(path), str(path))
+    return read_object(_read(path), str(path))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects in a file, one a line. Raises DataError."""
-    lines = _read_text(path).splitlines()
-    return [_parse(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1) if line.strip()]
+    lines = _read(path).splitlines()
+    return [read_object(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1) if line.strip()]
 
 
 def moment(value: Any) -> str:

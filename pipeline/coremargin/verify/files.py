@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import UNSET
 from scipy.sparse import csr_array
 
 from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
@@ -30,7 +31,7 @@ class Files:
         """Raises StoreError when an array does not fit the store's record."""
         self.path = path
         self.rows, self.features, self.chunk_rows = record.rows, record.features, record.chunk_rows
-        self.sparse, self.weighted = record.file_entries is not None, record.weighted
+        self.sparse, self.weighted = record.sparse, record.weighted
         kinds: dict[str, tuple[str, int, tuple[int, ...]]] = {"X": (record.dtype, self.rows, (self.features,))}
         if self.sparse:
             kinds = {"X/data": (record.dtype, 0, ()), "X/indices": ("int32", 0, ())}
@@ -39,7 +40,8 @@ class Files:
         kinds["y"] = ("int32", self.rows, ())
         if self.weighted:
             kinds["weights"] = ("float64", self.rows, ())
-        self._metadata = {name: self._checked(name, *kind, record.file_entries) for name, kind in kinds.items()}
+        entries = None if record.file_entries is UNSET else record.file_entries
+        self._metadata = {name: self._checked(name, *kind, entries) for name, kind in kinds.items()}
         self._arrays = {name: self._open(name) for name in kinds}
         self._recent: dict[tuple[str, int], np.ndarray] = {}
         self._lock = threading.Lock()

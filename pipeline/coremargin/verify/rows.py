@@ -173,7 +173,7 @@ def _read_sums(blocks: Path, record: StoreRecord) -> _Sums:
 
     Later commits supersede what earlier ones wrote. Nothing is made as long as a number says before it is read.
     """
-    sparse, marked = record.file_entries is not None, record.file_entries is not None or record.weighted
+    sparse, marked = record.sparse, record.sparse or record.weighted
     found, covered = [], 0
     for commit in record.commits:
         folder, count = blocks / commit.group, commit.last - commit.first
