@@ -132,12 +132,12 @@ class Moments:
         self._done += 1
         if self._done in self._delays:
             self._due.append(self._delays[self._done])
-        if self._timer is not None and (self._done == BLOCKS or not self._timer.is_alive()):
-            self._timer.join()
+        if self._timer is not None and (self._due or self._done == BLOCKS or not self._timer.is_alive()):
+            self._timer.join()  # strikes wait for nobody
             self._timer = None
         if self._failed:
             raise self._failed[0]
-        if self._due and self._timer is None:
+        if self._due:
             self._timer = threading.Timer(self._due.pop(0), self._land)
             self._timer.start()
 

@@ -127,7 +127,7 @@ def test_tasks_cancelled_at_twenty_moments(
 
     certificate = request.getfixturevalue("tls") if encrypted else None
     moments = Moments(rng, 20, cancel)
-    with connect(spec_of(repository, tmp_path, certificate, jobs=30)) as executor:
+    with connect(spec_of(repository, tmp_path, certificate, jobs=42)) as executor:
         assert executor.client.scheduler.address.startswith("tls://" if encrypted else "tcp://")
         assert trained(store, tmp_path / "m", executor, moments) == unbroken
     assert moments.landed == 20
