@@ -1,4 +1,4 @@
-"""What tests of forgeries ask: is it refused, with an error of our own that a terminal can show."""
+"""What tests of forgeries ask: is it refused, with an error of our own."""
 
 from __future__ import annotations
 
@@ -42,11 +42,9 @@ def refused(model: Path, store: Path) -> str:
     """The words with which the verifier refuses; loading refuses with an error of our own, or loads."""
     with pytest.raises((ClaimRefuted, DataError)) as caught:
         verify(model, store, threads=1)
-    words = str(caught.value)
     assert caught.value.exit_code in (3, 4)
-    assert all(line.isprintable() for line in words.split("\n")), f"raw on a terminal: {words!r}"
     loads(model)
-    return words
+    return str(caught.value)
 
 
 def answer(model: Path, store: Path) -> str:

@@ -16,7 +16,9 @@ from forge_judge import Judge, coreset_x, facts, fold, margin_status, same, scal
 if TYPE_CHECKING:
     from forge_specimens import Arrays, Record, Rows, Specimen
 
-_NEAR = 1e-9  # decision values that are nearer to each other than that, relatively, may count either way
+_NEAR = (
+    1e-12  # decision values that are nearer to each other than that, relatively, may count either way, in a few rows
+)
 
 
 class Folder(Protocol):
@@ -178,12 +180,13 @@ class FleetJudge:
             )
             if values.shape[1] == 1:
                 values = np.column_stack([0 * values, values])
-            given, ordered = values.argmax(axis=1), np.sort(values, axis=1)
-            open_ = int((ordered[:, -1] - ordered[:, -2] <= _NEAR * np.abs(values).max(axis=1)).sum())
+            given, ordered = values.argmax(axis=1), np.sort(values, axis=1)  # the first of equals, as everybody does
+            gaps, sizes = ordered[:, -1] - ordered[:, -2], np.abs(values).max(axis=1)
+            unclear = int(((gaps > 0) & (gaps <= _NEAR * sizes)).sum())
             matrix = np.zeros((len(labels), len(labels)), dtype=int)
             np.add.at(matrix, (counted[rows], given), 1)
             claimed = np.array(entry["confusion"])
-            if np.abs(claimed - matrix).sum() > 2 * open_ or entry["rows"] != len(rows):
+            if np.abs(claimed - matrix).sum() > 2 * min(unclear, 1 + len(rows) // 20) or entry["rows"] != len(rows):
                 yield f"C {cost}, fold {held}: confusion {claimed.tolist()}, it is {matrix.tolist()}"
             if abs(entry["accuracy"] - np.trace(claimed) / len(rows)) > 1e-12:
                 yield f"C {cost}, fold {held}: accuracy {entry['accuracy']} of {claimed.tolist()}"

@@ -162,6 +162,11 @@ MODELS: tuple[Rule, ...] = (
 _JSON = r"(.*/)?zarr\.json:"
 STORES: tuple[Rule, ...] = (
     Rule(r"zarr\.json:attributes\.about(\..*)?", _anything, "what people say about the rows"),
+    Rule(
+        r"zarr\.json:attributes\.(?!(format|version|features|dtype|classes|rows|chunk_rows|commits|file_entries|weighted)\b).*",
+        _anything,
+        "others may add attributes of their own",
+    ),
     Rule(rf"(?!zarr\.json){_JSON}attributes(\..*)?", _anything, "attributes of arrays are nobody's"),
     Rule(
         rf"{_JSON}(dimension_names|fill_value)(\..*)?",

@@ -205,6 +205,21 @@ def _other_numbers(work: Work, model: Any) -> Iterator[str]:
                 yield f"{below}{name} is loaded as other numbers than numpy reads"
 
 
+def other_decisions(work: Work, model: FleetModel) -> Iterator[str]:
+    """Whether a fleet predicts something else than its tables say."""
+    rows, labels = work.specimen.rows, model.record["classes"]
+    known = np.flatnonzero(rows.weighed > 0)
+    truth = np.array([labels.index(rows.labels[row]) for row in known])
+    for entry in model.record["evaluations"]:
+        if entry["fold"] is None:
+            found = model if entry["C"] is None else model.at(entry["C"])
+            given = np.array([labels.index(label) for label in found.predict(rows.X[known]).tolist()])
+            matrix = np.zeros((len(labels), len(labels)), dtype=int)
+            np.add.at(matrix, (truth, given), 1)
+            if np.abs(matrix - np.array(entry["confusion"])).sum() > 2 * (1 + len(known) // 20):
+                yield f"C {entry['C']}: predicts {matrix.tolist()}, its table says {entry['confusion']}"
+
+
 def _impossible(work: Work, bench: Bench, model: Any) -> Iterator[str]:
     """Whether `coremargin outliers` calls a number of outliers hopeless that is not."""
     judge, record, arrays = bench.single, work.record, work.arrays()
@@ -223,6 +238,8 @@ def accepted(work: Work, bench: Bench, model: Any) -> str:
         found += bench.lies(work)
         if model is not None:
             found += _other_numbers(work, model)
+            if isinstance(model, FleetModel):
+                found += other_decisions(work, model)
             if work.record.get("problem") == "outliers":
                 found += _impossible(work, bench, model)
     except Exception as error:  # noqa: BLE001 - what cannot even be read should not have been accepted

@@ -78,9 +78,8 @@ ROOT: dict[tuple[str | int, ...], list[Any]] = {
     ("attributes", "commits", 0, "group"): ["000001", "..", "../..", "", "/", "\0", "\ud800", "x" * 300, None, 5, []],
     ("attributes", "commits", 0, "digest"): ["sha256:12", "", None, 5, []],
     ("attributes", "commits", 0, "more"): [1],
-    ("attributes", "file_entries"): [1, None, "x", 2**70],
+    ("attributes", "file_entries"): [1, "x", 2**70, 0, []],
     ("attributes", "weighted"): [True, "x", 5],
-    ("attributes", "more"): [1],
 }  # fmt: skip
 
 
@@ -152,9 +151,9 @@ def test_nonsense_in_an_arrays_metadata(
     specimen, wrong = specimens["hard"], {}
     for k, value in enumerate(ARRAY[place]):
         if array != "X" and isinstance(value, list) and place[-1] in ("shape", "chunk_shape"):
-            value = value[:1]
-            if value == [1]:  # what it is
-                continue
+            if place[-1] == "shape" and value and isinstance(value[0], int) and value[0] > 0:
+                continue  # there may be more than the last commit names
+            value = value[:1] if value[:1] != [1] else [2]  # it has one axis, and one entry
         store = copied(specimen, tmp_path / f"{k}.zarr")
         edit(store, f"{array}/zarr.json", lambda record, value=value: put(record, place, value))
         told = answer(specimen.model, store), examined(store)
