@@ -18,33 +18,6 @@ from coremargin.errors import BadRow, CoremarginError, DataError, LabelError, Ou
 Refused = Callable[..., str]
 
 
-@pytest.fixture
-def refused(tmp_path: Path) -> Refused:
-    """``refused(source, kind=BadRow, **options)``: the message of the refusal; nothing may be left on disk by it."""
-
-    def refuse(source: Any, kind: type[CoremarginError] = BadRow, **options: Any) -> str:
-        before = sorted(tmp_path.rglob("*"))
-        with pytest.raises(CoremarginError) as caught:
-            ingest(source, tmp_path / "rows.zarr", **options)
-        assert type(caught.value) is kind, caught.value
-        assert sorted(tmp_path.rglob("*")) == before
-        return str(caught.value).replace(f"{tmp_path}/", "")
-
-    return refuse
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
-    """``text("rows.csv", ...)``: a file with this content."""
-
-    def write(name: str, content: str | bytes) -> Path:
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write
-
-
 Text = Callable[[str, "str | bytes"], Path]
 
 NUMBER = "expected a number; correct the value, or leave the column out with --drop"
@@ -214,7 +187,7 @@ def test_a_measurement_is_no_label(refused: Refused, text: Text) -> None:
     """A column with thousands of different values is refused as a label, with a hint at the right option."""
     content = "".join(f"{k % 2},{k}.5\n" for k in range(5_000))
     message = refused(text("rows.csv", content), LabelError)
-    assert message.startswith("rows.csv: more than 4096 different labels (0.5, 1.5, ")
+    assert message.startswith("rows.csv, line 4097: more than 4096 different labels (0.5, 1.5, ")
     assert "--label" in message
 
 

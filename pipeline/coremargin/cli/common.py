@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
@@ -76,7 +77,15 @@ class Main(click.Group):
         call = super().main
         if not standalone_mode:
             return call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)
+        _print_anything()
         sys.exit(_exit_code(lambda: call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)))
+
+
+def _print_anything() -> None:
+    """Let the output show what its encoding cannot: the name of a file is bytes, and need not be a text of any kind."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _exit_code(run: Callable[[], Any]) -> int:

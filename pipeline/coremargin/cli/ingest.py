@@ -64,8 +64,8 @@ def ingest(
 
     SOURCE is one or more files, or a quoted pattern: CSV and other delimited text, SVMlight, Parquet, NumPy or
     scipy.sparse.save_npz (X.npy or X.npz with its labels in y.npy beside it). Text may be compressed with gzip, bzip2
-    or xz. Memory stays small whatever the size (.npz apart). NaN, infinity, ragged lines and missing labels are refused
-    with file, line and column.
+    or xz. Memory stays small whatever the size (of .npz: when it holds CSR). NaN, infinity, ragged lines and missing
+    labels are refused with file, line and column.
 
     Sparse rows stay sparse: SVMlight when less than a tenth of its values are there, .npz always. Zeros that such a
     file spells out are dropped, indices in any order are sorted, and both are said; an index that occurs twice is

@@ -19,10 +19,12 @@ from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
 from coremargin.data.sources.labels import LabelStream
+from coremargin.data.sources.memory import told_without_memory
 from coremargin.data.sources.npy import companion
 from coremargin.data.sources.opening import kinds_of, open_rows
+from coremargin.data.sources.paths import AnyPath, is_there, usable_path
 from coremargin.data.sources.trip import Beside, Trip, lengths_differ
-from coremargin.data.sources.vocabulary import Label, Vocabulary
+from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.sources.weights import WeightStream
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
@@ -30,15 +32,17 @@ from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Sequence
+
+    from coremargin.data.labels import Label
 
 DRY_BATCHES = 16  #: what a dry run reads: well under a second, and enough to guess the rest
 
 
+@told_without_memory
 def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but two with a default
     source: Any,
-    store: str | os.PathLike[str],
+    store: AnyPath,
     *,
     labels: Any = None,
     label: str | int | None = None,
@@ -64,9 +68,12 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
 
     source: a path, a pattern such as "part-*.csv", a list of these, or an array (NumPy, SciPy sparse, Dask) of shape
     (rows, features). Files are .npy, .npz of ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet (extra
-    ``arrow``) or SVMlight; text may be compressed with gzip, bzip2 or xz. ``format`` overrides name and content.
+    ``arrow``) or SVMlight; text may be compressed with gzip, bzip2 or xz. ``format`` overrides name and content. The
+    name of a file need not be UTF-8.
 
     labels: labels (rows,) or a path to them (.npy, or text with one per line); by default ``y.npy`` beside ``X.npy``.
+    Labels are integers of 64 bits, finite floats, booleans, or texts of up to 1,000 characters (bytes must be UTF-8).
+    Two of them never become one class because of what a float cannot hold or of white space: that is refused.
     label: the label column by name or number (from 0, negative from the end); by default the one column called label,
     target, class or y, else the last. unlabelled: there are none. only: keep rows with these labels.
 
@@ -84,7 +91,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     the data, OutputError when the store cannot be written.
     """
     started = time.perf_counter()
-    path = Path(store)
+    path = usable_path(store)
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )
@@ -176,7 +183,7 @@ def _check_options(
         raise UsageError("--append goes not with --overwrite: choose one")
     if only is not None and not _several(only):
         raise UsageError("--only names no label: expected at least one")
-    if path.exists() and not (append or overwrite):
+    if is_there(path) and not (append or overwrite):
         raise UsageError(f"{path}: exists already: say --append to add rows, or --overwrite to replace it")
 
 

@@ -12,8 +12,8 @@ from coremargin.data.sizes import scanned_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from coremargin.data.labels import Label
     from coremargin.data.sources.trip import Trip
-    from coremargin.data.sources.vocabulary import Label
     from coremargin.data.store import Store
 
 

@@ -14,6 +14,10 @@ from coremargin.formats.limits import MOST_CLASSES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Label = str | int | float | bool
+
+LONGEST_LABEL = 1000  #: characters; a store lists all labels
+_LOWEST, _HIGHEST = -(2**63), 2**64 - 1  # what NumPy, and other readers of stores, can hold
 _KINDS = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -24,8 +28,10 @@ class LabelCoder:
         """classes: those that already have codes (as stored: text, whole numbers, numbers, or booleans)."""
         self.classes: list[Any] = []
         self._codes: dict[Any, int] = {}
+        self._in_bytes: dict[str, bool] = {}  # whether a text came as bytes
         for label in classes:
             self._code(label, "classes")
+        self._in_bytes.clear()  # how those came is not known
 
     def encode(self, labels: Any, rows: int, place: str, first: int = 0) -> np.ndarray:
         """Codes (rows,) int32 of labels (rows,), or of None: all unlabelled. None and NaN entries are unlabelled.
@@ -76,14 +82,15 @@ class LabelCoder:
             self.classes.append(label)
         return code
 
-    def _as_kept(self, label: Any, place: str) -> Any:
+    def _as_kept(self, given: Any, place: str) -> Any:
         """The label in the kind of the labels before it; 1 and 1.0 are the same, "1" and 1 are not."""
-        if isinstance(label, np.generic):
-            label = label.item()
-        if isinstance(label, bytes):
-            label = label.decode("utf-8", errors="replace")
-        if type(label) not in _KINDS or (isinstance(label, float) and not math.isfinite(label)):
-            raise LabelError(f"{place}: expected a label (a text or a finite number), got {label!r}")
+        try:
+            label = checked_label(given)
+        except LabelError as error:
+            raise LabelError(f"{place}: {error}") from error
+        in_bytes = isinstance(given, bytes)
+        if isinstance(label, str) and self._in_bytes.setdefault(label, in_bytes) != in_bytes:
+            raise LabelError(f"{place}: found the label {label!r} as text and as bytes, expected one; convert them")
         kind = type(self.classes[0]) if self.classes else type(label)
         if type(label) is kind:
             return label
@@ -97,19 +104,60 @@ class LabelCoder:
         )
 
 
+def checked_label(value: Any) -> Label:
+    """One label as Python's own value, bytes as the text that they are; no two labels become one.
+
+    Raises LabelError without a place: another kind of thing, bytes that are not UTF-8, half of a surrogate pair, NaN
+    and infinity, and what a store cannot list: texts without end, whole numbers of more than 64 bits.
+    """
+    label = value.item() if isinstance(value, np.generic) and value.dtype.kind not in "mM" else value
+    if isinstance(label, bytes | str):
+        return _checked_text(label)
+    if isinstance(label, bool) or (isinstance(label, float) and math.isfinite(label)):
+        return label
+    if not isinstance(label, int):
+        found = str(label) if isinstance(label, float) else f"a {type(label).__name__}"
+        raise LabelError(f"found {found}, expected a label: a text, a finite number or a boolean; convert it first")
+    if not _LOWEST <= label <= _HIGHEST:
+        digits = label.bit_length() * 30103 // 100000 + 1  # Python refuses to write out thousands of them
+        raise LabelError(
+            f"found a label that is a whole number of {digits} digits, expected at most 64 bits; give such labels as "
+            "texts"
+        )
+    return int(label)
+
+
+def _checked_text(label: bytes | str) -> str:
+    try:
+        text = label.decode() if isinstance(label, bytes) else str.__str__(label)
+        text.encode().decode()  # NumPy's arrays may hold characters that there are not
+    except UnicodeError as error:
+        expected = "UTF-8, as all text" if isinstance(label, bytes) else "valid Unicode"
+        raise LabelError(
+            f"found the label {label[:60]!a}, expected {expected}; correct or decode the labels"
+        ) from error
+    if len(text) > LONGEST_LABEL:
+        raise LabelError(
+            f"found the label {text[:60]!r}... of {len(text):,} characters, expected at most {LONGEST_LABEL:,}; is "
+            "this column a text rather than a label?"
+        )
+    return text
+
+
 def _vector(labels: Any, place: str) -> np.ndarray:
     """Labels as an array of one dimension; a list keeps its elements' kinds apart ("1" and 1)."""
-    if isinstance(labels, np.ndarray):
-        values = labels
-    elif hasattr(labels, "__array__"):
+    if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
+        raise LabelError(f"{place}: some labels are masked, expected all to be there; fill them in first")
+    if hasattr(labels, "__array__"):
         values = np.asarray(labels)
     else:
         items = list(labels)
         values = np.empty(len(items), dtype=object)
         for k, item in enumerate(items):
             values[k] = item
-        if items and all(type(item) in (int, float) for item in items) and len({type(item) for item in items}) == 1:
-            values = np.asarray(items)
+        if {type(item) for item in items} in ({int}, {float}):
+            plain = np.asarray(items)  # of large whole numbers of both signs NumPy makes floats, some of them equal
+            values = plain if plain.dtype.kind in ("f" if type(items[0]) is float else "iu") else values
     if values.ndim != 1:
         raise LabelError(f"{place}: expected labels as a vector, got an array of shape {values.shape}; use one column")
     if values.dtype.kind == "S":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from coremargin.data.format import MOST_FEATURES
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.maths.rows import Rows, is_sparse
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
 
 BATCH_BYTES = 8 * 2**20  #: a batch holds about this much as float64, whatever the source
+REAL = "fiub"  #: kinds of NumPy's types that are real numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +90,33 @@ def batch_rows(features: int) -> int:
     return max(1, BATCH_BYTES // (8 * features))
 
 
+def plain_array(values: Any, name: str) -> np.ndarray:
+    """Anything like an array as a NumPy array. UsageError: ragged, without values, or some of them masked."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise UsageError(f"{name}: some values are masked, expected all to be there; fill them in first")
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise UsageError(f"{name}: expected an array, found a {type(values).__name__} that is none: {error}") from error
+
+
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
     """Refuse what is not a table of real numbers with at least one row and one feature."""
     if len(shape) != 2:
         raise UsageError(f"{name}: shape {shape}: expected two dimensions (rows, features); reshape it first")
-    if dtype.kind not in "fiub":
+    if dtype.kind not in REAL:
         raise UsageError(f"{name}: dtype {dtype}: expected real numbers; convert it, for instance to float32, first")
-    if shape[1] == 0:
-        raise DataError(f"{name}: zero features: expected at least one column of numbers")
+    check_width(shape[1], name)
     if shape[0] == 0:
         raise DataError(f"{name}: no rows: expected at least one")
+
+
+def check_width(features: int, name: str) -> None:
+    """Refuse no features, and more of them than a store takes."""
+    if features == 0:
+        raise DataError(f"{name}: zero features: expected at least one column of numbers")
+    if features > MOST_FEATURES:
+        raise DataError(f"{name}: found {features:,} features, expected at most {MOST_FEATURES:,}; give fewer columns")
 
 
 def first_bad(rows: Rows, dtype: np.dtype[Any]) -> tuple[int, int, str] | None:

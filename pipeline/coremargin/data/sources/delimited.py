@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,15 +18,16 @@ import numpy as np
 
 from coremargin.data.sources.base import Batch, SourceOptions, find_column, label_column, refuse_options
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.sources.text import Piece, first_lines, pieces
+from coremargin.data.sources.text import Piece, first_lines, is_number, pieces
 from coremargin.data.sources.vocabulary import MISSING
 from coremargin.errors import BadRow, DataError, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
 
-_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 DELIMITERS = "\t;|,"  #: tried in this order on the first line; else runs of spaces
+_WORD = re.compile(r"\S+")
+MOST_COLUMNS = 1 << 22  #: of a text; each costs Python hundreds of bytes
 
 
 Converters = dict[int | str, Callable[[str], float]]
@@ -45,6 +47,11 @@ class DelimitedFile:
         if not lines:
             raise DataError(f"{path}: only blank lines: expected rows")
         self._delimiter = _delimiter(options.delimiter, lines[0], path)
+        if self._too_wide(lines[0]):
+            raise DataError(
+                f"{path}: found more than {MOST_COLUMNS:,} fields in the first line, expected fewer; check "
+                "--delimiter, or give such rows as .npy, .npz or SVMlight"
+            )
         first = self._fields(lines[0])
         second = self._fields(lines[1]) if len(lines) > 1 else None
         self._header = looks_like_header(first, second) if options.header is None else options.header
@@ -82,6 +89,8 @@ class DelimitedFile:
         """One batch per piece of text."""
         header, empty = self._header, True
         for piece in pieces(self.path):
+            if piece.blank:
+                continue
             lines = piece.text().split("\n")
             numbers: Any = range(piece.line, piece.line + len(lines))
             if any(not line.strip() for line in lines):
@@ -102,7 +111,7 @@ class DelimitedFile:
             converters[self._label] = lambda text: float(vocabulary.encode_text(text, self.name))
         table = self._parse(lines, converters)
         if table is None:
-            self._explain(lines, numbers, converters)
+            self._explain(lines, numbers, converters, vocabulary)
         return Batch(
             rows=table if len(self._kept) == self._width else table[:, self._kept],
             codes=None if self._label is None else table[:, self._label].astype(np.int32),
@@ -130,7 +139,7 @@ class DelimitedFile:
             return None
         return table if table.shape == (len(lines), self._width) else None
 
-    def _explain(self, lines: list[str], numbers: Any, converters: Converters) -> NoReturn:
+    def _explain(self, lines: list[str], numbers: Any, converters: Converters, vocabulary: Vocabulary) -> NoReturn:
         """Raise BadRow for the first line that cannot be read, found by halving."""
         low, high = 0, len(lines)
         while high - low > 1:
@@ -139,22 +148,24 @@ class DelimitedFile:
                 high = middle
             else:
                 low = middle
-        place, fields = f"{self.name}, line {numbers[low]}", self._fields(lines[low])
+        place = f"{self.name}, line {numbers[low]}"
+        fields = [] if self._too_wide(lines[low]) else self._fields(lines[low])
         if len(fields) != self._width:
+            found = f"{len(fields):,}" if fields else f"more than {MOST_COLUMNS:,}"
             raise BadRow(
-                f"{place}: found {len(fields)} fields, expected {self._width} as in the first line; correct the line "
+                f"{place}: found {found} fields, expected {self._width} as in the first line; correct the line "
                 "(a quoted field must not span lines)"
             )
         for column in [*self._kept, *([] if self._weights is None else [self._weights])]:
             text = fields[column]
-            if not _is_number(text):
+            if not is_number(text):
                 found = "an empty field" if not text.strip() else repr(text)
                 raise BadRow(
                     f"{place}, {self._named(column)}: found {found}, expected a number; correct the value, or leave "
                     f"the column out with --drop {self.names[column] if self.names else column}"
                 )
         if self._label is not None:
-            converters[self._label](fields[self._label])  # NumPy hides the error of a label that cannot be taken
+            vocabulary.encode_text(fields[self._label], place)  # NumPy hides the error of a label that cannot be taken
         raise BadRow(f"{place}: cannot be read: {lines[low][:80]!r}; check quotes and delimiters")
 
     def _fields(self, line: str) -> list[str]:
@@ -164,6 +175,14 @@ class DelimitedFile:
             return next(csv.reader([line], delimiter=self._delimiter))
         except csv.Error:  # a field of absurd length
             return [line]
+
+    def _too_wide(self, line: str) -> bool:
+        """Whether a line may hold more fields than a text can; it is not split to find out."""
+        if self._delimiter is not None:
+            return line.count(self._delimiter) >= MOST_COLUMNS
+        return (
+            len(line) > MOST_COLUMNS and sum(1 for _ in islice(_WORD.finditer(line), MOST_COLUMNS + 1)) > MOST_COLUMNS
+        )
 
     def _named(self, column: int) -> str:
         return f"column {column}" if self.names is None else f"column {self.names[column]!r}"
@@ -182,20 +201,15 @@ def _delimiter(wanted: str | None, line: str, path: Path) -> str | None:
     return None if mark == " " else mark
 
 
-def _is_number(text: str) -> bool:
-    """Whether NumPy's parser takes ``text`` for a number (NaN and infinities are refused later, by name)."""
-    return _NUMBER.fullmatch(text.strip()) is not None
-
-
 def looks_like_header(first: list[str], second: list[str] | None) -> bool:
     """Whether the first line names the columns.
 
     It does when some field is a name where the next line has a number (or when there is no number at all in it), unless
     it also holds a number that nobody would call a column, such as -1 or 0.5.
     """
-    names = [not _is_number(field) and field.strip().lower() not in MISSING for field in first]
-    if any(_is_number(field) and not field.strip().isdigit() for field in first):
+    names = [not is_number(field) and field.strip().lower() not in MISSING for field in first]
+    if any(is_number(field) and not field.strip().isdigit() for field in first):
         return False
-    if not any(_is_number(field) for field in first):
+    if not any(is_number(field) for field in first):
         return any(names)
-    return second is not None and any(name and _is_number(below) for name, below in zip(names, second, strict=False))
+    return second is not None and any(name and is_number(below) for name, below in zip(names, second, strict=False))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.sources.arrays import computed
+from coremargin.data.sources.base import BATCH_BYTES, plain_array
 from coremargin.data.sources.npy import is_npy, map_npy
-from coremargin.data.sources.paths import expand
+from coremargin.data.sources.paths import expand, is_path
 from coremargin.data.sources.stream import Stream
 from coremargin.data.sources.text import pieces
 from coremargin.errors import UsageError
@@ -33,9 +35,8 @@ class LabelStream(Stream):
         if paths is not None:
             self.name = str(paths[0]) if len(paths) == 1 else f"{len(paths)} label files"
             arrays = [_load(path) for path in paths]
-            self.length = (
-                None if any(array is None for array in arrays) else sum(len(a) for a in arrays if a is not None)
-            )
+            known = [len(array) for array in arrays if array is not None]
+            self.length = sum(known) if len(known) == len(arrays) else None
             self._parts: Iterator[tuple[Path | None, Any]] = zip(paths, arrays, strict=True)
         else:
             array = _as_array(labels)
@@ -54,39 +55,64 @@ class LabelStream(Stream):
     def _read_array(self, array: Any, name: str) -> Iterator[np.ndarray]:
         column = _as_column(array, name)
         if hasattr(column, "dask"):
-            for block in range(column.numblocks[0]):
-                yield self._vocabulary.encode(np.asarray(column.blocks[block].compute()), name)
+            yield from self._read_blocks(column, name)
             return
-        for start in range(0, column.shape[0], 2**18):
-            yield self._vocabulary.encode(np.asarray(column[start : start + 2**18]), name)
+        step = max(1, min(2**18, BATCH_BYTES // max(1, column.dtype.itemsize)))
+        for start in range(0, column.shape[0], step):
+            yield self._vocabulary.encode(column[start : start + step], _place(f"{name}, row", start))
+
+    def _read_blocks(self, column: Any, name: str) -> Iterator[np.ndarray]:
+        start = 0
+        for number in range(column.numblocks[0]):
+            place = f"{name}, block {number}"
+            block = _as_column(plain_array(computed(column.blocks[number], place), place), place)
+            yield self._vocabulary.encode(block, _place(f"{name}, row", start))
+            start += len(block)
 
     def _read_text(self, path: Path) -> Iterator[np.ndarray]:
-        vocabulary, name = self._vocabulary, str(path)
+        vocabulary = self._vocabulary
         for piece in pieces(path):
             lines = piece.text().split("\n")
             if lines and not lines[-1]:
                 lines.pop()  # the end of the last line, not an empty label
-            yield np.array([vocabulary.encode_text(line.strip().strip('"'), name) for line in lines], dtype=np.int32)
+            codes = [
+                vocabulary.encode_text(_unquoted(line), f"{path}, line {piece.line + k}")
+                for k, line in enumerate(lines)
+            ]
+            yield np.array(codes, dtype=np.int32)
+
+
+def _place(name: str, start: int) -> Callable[[int], str]:
+    return lambda row: f"{name} {start + row}"
+
+
+def _unquoted(line: str) -> str:
+    """A line without the quotes around it, if both are there: a quote alone belongs to the label."""
+    text = line.strip()
+    return text[1:-1].replace('""', '"') if len(text) > 1 and text[0] == text[-1] == '"' else line
 
 
 def _as_paths(labels: Any) -> list[Path] | None:
-    if isinstance(labels, str | Path):
+    if is_path(labels):
         return expand(labels)
     if isinstance(labels, list | tuple) and labels and all(isinstance(item, Path) for item in labels):
-        return list(labels)
+        return [path for item in labels for path in expand(item)]
     return None
 
 
 def _load(path: Path) -> np.ndarray | None:
     """The memory map of a .npy file, or None for a text file."""
-    return map_npy(path) if is_npy(path) else None
+    return _as_column(map_npy(path), str(path)) if is_npy(path) else None
 
 
 def _as_array(labels: Any) -> Any:
     """Labels as an array; the elements of a list keep their kinds: 1 and "1" are two labels."""
     if isinstance(labels, list | tuple):
-        return np.array(labels, dtype=object)
-    return labels if hasattr(labels, "dask") and hasattr(labels, "numblocks") else np.asarray(labels)
+        try:
+            return np.array(labels, dtype=object)
+        except ValueError as error:
+            raise UsageError(f"labels: expected a list of labels, found one of arrays: {error}") from error
+    return labels if hasattr(labels, "dask") and hasattr(labels, "numblocks") else plain_array(labels, "labels")
 
 
 def _as_column(array: Any, name: str) -> Any:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import numpy as np
-from scipy.sparse import load_npz
 
-from coremargin.data.sources.arrays import ArrayRows, array_batches, refuse_repeated
+from coremargin.data.sources.arrays import array_batches
 from coremargin.data.sources.base import Batch, SourceOptions, check_matrix, refuse_options
+from coremargin.data.sources.npy_header import AGAIN, MAGIC, read_header
 from coremargin.data.sources.paths import file_bytes
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import DataError
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
-
-MAGIC = b"\x93NUMPY"
 
 
 class NpyFile:
@@ -43,23 +39,6 @@ class NpyFile:
         return array_batches(self._array, self.name)
 
 
-class NpzFile(ArrayRows):
-    """Rows of one .npz file of ``scipy.sparse.save_npz``; all of it is in memory while it is read."""
-
-    def __init__(self, path: Path, options: SourceOptions) -> None:
-        refuse_options(options, f"{path}, a SciPy file", knows=())
-        size = file_bytes(path)
-        try:
-            with path.open("rb") as file:
-                matrix = load_npz(file)
-        except (ValueError, OSError, KeyError, AttributeError, BadZipFile, zlib.error) as error:
-            raise DataError(
-                f"{path} ({size:,} bytes): not a whole file of scipy.sparse.save_npz: {error}; write it again"
-            ) from error
-        super().__init__(matrix, options, name=str(path))
-        refuse_repeated(self._array, matrix.nnz, str(path))
-
-
 def is_npy(path: Path) -> bool:
     """Whether the file starts as NumPy files do."""
     file_bytes(path)
@@ -68,17 +47,23 @@ def is_npy(path: Path) -> bool:
 
 
 def map_npy(path: Path) -> np.ndarray:
-    """The array in a .npy file as a memory map; object arrays (pickles) are refused."""
+    """The array in a .npy file as a memory map; object arrays (pickles) are refused, and files of another length."""
     size = file_bytes(path)
+    with path.open("rb") as file:
+        header = read_header(file.read, str(path))
+    if header.whole != size:
+        raise DataError(
+            f"{path} ({size:,} bytes): not a whole .npy file: expected {header.whole:,} bytes for a header and "
+            f"{header.told()}; {AGAIN}"
+        )
+    if header.nbytes == 0:
+        raise DataError(f"{path}: found {header.told()}, expected at least one value; {AGAIN}")
+    order = "F" if header.fortran else "C"
     try:
-        return np.asarray(np.lib.format.open_memmap(path, mode="r"))
-    except ValueError as error:
-        if "Python objects" in str(error):
-            raise UsageError(
-                f"{path}: holds Python objects, which are never unpickled: expected numbers or strings; "
-                "save it again with a plain dtype"
-            ) from error
-        raise DataError(f"{path} ({size:,} bytes): not a whole .npy file: {error}; write it again") from error
+        mapped = np.memmap(path, header.dtype, "r", header.start, header.shape, order)  # type: ignore[call-overload]
+    except (OSError, ValueError, OverflowError) as error:
+        raise DataError(f"{path} ({size:,} bytes): cannot be mapped into memory: {error}; allow more of it") from error
+    return np.asarray(mapped)
 
 
 def companion(path: Path) -> Path | None:

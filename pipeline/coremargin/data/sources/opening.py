@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from coremargin.data.sources.arrays import ArrayRows, DaskRows, is_dask
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions
 from coremargin.data.sources.delimited import DelimitedFile
-from coremargin.data.sources.npy import NpyFile, NpzFile, is_npy
+from coremargin.data.sources.npy import NpyFile, is_npy
+from coremargin.data.sources.npz import open_npz
 from coremargin.data.sources.parquet import ParquetFile
-from coremargin.data.sources.paths import FORMATS, expand, file_bytes, kind_from_content, kind_from_name
+from coremargin.data.sources.paths import FORMATS, expand, file_bytes, is_path, kind_from_content, kind_from_name
 from coremargin.data.sources.svmlight import open_svmlight
 from coremargin.data.sources.text import first_lines
 from coremargin.errors import DataError, UsageError
@@ -71,7 +72,7 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
         return Chain(open_svmlight(paths, options, on_survey))
     opened: dict[str, Callable[[Path, SourceOptions], RowSource]] = {
         "npy": NpyFile,
-        "npz": NpzFile,
+        "npz": open_npz,
         "csv": DelimitedFile,
         "parquet": ParquetFile,
     }
@@ -81,7 +82,7 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
 def kinds_of(source: Any, wanted: str | None) -> list[tuple[Path, str]] | None:
     """The files of a source in order, each with its format; None when the source is an array."""
     is_list = isinstance(source, list | tuple) and len(source) > 0
-    if isinstance(source, str | Path) or (is_list and all(isinstance(item, str | Path) for item in source)):
+    if is_path(source) or (is_list and all(is_path(item) for item in source)):
         return [(path, _kind(path, wanted)) for path in expand(source)]
     return None
 

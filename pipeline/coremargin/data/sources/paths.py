@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeGuard
 
 from coremargin.errors import DataError, UsageError
+
+AnyPath = str | bytes | os.PathLike[str]
 
 FORMATS = ("npy", "npz", "csv", "parquet", "svmlight")
 _SUFFIXES = {
@@ -25,25 +29,55 @@ _COMPRESSED = (".gz", ".bz2", ".xz")
 _SVMLIGHT_LINE = re.compile(r"\s*[^\s:]+(\s+(qid:\d+|\d+:\S+))*\s*(#.*)?")
 
 
-def expand(source: str | Path | Sequence[str | Path]) -> list[Path]:
+def is_path(value: Any) -> TypeGuard[AnyPath]:
+    """Whether a value names a file, a folder or a pattern."""
+    return isinstance(value, str | bytes | os.PathLike)
+
+
+def usable_path(given: AnyPath) -> Path:
+    """A path that the system can take, whatever its bytes. UsageError: a NUL, or a text that is no name of a file."""
+    text = os.fsdecode(given)
+    try:
+        usable = "\0" not in text and bool(os.fsencode(text))
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise UsageError(f"{text!r}: no file can have this name: expected a path without NUL, of bytes or valid text")
+    return Path(text)
+
+
+def is_there(path: Path) -> bool:
+    """Whether something has this path; raises UsageError when that cannot be found out."""
+    try:
+        return path.exists()
+    except OSError as error:  # too long a name, a folder that may not be looked into
+        raise UsageError(f"{path}: cannot be looked up: {error.strerror}; give another path") from error
+
+
+def expand(source: AnyPath | Sequence[AnyPath]) -> list[Path]:
     """The files that a path, a pattern (its matches in sorted order) or a list of these names."""
-    if isinstance(source, str | Path):
-        text = str(Path(source).expanduser())
-        if Path(text).exists() or not glob.has_magic(text):
-            return [Path(text)]
-        found = sorted(glob.glob(text, recursive=True))
-        if not found:
-            raise UsageError(f"{text}: no file matches this pattern")
-        return [Path(name) for name in found]
-    return [path for part in source for path in expand(part)]
+    if not isinstance(source, str | bytes | os.PathLike):
+        return [path for part in source for path in expand(part)]
+    try:
+        path = usable_path(source).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{os.fsdecode(source)}: {error} Give the folder instead of ~") from error
+    text = str(path)
+    if not glob.has_magic(text) or is_there(path):
+        return [path]
+    found = sorted(glob.glob(text, recursive=True))
+    if not found:
+        raise UsageError(f"{text}: no file matches this pattern")
+    return [Path(name) for name in found]
 
 
 def file_bytes(path: Path) -> int:
     """Size of a file; raises UsageError when it is not there, not a file or not readable."""
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder, expected a file; name its files, for instance '{path}/*.csv'")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path}: is no regular file, but rows are read more than once; save them to a file first")
+    if is_there(path):
+        if path.is_dir():
+            raise UsageError(f"{path}: is a folder, expected a file; name its files, for instance '{path}/*.csv'")
+        if not path.is_file():
+            raise UsageError(f"{path}: is no regular file, but rows are read more than once; save them to a file first")
     try:
         with path.open("rb"):
             size = path.stat().st_size

@@ -5,17 +5,24 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from coremargin.data.sources.paths import file_bytes
 from coremargin.errors import BadRow, DataError
+from coremargin.spec import format_size
 
 PIECE_BYTES = 2 * 2**20
-LONGEST_LINE = 256 * 2**20  #: a longer line is a file without line ends, not a row
+LONGEST_LINE = 64 * 2**20  #: a longer line is a file without line ends, not a row
+MOST_BLANK = 64 * 2**20  #: bytes of blank lines before the first row
+_READ = 2**16
+_XZ = b"\xfd7zXZ\x00"
+_XZ_MEMORY = 512 * 2**20  # `xz -9` asks for 65 MiB; kilobytes can ask for 4 GiB
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,11 @@ class Piece:
     data: bytes
     line: int  #: number of the first line, from 1
     done_bytes: int  #: bytes of the file (as it lies on disk) consumed so far
+
+    @property
+    def blank(self) -> bool:
+        """There is nothing in it but white space: kilobytes can be gigabytes of that."""
+        return not self.data.strip()
 
     def text(self) -> str:
         """The piece as text with plain line ends; raises BadRow with the line that is not."""
@@ -55,20 +67,23 @@ def pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
     """
     file_bytes(path)
     with path.open("rb") as raw, _decompressed(raw) as stream:
-        line, rest, block = 1, b"", _read(stream, size, path)
-        while block:
-            rest, done = rest + block, raw.tell()
+        line, held, parts = 1, 0, [_read(stream, size, path)]  # what was read since the last line's end
+        while parts[-1]:
+            done, held = raw.tell(), held + len(parts[-1])
             block = _read(stream, size, path)
-            cut = rest.rfind(b"\n") + 1 if block else len(rest)  # the last line may lack its end
+            cut = parts[-1].rfind(b"\n") + 1 if block else len(parts[-1])  # the last line may lack its end
             if cut:
-                data, rest = rest[:cut], rest[cut:]
+                data = b"".join([*parts[:-1], parts[-1][:cut]])
                 yield Piece(path, data, line, done)
                 line += data.count(b"\n")
-            elif len(rest) > LONGEST_LINE:
+                parts = [parts[-1][cut:]]
+                held = len(parts[0])
+            elif held > LONGEST_LINE:
                 raise BadRow(
-                    f"{path}, line {line}: longer than {LONGEST_LINE} bytes: expected one row per line, ended by a "
+                    f"{path}, line {line}: longer than {LONGEST_LINE:,} bytes: expected one row per line, ended by a "
                     "line feed; convert the line ends first"
                 )
+            parts.append(block)
 
 
 def _decompressed(raw: IO[bytes]) -> IO[bytes]:
@@ -78,23 +93,79 @@ def _decompressed(raw: IO[bytes]) -> IO[bytes]:
         return gzip.GzipFile(fileobj=raw, mode="rb")  # type: ignore[return-value]
     if magic.startswith(b"BZh"):
         return bz2.BZ2File(raw)
-    if magic.startswith(b"\xfd7zXZ\x00"):
-        return lzma.LZMAFile(raw)
+    if magic.startswith(_XZ):
+        return _XzReader(raw)  # type: ignore[return-value]
     return raw
+
+
+class _XzReader:
+    """What a .xz file holds. Python's own reader gives a file all the memory that it asks for, up to 4 GiB."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw, self._stream = raw, _xz_stream()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The file below is closed by whoever has opened it."""
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none at the end."""
+        while True:
+            rest = b""
+            if self._stream.eof:
+                rest = self._next_stream()
+                if not rest:
+                    return b""
+                self._stream = _xz_stream()
+            elif self._stream.needs_input:
+                rest = self._raw.read(_READ)
+                if not rest:
+                    raise EOFError("the compressed data ends within a stream")
+            if data := self._stream.decompress(rest, size):
+                return data
+
+    def _next_stream(self) -> bytes:
+        """The beginning of the stream that follows, after padding; nothing at the end."""
+        block = self._stream.unused_data or self._raw.read(_READ)
+        while block and not block.strip(b"\0"):
+            block = self._raw.read(_READ)
+        return block.lstrip(b"\0")
+
+
+def _xz_stream() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
 
 def _read(stream: IO[bytes], size: int, path: Path) -> bytes:
     try:
         return stream.read(size)
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if "Memory usage limit" in str(error):
+            raise DataError(
+                f"{path}: was compressed so that reading it takes more than {format_size(_XZ_MEMORY)} of memory; "
+                "compress it again with xz -9 or less"
+            ) from error
         raise DataError(f"{path}: cannot be read to its end ({error}): the file is damaged; fetch it again") from error
 
 
 def first_lines(path: Path, count: int) -> list[str]:
     """The first ``count`` lines that are not blank (fewer in a short file), without line ends."""
     found: list[str] = []
+    read = 0
     for piece in pieces(path, 2**16):
         found += [line for line in piece.text().split("\n") if line.strip()]
+        read += len(piece.data)
         if len(found) >= count:
             break
+        if not found and read > MOST_BLANK:
+            raise DataError(
+                f"{path}: found {read:,} bytes of blank lines, expected rows; check what has written the file"
+            )
     return found[:count]
+
+
+def is_number(text: str) -> bool:
+    """Whether a field is a number as NumPy's parser reads it (NaN and infinities are refused later, by name)."""
+    return _NUMBER.fullmatch(text.strip()) is not None

@@ -10,7 +10,7 @@ import numpy as np
 
 from coremargin.data.rows import rounded_whole
 from coremargin.data.sources.base import Batch, RowSource, position, refuse_bad
-from coremargin.data.sources.vocabulary import Label, Vocabulary, label_from_text
+from coremargin.data.sources.vocabulary import Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError
 from coremargin.maths.rows import is_sparse, take
@@ -18,6 +18,7 @@ from coremargin.maths.rows import is_sparse, take
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coremargin.data.labels import Label
     from coremargin.data.sources.stream import Stream
 
 
@@ -94,7 +95,7 @@ class Trip:
 
     def labels_of(self, batch: Batch) -> np.ndarray | None:
         """The labels (m,) of a batch as the store keeps them."""
-        return None if batch.codes is None else np.array(self.vocabulary.labels)[batch.codes]
+        return None if batch.codes is None else _exactly(self.vocabulary.labels)[batch.codes]
 
     def _check_end(self) -> None:
         """After the last batch: every label that ``only`` names was there, and not every weight was 0."""
@@ -144,7 +145,8 @@ class Trip:
         bad = ~(np.isfinite(batch.weights) & (batch.weights >= 0))
         if bad.any():
             row = int(np.argmax(bad))
-            raise BadRow(f"{batch.place(row)}: {refused_weight(batch.weights[row])}")
+            place = f"{batch.place(row)}{_file(self._weights)}"
+            raise BadRow(f"{place}: {refused_weight(batch.weights[row])}")
         self._weighs = self._weighs or bool(batch.weights.any())
 
     def _check_labels(self, batch: Batch) -> None:
@@ -153,16 +155,16 @@ class Trip:
         if batch.codes.min() < 0:
             place = batch.place(int(np.argmin(batch.codes)))
             raise LabelError(
-                f"{place}: found no label, expected one for every row; fill it in or remove the row, or ingest rows "
-                "without labels apart, with --unlabelled"
+                f"{place}: found no label{_file(self._labels)}, expected one for every row; fill it in or remove the "
+                "row, or ingest rows without labels apart, with --unlabelled"
             )
         for code in self.vocabulary.odd:
             at = np.flatnonzero(batch.codes == code)
             if len(at):
                 labels = self.vocabulary.labels
                 raise LabelError(
-                    f"{batch.place(int(at[0]))}: found the label {labels[code]!r}, expected one of the same kind as "
-                    f"{labels[0]!r}; give all labels as numbers or all as text"
+                    f"{batch.place(int(at[0]))}: found the label {labels[code]!r}{_file(self._labels)}, expected one "
+                    f"of the same kind as {labels[0]!r}; give all labels as numbers or all as text"
                 )
 
     def _note_rounded(self, batch: Batch) -> None:
@@ -196,6 +198,21 @@ def lengths_differ(rows_name: str, rows: int, beside_name: str, beside: int, wha
     return DataError(
         f"{rows_name} holds {rows:,} rows, {beside_name} holds {beside:,} {what}: expected as many; check both"
     )
+
+
+def _file(beside: Stream | None) -> str:
+    """Where a value has come from, if from a file beside the rows."""
+    return "" if beside is None or beside.name == beside.kind else f" in {beside.name}"
+
+
+def _exactly(labels: list[Label]) -> np.ndarray:
+    """Labels (k,) as an array that keeps them: NumPy rounds large whole numbers among floats, and drops NULs."""
+    plain = np.array(labels)
+    if [(type(label), label) for label in plain.tolist()] == [(type(label), label) for label in labels]:
+        return plain
+    kept = np.empty(len(labels), dtype=object)
+    kept[:] = labels
+    return kept
 
 
 def _among(place: Callable[[int], str], kept: np.ndarray) -> Callable[[int], str]:

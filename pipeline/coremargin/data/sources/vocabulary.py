@@ -1,21 +1,27 @@
-"""Labels as sources carry them: integers, floats, strings, booleans; what a text or value means, and its code."""
+"""Labels as sources carry them: integers, floats, strings, booleans; what a text or value means, and its code.
+
+Two labels never become one class unless they are the same number: bytes must be UTF-8, and what rounding or the white
+space around a text would make equal is refused.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
 
+from coremargin.data.labels import LONGEST_LABEL, Label, checked_label
 from coremargin.errors import LabelError
 from coremargin.formats.limits import MOST_CLASSES
-
-Label = str | int | float | bool
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})  #: texts that stand for a missing label, lower case
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_REMEMBERED = 16 * MOST_CLASSES  # spellings: a few of each label
+_KINDS = "biufSUOTV"  # of NumPy's types that may hold labels
 
 
 def label_from_text(text: str) -> Label | None:
@@ -26,30 +32,48 @@ def label_from_text(text: str) -> Label | None:
     text = text.strip()
     if text.lower() in MISSING:
         return None
-    if _INTEGER.fullmatch(text):
-        return int(text)
     if text in ("True", "true", "TRUE"):
         return True
     if text in ("False", "false", "FALSE"):
         return False
-    if _FLOAT.fullmatch(text) and not (len(text) > 1 and text[0] == "0" and text[1].isdigit()):
-        return label_from_value(float(text))
-    return text
+    if _INTEGER.fullmatch(text) or (_FLOAT.fullmatch(text) and not re.match("[+-]?0[0-9]", text)):
+        return label_from_number(text)
+    return checked_label(text)
+
+
+def label_from_number(text: str) -> Label:
+    """The number that a text stands for, a whole one to its last digit."""
+    exact, value = _exact(text), float(text)
+    if exact == exact.to_integral_value():
+        return checked_label(int(exact))
+    if value.is_integer():
+        raise LabelError(f"found the label {_shown(text)}, which float64 does not tell from {value:g}; round it first")
+    return value
+
+
+def _exact(text: str) -> Decimal:
+    """A number as it is written. Raises LabelError: far too long, too large for a float, or no finite number."""
+    try:
+        exact = Decimal(text) if len(text) <= LONGEST_LABEL and np.isfinite(float(text)) else None
+    except (InvalidOperation, ValueError):
+        exact = None
+    if exact is None:
+        raise LabelError(f"found the label {_shown(text)}, expected a number in the range of float64")
+    return exact
 
 
 def label_from_value(value: Any) -> Label | None:
     """The label that a value stands for: whole floats are integers; None, NaN and "" are missing."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or value != value or (isinstance(value, str) and not value.strip()):
+    if value is None or (isinstance(value, float | np.floating) and value != value):
         return None
-    if isinstance(value, bytes):
-        return label_from_value(value.decode("utf-8", errors="replace"))
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, bool | int | float | str):
-        return value
-    raise LabelError(f"label {value!r} is a {type(value).__name__}: expected an integer, float, string or boolean")
+    label = checked_label(value)
+    if isinstance(label, str) and not label.strip():
+        return None
+    return checked_label(int(label)) if isinstance(label, float) and label.is_integer() else label
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= 60 else f"{text[:60]!r}... ({len(text):,} characters)"
 
 
 class Vocabulary:
@@ -61,10 +85,12 @@ class Vocabulary:
         self.odd: list[int] = []  #: codes of labels that are of another kind than the first (text and numbers, ...)
         self._codes: dict[tuple[bool, Label], int] = {}
         self._texts: dict[str, int] = {}
+        self._spelt: dict[int, Decimal | str] = {}  # how a label was first written, where that can matter
+        self._as_bytes: dict[int, bool] = {}  # whether a text came as bytes
         for label in labels:
             self.add(label, "the store")
 
-    def add(self, label: Label | None, source: str) -> int:
+    def add(self, label: Label | None, place: str) -> int:
         """Code of a label, -1 for None; raises LabelError when there are too many to be classes."""
         if label is None:
             return -1
@@ -72,9 +98,9 @@ class Vocabulary:
         code = self._codes.get(key)
         if code is None:
             if len(self.labels) == MOST_CLASSES:
-                few = ", ".join(repr(known) for known in self.labels[:5])
+                few = ", ".join(repr(known)[:40] for known in self.labels[:5])
                 raise LabelError(
-                    f"{source}: more than {MOST_CLASSES} different labels ({few}, ...): expected classes; "
+                    f"{place}: more than {MOST_CLASSES} different labels ({few}, ...): expected classes; "
                     "name the right column with --label, or say --unlabelled"
                 )
             code = self._codes[key] = len(self.labels)
@@ -83,29 +109,64 @@ class Vocabulary:
                 self.odd.append(code)
         return code
 
-    def encode_text(self, text: str, source: str) -> int:
+    def encode_text(self, text: str, place: str) -> int:
         """Code of the label that ``text`` stands for, -1 when it is missing."""
         code = self._texts.get(text)
+        return self._encode_spelt(text, label_from_text, place) if code is None else code
+
+    def encode_number(self, text: str, place: str) -> int:
+        """Code of the number that ``text`` is, whatever zeros it begins with; -1 for "nan"."""
+        code = self._texts.get(text)
         if code is None:
-            code = self.add(label_from_text(text), source)
-            if code >= 0:  # a missing label ends the ingest, so it need not be remembered
-                self._texts[text] = code
+            code = -1 if text.lower() == "nan" else self._encode_spelt(text, label_from_number, place)
         return code
 
-    def encode(self, values: np.ndarray, source: str) -> np.ndarray:
+    def _encode_spelt(self, text: str, meaning: Callable[[str], Label | None], place: str) -> int:
+        """Code of a spelling that is new; refused when another one, with which it is not equal, has that code."""
+        try:
+            label = meaning(text)
+            spelt = text if isinstance(label, str) else _exact(text) if isinstance(label, float) else None
+        except LabelError as error:
+            raise LabelError(f"{place}: {error}") from error
+        code = self.add(label, place)
+        if spelt is not None and self._spelt.setdefault(code, spelt) != spelt:
+            first = self._spelt[code]
+            why = "differ in white space only" if isinstance(label, str) else "are one number in float64"
+            raise LabelError(f"{place}: found the labels {str(first)!r} and {text!r}, which {why}; write them alike")
+        if code >= 0 and len(self._texts) < _REMEMBERED:  # a missing label ends the ingest
+            self._texts[text] = code
+        return code
+
+    def encode(self, values: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
         """Codes (m,) int32 of labels (m,) of any dtype, new ones in order of first appearance."""
-        if values.dtype.kind in "OTV":
-            codes = [self.add(label_from_value(value), source) for value in values.tolist()]
-            return np.array(codes, dtype=np.int32)
-        if values.dtype.kind == "c":
+        dtype = values.dtype
+        if dtype.kind not in _KINDS or dtype.names is not None or (dtype.kind == "f" and dtype.itemsize > 8):
             raise LabelError(
-                f"{source}: labels of dtype {values.dtype}: expected integers, floats, strings or booleans"
+                f"{place(0)}: found labels of dtype {dtype}, expected integers, floats, strings or booleans"
             )
+        if dtype.kind in "OTV":
+            codes = [self._encode_value(value, row, place) for row, value in enumerate(values.tolist())]
+            return np.array(codes, dtype=np.int32)
         kinds, first, inverse = np.unique(values, return_index=True, return_inverse=True)
         table = np.empty(len(kinds), dtype=np.int32)
         for position in np.argsort(first, kind="stable"):
-            table[position] = self.add(label_from_value(kinds[position]), source)
+            table[position] = self._encode_value(kinds[position], int(first[position]), place)
         return table[inverse.reshape(-1)]
+
+    def _encode_value(self, value: Any, row: int, place: Callable[[int], str]) -> int:
+        try:
+            label = label_from_value(value)
+        except LabelError as error:
+            raise LabelError(f"{place(row)}: {error}") from error
+        code = self._codes.get((isinstance(label, bool), label)) if label is not None else -1
+        if code is None:
+            code = self.add(label, place(row))
+        in_bytes = isinstance(value, bytes)
+        if isinstance(label, str) and self._as_bytes.setdefault(code, in_bytes) != in_bytes:
+            raise LabelError(
+                f"{place(row)}: found the label {label!r} as text and as bytes, expected one; convert them"
+            )
+        return code
 
 
 def _kind(label: Label) -> str:

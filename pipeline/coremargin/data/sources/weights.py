@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from coremargin.data.sources.base import plain_array
 from coremargin.data.sources.npy import is_npy, map_npy
-from coremargin.data.sources.paths import expand
+from coremargin.data.sources.paths import expand, is_path
 from coremargin.data.sources.stream import Stream
-from coremargin.data.sources.text import pieces
+from coremargin.data.sources.text import is_number, pieces
 from coremargin.errors import BadRow, UsageError
 
 _STEP = 1 << 18
@@ -24,7 +25,7 @@ class WeightStream(Stream):
 
     def __init__(self, weights: Any) -> None:
         """``weights``: array-like (n,), or a path or pattern, .npy or text with one per line."""
-        if isinstance(weights, str | Path):
+        if is_path(weights):
             paths = expand(weights)
             self.name = str(paths[0]) if len(paths) == 1 else f"{len(paths)} weight files"
             arrays = [_column(map_npy(path), str(path)) if is_npy(path) else None for path in paths]
@@ -33,7 +34,7 @@ class WeightStream(Stream):
             self._parts: list[tuple[Path | None, np.ndarray | None]] = list(zip(paths, arrays, strict=True))
         else:
             self.name = "weights"
-            array = _column(np.asarray(weights), self.name)
+            array = _column(plain_array(weights, self.name), self.name)
             self.length, self._parts = len(array), [(None, array)]
         super().__init__(np.float64)
 
@@ -49,12 +50,12 @@ class WeightStream(Stream):
 
 
 def _number(line: str, path: Path, number: int) -> float:
-    try:
-        return float(line)
-    except ValueError:
+    if not is_number(line):
+        found = line.strip() if len(line) < 80 else f"{line[:80].strip()}..."
         raise BadRow(
-            f"{path}, line {number}: found {line.strip()!r}, expected a number: the weight of a row; correct the line"
-        ) from None
+            f"{path}, line {number}: found {found!r}, expected a number: the weight of a row; correct the line"
+        )
+    return float(line.strip())
 
 
 def _column(array: np.ndarray, name: str) -> np.ndarray:

@@ -1,0 +1,150 @@
+"""What columns of Parquet may hold: numbers, lists of numbers of one length, labels; and their values as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import BadRow, DataError, LabelError, UsageError
+
+
+def refuse_same_names(names: Sequence[str], place: str) -> None:
+    """Raise DataError when two columns have one name: what is read by name could be either."""
+    seen: dict[str, int] = {}
+    for at, name in enumerate(names):
+        if seen.setdefault(name, at) != at:
+            raise DataError(
+                f"{place}: columns {seen[name]} and {at} are both named {name!r}, expected a name for each; rename one"
+            )
+
+
+def is_list(kind: Any) -> bool:
+    """Whether a type is lists, of one length or not."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def leaves(kind: Any) -> int:
+    """How many columns a Parquet file has for a column of this type: structs are taken apart."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        return leaves(kind.storage_type)
+    return sum(leaves(kind.field(k).type) for k in range(kind.num_fields)) if kind.num_fields else 1
+
+
+def check_feature(kind: Any, name: str, place: str) -> None:
+    """Refuse a column that holds neither numbers nor lists of numbers."""
+    inner = kind.value_type if is_list(kind) else kind
+    if not _is_number(inner):
+        raise UsageError(
+            f"{place}, column {name!r}: found type {kind}, expected numbers or lists of numbers; convert it, or leave "
+            f"it out with --drop {name}"
+        )
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(test(plain) for test in tests)
+
+
+def check_label(kind: Any, name: str, place: str) -> None:
+    """Refuse a column that cannot hold labels: lists, times, decimals and what else has no one text or number."""
+    import pyarrow as pa
+
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    known = (*texts, pa.types.is_fixed_size_binary, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    if pa.types.is_null(plain):
+        raise LabelError(f"{place}, column {name!r}: holds no label, expected one for every row; fill it in")
+    if pa.types.is_decimal(plain) or not any(test(plain) for test in known):
+        raise UsageError(
+            f"{place}, column {name!r}: found type {kind}, expected integers, floats, booleans or texts as labels; "
+            "name the right column with --label, or convert it"
+        )
+
+
+def list_lengths(column: Any) -> np.ndarray:
+    """The lengths (m,) of lists without nulls."""
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.list_value_length(column))
+
+
+def numbers(column: Any, name: str, width: int, place: Callable[[int], str]) -> np.ndarray:
+    """Values (m, width) float64 of one column; a null or a list of another length is refused."""
+    if column.null_count:
+        row = int(np.argmax(np.asarray(column.is_null())))
+        raise BadRow(
+            f"{place(row)}, column {name!r}: found null, expected a number; fill in the value or leave the column out "
+            f"with --drop {name}"
+        )
+    if not is_list(column.type):
+        return _floats(column, name, place).reshape(-1, 1)
+    lengths = list_lengths(column)
+    if np.any(lengths != width):
+        row = int(np.argmax(lengths != width))
+        raise BadRow(
+            f"{place(row)}, column {name!r}: found {lengths[row]} values, expected {width} as in the first row; make "
+            "all lists of one length"
+        )
+    flat = column.flatten()
+    if flat.null_count:
+        row = int(np.argmax(np.asarray(flat.is_null()))) // width
+        raise BadRow(f"{place(row)}, column {name!r}: found null in the list, expected numbers; fill it in")
+    return _floats(flat, name, lambda at: place(at // width)).reshape(-1, width)
+
+
+def _floats(column: Any, name: str, place: Callable[[int], str]) -> np.ndarray:
+    """A column of numbers without nulls as float64."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+        if column.null_count:
+            row = int(np.argmax(np.asarray(column.is_null())))
+            raise BadRow(f"{place(row)}, column {name!r}: found null, expected a number; fill in the value")
+    if pa.types.is_decimal(column.type):
+        column = column.cast("float64")
+    values = np.asarray(column)
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
+        bad = (values > 2**53) | (values < -(2**53))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise BadRow(
+                f"{place(row)}, column {name!r}: found {values[row]}, expected whole numbers up to 2^53, which float64 "
+                f"holds; convert the column, or leave it out with --drop {name}"
+            )
+    return values.astype(np.float64)
+
+
+def label_values(column: Any, name: str, place: Callable[[int], str]) -> np.ndarray:
+    """The labels (m,) of a column: numbers or booleans, or objects where some are texts, bytes or null."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)
+    if plain and not column.null_count:
+        return np.asarray(column)
+    values = np.empty(len(column), dtype=object)
+    try:
+        values[:] = column.to_pylist()
+    except UnicodeDecodeError as error:
+        bad = next(row for row, value in enumerate(column.cast("large_binary").to_pylist()) if not _is_utf8(value))
+        raise LabelError(f"{place(bad)}, column {name!r}: found a text that is not UTF-8; correct the file") from error
+    return values
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
