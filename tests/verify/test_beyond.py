@@ -174,3 +174,75 @@ def test_members_that_are_all_alike_decide_for_the_first_class(tmp_path: Path) -
 
     assert "evaluations" in {check.name for check in claimed([[20, 0, 0], [0, 20, 0], [0, 0, 20]]).failures}
     assert claimed([[20, 0, 0], [20, 0, 0], [20, 0, 0]]).ok
+
+
+@pytest.mark.parametrize("outliers", [0, 3, "0..4"])
+def test_rows_of_zeros_are_no_false_alarm(tmp_path: Path, outliers: int | str) -> None:
+    """Products of zeros lose nothing: what the trainer gives away for rounding is enough."""
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(40, 2)) + np.where(np.arange(40) % 2, 2.0, -2.0)[:, None]
+    X[::7] = 0.0
+    store = store_of(tmp_path / "s.zarr", X, ["ab"[i % 2] for i in range(40)], 40)
+    coremargin.train(store, out=tmp_path / "m", outliers=outliers)
+    assert examine(tmp_path / "m", store).failures == ()
+
+
+@pytest.mark.parametrize("scaling", ["minmax", "standard", "maxabs"])
+def test_negative_zeros_are_zeros(tmp_path: Path, scaling: Any) -> None:
+    """Rows with -0.0 are scaled to the same bits by trainer and verifier."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(size=(40, 3)) + np.where(np.arange(40) % 2, 1.0, 0.0)[:, None]
+    X[[3, 9, 11], [0, 1, 2]] = -0.0
+    X[[4, 8], [0, 1]] = 0.0
+    store = store_of(tmp_path / "s.zarr", X, ["ab"[i % 2] for i in range(40)], 40)
+    coremargin.train(store, out=tmp_path / "m", scaling=scaling, outliers=2)
+    assert examine(tmp_path / "m", store).failures == ()
+
+
+def test_a_fleet_decides_among_all_classes_of_the_store(tmp_path: Path) -> None:
+    """A class that no member stands for can never be given: leaving it out is refused."""
+    rng = np.random.default_rng(7)
+    labels = ["abcd"[i % 4] for i in range(80)]
+    X = rng.normal(size=(80, 3)) + 6 * np.array([[np.cos(k), np.sin(k), k] for k in range(4)])[np.arange(80) % 4]
+    store = store_of(tmp_path / "s.zarr", X, labels, 40)
+    coremargin.train(store, out=tmp_path / "f", classes="ovr", loss="hinge", C=1.0)
+    place = tmp_path / "f"
+    record = json.loads((place / "fleet.json").read_text())
+    entry = record["evaluations"][0]
+    confusion = [line[:3] for line in entry["confusion"][:3]]
+    rows = sum(map(sum, confusion))
+    right = sum(confusion[i][i] for i in range(3)) / rows
+    record["evaluations"] = [entry | {"confusion": confusion, "rows": rows, "accuracy": right}]
+    record |= {"classes": record["classes"][:3], "members": record["members"][:3]}
+    (place / "fleet.json").write_text(json.dumps(record))
+    assert "classes" in {check.name for check in examine(place, store).failures}
+
+
+def test_a_margin_of_many_features_is_not_called_zero(tmp_path: Path) -> None:
+    """A certified store stays separable whatever a forger says, be there thousands of features."""
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(40, 2000))
+    X[:, 0] = np.where(np.arange(40) % 2, 1e-9, -1e-9)
+    X[1::2, 1:] = X[::2, 1:]
+    store = store_of(tmp_path / "s.zarr", X, ["ab"[i % 2] for i in range(40)], 40)
+    found = coremargin.train(store, out=tmp_path / "m")
+    assert found.status == "certified"
+    claims = {"status": "not_separable", "certificate.kind": "not_separable", "certificate.lower": None}
+    place = altered(tmp_path / "m", tmp_path / "bad", claims | {"certificate.ratio": None})
+    assert "overlap" in {check.name for check in examine(place, store).failures}
+
+
+def test_no_direction_is_left_of_hulls_that_meet(tmp_path: Path) -> None:
+    """Outliers of the corners of a square, opposite ones alike: no sample has a direction, and training goes on."""
+    X = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    store = store_of(tmp_path / "s.zarr", X, list("aabb"), 4)
+    found = coremargin.train(store, out=tmp_path / "m", outliers=0)
+    assert found.status == "not_separable"
+    assert examine(tmp_path / "m", store).ok
+
+
+def test_several_classes_of_zeros(tmp_path: Path) -> None:
+    """Rows of zeros without intercepts have nothing to go by; training ends, and verify agrees."""
+    store = store_of(tmp_path / "s.zarr", np.zeros((9, 3)), ["abc"[i % 3] for i in range(9)], 9)
+    coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", loss="hinge", intercept=False)
+    assert examine(tmp_path / "m", store).ok

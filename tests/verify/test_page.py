@@ -32,4 +32,5 @@ def test_the_limit_of_zero_is_the_one_on_the_page() -> None:
     """The number that tells zero from a margin is the one that the code uses."""
     text = (PAGE.parent / "checks.py").read_text()
     assert "_ZERO = 64" in text
-    assert "_ZERO * (2 * claim.features + 18) * UNIT * size" in text
+    assert "_MOST = 1e-12" in text
+    assert "min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size" in text

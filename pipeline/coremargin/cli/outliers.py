@@ -77,7 +77,7 @@ def _step(step: Step) -> tuple[str, str, str, str]:
     upper = "?" if step.upper is None else f"{step.upper:.8g}"
     if step.impossible:
         return f"{step.k:,}", lower, "0", "not separable"
-    share = "" if step.lower is None or step.upper is None else f"{100 * min(1.0, step.lower / step.upper):.2f} %"
+    share = "" if step.lower is None or not step.upper else f"{100 * min(1.0, step.lower / step.upper):.2f} %"
     return f"{step.k:,}", lower, upper, share
 
 

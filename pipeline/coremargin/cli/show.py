@@ -52,7 +52,7 @@ def _run_of(model: Path) -> dict[str, Any]:
 
     path = model / "run.json"
     try:
-        return read_object(read_plain(path, LARGEST), str(path))
+        return read_object(read_plain(path, LARGEST), str(path), names=True)
     except (OSError, DataError):
         return {}
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from coremargin.data.format import UNLABELLED
 from coremargin.errors import LabelError
-from coremargin.formats.limits import MOST_CLASSES
+from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Label = str | int | float | bool
 
-LONGEST_LABEL = 1000  #: characters; a store lists all labels
+
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1  # what NumPy, and other readers of stores, can hold
 _KINDS = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
 

@@ -98,8 +98,10 @@ class Manifest:
         columns["marks"] = np.zeros((self._last.last, MARKS), dtype=np.uint32)
         for name, (dtype, tail) in _extra(self._facts).items():
             columns[name] = self._column(name, dtype, tail, 0, self._last.last)
-        if (columns["nonzeros"] < 0).any():
-            raise StoreError(f"{self._store}/{BLOCKS}: a chunk has fewer than no stored values; restore it from a copy")
+        most = self._facts.chunk_rows * self._facts.features
+        if ((columns["nonzeros"] < 0) | (columns["nonzeros"] > most)).any():
+            text = f"expected 0 to {most:,} stored values in a chunk, found others; restore it from a copy"
+            raise StoreError(f"{self._store}/{BLOCKS}: {text}")
         scalars = ChunkScalars(counts=np.concatenate(counts), **columns)
         self._check(scalars)
         return scalars

@@ -218,7 +218,8 @@ def _shift_and_size(found: Moments, how: Kind) -> tuple[np.ndarray, np.ndarray, 
     with np.errstate(over="ignore"):
         size = np.sqrt(found.variance) if how == "standard" else found.high - found.low
     what = "standard deviation" if how == "standard" else "range"
-    return (found.mean if how == "standard" else found.low), np.where(found.constant, 1.0, size), what
+    shift = found.mean if how == "standard" else found.low
+    return shift + 0.0, np.where(found.constant, 1.0, size), what  # -0.0 would turn the sign of zeros
 
 
 def _refuse_columns(source: Source, sizes: dict[str, np.ndarray], factor: np.ndarray) -> None:

@@ -3,6 +3,7 @@
 MOST_ROWS = 1 << 53
 MOST_FEATURES = 1 << 26
 MOST_CLASSES = 4096
+LONGEST_LABEL = 1000  #: characters
 MOST_FOLDS = 1000
 MOST_SEED = 2**63 - 1
 #: C times the weights of a class, summed up: beyond these float64 cannot bound the value of a soft margin.

@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coremargin.errors import DataError
-from coremargin.formats.limits import MOST_CLASSES, MOST_FEATURES, MOST_FOLDS, MOST_ROWS, MOST_SEED
+from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES, MOST_FEATURES, MOST_FOLDS, MOST_ROWS, MOST_SEED
 from coremargin.formats.strict_json import cut, typed
 
 FORMAT = "coremargin-model"
 VERSION = 1
 FILE = "model.json"
 
-Label: TypeAlias = bool | int | float | str
+Label: TypeAlias = bool | int | float | Annotated[str, Meta(max_length=LONGEST_LABEL)]
 Number = Annotated[float, Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]
 AboveZero = Annotated[float, Meta(gt=0, le=1.7976931348623157e308)]
 Ratio = Annotated[float, Meta(ge=0, le=1)]

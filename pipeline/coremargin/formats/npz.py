@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import zipfile
 from typing import Any, BinaryIO
 
@@ -30,7 +31,7 @@ def read_arrays(file: BinaryIO, place: str, most_members: int = _MOST_MEMBERS) -
     try:
         if file.read(len(_BEGIN)) != _BEGIN:
             raise DataError(f"{place}: expected an npz from the first byte on, found something else; get a whole copy")
-        with zipfile.ZipFile(file) as archive:
+        with warnings.catch_warnings(action="error"), zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             _check_members(members, size, place, most_members)
             return {member.filename.removesuffix(".npy"): _read_member(archive, member, place) for member in members}

@@ -24,6 +24,7 @@ from coremargin.formats.zarr_metadata import read_group
 
 FORMAT = "coremargin-store"
 VERSION = 2  #: the newest; stores of dense rows without weights say 1, so that older readers open them
+_START_BYTES = 8  # of a row start
 _ITEM_BYTES = {"float32": 4, "float64": 8}
 
 
@@ -68,6 +69,8 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
         chunk_bytes = self.chunk_rows * row_bytes
         if not self.sparse and chunk_bytes > max(LARGEST_CHUNK_BYTES, row_bytes):
             raise ValueError(f"expected chunks of at most {LARGEST_CHUNK_BYTES:,} bytes, got {chunk_bytes:,}")
+        if self.sparse and self.chunk_rows * _START_BYTES > LARGEST_CHUNK_BYTES:
+            raise ValueError(f"expected chunks of at most {LARGEST_CHUNK_BYTES // _START_BYTES:,} sparse rows")
         if self.rows != self.commits[-1].rows:
             raise ValueError(f"expected the rows of the last commit, {self.commits[-1].rows:,}, got {self.rows:,}")
         before = 0

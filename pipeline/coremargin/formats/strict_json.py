@@ -25,12 +25,13 @@ class _Refused(ValueError):
 
 
 def read_object(
-    data: bytes, place: str, *, largest: int = LARGEST, error: type[DataError] = DataError
+    data: bytes, place: str, *, largest: int = LARGEST, error: type[DataError] = DataError, names: bool = False
 ) -> dict[str, Any]:
-    """The JSON object in some bytes; ``place`` names the file in messages.
+    """The JSON object in some bytes; ``place`` names the file in messages. names: of files, which may be any bytes, are
+    in it.
 
     Raises ``error``: longer than ``largest``, not UTF-8, not one object, a key twice, a number beyond 64 bits or beyond
-    the floats, NaN or Infinity, nested too deep, half of a surrogate pair.
+    the floats, NaN or Infinity, nested too deep, and without ``names`` half of a surrogate pair.
     """
     if len(data) > largest:
         raise error(f"{place}: expected at most {largest:,} bytes of JSON, found more; get an unaltered copy")
@@ -39,7 +40,7 @@ def read_object(
             data.decode("utf-8"),
             object_pairs_hook=_unique, parse_constant=_constant, parse_float=_finite, parse_int=_whole,
         )  # fmt: skip
-        if _SURROGATE.search(data):
+        if not names and _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError as problem:
         raise error(f"{place}: expected JSON, found it nested too deep; get an unaltered copy") from problem

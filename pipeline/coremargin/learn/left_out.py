@@ -10,6 +10,7 @@ import numpy as np
 
 from coremargin.errors import UsageError
 from coremargin.maths.margin import is_nothing
+from coremargin.maths.rows import lengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,7 @@ def left_out(model: AnyModel) -> LeftOut:
     rows = zip(*(arrays[name].tolist() for name in ("ids", "signs", "margins", "gains")), strict=True)
     steps = zip(*(arrays[name].tolist() for name in ("k", "lower", "upper", "nodes")), strict=True)
     labels = {1: positive, -1: negative}
+    shortest = float(lengths(model.coreset_x).min(initial=np.inf))  # no certificate weighs less
     return LeftOut(
         tuple(Row(i, labels[sign], m, None if math.isnan(gain) else gain) for i, sign, m, gain in rows),
         tuple(
@@ -76,7 +78,7 @@ def left_out(model: AnyModel) -> LeftOut:
                 lower if lower > 0 else None,
                 upper if math.isfinite(upper) else None,
                 nodes,
-                lower <= 0 and is_nothing(upper, model.certificate.radius, len(model.w)),
+                lower <= 0 and is_nothing(upper, shortest, len(model.w)),
             )
             for k, lower, upper, nodes in steps
         ),

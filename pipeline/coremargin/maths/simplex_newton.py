@@ -124,7 +124,7 @@ def minimise_classes(
     best, size = _Best(model, tolerance, scale), float(model.prices.mean()) if len(model.prices) else 1.0
     if start is None:
         at, shares = model.nowhere, np.eye(model.lack.shape[1])[model.codes]
-        mu = size * float(model.squares.mean()) if len(model.prices) else 1.0
+        mu = size * (float(model.squares.mean()) or 1.0) if len(model.prices) else 1.0  # rows of zeros
     else:
         at, mu = start.at, size / start.stiffness
         shares = start.duals / model.prices[:, None]

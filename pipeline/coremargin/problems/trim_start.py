@@ -61,7 +61,7 @@ def begin(sample: Sample, share: float, ks: Sequence[int], keep: int, ordinary: 
         most = int(min(np.sum(sample.signs > 0), np.sum(sample.signs < 0))) - 1
         here = k if share >= 1 else min(k, int(np.ceil(1.5 * k * share)), most)
         directions.append(_best_on_sample(sample, share, [*directions[-1:], *soft], here, keep, arena).w)
-    wishes = unit([*directions[::-1], *soft])
+    wishes = _some(unit([*directions[::-1], *soft]), len(centre))
     margins = some.signs * (some.x @ wishes[0])
     offset = (float(np.median(margins[some.signs < 0])) - float(np.median(margins[some.signs > 0]))) / 2 * intercept
     margins = margins + some.signs * offset
@@ -78,7 +78,7 @@ def begin(sample: Sample, share: float, ks: Sequence[int], keep: int, ordinary: 
 def _best_on_sample(sample: Sample, share: float, directions: Sequence[Array], k: int, keep: int, like: Arena) -> Found:
     """The heuristic on the sample's lowest rows, as scans do it on all rows; ``like`` says what the geometry is."""
     centre, intercept = like.centre, like.intercept
-    asked, pool = unit(directions), TrimPool.nothing(len(centre))
+    asked, pool = _some(unit(directions), len(centre)), TrimPool.nothing(len(centre))
     best = Found.nothing(len(centre))
     for _ in range(ROUNDS):
         places = _lowest(sample, asked, keep, pool.ids)
@@ -89,6 +89,11 @@ def _best_on_sample(sample: Sample, share: float, directions: Sequence[Array], k
             break
         asked = unit([best.w])
     return best if np.any(best.w) else Found(directions[-1], 0.0, -np.inf)
+
+
+def _some(directions: Array, features: int) -> Array:
+    """The directions, or an axis where hulls meet so that none is left."""
+    return directions if len(directions) else np.eye(1, features)
 
 
 def _lowest(sample: Sample, directions: Array, keep: int, known: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.maths.rows import from_arrays
+from coremargin.maths.rows import from_arrays, lengths
 from coremargin.report import charts, numbers, outliers, page, soft
 from coremargin.report.histogram import histogram, signed_bins
 
@@ -62,7 +62,7 @@ def render_report(
         "started": page.moment(run.get("started")),
         "commands": _commands(run, name),
         **_charts(model, run, rounds, precision),
-        "outliers": outliers.view(about, str(model.get("status")), float(certificate["radius"])) if about else None,
+        "outliers": outliers.view(about, str(model.get("status")), coreset["shortest"]) if about else None,
         "soft": soft.view(model, run, rounds, coreset) if certificate.get("kind") == "duality_gap" else None,
     }
     return page.template("template.html.j2").render(view)
@@ -91,7 +91,7 @@ def _read_coreset(folder: Path) -> dict[str, Any]:
             norm = float(np.linalg.norm(arrays["w"]))
             about = {n.removeprefix(_OUTLIERS): arrays[n] for n in arrays.files if n.startswith(_OUTLIERS)}
             found = {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins, "norm": norm}
-            return found | {"outliers": about}
+            return found | {"outliers": about, "shortest": float(lengths(rows).min(initial=np.inf))}
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise DataError(f"{path}: expected the arrays of a model, got: {error}; is this a model's folder?") from error
 

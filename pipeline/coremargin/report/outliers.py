@@ -21,9 +21,9 @@ Json = Mapping[str, Any]
 ROWS_SHOWN = 200
 
 
-def view(arrays: Mapping[str, Any], status: str, radius: float) -> dict[str, Any]:
-    """What the templates need; ``arrays``: those that the model keeps about outliers, by name."""
-    steps = _steps(arrays, radius)
+def view(arrays: Mapping[str, Any], status: str, shortest: float) -> dict[str, Any]:
+    """What the templates need; ``arrays``: those about outliers, by name; shortest: length of a coreset row."""
+    steps = _steps(arrays, shortest)
     rows = [
         {"id": int(i), "positive": sign > 0, "margin": float(margin), "gain": finite(float(gain))}
         for i, sign, margin, gain in zip(*(arrays[n] for n in ("ids", "signs", "margins", "gains")), strict=True)
@@ -38,12 +38,12 @@ def view(arrays: Mapping[str, Any], status: str, radius: float) -> dict[str, Any
     }  # fmt: skip
 
 
-def _steps(arrays: Mapping[str, Any], radius: float) -> list[dict[str, Any]]:
+def _steps(arrays: Mapping[str, Any], shortest: float) -> list[dict[str, Any]]:
     """Bounds for each k; a margin that is not above 0 is none, and a bound that is rounding is 0."""
     found = []
     for k, lower, upper, nodes in zip(*(arrays[n].tolist() for n in ("k", "lower", "upper", "nodes")), strict=True):
         low, high = lower if lower > 0 else None, finite(upper)
-        none = low is None and high is not None and is_nothing(high, radius, arrays["w"].shape[1])
+        none = low is None and high is not None and is_nothing(high, shortest, arrays["w"].shape[1])
         found.append({"k": int(k), "lower": low, "upper": 0.0 if none else high, "none": none, "nodes": int(nodes)})
     return found
 

@@ -41,13 +41,13 @@ def _read(path: Path) -> bytes:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file of a model's folder. Raises DataError."""
-    return read_object(_read(path), str(path))
+    return read_object(_read(path), str(path), names=True)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects in a file, one a line. Raises DataError."""
     lines = _read(path).splitlines()
-    return [read_object(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1) if line.strip()]
+    return [read_object(line, f"{path}, line {i}", names=True) for i, line in enumerate(lines, start=1) if line.strip()]
 
 
 def moment(value: Any) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EXACT = 1e-8  #: what a certificate with outliers says where epsilon 0 was asked for
 CLOSE = 1e-9  #: for numbers that are said to be 1, or a ratio of others: not for bounds
 _ZERO = 64  # roundings of each feature that a distance of zero may leave; trainers keep to half of it
+_MOST = 1e-12  # however many features
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def status(claim: AnyClaim) -> Check:
 
 def certified(lower: float | None, upper: float | None, epsilon: float) -> bool:
     """Whether two bounds, above 0, prove epsilon: of a margin and of a value alike."""
-    if lower is None or upper is None or not (0 < lower < math.inf and 0 < upper < math.inf):
+    if lower is None or upper is None or not 0 < lower <= upper < math.inf:
         return False
     return Fraction(lower) >= (1 - Fraction(epsilon)) * Fraction(upper)
 
@@ -158,7 +159,7 @@ def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
     """
     if claim.status != "not_separable":
         return []
-    limit = _ZERO * (2 * claim.features + 18) * UNIT * size
+    limit = min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size
     if found is not None and found <= limit:
         text = f"no margin above {found:.6g}, which is zero for rows as long as {size:.6g}"
         return [Check("overlap", ok=True, text=text)]

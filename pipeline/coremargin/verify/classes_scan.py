@@ -20,7 +20,7 @@ import numpy as np
 
 from coremargin.verify.checks import typed
 from coremargin.verify.store import Account, Members
-from coremargin.verify.sums import SLAB_ROWS, TINY, Total, dot_products, gamma, length, slabs
+from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, Total, dot_products, gamma, length, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.classes_claim import ClassesClaim
@@ -114,7 +114,7 @@ class ClassesScan(Account):
         again[np.argmin(fast)] = True
         where = np.flatnonzero(again)
         margins = _margins(self._exact(x[where], self.claim.v), y[where]) / self.size
-        margins -= 2 * (self.claim.features + 4) * TINY
+        margins -= 2 * (self.claim.features + 4) * LOST
         margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
         below = int((surely & ~again).sum())
         below += 0 if self.claim.lower is None else int((~(margins >= self.claim.lower)).sum())

@@ -15,7 +15,7 @@ import numpy as np
 
 from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, typed_fleet
 from coremargin.formats.model_files import read_content, read_model_files
-from coremargin.verify.checks import Check
+from coremargin.verify.checks import Check, typed
 from coremargin.verify.claim import Claim, claim_of
 from coremargin.verify.one import UNCHECKED_GAP, Inquiry, Verification
 from coremargin.verify.tables import Tables
@@ -94,13 +94,13 @@ class FleetInquiry:
         alike = _scaled_alike(claims.members)
         shared = first.scaler if alike else None
         self._members = [first, *(Inquiry(claim, rows, shared) for claim in claims.members[1:])]
-        self._alike = alike
+        self._alike, self._classes = alike, _same_classes(claims.record, rows)
         self._tables = Tables(claims.record, claims.members, rows) if self.comparable else None
 
     @property
     def comparable(self) -> bool:
         """False when the store's rows say nothing about the claims."""
-        return self._alike and all(member.comparable for member in self._members)
+        return self._alike and self._classes.ok and all(member.comparable for member in self._members)
 
     def columns(self, chunk: Chunk) -> Columns | None:
         """What a chunk as it is stored says about the scaling."""
@@ -136,6 +136,7 @@ class FleetInquiry:
             Check("members", ok=True, text=f"all {len(claims):,} are what the table says, and were asked for the same"),
             Check("status", ok=True, text=f"{record.status}: {words.count('certified'):,} of them are certified"),
         ]
+        tables.insert(0, self._classes)
         if not self._alike:
             tables.append(Check("scaling", ok=False, text="the members do not all scale rows alike"))
         if self._tables is not None:
@@ -145,6 +146,13 @@ class FleetInquiry:
             epsilon=claims[0].proven_epsilon, rows=self.rows.rows, features=self.rows.features, members=results,
             tables=tuple(tables), problem=claims[0].problem,
         )  # fmt: skip
+
+
+def _same_classes(record: AnyFleet, rows: Rows) -> Check:
+    """Whether the fleet decides among all classes of the store, and no others."""
+    text, store = ", ".join(map(repr, record.classes)), ", ".join(map(repr, rows.classes))
+    ok = set(map(typed, record.classes)) == set(map(typed, rows.classes))
+    return Check("classes", ok, text if ok else f"fleet decides among {text}, the store has {store or 'none'}")
 
 
 def _scaled_alike(claims: tuple[Claim, ...]) -> bool:

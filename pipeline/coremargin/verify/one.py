@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 UNCHECKED = (
     "that the labels are right, and how the model does on rows that are not in the store",
     "the ledger (what the scans proved about each chunk; no claim rests on it)",
-    "run.json, rounds.jsonl and report.html (how this run went)",
+    "how this run went: run.json, rounds.jsonl, report.html, software, strategy, nodes",
     "who made store and model: the checksums find damage, not a forger who rewrites both",
 )
 UNCHECKED_GAP = (UNCHECKED[0], *UNCHECKED[2:])  # the ledger is part of the proof

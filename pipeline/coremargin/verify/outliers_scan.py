@@ -14,7 +14,7 @@ import numpy as np
 from coremargin.verify.checks import Check
 from coremargin.verify.outliers import Trimmed, same_counts
 from coremargin.verify.store import Members, StoreScan, listed
-from coremargin.verify.sums import TINY, UNIT, dot_products, length, slabs
+from coremargin.verify.sums import LOST, TINY, UNIT, dot_products, length, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
@@ -85,7 +85,8 @@ class TrimScan(StoreScan):
         a, b = np.searchsorted(self.named.ids, (first, first + len(signs)))
         here, one = self.named.ids[a:b] - first, self.last
         found = signs[here] * dot_products(x[here], one.w, one.b) / (length(one.w) or 1.0)
-        near = np.abs(found - self.named.margins[a:b]) <= _MARGIN * (lengths[here] + abs(one.b))
+        slack = _MARGIN * (lengths[here] + np.minimum(abs(one.b), lengths.max())) + (len(one.w) + 4) * TINY
+        near = np.abs(found - self.named.margins[a:b]) <= slack
         same = (signs[here] == self.named.signs[a:b]) & (signs[here] != 0)
         return [int(row) for row in self.named.ids[a:b][~(near & same)]]
 
@@ -150,5 +151,5 @@ def _below(x: Any, signs: np.ndarray, lengths: np.ndarray, one: Trimmed) -> np.n
     target = one.lower * size
     surely = (signs != 0) & (fast < target - error)
     again = np.flatnonzero((signs != 0) & ~surely & ~(fast > target + error))
-    exact = signs[again] * dot_products(x[again], one.w, one.b) / size - n * TINY
+    exact = signs[again] * dot_products(x[again], one.w, one.b) / size - n * LOST
     return np.sort(np.concatenate([np.flatnonzero(surely), again[~(exact >= one.lower)]]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from coremargin.verify.checks import Check, apart
 from coremargin.verify.store import Members, StoreScan
-from coremargin.verify.sums import TINY, UNIT, dot_products, length, slabs
+from coremargin.verify.sums import LOST, TINY, UNIT, dot_products, length, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
@@ -61,7 +61,7 @@ class Scan(StoreScan):
         again = ~(fast > target + error) & ~surely
         again[np.argmin(fast)] = True
         where = labelled[again]
-        margins = signs[where] * dot_products(x[where], claim.w, claim.b) / self.size - n * TINY
+        margins = signs[where] * dot_products(x[where], claim.w, claim.b) / self.size - n * LOST
         margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
         below = int((surely & ~again).sum())
         if claim.lower is not None:

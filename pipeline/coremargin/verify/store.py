@@ -67,7 +67,8 @@ class Account:
         if not float(lengths.max()) < _LONGEST:
             row = first + int(np.argmin(lengths < _LONGEST))
             raise DamagedChunk(
-                f"{self.rows.path}: row {row} is not finite or too long to check; ingest refuses such rows"
+                f"{self.rows.path}: row {row} is not finite, or longer than {_LONGEST:g}, which no sum here can check; "
+                f"rescale the features"
             )
         return lengths
 

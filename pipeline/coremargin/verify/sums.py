@@ -26,7 +26,8 @@ from scipy.sparse import csr_array, issparse
 
 UNIT = 2.0**-53  #: relative rounding error of one operation
 _SPLITTER = 2.0**27 + 1
-TINY = 1e-307  #: what a product may lose by underflow
+TINY = 1e-307  #: what a product in plain float64 may lose by underflow
+LOST = 2.0**-1070  #: what an exact product may
 _VANISHED = 1.5e-154  # numbers below this have squares that underflow
 SLAB_ROWS = 1024  #: rows whose terms are added in plain float64
 SLAB = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from coremargin.data.format import MOST_FEATURES
 from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.formats.limits import MOST_FEATURES
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coremargin.data.format import MOST_FEATURES
 from coremargin.data.sources.memory import refuse_beyond_memory
 from coremargin.data.sources.thrift_compact import INT32, INT64, LIST, STRUCT, Fields, read_list, read_struct
 from coremargin.errors import DataError
+from coremargin.formats.limits import MOST_FEATURES
 
 _HEADER_BYTES = (1 << 9, 1 << 16, 1 << 22)  # read for one header, and more where that is too short
 _LIST_BYTES = 16  # of a number in a list while it is read: its own bytes, and float64

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.format import MOST_FEATURES
 from coremargin.data.sources.base import Batch, SourceOptions, check_width
 from coremargin.data.sources.paths import file_bytes
 from coremargin.data.sources.svmlight_lines import Layout, Parsed, layout, parse
 from coremargin.data.sources.text import Piece, pieces
 from coremargin.data.sparse import csr_rows
 from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.formats.limits import MOST_FEATURES
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary

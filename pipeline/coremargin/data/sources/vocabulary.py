@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.labels import LONGEST_LABEL, Label, checked_label
+from coremargin.data.labels import Label, checked_label
 from coremargin.errors import LabelError
-from coremargin.formats.limits import MOST_CLASSES
+from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})  #: texts that stand for a missing label, lower case
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
