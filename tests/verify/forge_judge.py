@@ -194,8 +194,9 @@ class Judge:
                     yield f"lower {lower} with {k} outliers, it is {reached}"
         if claims["upper"] != (about["upper"][-1] if np.isfinite(about["upper"][-1]) else None):
             yield f"upper {claims['upper']}, of the last number of outliers {about['upper'][-1]}"
+        known = float(about["lower"][-1]) if math.isfinite(about["lower"][-1]) else None
         last = record["status"] != "not_separable" and (arrays["w"].tolist(), arrays["b"].tolist(), claims["lower"])
-        if last and last != (about["w"][-1].tolist(), [about["b"][-1]], about["lower"][-1]):
+        if last and last != (about["w"][-1].tolist(), [about["b"][-1]], known):
             yield "hypothesis and lower bound are not those of the last number of outliers"
         yield from margin_status(record, self.best(ks[-1], X, side, intercept=intercept), tiny)
         yield from self._left_out(about, X, side)

@@ -195,11 +195,13 @@ class FleetJudge:
 def _entry_lies(record: Record, entry: Record, own: Record) -> Iterator[str]:
     """Whether the fleet's line about a member says what the member says, and the member what the fleet asked for."""
     claims, asked, view = own["certificate"], own["parameters"], own.get("view", {})
-    told = {"class": view.get("class"), "fold": view.get("fold"), "C": asked.get("C"), "status": own["status"]}
+    told = {"class": view.get("class"), "fold": view.get("fold"), "status": own["status"]}
     told |= {key: claims[key] for key in ("lower", "upper", "ratio", "coreset_rows")}
     yield from (
         f"{key} {entry[key]!r}, of its own {value!r}" for key, value in told.items() if not same(entry[key], value)
     )
+    if entry["C"] != asked.get("C"):
+        yield f"C {entry['C']!r}, of its own {asked.get('C')!r}"
     for key in ("epsilon", "intercept", "loss", "class_weight", "scaling"):
         if asked.get(key) != record["parameters"].get(key):
             yield f"{key} {asked.get(key)!r}, of the fleet {record['parameters'].get(key)!r}"

@@ -92,6 +92,14 @@ def _rounded(old: Any, new: Any) -> bool:
     return _is_number(old) and isinstance(new, float) and abs(old - new) <= 1e-12
 
 
+def _none_left(old: Any, new: Any) -> bool:
+    return bool(new == [])
+
+
+def _more(old: Any, new: Any) -> bool:
+    return _whole(old, new) and new >= old
+
+
 def _anything(old: Any, new: Any) -> bool:
     return True
 
@@ -139,6 +147,9 @@ MODELS: tuple[Rule, ...] = (
     Rule(rf"{_MODEL}(status|certificate\.kind)", _text, "stopped is a weaker claim than certified: judged"),
     Rule(rf"{_MODEL}parameters\.(C|class_weight(\.\d)?)", _anything, "other prices whose bounds these may be: judged"),
     Rule(rf"{_MODEL}parameters\.(intercept|loss|scaling)", _anything, "where nothing is claimed of it: judged"),
+    Rule(rf"{_MODEL}constant", _number, "another power of two, another problem, whose bounds these may be: judged"),
+    Rule(rf"{_MODEL}parameters\.outliers(\.\d+)?", _anything, "the same numbers, asked for in another way: judged"),
+    Rule(rf"{_FLEET}evaluations", _none_left, "nothing is claimed of how members do together"),
     Rule(
         rf"{_FLEET}members\.\d+\.(lower|upper|ratio|coreset_rows|status)|{_FLEET}status",
         _anything,
@@ -167,6 +178,7 @@ STORES: tuple[Rule, ...] = (
         _anything,
         "others may add attributes of their own",
     ),
+    Rule(rf"{_JSON}shape\.0", _more, "there may be more than the last commit names"),
     Rule(rf"(?!zarr\.json){_JSON}attributes(\..*)?", _anything, "attributes of arrays are nobody's"),
     Rule(
         rf"{_JSON}(dimension_names|fill_value)(\..*)?",

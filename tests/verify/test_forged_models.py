@@ -15,6 +15,7 @@ import coremargin
 from coremargin.cli import main
 from coremargin.data.store import Store
 from coremargin.errors import CoremarginError
+from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from forge_arrays import members_of, zipped
 from forge_assert import answer, forged, refused, with_files
@@ -76,6 +77,30 @@ def test_a_margin_is_not_called_nothing_by_the_size_of_the_coreset(tmp_path: Pat
     np.savez(tmp_path / "m" / "arrays.npz", **arrays)
     (tmp_path / "m" / "model.json").write_text(json.dumps(record))
     refused(tmp_path / "m", rows.path)
+
+
+def test_one_store_is_not_separated_and_inseparable(specimens: Specimens, tmp_path: Path) -> None:
+    """Beside a feature as long as a timestamp a margin of 0.5 is still one: not both claims are confirmed."""
+    X = np.column_stack([[0.5, 0.5, 0.7, -0.5, -0.5, -0.9], 1.6e18 + np.array([0, 1e12, 2e12, 3e11, 0, 1e12])])
+    rows = write_store(tmp_path / "s.zarr", X, list("bbbaaa"), dtype="float64")
+    core = np.array([0, 4])
+
+    def margin(draft: Draft) -> None:
+        draft.record.update(features=2, rows=6, dtype="float64", classes=["a", "b"])
+        radius = float(np.linalg.norm(X, axis=1).max()) * (1 + 1e-9)
+        draft.claims.update(coreset_rows=2, store_digest=rows.digest, radius=radius)
+        draft.bound(0.5, 0.5)
+        draft.arrays = {
+            "w": np.array([1.0, 0.0]), "b": np.zeros(1), "alpha": np.ones(2), "coreset_ids": core,
+            "coreset_x": rows.X[core], "coreset_y": np.array([1, -1], np.int8),
+        }  # fmt: skip
+
+    def none(draft: Draft) -> None:
+        margin(draft)
+        hopeless(draft.claims["radius"])(draft)
+
+    verify(forged(specimens["hard"], tmp_path / "margin", margin), rows.path)
+    refused(forged(specimens["hard"], tmp_path / "none", none), rows.path)
 
 
 def test_a_row_is_in_the_coreset_once(specimens: Specimens, tmp_path: Path) -> None:

@@ -176,6 +176,26 @@ def test_no_number_of_outliers_is_called_hopeless_by_a_claimed_radius(specimens:
     assert [step.k for step in steps if step.impossible and step.k >= 2] == []
 
 
+@pytest.mark.parametrize("k", [20, 25, 10**9])
+def test_more_rows_than_there_are_are_not_left_out(specimens: Specimens, tmp_path: Path, k: int) -> None:
+    """Once all rows are left out any margin is as good as any other: that is no answer to a question."""
+    specimen = specimens["outliers-one"]
+    X, labels = specimen.rows.X, specimen.rows.labels
+
+    def change(draft: Draft) -> None:
+        side = np.array([1 if label == draft.record["classes"][1] else -1 for label in labels])
+        margins = side * (X @ draft.arrays["w"] + draft.arrays["b"][0])
+        draft.asked["outliers"] = k
+        for name in [name for name in draft.arrays if "proof" in name]:
+            del draft.arrays[name]
+        put(draft, k=[k], ids=np.arange(len(X)), signs=side.astype(np.int8), margins=margins, gains=0 * margins)
+        draft.record["status"] = "stopped"
+        draft.bound(1000.0, None)
+        draft.claims["ratio"] = None
+
+    refused(forged(specimen, tmp_path, change), specimen.store)
+
+
 def kept(name: str, change: Callable[[np.ndarray], Any]) -> Callable[[Draft], None]:
     """One array of the proof is another."""
     return lambda draft: put(draft, **{f"proof_{name}": change(about(draft, f"proof_{name}"))})

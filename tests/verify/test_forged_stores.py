@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import resource
+import os
 import shutil
 import warnings
 from collections.abc import Callable
@@ -17,6 +17,7 @@ import crc32c
 import numpy as np
 import pytest
 import zarr
+from numcodecs import blosc
 
 import coremargin
 from coremargin.data.check import check_store
@@ -25,7 +26,7 @@ from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from forge_assert import answer, called, calm, forged, refused
 from forge_judges import Bench
-from forge_run import BYTES, Guard, Work
+from forge_run import BYTES, Guard, Peak, Work
 from forge_specimens import Specimen, files_of, write_store
 from forge_stores import whole_of, with_checksum
 
@@ -103,13 +104,11 @@ def opens(store: Path) -> bool:
 def examined(store: Path) -> str:
     """As ``calm``, of `info` and `check`."""
     guard = Guard()
-    with guard.watching():
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with guard.watching(), Peak() as peak:
         whole, wrong = whole_of(guard, store)
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
         if not wrong:
             called("info", store)
-    return wrong or ("whole" if whole else f"took {grown:,} bytes" if grown > BYTES else "refused")
+    return wrong or ("whole" if whole else f"took {peak.grown:,} bytes" if peak.grown > BYTES else "refused")
 
 
 ARRAY: dict[tuple[str | int, ...], list[Any]] = {
@@ -265,6 +264,27 @@ def test_chunks_are_those_that_were_ingested(specimens: Specimens, tmp_path: Pat
         (store / file).write_bytes(other)
     refused(specimen.model, store)
     assert opens(store)
+
+
+@pytest.mark.parametrize("file", ["X/c.0.0", "y/c.0", "blocks/000000/digest/c.0", "X/zarr.json", "zarr.json"])
+def test_files_that_are_too_long(specimens: Specimens, tmp_path: Path, file: str) -> None:
+    """A file with a gigabyte of nothing behind it is not read to its end: how long it may be is known."""
+    specimen = specimens["hard"]
+    store = copied(specimen, tmp_path / "s.zarr")
+    os.truncate(store / file, 1 << 30)
+    assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
+
+
+def test_chunks_that_inflate(specimens: Specimens, tmp_path: Path) -> None:
+    """A chunk of some kilobytes that promises a gigabyte is refused without the memory for it."""
+    specimen = specimens["hard"]
+    store = copied(specimen, tmp_path / "s.zarr")
+    configuration = {"cname": "zstd", "clevel": 3, "shuffle": "noshuffle", "typesize": 4, "blocksize": 0}
+    edit(store, "X/zarr.json", lambda r: put(r, ("codecs", 1), {"name": "blosc", "configuration": configuration}))
+    packed = blosc.Blosc(cname="zstd", clevel=3, shuffle=blosc.NOSHUFFLE).encode(np.zeros(1 << 27))
+    assert len(packed) < 1 << 20
+    (store / "X" / "c.0.0").write_bytes(packed)
+    assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
 
 
 def test_codecs_inside_of_a_shard(specimens: Specimens, tmp_path: Path) -> None:
