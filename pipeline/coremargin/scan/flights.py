@@ -117,6 +117,7 @@ class Flights:
         self._landed: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self._heard = time.monotonic()
         self._slowest_s = 0.0
+        self._deadly: set[str] = set()  # questions that killed their workers since a block was done
 
     def results(self) -> Generator[BlockResult, None, None]:
         """Results as they land. Closing the generator cancels what has not run."""
@@ -193,6 +194,7 @@ class Flights:
         if isinstance(outcome, BlockResult):
             self._heard = time.monotonic()
             self._slots.absence.worked()
+            self._deadly.clear()
             self._slowest_s = max(self._slowest_s, outcome.seconds)
             del self._records[flight.block.index]
             self._cancel_twins(record)
@@ -220,15 +222,17 @@ class Flights:
                 raise scheduler_lost(error) from error
             ask_scheduler(self._client)  # which is the one thing that cannot be replaced
             self._forget_parcels(flight)
-            if not record.keys:  # else a twin still flies
+            if isinstance(error, KilledWorker):
+                self._deadly.add(str(error.task))
+            if not record.keys or len(self._deadly) >= self._patience.tries:  # else a twin still flies
                 self._try_later(block, record, where, error)
         else:
             raise error
 
     def _try_later(self, block: Block, record: _Record, where: str, error: BaseException) -> None:
         record.tries += 1
-        if record.tries >= self._patience.tries:
-            raise BlockFailed(f"{where}: failed {record.tries} times, the last time with: {brief(error)}") from error
+        if (tries := max(record.tries, len(self._deadly))) >= self._patience.tries:
+            raise BlockFailed(f"{where}: failed {tries} times, the last time with: {brief(error)}") from error
         pause = self._patience.pause_s * 2 ** (record.tries - 1)
         log.warning("%s: %s; tried again in %.1f s", where, brief(error), pause)
         self._later.append((time.monotonic() + pause, block))
