@@ -172,6 +172,7 @@ def test_the_last_worker_dies_with_the_last_blocks(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("deaths", [3, 1000])
 def test_a_question_that_keeps_killing(
     source: FakeSource, probe: Slow, blocks: tuple[Block, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture,
@@ -180,15 +181,13 @@ def test_a_question_that_keeps_killing(
     """When three workers died of a question it is handed over anew; when that does not help, the error names a block,
     which is not accused of having killed them.
     """
-    with start_embedded(workers=2, threads=1, patience=Patience(pause_s=0.05)) as executor:
+    with start_embedded(workers=2, threads=1, patience=Patience(tries=2, pause_s=0.05)) as executor:
         executor.client.register_plugin(DeadlyQuestion("executing", tmp_path, deaths=deaths))
         results = executor.run(source, probe, blocks)
         if deaths > 3:
-            with pytest.raises(
-                BlockFailed, match=r"block \d+ \(chunk \d+ of fake.zarr\): failed 4 times.*KilledWorker"
-            ):
+            with pytest.raises(BlockFailed, match=r"block \d \(chunk \d of fake.zarr\): failed 2 times.*KilledWorker"):
                 list(results)
-            assert len(list(tmp_path.iterdir())) == 12
+            assert len(list(tmp_path.iterdir())) <= 6 + 2  # the other worker may die of the next question already
         else:
             found = {result.block.index: result.summary.total.tobytes() for result in results}
             assert found == alone(source, probe, blocks)
