@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,9 +58,25 @@ def parquet(path: Path, rows: int) -> None:
             writer.write_table(pa.table(columns, schema=schema))
 
 
+def npz(path: Path, rows: int) -> None:
+    """CSR of 40 values a row, and labels beside it: 240 MB of values and indices, written in pieces."""
+    row = {"data": np.ones(40), "indices": np.arange(40, dtype="i4") * 7}
+    whole = {"indptr": np.arange(rows + 1) * 40, "format": np.array("csr"), "shape": np.array([rows, 300])}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, part in (row | whole).items():
+            with archive.open(f"{name}.npy", "w") as file:
+                shape = (40 * rows,) if name in row else part.shape
+                facts = {"descr": part.dtype.str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, facts)
+                for _ in range(rows // 1000 if name in row else 1):
+                    file.write((np.tile(part, 1000) if name in row else part).tobytes())
+    np.save(path.with_name("y.npy"), np.arange(rows) % 2)
+
+
 @pytest.mark.parametrize(
     ("name", "make", "rows", "limit"),
     [
+        ("X.npz", npz, 500_000, 120 * MIB),
         ("x.svm", svmlight, 400_000, 100 * MIB),
         pytest.param(
             "x.svm", sparse_svmlight, 200_000, 180 * MIB, marks=pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from coremargin.errors import LabelError
 from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Label = str | int | float | bool
 
@@ -49,6 +50,7 @@ class LabelCoder:
             if values.dtype.kind == "O":
                 self._encode_objects(values, codes, place, first)
             else:
+                refuse_no_characters(values, lambda row: f"{place}: row {first + row}")
                 self._encode_plain(values, codes, place, first)
         except LabelError:
             for label in self.classes[before:]:  # a refused batch leaves no classes behind
@@ -142,6 +144,20 @@ def _checked_text(label: bytes | str) -> str:
             "this column a text rather than a label?"
         )
     return text
+
+
+def refuse_no_characters(values: np.ndarray, place: Callable[[int], str]) -> None:
+    """Raise LabelError for a text in an array (m,) of NumPy that holds what is no character: Python breaks over it."""
+    if values.dtype.kind != "U" or not values.nbytes:
+        return
+    letters = np.ascontiguousarray(values).view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
+    bad = letters.reshape(len(values), -1) > sys.maxunicode
+    if bad.any():
+        row = int(np.argmax(bad.any(axis=1)))
+        found = int(letters.reshape(len(values), -1)[row][bad[row]][0])
+        raise LabelError(
+            f"{place(row)}: found the character {found:#x} in a label, expected at most 0x10ffff; correct it"
+        )
 
 
 def _vector(labels: Any, place: str) -> np.ndarray:

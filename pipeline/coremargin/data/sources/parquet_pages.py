@@ -78,7 +78,7 @@ def check_group(
                 f"{MOST_FEATURES:,} a row; make the lists shorter"
             )
     listed = sum(values.values())
-    what = f"{place}: pages of {len(used):,} columns" + (f" and lists of {listed:,} numbers" if listed else "")
+    what = f"{place}: its pages" + (f" and lists of {listed:,} numbers" if listed else "")
     refuse_beyond_memory(needed + _LIST_BYTES * listed, what, "write the file in smaller row groups and pages")
 
 

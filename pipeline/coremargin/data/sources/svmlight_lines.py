@@ -27,6 +27,7 @@ _NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf)(?:e[+-]?\d+)?"
 _PAIRS = re.compile(rb"(?:\s+|\d{1,9}:" + _NUMBER + rb"(?!\S))*+", re.IGNORECASE)  # as usual ones are written
 _SAFE_DIGITS = 15  # of a label: no two of such numbers are one float64
 _MOST_DIGITS = 9  #: of an index: a billion features would not be made dense anyway
+_SMALL_E, _LARGE_E = b"eE"
 _LINE_FEED, _SPACE, _ZERO, _COLON = b"\n 0:"  #: white space is whatever is not above a space
 
 
@@ -40,7 +41,7 @@ class Parsed:
     indices: np.ndarray  #: (nnz,) int64, as written
     values: np.ndarray  #: (nnz,) float64
     lines: np.ndarray  #: (m,) int64 line numbers in the file, from 1
-    texts: list[str] | None = None  #: the labels as written, when some have more digits than float64 tells apart
+    texts: list[str] | None = None  #: the labels as written, when float64 may not tell them apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +121,20 @@ def _layout(data: bytes) -> Layout | None:
     is_pair[heads] = False
     if not np.array_equal(colons - digits, tokens[is_pair]) or not digits.all():
         return None
-    return Layout(heads, lines, indices, rest.tobytes(), _long_labels(data, inside, tokens, heads))
+    inside[:-1] &= ~inside[1:]
+    labels = tokens[heads], np.flatnonzero(inside)[heads] + 1
+    return Layout(heads, lines, indices, rest.tobytes(), _texts(data, text, *labels))
 
 
-def _long_labels(data: bytes, inside: np.ndarray, tokens: np.ndarray, heads: np.ndarray) -> list[str] | None:
-    """The labels as written, when one of them is so long that float64 may not hold it."""
-    last = inside.copy()
-    last[:-1] &= ~inside[1:]
-    begins, ends = tokens[heads], np.flatnonzero(last)[heads] + 1
-    if not len(heads) or (ends - begins).max() <= _SAFE_DIGITS:
+def _texts(data: bytes, text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[str] | None:
+    """The labels [begins, ends) as written, when float64 may not hold one: it is long, or has an exponent."""
+    if not len(begins):
         return None
+    if (ends - begins).max() <= _SAFE_DIGITS:
+        marks = np.flatnonzero((text == _SMALL_E) | (text == _LARGE_E))
+        label = np.searchsorted(begins, marks, side="right") - 1
+        if not ((label >= 0) & (marks < ends[label])).any():
+            return None
     return [data[begin:end].decode("ascii", errors="replace") for begin, end in zip(begins, ends, strict=True)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.labels import Label, checked_label
+from coremargin.data.labels import Label, checked_label, refuse_no_characters
 from coremargin.errors import LabelError
 from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES
 
@@ -147,6 +147,7 @@ class Vocabulary:
         if dtype.kind in "OTV":
             codes = [self._encode_value(value, row, place) for row, value in enumerate(values.tolist())]
             return np.array(codes, dtype=np.int32)
+        refuse_no_characters(values, place)
         kinds, first, inverse = np.unique(values, return_index=True, return_inverse=True)
         table = np.empty(len(kinds), dtype=np.int32)
         for position in np.argsort(first, kind="stable"):
