@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from coremargin.errors import DataError, raise_if_limit
 
 
-def read_plain(path: Path, largest: int, *, error: type[DataError] = DataError) -> bytes:
-    """The bytes of a plain file. Raises ``error``: something else, longer than ``largest``, cannot be read.
+@contextmanager
+def opened_plain(path: Path, *, error: type[DataError] = DataError) -> Iterator[BinaryIO]:
+    """A plain file, for reading. Raises ``error`` for something else or what cannot be read.
 
     FileNotFoundError and NotADirectoryError pass.
     """
@@ -20,13 +24,21 @@ def read_plain(path: Path, largest: int, *, error: type[DataError] = DataError) 
             os.close(handle)
             raise error(f"{path}: expected a plain file, found something else; restore it from a copy")
         with os.fdopen(handle, "rb") as file:
-            size = os.fstat(handle).st_size
-            if size > largest:
-                raise error(f"{path}: expected at most {largest:,} bytes, found {size:,}; restore it from a copy")
-            data = file.read()
+            yield file
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as problem:
         raise_if_limit(problem, path)
         raise error(f"{path}: cannot be read: {problem.strerror}; restore it from a copy") from problem
-    return data
+
+
+def read_plain(path: Path, largest: int, *, error: type[DataError] = DataError) -> bytes:
+    """The bytes of a plain file. Raises ``error``: something else, longer than ``largest``, cannot be read.
+
+    FileNotFoundError and NotADirectoryError pass.
+    """
+    with opened_plain(path, error=error) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > largest:
+            raise error(f"{path}: expected at most {largest:,} bytes, found {size:,}; restore it from a copy")
+        return file.read()

@@ -127,6 +127,8 @@ class ArrayMetadata(_Strict, frozen=True, kw_only=True):
             raise ValueError(f"chunks of shape {self.chunks} do not fit an array of shape {tuple(self.shape)}")
         if sum(isinstance(codec, Bytes | Sharding) for codec in self.codecs) != 1:
             raise ValueError("expected one codec that makes bytes of values")
+        if sum(isinstance(codec, Blosc) for codec in self.codecs) > 1:
+            raise ValueError("expected what is compressed to be compressed once")
         kind, fill = np.dtype(self.data_type), self.fill_value
         if kind.kind != "f" and not (type(fill) is int and np.iinfo(kind).min <= fill <= np.iinfo(kind).max):
             raise ValueError(f"the fill value {fill!r} is no {self.data_type}")

@@ -23,7 +23,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import Rows, all_zero, as_float64, is_sparse, lengths, products, terms, weighted_sum
+from coremargin.maths.rows import Rows, all_zero, as_float64, is_sparse, lengths, products, take, terms, weighted_sum
 
 Array = NDArray[np.float64]
 
@@ -155,10 +155,17 @@ def is_certified(lower: float, upper: float, epsilon: float) -> bool:
     return Fraction(float(lower)) >= (1 - Fraction(epsilon)) * Fraction(float(upper))  # as ``verify`` has it
 
 
-def weighed_length(rows: Rows, weights: Array, intercept: bool) -> float:
-    """What rounding of a combination of rows (m, d) by normalised weights (m,) is a share of: see ``is_nothing``."""
-    size = float(weights @ lengths(rows))
-    return size / 2 if intercept else size
+def meets(rows: Rows, signs: NDArray[np.integer], weights: Array, intercept: bool) -> bool:
+    """Whether normalised weights (m,) of rows (m, d) combine to zero, so that nothing separates the rows.
+
+    With an intercept the rows' common offset takes no part in it, and is taken out of rows that are dense.
+    """
+    used = np.flatnonzero(weights)
+    x, share = as_float64(take(rows, used)), weights[used]
+    if intercept and not is_sparse(x):
+        x = x - share @ x / 2
+    length = float(np.linalg.norm(dual_vector(x, signs[used], share)))
+    return is_nothing(length, float(share @ lengths(x)), rows.shape[1])
 
 
 def is_nothing(upper: float, size: float, features: int) -> bool:

@@ -17,12 +17,11 @@ from coremargin.maths.margin import (
     SHORTEST,
     Array,
     best_offset,
-    is_nothing,
+    meets,
     normalised_weights,
     resolution,
     safe_projections,
     upper_bound,
-    weighed_length,
 )
 from coremargin.maths.nearest import Nearest, Status, nearest_point
 from coremargin.maths.rows import Rows, filled, is_sparse, lengths, signed, take, weighted_sum
@@ -163,16 +162,13 @@ def hulls_meet(
     The kernel calls zero what is small for the longest row of the pool. The rows that carry the proof may be shorter:
     then they are solved again by themselves, for their bound has to be zero for them.
     """
-    if solution.status != "zero" or is_nothing(
-        solution.upper, weighed_length(rows, solution.weights, intercept), rows.shape[1]
-    ):
+    if solution.status != "zero" or meets(rows, signs, solution.weights, intercept):
         return solution.status == "zero", solution
     used = np.flatnonzero(solution.weights)
-    core = take(rows, used)
-    closer = solve_pool(core, signs[used], intercept=intercept)
+    closer = solve_pool(take(rows, used), signs[used], intercept=intercept)
     weights = np.zeros(len(signs))
     weights[used] = closer.weights
-    if not is_nothing(closer.upper, weighed_length(core, closer.weights, intercept), rows.shape[1]):
+    if not meets(rows, signs, weights, intercept):
         return False, solution
     return True, replace(solution, weights=weights, upper=closer.upper)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.margin import is_nothing, weighed_length
+from coremargin.maths.margin import meets
 from coremargin.maths.outliers.certificates import Certificate
 from coremargin.maths.outliers.explore import Leaf
 from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
@@ -76,12 +76,9 @@ def result(problem: OutlierMargin, state: TrimState) -> Result:
 
 
 def _overlap(problem: OutlierMargin, state: TrimState, proofs: list[Proof]) -> bool:
-    """Whether the bound of the largest k is zero for the rows of each certificate that carries it."""
-    sizes = [
-        weighed_length(state.pool.x[certificate.rows], certificate.weights, problem.intercept)
-        for certificate in proofs[-1][1]
-    ]
-    return is_nothing(state.upper, min(sizes, default=0.0), problem.source.features)
+    """Whether each certificate that carries the bound of the largest k is zero for its rows."""
+    pool = state.pool
+    return all(meets(pool.x[c.rows], pool.signs[c.rows], c.weights, problem.intercept) for c in proofs[-1][1])
 
 
 def _support_and_gains(arena: Arena, state: TrimState) -> tuple[Array, Array]:

@@ -91,7 +91,8 @@ def _read_coreset(folder: Path) -> dict[str, Any]:
             norm = float(np.linalg.norm(arrays["w"]))
             about = {n.removeprefix(_OUTLIERS): arrays[n] for n in arrays.files if n.startswith(_OUTLIERS)}
             found = {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins, "norm": norm}
-            return found | {"outliers": about, "shortest": float(lengths(rows).min(initial=np.inf))}
+            shortest = float(lengths(rows).min(initial=np.inf)) if about else np.inf
+            return found | {"outliers": about, "shortest": shortest}
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise DataError(f"{path}: expected the arrays of a model, got: {error}; is this a model's folder?") from error
 

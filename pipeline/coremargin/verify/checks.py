@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
 from coremargin.verify.sums import UNIT, combination, length, normalised_weights, rounded_sum, row_lengths
@@ -125,7 +126,7 @@ def status(claim: AnyClaim) -> Check:
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
     bounds = f"lower {shown(lower)}, upper {shown(upper)}, epsilon {epsilon:g}"
     if claim.status == "certified":
-        ok = claim.kind == "margin" and certified(lower, upper, epsilon)
+        ok = claim.kind == "margin" and in_order(claim) and certified(lower, upper, epsilon)
         text = f"certified: lower / upper is at least 1 - {epsilon:g}"
         if not ok:
             text = f"model claims to be certified, its own numbers do not say so: {claim.kind}, {bounds}"
@@ -137,7 +138,7 @@ def status(claim: AnyClaim) -> Check:
                 f"model claims that nothing separates the rows, its own numbers do not say so: {claim.kind}, {bounds}"
             )
     else:
-        ok = claim.status == "stopped" and claim.kind == "margin"
+        ok = claim.status == "stopped" and claim.kind == "margin" and in_order(claim)
         text = f"stopped before epsilon was proven: {bounds}"
         if not ok:
             text = f"model claims status {claim.status!r} of a {claim.kind!r}, which do not go together; {bounds}"
@@ -146,9 +147,14 @@ def status(claim: AnyClaim) -> Check:
 
 def certified(lower: float | None, upper: float | None, epsilon: float) -> bool:
     """Whether two bounds, above 0, prove epsilon: of a margin and of a value alike."""
-    if lower is None or upper is None or not 0 < lower <= upper < math.inf:
+    if lower is None or upper is None or not (0 < lower < math.inf and 0 < upper < math.inf):
         return False
     return Fraction(lower) >= (1 - Fraction(epsilon)) * Fraction(upper)
+
+
+def in_order(claim: AnyClaim) -> bool:
+    """Whether the lower bound that is claimed is not above the upper one."""
+    return claim.lower is None or claim.upper is None or claim.lower <= claim.upper
 
 
 def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
@@ -191,9 +197,20 @@ def dual(claim: Claim) -> tuple[float | None, list[Check]]:
     high, low = normalised_weights(claim.alpha, groups)
     share = 2 if claim.intercept else 1
     found = length(combination(claim.x, high * claim.y, low * claim.y)) / share
-    size = rounded_sum((high * row_lengths(claim.x)).tolist()) / share
+    size = weighed_length(claim.x, high, centred=claim.intercept) / share
     text = f"{len(claim.alpha):,} coreset rows prove at most"
     return found, [check, bounded_above(claim.upper, found, text), *overlap(claim, found, size)]
+
+
+def weighed_length(x: Any, weights: np.ndarray, *, centred: bool) -> float:
+    """The sum of weights (m,) times lengths of rows (m, d), which is all that rounding of the weights is a share of.
+
+    centred: the weights of both classes sum to 1, so that the rows' common offset takes no part in their combination:
+    lengths are those about the rows' mean. Sparse rows are taken as they are.
+    """
+    if centred and not issparse(x):
+        x = x - weights @ x / 2
+    return rounded_sum((weights * row_lengths(x)).tolist())
 
 
 def bounded_above(claimed: float, found: float, proof: str, name: str = "upper bound") -> Check:

@@ -5,6 +5,8 @@ Sparse rows are a CSR matrix in anndata's encoding: stored values, their feature
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +16,15 @@ from msgspec import UNSET
 from scipy.sparse import csr_array
 
 from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
-from coremargin.formats.zarr_metadata import read_array_metadata, read_csr_group
+from coremargin.formats.plain_file import opened_plain
+from coremargin.formats.zarr_metadata import Blosc, read_array_metadata, read_csr_group
 
 if TYPE_CHECKING:
     from coremargin.formats.store_record import StoreRecord
     from coremargin.formats.zarr_metadata import ArrayMetadata
 
+_BLOSC_HEADER = 16  # bytes; those from 4 to 8 say how many there will be
+_BESIDE = 1 << 16  # bytes that checksums, headers and indices may take
 _RECENT = 6  # files of values in memory, besides the chunks made of them
 _SPARSE = ("X/data", "X/indices", "X/indptr")
 
@@ -75,10 +80,7 @@ class Files:
         array, step = self._arrays[name], self._step(name)
         for number in range(start // step, -(-stop // step)):
             file = f"{name}/{self._metadata[name].key(number)}"
-            if not (self.path / file).is_file():
-                raise DamagedChunk(
-                    f"{self.path}/{file}: {chunk} is missing; restore it from a copy, or ingest the data again"
-                )
+            self._look_at(name, self.path / file, chunk)
         try:
             values = np.ascontiguousarray(array[start:stop])
         except Exception as error:  # codecs raise what they like
@@ -90,6 +92,23 @@ class Files:
         if len(values) != stop - start:
             raise DamagedChunk(f"{self.path}/{name}: {chunk} is cut short; restore zarr.json from a copy")
         return values
+
+    def _look_at(self, name: str, file: Path, chunk: str) -> None:
+        """Raises DamagedChunk unless a chunk's file is there, no longer than it may be, and inflates to no more."""
+        metadata = self._metadata[name]
+        whole = math.prod(metadata.chunks) * np.dtype(metadata.data_type).itemsize
+        try:
+            with opened_plain(file, error=DamagedChunk) as stored:
+                size, head = os.fstat(stored.fileno()).st_size, stored.read(_BLOSC_HEADER)
+        except (FileNotFoundError, NotADirectoryError):
+            raise DamagedChunk(
+                f"{file}: {chunk} is missing; restore it from a copy, or ingest the data again"
+            ) from None
+        packed = metadata.codecs[1:2] and isinstance(metadata.codecs[1], Blosc)
+        inflated = int.from_bytes(head[4:8], "little") if packed else whole
+        if size > 2 * whole + _BESIDE or inflated != whole:
+            found = f"{size:,} bytes that promise {inflated:,}" if packed else f"{size:,} bytes"
+            raise DamagedChunk(f"{file}: {chunk}: expected {whole:,} bytes, found {found}; restore it from a copy")
 
     def _values(self, name: str, first: int, last: int, chunk: str) -> np.ndarray:
         """Stored values [first, last): several chunks of rows lie in one file, which is read once for all of them."""

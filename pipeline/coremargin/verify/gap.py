@@ -23,7 +23,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.formats.limits import PRICES
-from coremargin.verify.checks import Check, certified, same_epsilon, same_ratio, shown, value_bounded, value_reached
+from coremargin.verify.checks import (
+    Check,
+    certified,
+    in_order,
+    same_epsilon,
+    same_ratio,
+    shown,
+    value_bounded,
+    value_reached,
+)
 from coremargin.verify.soft import SoftScan
 from coremargin.verify.sums import SLAB_ROWS, UNIT, exact_products, gamma, length, nearest, rounded_sum
 
@@ -52,6 +61,8 @@ def status(claim: AnyClaim) -> Check:
         return Check("status", ok=False, text=f"model claims status 'not_separable' of a soft margin; {bounds}")
     if claim.status == "stopped":
         return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
+    if not in_order(claim):
+        return Check("status", ok=False, text=f"model claims a dual bound above its value: {bounds}")
     if certified(lower, upper, epsilon):
         gap = (Fraction(upper) - Fraction(lower)) / Fraction(upper)  # type: ignore[arg-type]
         text = f"certified: the gap is {float(gap):.6g} of the value, at most {epsilon:g}"

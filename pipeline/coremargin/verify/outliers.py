@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.formats.outlier_counts import outlier_counts
-from coremargin.verify.checks import CLOSE, Check, bounded_above, overlap
-from coremargin.verify.sums import combination, length, normalised_weights, rounded_sum, row_lengths
+from coremargin.verify.checks import CLOSE, Check, bounded_above, overlap, weighed_length
+from coremargin.verify.sums import combination, length, normalised_weights
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
@@ -135,9 +135,9 @@ def same_counts(claim: Claim, trimmed: Sequence[Trimmed], rows: int) -> Check:
         return Check("outliers asked for", ok=False, text=str(error))
     found = tuple(one.k for one in trimmed)
     text = f"{claim.asked!r} of {rows:,} rows" if isinstance(claim.asked, str) else f"{claim.asked!r}"
-    if asked == found:
+    if asked == found and found[-1] < rows:
         return Check("outliers asked for", ok=True, text=text)
-    text = f"the parameters ask for {text}, the model answers for {', '.join(map(str, found[:5]))}"
+    text = f"the parameters ask for {text}, the model answers for {', '.join(map(str, found[:5]))} of {rows:,}"
     return Check("outliers asked for", ok=False, text=text)
 
 
@@ -166,8 +166,7 @@ class _Proof:
         counts = arrays["leaves"]
         if len(self.paths) != int(counts.sum()) or counts.min(initial=0) < 0:
             raise ValueError(f"leaves are missing: {len(self.paths):,} where the models claim {int(counts.sum()):,}")
-        lengths = row_lengths(claim.x)
-        self.values = [_value(claim, lengths, part, share) for part, share in zip(rows, weights, strict=True)]
+        self.values = [_value(claim, part, share) for part, share in zip(rows, weights, strict=True)]
         self.sets = [frozenset(part.tolist()) for part in rows]
 
     def bound(self, one: Trimmed) -> _Bound:
@@ -186,11 +185,11 @@ class _Proof:
         return _Bound(max(self.values[i].value for i in used), min(self.values[i].size for i in used))
 
 
-def _value(claim: Claim, lengths: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> _Bound:
-    """The margin that some coreset rows, of these lengths (m,), allow at most, by their weights."""
+def _value(claim: Claim, rows: np.ndarray, weights: np.ndarray) -> _Bound:
+    """The margin that some coreset rows allow at most, by their weights."""
     if len(rows) != len(weights) or not len(rows):
         raise ValueError("a certificate has no rows, or not a weight for each")
-    if rows.min() < 0 or rows.max() >= len(lengths) or len(set(rows.tolist())) < len(rows):
+    if rows.min() < 0 or rows.max() >= len(claim.ids) or len(set(rows.tolist())) < len(rows):
         raise ValueError("a certificate names rows that are not there, or one twice")
     if not (weights >= 0).all():
         raise ValueError("a certificate has a weight below 0")
@@ -201,7 +200,7 @@ def _value(claim: Claim, lengths: np.ndarray, rows: np.ndarray, weights: np.ndar
     high, low = normalised_weights(weights, groups)
     share = 2 if claim.intercept else 1
     combined = length(combination(claim.x[rows], high * y, low * y))
-    return _Bound(combined / share, rounded_sum((high * lengths[rows]).tolist()) / share)
+    return _Bound(combined / share, weighed_length(claim.x[rows], high, centred=claim.intercept) / share)
 
 
 def _check_leaf(path: tuple[int, ...], sets: Sequence[frozenset[int]], k: int) -> None:

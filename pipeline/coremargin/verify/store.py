@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from coremargin.errors import DamagedChunk
 from coremargin.verify.checks import Check, typed
-from coremargin.verify.sums import UNIT, row_lengths, same_rows
+from coremargin.verify.sums import UNIT, VANISHED, row_lengths, same_rows
 from coremargin.verify.view import held_out
 
 if TYPE_CHECKING:
@@ -127,9 +128,10 @@ class Account:
 
         box: a length that no row exceeds, where trainers know no more of scaled rows than the ranges of their columns.
         """
+        longest = max(0.0, self.radius - 2 * math.sqrt(self.claim.features) * VANISHED)
         at_most = max(self.radius, box) * (1 + _ROUNDED_UP)
-        ok = self.radius * (1 - (self.claim.features + 4) * UNIT) <= self.claim.radius <= at_most
-        text = f"the longest row has norm {self.radius:.12g}"
+        ok = longest * (1 - (self.claim.features + 4) * UNIT) <= self.claim.radius <= at_most
+        text = f"the longest row has norm {longest:.12g}"
         return Check("radius", ok, text if ok else f"model claims {self.claim.radius:.12g}, {text}")
 
 

@@ -28,7 +28,7 @@ UNIT = 2.0**-53  #: relative rounding error of one operation
 _SPLITTER = 2.0**27 + 1
 TINY = 1e-307  #: what a product in plain float64 may lose by underflow
 LOST = 2.0**-1070  #: what an exact product may
-_VANISHED = 1.5e-154  # numbers below this have squares that underflow
+VANISHED = 1.5e-154  #: numbers below this have squares that underflow
 SLAB_ROWS = 1024  #: rows whose terms are added in plain float64
 SLAB = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache
 _TERMS = 1 << 20  # products at a time: bounds the memory of long sums
@@ -192,7 +192,7 @@ def row_lengths(X: Any) -> np.ndarray:
 
     Never below the truth by squares that vanish: what they could add is added to every row.
     """
-    return _lengths(X) + math.sqrt(X.shape[1]) * _VANISHED
+    return _lengths(X) + math.sqrt(X.shape[1]) * VANISHED
 
 
 def _lengths(X: Any) -> np.ndarray:
