@@ -15,7 +15,6 @@ The same from the command line: ``coremargin --help``.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from coremargin.verify import verify
@@ -28,10 +27,7 @@ if TYPE_CHECKING:
     from coremargin.learn.fleet import FleetModel
     from coremargin.learn.model import Model
 
-try:
-    __version__ = version("coremargin")
-except PackageNotFoundError:  # a source tree that is not installed
-    __version__ = "0.0.0"
+    __version__: str
 
 _PLACES = {
     "CoremarginError": "errors",
@@ -49,7 +45,19 @@ def __getattr__(name: str) -> Any:
     """Load public names when they are first used: importing the package costs nothing."""
     if name in _PLACES:
         return getattr(import_module(f"coremargin.{_PLACES[name]}"), name)
+    if name == "__version__":
+        globals()[name] = found = _version()
+        return found
     raise AttributeError(f"module 'coremargin' has no attribute {name!r}")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # takes as long as the rest of the package
+
+    try:
+        return version("coremargin")
+    except PackageNotFoundError:  # a source tree that is not installed
+        return "0.0.0"
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,106 @@
-"""``python -m coremargin``: the command line."""
+"""``python -m coremargin`` and the command ``coremargin``: a process that a signal ends within seconds.
+
+::
+
+    a signal while something is loaded, read, shown    ends the process at once
+    while something is written or trained              KeyboardInterrupt: files are removed, a checkpoint is kept
+    GRACE_S later, or a second signal                  ends the process at once, whatever it does
+
+Each time the exit code is 130. The last is what SIGKILL does, which leaves nothing half-written either. It is the work
+of a thread that the kernel tells of each signal: Python itself gets round to a signal only between two steps of the
+main thread, which may wait for a file server or sit in a long solve.
+"""
 
 from __future__ import annotations
 
-from coremargin.cli import main
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+from coremargin.errors import machine_limit
+from coremargin.learn import interruption
+
+GRACE_S = 15.0  #: from a signal to the end of the process; batch systems send SIGKILL after some 30 s
+_LAST_S = 5.0  # for what the interpreter does when a command has ended
+_SAME_S = 1.0  # signals so shortly after one another are one wish: terminals and batch systems send several
+
+
+class Guard:
+    """A thread that ends this process when a signal does not."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._pipe: tuple[int, int] | None = None
+        with suppress(OSError, RuntimeError):  # no more files or threads may be had: Python's own handling is left
+            self._pipe = os.pipe()
+            os.set_blocking(self._pipe[1], False)
+            signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+            threading.Thread(target=self._watch, args=(self._pipe[0],), name="signals", daemon=True).start()
+
+    def ended(self) -> None:
+        """The command has ended well: the rest of the process must end, too."""
+        self._ended.set()
+        if self._pipe is not None:
+            with suppress(OSError):
+                os.write(self._pipe[1], b"\0")
+
+    def _watch(self, pipe: int) -> None:
+        since: float | None = None  # when the wish came that is being obeyed
+        granted = 0
+        while not self._ended.is_set():
+            left = None if since is None else max(0.0, since + GRACE_S - time.monotonic())
+            ready, now = select.select([pipe], [], [], left)[0], time.monotonic()
+            if ready and not {0, *interruption.NUMBERS} & set(os.read(pipe, 4096)):
+                continue
+            if since is None or granted != interruption.wishes_granted():
+                since, granted = now if ready else None, interruption.wishes_granted()
+            elif not self._ended.is_set() and now - since >= _SAME_S:
+                self._end()
+        time.sleep(_LAST_S)
+        os._exit(0)
+
+    def _end(self) -> NoReturn:
+        with suppress(Exception):  # psutil came with the cluster whose workers it finds; an import might wait here
+            for child in sys.modules["psutil"].Process().children(recursive=True):
+                child.kill()
+        interruption.leave(("\x1b[?25h\n" if os.isatty(2) else "") + "error: interrupted\n")  # shows the cursor again
+
+
+def _loaded() -> Callable[[], NoReturn]:
+    """The command line; that no memory or file is left for it is an error like any other."""
+    try:
+        from coremargin.cli import main as command
+    except (ImportError, MemoryError, OSError) as error:
+        limit = machine_limit(error)
+        if limit is None:
+            raise
+        sys.stderr.write(f"error: {limit}\n")
+        sys.exit(limit.exit_code)
+    return command
+
+
+def main() -> NoReturn:
+    """Run the command line as all of this process."""
+    interruption.begin_command()
+    guard = Guard()
+    try:
+        _loaded()()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if code:  # no step more: some would make another end of this, as Python does of some of its KeyboardInterrupts
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+            os._exit(code)
+        interruption.end_command()
+        guard.ended()
+        raise
+
 
 if __name__ == "__main__":
     main()

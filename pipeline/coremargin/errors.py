@@ -18,7 +18,7 @@
         |-- CheckpointError exit 5   a checkpoint does not belong to this job
         |-- Busy            exit 5   another job holds the output
         |-- MachineLimit    exit 5   open files, memory, threads, the size of a file: no more is allowed
-        `-- Interrupted     exit 130 Ctrl-C or SIGTERM; what was done is kept
+        `-- Interrupted     exit 130 Ctrl-C, SIGTERM or SIGHUP; what was done is kept
 
 Messages name the place, what was expected, what was found and what to do.
 
@@ -105,7 +105,7 @@ class MachineLimit(RunError):
 
 
 class Interrupted(RunError):
-    """Ctrl-C or SIGTERM ended the run; what was done is kept and can be resumed."""
+    """A signal ended the run; what was done is kept and can be resumed."""
 
     exit_code = 130
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.__main__ import main as command
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
@@ -126,8 +127,6 @@ def hold_after(blocks: int, file: Path) -> None:
 
 def main() -> None:
     """The command line with the habits that the first arguments describe."""
-    from coremargin.cli import main as command
-
     every_s, bytes_, hold = sys.argv[1:4]
     train_module.EVERY_S = float(every_s)
     if int(bytes_):
@@ -135,7 +134,8 @@ def main() -> None:
     blocks, _, file = hold.partition(":")
     if file:
         hold_after(int(blocks), Path(file))
-    command(sys.argv[4:])
+    del sys.argv[1:4]
+    command()
 
 
 if __name__ == "__main__":

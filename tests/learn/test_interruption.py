@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from coremargin.errors import Interrupted
-from coremargin.learn.interruption import raise_if_interrupted, terminable
+from coremargin.learn.interruption import NUMBERS, command_was_interrupted, raise_if_interrupted, terminable
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
 from coremargin.scan.executors import InProcess
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.store import Store
 
-BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+EACH = pytest.mark.parametrize("number", NUMBERS)
 
 
 class Swallowed(Progress):
@@ -54,7 +54,7 @@ def store(make_separable: Callable[..., Any], make_store: Callable[..., Store]) 
     return make_store(*make_separable(600, 4))
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(("at_block", "at_round"), [(1, ""), (3, ""), (None, "certified")])
 def test_a_swallowed_signal_ends_the_job(
     store: Store, tmp_path: Path, number: int, at_block: int | None, at_round: str
@@ -73,7 +73,7 @@ def test_a_swallowed_signal_ends_the_job(
         assert (job.out / name).read_bytes() == (whole.out / name).read_bytes()
 
 
-@BOTH
+@EACH
 def test_marks_and_handlers_go_with_the_outermost(number: int) -> None:
     """Inside, the mark stays until all are closed; outside, handlers are what they were and nothing is marked."""
     before = signal.getsignal(number)
@@ -97,6 +97,26 @@ def test_an_ignored_ctrl_c_stays_ignored() -> None:
             raise_if_interrupted()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_handler_of_the_caller_stays() -> None:
+    """A program that has its own idea of a closed terminal keeps it."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGHUP, lambda number, _: came.append(number))
+    try:
+        with terminable():
+            signal.raise_signal(signal.SIGHUP)
+            raise_if_interrupted()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert came == [signal.SIGHUP]
+
+
+def test_no_command_is_running_here() -> None:
+    """Signals to a program that uses the package are no concern of a command line that it may call later."""
+    with terminable(), suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+    assert not command_was_interrupted()
 
 
 def test_other_threads_are_left_alone() -> None:

@@ -16,6 +16,7 @@ import coremargin
 from coremargin.cli import export, ingest, outliers, show, stores, train, use
 from coremargin.cli.common import Main
 from coremargin.cli.printing import Formatter, say, say_bug
+from coremargin.learn.interruption import command_was_interrupted
 
 
 def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -51,6 +52,7 @@ def main(verbose: int) -> None:
     handler = logging.StreamHandler()
     handler.setLevel(level)  # of its own: Dask gives its loggers a level that is below that of the root
     handler.setFormatter(Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(lambda record: not (command_was_interrupted() and record.name.startswith("distributed")))
     logging.basicConfig(level=level, handlers=[handler])
     sys.excepthook = say_bug
 

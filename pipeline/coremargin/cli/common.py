@@ -15,12 +15,13 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from coremargin.cli.printing import say, say_error
-from coremargin.errors import CoremarginError, RunError, SpecError
+from coremargin.errors import CoremarginError, Interrupted, RunError, SpecError, machine_limit
+from coremargin.learn.interruption import command_was_interrupted
+from coremargin.scan.room import prepare_command
 from coremargin.spec import format_seconds, format_size, parse_size
 
 SECTIONS = ("Data", "Train", "Models")  #: order of the headings in ``coremargin --help``; others follow
 
-INTERRUPTED = 130
 BROKEN_PIPE = 141
 PLAIN_SECONDS = 5.0  #: without a terminal there is at most one line of progress in this many seconds
 
@@ -56,6 +57,7 @@ class Main(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; that the reader of our output has gone away is no error, and said by the exit code only."""
+        prepare_command(str(ctx.info_name))
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -63,6 +65,8 @@ class Main(click.Group):
             if not _output_is_gone():
                 raise
             ctx.exit(BROKEN_PIPE)
+        except KeyboardInterrupt:  # of which click would make an empty line
+            raise Interrupted("interrupted") from None
         return result
 
     def main(
@@ -92,30 +96,48 @@ def _exit_code(run: Callable[[], Any]) -> int:
     """Run and turn its end into an exit code; what is not expected keeps its traceback."""
     try:
         result = run()
-    except CoremarginError as error:
+    except (click.Abort, KeyboardInterrupt):
+        return _interrupted("interrupted")
+    except Interrupted as error:
+        return _interrupted(str(error))
+    except Exception as error:
+        if command_was_interrupted():  # what an exception became that was raised where nobody expects one
+            return _interrupted("interrupted")
+        code = _said(machine_limit(error) or error, getattr(error, "__notes__", ()))
+        if code is None:
+            raise
+        return code
+    if command_was_interrupted():
+        return _interrupted("interrupted; what was done by then is kept")
+    return result if isinstance(result, int) else 0
+
+
+def _interrupted(message: str) -> int:
+    say_error(message)
+    return Interrupted.exit_code
+
+
+def _said(error: Exception, notes: Sequence[str]) -> int | None:
+    """Say an error that was raised on purpose; its exit code, None for any other."""
+    if isinstance(error, CoremarginError):
         say_error(str(error))
-        for note in getattr(error, "__notes__", ()):
+        for note in notes:
             say(note, err=True)
         return error.exit_code
-    except NoArgsIsHelpError as error:
+    if isinstance(error, NoArgsIsHelpError):
         say(*error.format_message().split("\n"), err=True)
         return error.exit_code
-    except click.UsageError as error:
+    if isinstance(error, click.UsageError):
         hint = f"\nsee `{error.ctx.command_path} --help`" if error.ctx is not None else ""
         say_error(error.format_message() + hint)
         return error.exit_code
-    except click.ClickException as error:
+    if isinstance(error, click.ClickException):
         say_error(error.format_message())
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        say_error("interrupted")
-        return INTERRUPTED
-    except OSError as error:  # a name that is too long, a circle of links, a folder that nobody may enter
-        if error.filename is None:
-            raise
+    if isinstance(error, OSError) and error.filename is not None:  # too long a name, a circle of links, a locked folder
         say_error(f"{os.fsdecode(error.filename)}: {error.strerror}; give a path that this user can open")
         return RunError.exit_code
-    return result if isinstance(result, int) else 0
+    return None
 
 
 def _output_is_gone() -> bool:

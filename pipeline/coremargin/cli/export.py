@@ -9,6 +9,7 @@ import click
 
 from coremargin.cli.common import json_option
 from coremargin.cli.printing import say, say_json
+from coremargin.learn.interruption import terminable
 from coremargin.spec import format_size
 
 SECTION = "Models"
@@ -44,7 +45,8 @@ def export(
     """
     from coremargin.learn.export import export as run
 
-    size = run(model, out, format=kind, precision=precision, C=C, overwrite=overwrite)
+    with terminable():
+        size = run(model, out, format=kind, precision=precision, C=C, overwrite=overwrite)
     if as_json:
         say_json({"out": str(out), "format": kind, "bytes": size})
     else:

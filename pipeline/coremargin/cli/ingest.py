@@ -9,6 +9,7 @@ import click
 
 from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import class_table, say, say_json
+from coremargin.learn.interruption import terminable
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def ingest(
     from coremargin.data.ingest import ingest as run
 
     as_json, quiet = options.pop("as_json"), options.pop("quiet")
-    with progress(quiet=quiet) as advance:
+    with terminable(), progress(quiet=quiet) as advance:
         report = run(
             list(sources),
             store,

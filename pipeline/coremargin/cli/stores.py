@@ -10,6 +10,7 @@ import click
 
 from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import class_table, count, facts, say, say_json
+from coremargin.learn.interruption import terminable
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def check(store: Path, *, as_json: bool, quiet: bool) -> None:
     from coremargin.data.check import check_store
     from coremargin.errors import DamagedChunk
 
-    with progress(quiet=quiet) as advance:
+    with terminable(), progress(quiet=quiet) as advance:
         report = check_store(store, _chunks_shown(advance, store))
     found = [vars(damage) for damage in report.damaged]
     if as_json:
@@ -209,7 +210,7 @@ def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **opt
         raise click.UsageError("say how much to make: either --rows or --size", click.get_current_context())
     rows = max(1, (room or 0) // row_bytes) if rows is None else rows
     recipe = Recipe(rows, **options | {"chunk_bytes": options["chunk_bytes"] or CHUNK_BYTES})
-    with progress(quiet=quiet) as advance:
+    with terminable(), progress(quiet=quiet) as advance:
 
         def show(done: int, _: int) -> None:
             if advance is not None:

@@ -9,6 +9,7 @@ import click
 
 from coremargin.cli.common import cluster_option, json_option, quiet_option
 from coremargin.cli.printing import say, say_json
+from coremargin.learn.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
@@ -68,7 +69,7 @@ def train(store: Path, out: Path, **options: Any) -> int:
     least (1 - epsilon) of the best possible. With --loss, for rows that no hyperplane separates, it is the value of the
     soft margin's objective that is proven to be within epsilon of the best possible. With --outliers, it is the margin
     once the rows that spoil it are left out: no others in that number do better. Ctrl-C then ends the search with the
-    best answer and the bound so far.
+    best answer and the bound so far, which are saved; the exit code is 130.
 
     Exit code 0 only if the model is certified, 4 if the run ended before or nothing separates the classes: then, too,
     there is a model, which says what is proven.
@@ -172,7 +173,6 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     from coremargin.cli.jobs import cluster_of
     from coremargin.cli.live import live
     from coremargin.cli.words import outcome_text
-    from coremargin.learn.interruption import terminable
     from coremargin.learn.train import check_output, open_store, train_job
     from coremargin.report.write import write_report
     from coremargin.scan.cluster import connect
@@ -181,17 +181,17 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     if flags["resume"] and flags["restart"]:
         raise click.UsageError("--resume and --restart exclude each other")
     begin: Begin = "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
-    source = open_store(job, begin)
-    check_output(job, begin, overwrite=flags["overwrite"])
-    with (
-        terminable(),
-        connect(cluster_of(job, cluster), source) as executor,
-        live(source, executor, quiet=quiet or as_json) as progress,
-    ):
-        report = partial(write_report, name=job.out.name)
-        outcome = train_job(
-            job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress
-        )
+    with terminable():
+        source = open_store(job, begin)
+        check_output(job, begin, overwrite=flags["overwrite"])
+        with (
+            connect(cluster_of(job, cluster), source) as executor,
+            live(source, executor, quiet=quiet or as_json) as progress,
+        ):
+            report = partial(write_report, name=job.out.name)
+            outcome = train_job(
+                job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress
+            )
     if as_json:
         say_json(outcome.summary())
     else:

@@ -10,6 +10,8 @@ import click
 
 from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
 from coremargin.cli.printing import count, facts, say, say_json, table
+from coremargin.learn.interruption import terminable
+from coremargin.scan.room import THREAD_BYTES, memory_limit, need_memory
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
@@ -53,8 +55,8 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
 
     if epsilon is not None and not 0 < epsilon < 1:
         raise UsageError(f"--epsilon: expected a number between 0 and 1, both excluded; got {epsilon}")
-    with progress(quiet=quiet) as advance:
-        result = examine(model, store, threads=threads, on_progress=_rows_shown(advance, "verifying", store))
+    with terminable(), progress(quiet=quiet) as advance:
+        result = examine(model, store, threads=_fitting(threads), on_progress=_rows_shown(advance, "verifying", store))
     if as_json:
         say_json(result.to_dict())
     else:
@@ -64,6 +66,14 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
     if epsilon is not None:
         for member in [member for _, member in result.members] if isinstance(result, FleetVerification) else [result]:
             _demand(member, epsilon)
+
+
+def _fitting(threads: int | None) -> int | None:
+    """Threads that have the memory they need where it is limited; None leaves the choice to the verifier."""
+    if threads is None:
+        return None if memory_limit() is None else 1  # its first product was made, so it has what BLAS needs
+    need_memory(threads * THREAD_BYTES, f"--threads {threads}")
+    return threads
 
 
 def _checklist(result: Verification | FleetVerification) -> list[str]:
@@ -141,7 +151,7 @@ def predict(
     """
     from coremargin.learn.predict import predict as run
 
-    with progress(quiet=shown["quiet"]) as advance:
+    with terminable(), progress(quiet=shown["quiet"]) as advance:
         done = _rows_shown(advance, "predicting", store)
         result = run(model, store, out, C=C, cluster=cluster, overwrite=overwrite, on_progress=done)
     if shown["as_json"]:
@@ -171,7 +181,7 @@ def evaluate(model: Path, store: Path, *, C: float | None, cluster: str | None, 
     """
     from coremargin.learn.evaluate import evaluate as run
 
-    with progress(quiet=quiet) as advance:
+    with terminable(), progress(quiet=quiet) as advance:
         result = run(model, store, C=C, cluster=cluster, on_progress=_rows_shown(advance, "evaluating", store))
     if as_json:
         say_json(result.to_dict())

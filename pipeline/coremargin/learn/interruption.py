@@ -1,33 +1,52 @@
-"""Ctrl-C and SIGTERM: an exception where the code stands, and a mark for where that gets lost.
+"""Ctrl-C, SIGTERM and a closed terminal: an exception where the code stands, and a mark for where that gets lost.
 
 An exception that a signal raises inside a callback or a finaliser, as Dask has many, is swallowed there, and the job
 would go on as if nobody had asked it to end. So the handler leaves a mark as well, and the loop looks at it after each
 block and before a model is written.
+
+The process of a command (``__main__.py``) is wholly ours: a signal that comes while nothing has to be put in order
+ends it at once, and one that comes while something is put in order disturbs nobody.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
+from coremargin.errors import Interrupted
+
+#: What asks a job to end: Ctrl-C, a batch system, a terminal that is closed.
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_AGAIN_S = 0.05
 _asked: list[int] = []  # signals that came while a ``terminable`` was open
 _open: list[dict[int, Any]] = []  # what each open ``terminable`` found installed
 
 
+class _Command:
+    """What is known of the command whose process this is."""
+
+    running = False
+    came = 0  #: signals so far
+    granted = 0  #: wishes of theirs that were heard
+
+
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end what runs in here by KeyboardInterrupt; in threads beside the main one nothing changes.
+    """Signals end what runs in here by KeyboardInterrupt; in threads beside the main one nothing changes.
 
-    A Ctrl-C that the caller ignores, or handles in another way, stays as it is.
+    A signal that the caller ignores, or handles in another way, stays as it is, but for SIGTERM.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ours = signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _interrupt)
-    numbers = [signal.SIGTERM, *([signal.SIGINT] if ours else [])]
+    plain = (signal.SIG_DFL, signal.default_int_handler, _interrupt, _leave)
+    numbers = [number for number in NUMBERS if number == signal.SIGTERM or signal.getsignal(number) in plain]
     _open.append({number: signal.signal(number, _interrupt) for number in numbers})
     try:
         yield
@@ -47,8 +66,66 @@ def raise_if_interrupted() -> None:
 def heard() -> None:
     """The wish was granted: what ran has ended with what there is. A signal that comes now is another wish."""
     _asked.clear()
+    _Command.granted += 1
 
 
 def _interrupt(number: int, _: object) -> None:
     _asked.append(number)
-    raise KeyboardInterrupt
+    _Command.came += 1
+    if not _Command.running or len(_asked) == 1:
+        raise KeyboardInterrupt
+
+
+# the process of a command
+
+
+def begin_command() -> None:
+    """From now on a signal ends this process, at once but where ``terminable`` is open.
+
+    What was ignored by who started it (``nohup``, a shell's background) stays ignored.
+    """
+    _Command.running = True
+    sys.unraisablehook = _swallowed
+    for number in NUMBERS:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _leave)
+
+
+def _swallowed(lost: sys.UnraisableHookArgs) -> None:
+    """An exception that nobody can be told of. If it is ours, the signal comes once more, a little later."""
+    if not (_asked and issubclass(lost.exc_type, KeyboardInterrupt)):
+        sys.__unraisablehook__(lost)
+        return
+    again = threading.Timer(_AGAIN_S, signal.pthread_kill, (threading.main_thread().ident, _asked.pop()))
+    again.daemon = True
+    again.start()
+
+
+def end_command() -> None:
+    """Everything is done and said: signals come too late. (Python would give them back to the system as it ends.)"""
+    for number in NUMBERS:
+        if signal.getsignal(number) in (_leave, _interrupt):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def command_was_interrupted() -> bool:
+    """Whether a signal came since the command began."""
+    return _Command.running and _Command.came > 0
+
+
+def wishes_granted() -> int:
+    """How often ``heard`` was called."""
+    return _Command.granted
+
+
+def leave(words: str = "error: interrupted\n") -> NoReturn:
+    """End this process without another step of Python."""
+    with suppress(OSError):
+        os.write(2, words.encode())
+    os._exit(Interrupted.exit_code)
+
+
+def _leave(*_: object) -> None:
+    _Command.came += 1
+    if _Command.came == 1:  # else the command is about to end and says so itself
+        leave()

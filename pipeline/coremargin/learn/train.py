@@ -227,7 +227,7 @@ def _resumable(checkpoint: Checkpoint, out: Path) -> Iterator[None]:
         _keep(checkpoint)
         kept = "go on with the same command and --resume" if checkpoint.exists() else "nothing was proven yet"
         raise Interrupted(f"{out}: interrupted; {kept}") from None
-    except CoremarginError as error:
+    except (CoremarginError, MemoryError, OSError) as error:
         _keep(checkpoint)
         if checkpoint.exists() and "--resume" not in str(error):
             error.add_note("what was done is kept: when this is repaired, go on with the same command and --resume")
@@ -236,7 +236,7 @@ def _resumable(checkpoint: Checkpoint, out: Path) -> Iterator[None]:
 
 def _keep(checkpoint: Checkpoint) -> None:
     """Save what is new; what was saved before stays when that fails, and the error that ended the job matters more."""
-    with suppress(OutputError, MachineLimit):
+    with suppress(OutputError, MachineLimit, MemoryError):
         checkpoint.save()
 
 

@@ -236,13 +236,13 @@ def start_embedded(
 
 
 def _need_room(workers: int, threads: int, *, processes: bool) -> None:
-    what = "the embedded cluster"
+    what, instead = "the embedded cluster", ", or use --cluster threads"
     if processes:
-        need_files(_FILES + workers * _WORKER_FILES, what)
+        need_files(_FILES + workers * _WORKER_FILES, what, instead)
         need_limit(_WORKER_BYTES + threads * THREAD_BYTES, f"{what}'s workers")
         need_memory(_DRIVER_BYTES + workers * _PER_WORKER_BYTES, what)
     else:
-        need_files(_FILES, what)
+        need_files(_FILES, what, instead)
         need_memory(_DRIVER_BYTES + threads * THREAD_BYTES, what)
 
 

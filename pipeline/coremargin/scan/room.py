@@ -14,6 +14,7 @@ from coremargin.errors import MachineLimit
 
 #: Address space of a thread that multiplies: its stack, an arena of malloc, the buffer of OpenBLAS; 8 + 64 + 32 MiB.
 THREAD_BYTES = 112 << 20
+_COMMAND_FILES = 6  # the event loop of zarr-python, files of a store
 _LIBRARY_BYTES = 256 << 20  # NumPy, SciPy and what else a command loads, with a first product
 
 
@@ -38,7 +39,8 @@ def need_memory(size: int, what: str) -> None:
 
 
 def prepare_command(name: str) -> None:
-    """Before a command loads what it needs: where memory is limited, see that there is enough, and take it."""
+    """Before a command loads what it needs: see that there is enough, and where memory is limited, take it."""
+    need_files(_COMMAND_FILES, name)
     if memory_limit() is None:
         return
     need_memory(_LIBRARY_BYTES, name)
@@ -60,8 +62,11 @@ def need_limit(size: int, what: str) -> None:
         )
 
 
-def need_files(count: int, what: str) -> None:
-    """Raise MachineLimit when this process may not open so many files more; what: who needs them."""
+def need_files(count: int, what: str, instead: str = "") -> None:
+    """Raise MachineLimit when this process may not open so many files more.
+
+    what: who needs them; instead: what to do where no more can be had.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return
@@ -71,7 +76,7 @@ def need_files(count: int, what: str) -> None:
         how = "allow more with `ulimit -n`" if allowed else "ask the administrator for more"
         raise MachineLimit(
             f"{what}: expected room for {count:,} open files beside {used:,} that are open, but this process may have "
-            f"{soft:,} (ulimit -n); {how}, or use --cluster threads"
+            f"{soft:,} (ulimit -n); {how}{instead}"
         )
 
 
