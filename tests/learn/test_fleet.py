@@ -251,7 +251,7 @@ def test_verify_says_what_holds(store: Store, trained: Path) -> None:
     assert result.ok
     assert read == [40, 80, 120, 160, 200, 240]
     assert [check.name for check in result.tables] == [
-        "members", "status", "evaluations", "validation", "choice",
+        "classes", "members", "status", "evaluations", "validation", "choice",
     ]  # fmt: skip
     assert len(result.members) == 18
     assert json.loads(json.dumps(result.to_dict()))["ok"] is True
