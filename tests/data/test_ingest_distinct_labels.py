@@ -149,6 +149,18 @@ def test_quotes_alone_belong_to_the_label(tmp_path: Path, text: Text) -> None:
     assert [store.classes[code] for code in store.read(0)[1]] == ["a", "a", '"a', 'say "a"']
 
 
+def test_text_behind_a_quoted_field_is_refused(refused: Refused, tmp_path: Path, text: Text) -> None:
+    """In CSV "a"b is neither a nor ab; quotes that are well placed, doubled or inside of a field are what they were."""
+    for content in ('1,"a"b\n2,ab\n', '"1"2,a\n3,b\n', '1,""a\n2,a\n', '"1";"a"b\n2;a\n', '"1" "a"b\n2 a\n'):
+        message = refused(text("rows.csv", content), header=False)
+        assert message.startswith(
+            "rows.csv, line 1: found text behind the closing quote of a field, expected the delim"
+        )
+    good = {'1,"a""b"': 'a"b', '"2","x,""y"",z"': 'x,"y",z', "3,5'10\"": "5'10\"", '4,a"b"c': 'a"b"c'}
+    ingest(text("rows.csv", "\n".join(good)), tmp_path / "rows.zarr")
+    assert Store.open(tmp_path / "rows.zarr").classes == tuple(good.values())
+
+
 def test_arrays_in_memory_keep_labels_apart(tmp_path: Path) -> None:
     """Training from arrays takes and refuses the same labels as a store does."""
     assert ArraySource(X, [2**63 + 1, -1]).classes == (2**63 + 1, -1)

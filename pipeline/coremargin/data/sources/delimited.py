@@ -47,6 +47,12 @@ class DelimitedFile:
         if not lines:
             raise DataError(f"{path}: only blank lines: expected rows")
         self._delimiter = _delimiter(options.delimiter, lines[0], path)
+        mark = r"\s" if self._delimiter is None else re.escape(self._delimiter)
+        field = rf'(?>"[^"]*+(?:""[^"]*+)*+"|[^"{mark}][^{mark}]*+|)'
+        self._whole = re.compile(rf"{field}(?:{mark}{field})*+")  # a line
+        self._stray = re.compile(
+            rf'"(?<=[^{mark}\n]")(?=[^"{mark}\n])'
+        )  # what a line that is not may have, and few others
         if self._too_wide(lines[0]):
             raise DataError(
                 f"{path}: found more than {MOST_COLUMNS:,} fields in the first line, expected fewer; check "
@@ -91,8 +97,11 @@ class DelimitedFile:
         for piece in pieces(self.path):
             if piece.blank:
                 continue
-            lines = piece.text().split("\n")
+            text = piece.text()
+            lines = text.split("\n")
             numbers: Any = range(piece.line, piece.line + len(lines))
+            if '"' in text and self._stray.search(text):
+                self._refuse_stray_quotes(lines, numbers)
             if any(not line.strip() for line in lines):
                 filled = [i for i, line in enumerate(lines) if line.strip()]
                 numbers = [numbers[i] for i in filled]
@@ -104,6 +113,15 @@ class DelimitedFile:
                 yield self._batch(lines, numbers, piece, vocabulary)
         if empty:
             raise DataError(f"{self.name}: no rows: expected at least one")
+
+    def _refuse_stray_quotes(self, lines: list[str], numbers: Any) -> None:
+        """Raise BadRow for text behind a quoted field: it would be taken for a part of it, so that "a"b is ab."""
+        for line, number in zip(lines, numbers, strict=True):
+            if '"' in line and not self._whole.fullmatch(line):
+                raise BadRow(
+                    f"{self.name}, line {number}: found text behind the closing quote of a field, expected the "
+                    "delimiter; correct the line"
+                )
 
     def _batch(self, lines: list[str], numbers: Any, piece: Piece, vocabulary: Vocabulary) -> Batch:
         converters: Converters = dict.fromkeys(self._unused, _zero)

@@ -52,7 +52,8 @@ class Layout:
     lines: np.ndarray  #: (m,) which line each label is in, from 0
     indices: np.ndarray  #: (nnz,) int64
     rest: bytes  #: the text with indices and colons blanked: labels and values
-    texts: list[str] | None  #: as in ``Parsed``
+    data: bytes  #: the text, without comments and query ids
+    begins: np.ndarray  #: (m,) where in it the labels begin
 
     @property
     def starts(self) -> np.ndarray:
@@ -77,7 +78,7 @@ def parse(piece: Piece) -> Parsed:
     is_label = np.zeros(len(numbers), dtype=bool)
     is_label[found.heads] = True
     lines = found.lines + piece.line
-    parsed = Parsed(numbers[is_label], 0, found.starts, found.indices, numbers[~is_label], lines, found.texts)
+    parsed = Parsed(numbers[is_label], 0, found.starts, found.indices, numbers[~is_label], lines, _texts(found))
     return _sorted(parsed, piece)
 
 
@@ -121,21 +122,23 @@ def _layout(data: bytes) -> Layout | None:
     is_pair[heads] = False
     if not np.array_equal(colons - digits, tokens[is_pair]) or not digits.all():
         return None
-    inside[:-1] &= ~inside[1:]
-    labels = tokens[heads], np.flatnonzero(inside)[heads] + 1
-    return Layout(heads, lines, indices, rest.tobytes(), _texts(data, text, *labels))
+    return Layout(heads, lines, indices, rest.tobytes(), data, tokens[heads])
 
 
-def _texts(data: bytes, text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[str] | None:
-    """The labels [begins, ends) as written, when float64 may not hold one: it is long, or has an exponent."""
-    if not len(begins):
-        return None
-    if (ends - begins).max() <= _SAFE_DIGITS:
-        marks = np.flatnonzero((text == _SMALL_E) | (text == _LARGE_E))
-        label = np.searchsorted(begins, marks, side="right") - 1
-        if not ((label >= 0) & (marks < ends[label])).any():
+def _texts(found: Layout) -> list[str] | None:
+    """The labels as written, when float64 may not hold one of them: it is long, or has an exponent."""
+    text = np.frombuffer(found.data, dtype=np.uint8)
+    at = found.begins
+    for _ in range(_SAFE_DIGITS + 1):
+        letters = text[at]
+        if ((letters == _SMALL_E) | (letters == _LARGE_E)).any():
+            break
+        at = at[letters > _SPACE] + 1
+        at = at[at < len(text)]
+        if not len(at):
             return None
-    return [data[begin:end].decode("ascii", errors="replace") for begin, end in zip(begins, ends, strict=True)]
+    tokens = (_TOKEN.match(found.data, begin) for begin in found.begins.tolist())
+    return ["" if token is None else token.group().decode("ascii", errors="replace") for token in tokens]
 
 
 def _numbers(text: bytes, expected: int) -> np.ndarray | None:

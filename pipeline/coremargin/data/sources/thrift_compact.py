@@ -18,17 +18,15 @@ Fields = dict[tuple[int, int], Any]  #: by number and type: a field of another t
 def read_struct(data: bytes, at: int = 0, depth: int = 0) -> tuple[Fields, int]:
     """The numbers, structs and lists of structs of a struct, and where it ends.
 
-    Raises IndexError when the data ends before, ValueError for what is no struct, or says one thing twice.
+    Raises IndexError when the data ends before, ValueError for what is no struct, or has fields out of order or twice.
     """
     found: Fields = {}
-    seen = set()
     field = 0
     while data[at]:
         field, kind, at = _head(data, at, field)
-        if field in seen:
-            raise ValueError(f"field {field} is there twice")
-        seen.add(field)
-        found[field, kind], at = _value(data, at, kind, depth)
+        value, at = _value(data, at, kind, depth)
+        if value is not None:
+            found[field, kind] = value
     return found, at + 1
 
 
@@ -54,6 +52,8 @@ def _head(data: bytes, at: int, before: int) -> tuple[int, int, int]:
     if head >> 4:
         return before + (head >> 4), head & 15, at
     field, at = _number(data, at)
+    if field <= before:
+        raise ValueError(f"field {field} follows field {before}")
     return field, head & 15, at
 
 
@@ -95,12 +95,12 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
+    byte, at = data[at], at + 1
+    value, shift = byte & 127, 7
+    while byte > 127:
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")
         byte, at = data[at], at + 1
         value |= (byte & 127) << shift
         shift += 7
-        if byte < 128:
-            return value, at
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
+    return value, at

@@ -12,7 +12,7 @@ from coremargin.data.rows import rounded_whole
 from coremargin.data.sources.base import Batch, RowSource, position, refuse_bad
 from coremargin.data.sources.vocabulary import Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
-from coremargin.errors import BadRow, DataError, LabelError
+from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.maths.rows import is_sparse, take
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class Trip:
         sparse: bool = False,
     ) -> None:
         self.source, self.vocabulary, self.sparse = source, vocabulary, sparse
-        self._labels, self._weights, self._dtype, self._only = beside.labels, beside.weights, dtype, only
+        self._labels, self._weights, self._dtype = beside.labels, beside.weights, dtype
+        self._only = None if only is None else [(wanted, _meant(wanted)) for wanted in only]
         self.read = 0  #: rows met
         self.kept = 0  #: rows that went on
         self.done_bytes = 0  #: bytes of the source consumed
@@ -101,8 +102,8 @@ class Trip:
         """After the last batch: every label that ``only`` names was there, and not every weight was 0."""
         if self.weight_from is not None and self.kept and not self._weighs:
             raise nothing_left(f"{self.source.name}, {self.weight_from}")
-        for wanted in self._only or ():
-            if not any(_same(label, wanted) for label in self.classes):
+        for wanted, meant in self._only or ():
+            if not any(_same(label, wanted, meant) for label in self.classes):
                 known = ", ".join(repr(label) for label in self.vocabulary.labels[:10])
                 raise LabelError(
                     f"{self.source.name}: no row has the label {wanted!r} named by --only: expected one of {known}"
@@ -131,7 +132,7 @@ class Trip:
         if self._only is None or batch.codes is None:
             return batch
         only = self._only
-        wanted = [any(_same(label, name) for name in only) for label in self.vocabulary.labels]
+        wanted = [any(_same(label, *named) for named in only) for label in self.vocabulary.labels]
         kept = np.flatnonzero(np.array([*wanted, False])[batch.codes])  # code -1, no label, takes the last entry
         if len(kept) == batch.count:
             return batch
@@ -219,7 +220,15 @@ def _among(place: Callable[[int], str], kept: np.ndarray) -> Callable[[int], str
     return lambda row: place(int(kept[row]))
 
 
-def _same(label: Label, wanted: Label) -> bool:
-    """Whether ``wanted``, maybe typed as text, names ``label``."""
-    named = label_from_text(wanted) if isinstance(wanted, str) and not isinstance(label, str) else wanted
+def _meant(wanted: Label) -> Label | None:
+    """What a label that may have been typed as text stands for."""
+    try:
+        return label_from_text(wanted) if isinstance(wanted, str) else wanted
+    except LabelError as error:
+        raise UsageError(f"--only: {error}") from error
+
+
+def _same(label: Label, wanted: Label, meant: Label | None) -> bool:
+    """Whether ``wanted``, which stands for ``meant`` where labels are no texts, names ``label``."""
+    named = wanted if isinstance(label, str) else meant
     return named == label and isinstance(named, bool) == isinstance(label, bool)
