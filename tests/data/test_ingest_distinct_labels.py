@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from coremargin.data.arrays import ArraySource
+from coremargin.data.format import MOST_CLASSES
 from coremargin.data.ingest import ingest
+from coremargin.data.labels import LONGEST_LABEL
 from coremargin.data.store import Store
 from coremargin.errors import LabelError
 
@@ -140,6 +142,13 @@ def test_numbers_are_read_to_the_last_digit(tmp_path: Path, text: Text) -> None:
     spellings = ["0.5", ".5", "0.50", "+5e-1", "1", "1.0", "+1"]
     ingest(np.ones((7, 1)), tmp_path / "c.zarr", labels=text("y.txt", "\n".join(spellings) + "\n"))
     assert Store.open(tmp_path / "c.zarr").classes == (0.5, 1)
+
+
+def test_the_longest_labels_fit_into_a_store(tmp_path: Path) -> None:
+    """A store opens again that lists as many labels as there may be, as long as may be, in the widest letters."""
+    labels = [f"{k:04}" + "\U0001f600" * (LONGEST_LABEL - 4) for k in range(MOST_CLASSES)]
+    ingest(np.ones((MOST_CLASSES, 1)), tmp_path / "rows.zarr", labels=labels)
+    assert Store.open(tmp_path / "rows.zarr").classes == tuple(labels)
 
 
 def test_quotes_alone_belong_to_the_label(tmp_path: Path, text: Text) -> None:

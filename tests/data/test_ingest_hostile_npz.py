@@ -118,6 +118,11 @@ ARRAYS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         DataError,
         "member 'format': found 'lil', expected one of csr, csc, bsr",
     ),
+    "a kind of no letters": (
+        {"format": np.array([0x110000], dtype="<u4").view("<U1")},
+        DataError,
+        "member 'format': found '\\x11', expected one of csr",
+    ),
     "a number as kind": (
         {"format": np.array(3)},
         DataError,

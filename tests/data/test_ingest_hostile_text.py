@@ -62,8 +62,10 @@ def test_blank_lines_without_end_are_refused(refused: Refused, tmp_path: Path, m
     assert message == (
         "a.csv: found 1,114,112 bytes of blank lines, expected rows; check what has written the file"
     )  # to the piece of 64 KiB
-    path = repeated(tmp_path / "b.csv", b"1,2,0\n3,4,1\n", b"\n", 9 * MIB)
-    assert ingest(path, tmp_path / "b.zarr").rows == 2
+    for start, rows in ((b"1,2,0\n3,4,1\n", 2), (b"1,2,0\n", 1)):
+        path = repeated(tmp_path / "b.csv", start, b"\n", 9 * MIB)
+        assert ingest(path, tmp_path / f"{rows}.zarr", unlabelled=True).rows == rows
+    assert [len(texts.first_lines(path, count)) for count in (1, 2, 20)] == [1, 1, 1]
     assert refused(repeated(tmp_path / "c.svm", b"", b"\n", 9 * MIB), DataError).startswith("c.svm: no rows")
 
 

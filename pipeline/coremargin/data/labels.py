@@ -55,6 +55,7 @@ class LabelCoder:
         except LabelError:
             for label in self.classes[before:]:  # a refused batch leaves no classes behind
                 del self._codes[label]
+                self._in_bytes.pop(label, None)
             del self.classes[before:]
             raise
         return codes

@@ -19,6 +19,7 @@ from coremargin.spec import format_size
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_ALWAYS = 8 << 20  # bytes that a batch of any source takes
 _GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -33,6 +34,8 @@ def available_bytes() -> int:
 
 def refuse_beyond_memory(needed: int, what: str, advice: str) -> None:
     """Raise DataError when more memory is needed than there is. what: names the place and what takes so much."""
+    if needed <= _ALWAYS:
+        return
     there = available_bytes()
     if needed > there:
         raise DataError(f"{what}: takes {format_size(needed)} of memory, {format_size(there)} are there; {advice}")

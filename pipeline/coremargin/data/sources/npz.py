@@ -58,8 +58,7 @@ class _Parts:
             raise DataError(
                 f"{self.place}, member 'format': found {word.dtype} of shape {word.shape}, expected a word; {AGAIN}"
             )
-        text = word.astype("S").reshape(-1)[0].decode("ascii", errors="replace") if word.dtype.kind == "S" else ""
-        self.kind = text or str(word.reshape(-1)[0])
+        self.kind = word.tobytes().replace(b"\0", b"").decode("ascii", errors="replace")  # of both kinds of text
         if self.kind not in _PARTS:
             known = ", ".join(_PARTS)
             raise DataError(

@@ -18,7 +18,7 @@ from coremargin.spec import format_size
 
 PIECE_BYTES = 2 * 2**20
 LONGEST_LINE = 64 * 2**20  #: a longer line is a file without line ends, not a row
-MOST_BLANK = 64 * 2**20  #: bytes of blank lines before the first row
+MOST_BLANK = 64 * 2**20  #: bytes of blank lines among the first lines
 _READ = 2**16
 _XZ = b"\xfd7zXZ\x00"
 _XZ_MEMORY = 512 * 2**20  # `xz -9` asks for 65 MiB; kilobytes can ask for 4 GiB
@@ -153,16 +153,16 @@ def _read(stream: IO[bytes], size: int, path: Path) -> bytes:
 def first_lines(path: Path, count: int) -> list[str]:
     """The first ``count`` lines that are not blank (fewer in a short file), without line ends."""
     found: list[str] = []
-    read = 0
+    blank = 0
     for piece in pieces(path, 2**16):
-        found += [line for line in piece.text().split("\n") if line.strip()]
-        read += len(piece.data)
-        if len(found) >= count:
+        if piece.blank:
+            blank += len(piece.data)
+        else:
+            found += [line for line in piece.text().split("\n") if line.strip()]
+        if len(found) >= count or blank > MOST_BLANK:
             break
-        if not found and read > MOST_BLANK:
-            raise DataError(
-                f"{path}: found {read:,} bytes of blank lines, expected rows; check what has written the file"
-            )
+    if blank > MOST_BLANK and not found:
+        raise DataError(f"{path}: found {blank:,} bytes of blank lines, expected rows; check what has written the file")
     return found[:count]
 
 
