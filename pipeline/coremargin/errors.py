@@ -121,7 +121,10 @@ def raise_if_limit(error: BaseException, place: object = "") -> None:
 
 
 def machine_limit(error: BaseException, place: object = "") -> MachineLimit | None:
-    """The error that says which limit ``error`` or one of its causes is about; None when it is about none."""
+    """The error that says which limit ``error`` or one of its causes is about; None when it is about none.
+
+    A MemoryError that was made an error of ours was judged: a file that promises too much is one about data.
+    """
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -130,7 +133,10 @@ def machine_limit(error: BaseException, place: object = "") -> MachineLimit | No
             return cause
         if (text := _limit(cause)) is not None:
             return MachineLimit(f"{place}: {text}" if str(place) else text)
+        ours = isinstance(cause, CoremarginError)
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        if ours and isinstance(cause, MemoryError):
+            return None
     return None
 
 

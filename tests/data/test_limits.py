@@ -23,7 +23,7 @@ from coremargin.data.check import check_store
 from coremargin.data.files import write_whole
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import DamagedChunk, MachineLimit, OutputError, StoreError, machine_limit, raise_if_limit
+from coremargin.errors import DamagedChunk, MachineLimit, StoreError, machine_limit, raise_if_limit
 from store_kit import all_rows, rewrite_array, write_store
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def caused(error: Exception, cause: BaseException) -> Exception:
         (RuntimeError("can't start new thread"), "ulimit -u"),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
         (caused(DamagedChunk("c.3.0 cannot be read"), OSError(errno.EMFILE, "Too many open files")), "ulimit -n"),
-        (caused(RuntimeError("failed to start"), caused(OutputError("x"), MemoryError())), "out of memory"),
+        (caused(RuntimeError("failed to start"), caused(KeyError("x"), MemoryError())), "out of memory"),
         (caused(RuntimeError("x"), MachineLimit("no more threads")), "no more threads"),
     ],
 )
@@ -283,6 +283,7 @@ def test_limits_are_recognised(error: Exception, says: str) -> None:
         RuntimeError("x"),
         DamagedChunk("the bytes were altered"),
         caused(StoreError("no"), KeyError("rows")),
+        caused(StoreError("rows: expected what fits into memory, found 10**15"), MemoryError()),
     ],
 )
 def test_other_errors_are_no_limits(error: CoremarginError | OSError) -> None:

@@ -149,7 +149,7 @@ class ExecutorContract:
         self, executor: Executor, source: FakeSource, blocks: tuple[Block, ...]
     ) -> None:
         """MemoryError becomes BlockFailed with a hint."""
-        with pytest.raises(BlockFailed, match=r"block 2 .*out of memory; use fewer threads"):
+        with pytest.raises(BlockFailed, match=r"block 2 .*: out of memory: .*; use fewer workers and threads"):
             run_scan(executor, source, Greedy(), blocks)
 
     def test_closing_cancels_the_rest(self, executor: Executor, source: FakeSource, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from threadpoolctl import threadpool_limits
 
-from coremargin.errors import BlockFailed
+from coremargin.errors import BlockFailed, machine_limit
 from coremargin.scan.protocols import Block, BlockResult
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ def _answer_patiently(source: Source, probe: Probe, block: Block) -> Any:
                 ) from error
             time.sleep(pause)
         except MemoryError as error:
-            raise BlockFailed(
-                f"{place(source, block)}: out of memory; use fewer threads per worker or more memory"
-            ) from error
+            raise BlockFailed(f"{place(source, block)}: {machine_limit(error)}") from error
     raise AssertionError("unreachable")
 
 
