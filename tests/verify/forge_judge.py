@@ -265,11 +265,11 @@ def coreset_x(arrays: Arrays) -> np.ndarray:
 
 
 def counts_asked(asked: Any) -> list[int]:
-    """The numbers of outliers that a parameter asks for: 3, "0..3" or [1, 3]."""
-    if isinstance(asked, int):
-        return [asked]
-    if isinstance(asked, list):
-        return asked
+    """The numbers of outliers that a parameter asks for: 3, "3", "0..3", "1,3" or [1, 3]."""
+    if not isinstance(asked, str):
+        return asked if isinstance(asked, list) else [asked]
+    if ".." not in asked:
+        return [int(part) for part in asked.split(",")]
     first, last = asked.split("..")
     return list(range(int(first), int(last) + 1))
 
