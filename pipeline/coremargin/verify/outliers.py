@@ -59,7 +59,8 @@ def same_answer(claim: Claim, trimmed: Sequence[Trimmed]) -> list[Check]:
     """What the claims for each k say about each other, and about what the model says of itself."""
     last, problems = trimmed[-1], []
     hopeless = claim.kind == "not_separable"
-    if not (np.array_equal(claim.w, last.w) and claim.b == last.b):
+    same = np.array_equal(claim.w, last.w) and claim.b == last.b
+    if last.lower > -math.inf and not same:  # before the first scan nothing is claimed of any
         problems.append(f"the model's hyperplane is not that of its {last.k} outliers")
     if claim.lower != (None if hopeless else _finite(last.lower)) or claim.upper != _finite(last.upper):
         problems.append(f"the model's bounds are not those of its {last.k} outliers")
