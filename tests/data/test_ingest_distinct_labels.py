@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from coremargin.data.arrays import ArraySource
-from coremargin.data.format import MOST_CLASSES
 from coremargin.data.ingest import ingest
 from coremargin.data.labels import LONGEST_LABEL
 from coremargin.data.store import Store
 from coremargin.errors import LabelError
+from coremargin.formats.limits import MOST_CLASSES
 
 Refused = Callable[..., str]
 Text = Callable[[str, str | bytes], Path]
