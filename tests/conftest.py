@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
-from collections.abc import Callable, Iterator, Sequence
+import signal
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +28,20 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 MEMORY = Path("/dev/shm")
 ROOM = 4 << 30
+GRACE_S = 60
+STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put tmp_path into memory where there is room: thousands of fsyncs take no time there, however busy the disk is.
+    """What every run needs, however it was started."""
+    config.stash[STDERR] = os.dup(2)  # what the tests print is captured
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as behind `&` in a script; what the tests start inherits it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    put_tmp_path_into_memory(config)
+
+
+def put_tmp_path_into_memory(config: pytest.Config) -> None:
+    """Where there is room: thousands of fsyncs take no time there, however busy the disk is.
 
     Nothing changes for killed processes: what was handed to the kernel stays. ``--basetemp`` or PYTEST_DEBUG_TEMPROOT
     choose another place.
@@ -40,6 +52,21 @@ def pytest_configure(config: pytest.Config) -> None:
     room = min(facts.f_bavail * facts.f_frsize, psutil.virtual_memory().available)
     if room >= ROOM and not facts.f_flag & os.ST_NOEXEC:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the run, all stacks shown, where a test hangs outside of Python: there its timeout cannot be raised.
+
+    Not faulthandler_timeout of pytest, which is the same for all tests: some have a timeout of their own.
+    """
+    marker = item.get_closest_marker("timeout")
+    limit_s = float(item.config.getini("timeout") if marker is None else marker.args[0])
+    faulthandler.dump_traceback_later(limit_s + GRACE_S, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")

@@ -100,7 +100,6 @@ def test_one_deadly_try_heals(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.timeout(600)  # workers die one after the other, each is started again
 def test_a_deadly_block_is_named_and_innocents_survive(
     executor: DaskExecutor, source: FakeSource, blocks: tuple[Block, ...]
 ) -> None:

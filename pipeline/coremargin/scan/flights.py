@@ -154,12 +154,12 @@ class Flights:
     def _oldest(self) -> int:
         return next(iter(self._records))  # dicts keep their order, and blocks come in increasing order
 
-    def _send(self, block: Block, *, alone: bool = False) -> None:
+    def _send(self, block: Block, *, alone: bool = False, anywhere: bool = False) -> None:
         record = self._records.get(block.index)
         if record is None:
             return  # while it waited to be sent again, a copy has answered
         key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
-        hint = None if alone else self._slots.for_block(block.index)
+        hint = None if alone or anywhere else self._slots.for_block(block.index)
         where = {} if hint is None else {"workers": [hint], "allow_other_workers": True}
         try:
             handle, large = self._handle or self._parcels.pack(self._source.handle())
@@ -251,7 +251,8 @@ class Flights:
         quiet = now - self._heard > _QUIET_S
         there = set(self._slots.known(_QUIET_S if quiet else EVERY_S))
         if gone := [flight for flight in self._flights.values() if quiet and flight.hint and flight.hint not in there]:
-            self._send_copies(gone, "its worker is gone")
+            # without a hint they cannot be sent again for this: Dask itself counts from here on how many workers die
+            self._send_copies(gone, "its worker is gone", anywhere=True)
         if self._slots.nobody():
             self._heard = now  # where nobody is, nobody is late
             for flight in self._flights.values():
@@ -271,14 +272,14 @@ class Flights:
                 f"the cluster runs, then run again"
             )
 
-    def _send_copies(self, flights: Sequence[_Flight], why: str) -> None:
+    def _send_copies(self, flights: Sequence[_Flight], why: str, *, anywhere: bool = False) -> None:
         for number, flight in enumerate(flights):
             if not number:
                 more = f", and {len(flights) - 1} more blocks" if len(flights) > 1 else ""
                 log.warning("%s%s: %s; sent to another worker", place(self._source, flight.block), more, why)
             flight.hint = None
             self._records[flight.block.index].copies += 1
-            self._send(flight.block)
+            self._send(flight.block, anywhere=anywhere)
 
     def _cancel_twins(self, record: _Record) -> None:
         self._cancel([self._flights.pop(key).future for key in record.keys])
