@@ -1,4 +1,4 @@
-"""One suite for every source: stores by map, buffer, codec and general reader, arrays in memory, and views of them."""
+"""One suite for every source: stores by map, buffer and codec, arrays in memory, and views of them."""
 
 from __future__ import annotations
 
@@ -53,16 +53,10 @@ def _zstd(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
     return write_store(path, X, labels, chunk_rows=CHUNK_ROWS, compression="zstd")
 
 
-def _sharded(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
+def _rewritten(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
     write_store(path, X, labels, chunk_rows=CHUNK_ROWS)
-    rewrite_array(path, "X", compressors=None, serializer=_sharding())
+    rewrite_array(path, "X", compressors=None)
     return Store.open(path)
-
-
-def _sharding() -> object:
-    from zarr.codecs import ShardingCodec
-
-    return ShardingCodec(chunk_shape=(16, FEATURES))
 
 
 def _appended(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
@@ -93,7 +87,7 @@ def _zarr(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
     return LazySource(array, labels, chunk_rows=CHUNK_ROWS)
 
 
-MAKERS = [_dask, _zarr, _arrays, _mapped, _buffered, _lz4, _zstd, _sharded, _appended]
+MAKERS = [_dask, _zarr, _arrays, _mapped, _buffered, _lz4, _zstd, _rewritten, _appended]
 VIEWS = [_view_of_arrays, _view_of_a_view]
 
 

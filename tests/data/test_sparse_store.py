@@ -76,7 +76,7 @@ def _zstd(path: Path, X: Any, y: Any, weights: Any) -> Store:
 def _rewritten(path: Path, X: Any, y: Any, weights: Any) -> Store:
     write_sparse(path, X, y, weights)
     for name in ("X/data", "X/indices", "X/indptr"):
-        rewrite_array(path, name, compressors=None, filters=[zarr.codecs.TransposeCodec(order=(0,))])
+        rewrite_array(path, name, compressors=None)
     return Store.open(path)
 
 

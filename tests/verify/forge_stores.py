@@ -94,7 +94,7 @@ def _elsewhere(rng: np.random.Generator, files: dict[str, bytes]) -> tuple[str, 
 
 
 def codecs(rng: np.random.Generator, files: dict[str, bytes]) -> tuple[str, Files]:
-    """Other codecs for an array, in a list or inside of a shard."""
+    """Other codecs for an array."""
     texts = [name for name in files if name.endswith("/zarr.json") and b"codecs" in files[name]]
     name = texts[rng.integers(len(texts))]
     record = json.loads(files[name])

@@ -287,8 +287,8 @@ def test_chunks_that_inflate(specimens: Specimens, tmp_path: Path) -> None:
     assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
 
 
-def test_codecs_inside_of_a_shard(specimens: Specimens, tmp_path: Path) -> None:
-    """A codec that stores do not use is not run because it hides in a shard."""
+def test_shards_are_refused(specimens: Specimens, tmp_path: Path) -> None:
+    """Shards are refused: neither what they are made of nor how far they inflate is looked at."""
     specimen = specimens["hard"]
     store = copied(specimen, tmp_path / "s.zarr")
     old = zarr.open_group(store, mode="r")["X"]

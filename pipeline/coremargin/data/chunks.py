@@ -38,7 +38,7 @@ class ChunkSink:
 
     def __init__(self, place: Place, facts: Facts, encoding: Encoding) -> None:
         """A new store (no commits in ``facts``), or one that goes on: see ``resume``."""
-        self.place, self.facts, self.encoding = place, facts, encoding
+        self.place, self.facts = place, facts
         self.first = facts.rows // facts.chunk_rows  #: first chunk that the next commit describes
         self.bytes_written = 0  #: bytes of chunk files so far
         self._entries: dict[int, ChunkStatistics | ChunkScalars] = {}
@@ -62,7 +62,7 @@ class ChunkSink:
         facts = read_facts(place.path)
         found = read_layouts(place.path, facts)
         encoding = found["X/data" if facts.sparse else "X"].encoding
-        if encoding is None or layouts(place.path, facts, encoding) != found:
+        if layouts(place.path, facts, encoding) != found:
             text = "expected codecs and chunk names as this writer makes them, found others; ingest into a new store"
             raise StoreError(f"{place.path}: {text}")
         sink = cls(place, facts, encoding)
@@ -123,8 +123,7 @@ class ChunkSink:
 
     def _write(self, name: str, number: int, values: np.ndarray) -> int:
         layout = self._layouts[name]
-        encoding = layout.encoding or self.encoding
-        return write_whole(self.place.folder / layout.key(number), encoding.encode(layout.padded(values)))
+        return write_whole(self.place.folder / layout.key(number), layout.encoding.encode(layout.padded(values)))
 
     def commit(self, rows: int, classes: Sequence[Any]) -> None:
         """Make rows [0, rows) visible, atomically; their chunks must have been put."""

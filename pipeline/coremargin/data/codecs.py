@@ -16,7 +16,7 @@ from coremargin.data.plain import BYTES, CRC32C
 from coremargin.errors import UsageError
 from coremargin.formats.raw_array import CRC_BYTES
 from coremargin.formats.zarr_metadata import COMPRESSIONS as WRITTEN
-from coremargin.formats.zarr_metadata import ArrayMetadata, Blosc, Bytes, Crc32c
+from coremargin.formats.zarr_metadata import ArrayMetadata, Blosc, Crc32c
 
 COMPRESSIONS = (*WRITTEN, "auto")
 _WORTHWHILE = 1.5  # compress only from this ratio on: below, decoding costs more than reading
@@ -92,16 +92,8 @@ def chosen(compression: str, sample: np.ndarray) -> str:
     return "lz4" if sample.nbytes >= _WORTHWHILE * packed else "none"
 
 
-def encoding_of(metadata: ArrayMetadata) -> Encoding | None:
-    """The encoding of an array's chunks, or None when only the general reader can run it."""
-    codecs = metadata.codecs
-    checksum = isinstance(codecs[-1], Crc32c)
-    first, *middle = codecs[:-1] if checksum else codecs
-    if not isinstance(first, Bytes) or first.configuration.endian != "little":
-        return None
-    if not middle:
-        return Encoding("none", checksum)
-    if len(middle) > 1 or not isinstance(middle[0], Blosc):
-        return None
-    name = middle[0].configuration.cname
-    return Encoding(name, checksum) if name in _LEVELS else None
+def encoding_of(metadata: ArrayMetadata) -> Encoding:
+    """How the chunks of an array become files."""
+    packed = next((codec for codec in metadata.codecs if isinstance(codec, Blosc)), None)
+    checksum = isinstance(metadata.codecs[-1], Crc32c)
+    return Encoding(packed.configuration.cname if packed else "none", checksum)

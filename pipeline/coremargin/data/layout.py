@@ -24,14 +24,14 @@ ENTRIES = ("X/data", "X/indices")  #: arrays with one entry per stored value of 
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """One array: chunks of shape (chunk_rows, *tail); ``encoding`` None needs the general reader."""
+    """One array: chunks of shape (chunk_rows, *tail)."""
 
     store: Path
     name: str  #: "X", or "X/data" and so on of sparse rows; "y", "weights"
     chunk_rows: int
     tail: tuple[int, ...]
     dtype: np.dtype[Any]
-    encoding: Encoding | None
+    encoding: Encoding
     separator: str = "."
 
     @property
@@ -47,7 +47,7 @@ class ArrayLayout:
     @property
     def file_bytes(self) -> int | None:
         """Bytes of every chunk's file, when that is known beforehand."""
-        if self.encoding is None or not self.encoding.raw:
+        if not self.encoding.raw:
             return None
         return self.chunk_bytes + (CRC_BYTES if self.encoding.checksum else 0)
 
@@ -61,13 +61,12 @@ class ArrayLayout:
         return self.store / self.key(chunk)
 
     def metadata(self, length: int) -> dict[str, Any]:
-        """The ``zarr.json`` of the array at a length; only for encodings that a writer makes."""
-        encoding = self.encoding or Encoding()
+        """The ``zarr.json`` of the array at a length."""
         return array_metadata(
             (length, *self.tail),
             (self.chunk_rows, *self.tail),
             self.dtype,
-            codecs=encoding.codecs(self.dtype.itemsize),
+            codecs=self.encoding.codecs(self.dtype.itemsize),
             fill=self.fill,
             names=("row", "feature")[: 1 + len(self.tail)] if self.name not in ENTRIES else ("value",),
         )

@@ -1,4 +1,4 @@
-"""Chunks from disk: kept-open memory maps, a reused buffer, or a Zarr library, all giving the same rows.
+"""Chunks from disk: kept-open memory maps or a reused buffer, both giving the rows that zarr-python gives.
 
 Uncompressed chunks are mapped and stay mapped as far as the process's budget goes (maps.py). Chunks beyond it, and
 compressed ones, go through one buffer per thread. Whatever the way, the checksum of the rows is held against the
@@ -15,10 +15,9 @@ import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.maps import FileState, Maps
-from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
+from coremargin.errors import DamagedChunk, raise_if_limit
 
 if TYPE_CHECKING:
-    from coremargin.data.codecs import Encoding
     from coremargin.data.layout import ArrayLayout
 
 
@@ -31,17 +30,10 @@ class ArrayReader:
         self._trusted: dict[int, FileState] = {}
         self._maps = Maps(layout.chunk_bytes, map_bytes)
         self._buffers = threading.local()
-        self._general: Any = None
 
     def read(self, chunk: int) -> np.ndarray:
         """Rows (n, *tail) of a chunk, read-only; valid until this thread reads again. Raises DamagedChunk."""
-        encoding = self.layout.encoding
-        if encoding is None:
-            values = self._read_general(chunk)
-        elif encoding.raw:
-            values = self._read_raw(chunk)
-        else:
-            values = self._read_encoded(chunk, encoding)
+        values = self._read_raw(chunk) if self.layout.encoding.raw else self._read_encoded(chunk)
         values.flags.writeable = False
         return values
 
@@ -57,8 +49,7 @@ class ArrayReader:
     def reread(self, chunk: int) -> np.ndarray:
         """Read every byte of a chunk's file, and check file and rows whatever was trusted before."""
         self._trusted.pop(chunk, None)
-        encoding = self.layout.encoding
-        return self._read_general(chunk) if encoding is None else self._read_encoded(chunk, encoding)
+        return self._read_encoded(chunk)
 
     def _read_raw(self, chunk: int) -> np.ndarray:
         path = self.layout.file(chunk)
@@ -87,7 +78,7 @@ class ArrayReader:
         self._check(chunk, values, state)
         return values
 
-    def _read_encoded(self, chunk: int, encoding: Encoding) -> np.ndarray:
+    def _read_encoded(self, chunk: int) -> np.ndarray:
         path = self.layout.file(chunk)
         try:
             with open(path, "rb", buffering=0) as file:
@@ -101,30 +92,10 @@ class ArrayReader:
             self._unreadable(chunk, error)
         buffer = self._buffer("chunk", self.layout.chunk_bytes)
         try:
-            encoding.decode(packed.data, buffer)
+            self.layout.encoding.decode(packed.data, buffer)
         except ValueError as error:
             self._damaged(chunk, str(error))
         values = self._shaped(buffer, chunk)
-        self._check(chunk, values, FileState.of(status))
-        return values
-
-    def _read_general(self, chunk: int) -> np.ndarray:
-        try:
-            status = os.stat(self.layout.file(chunk))  # to Zarr, a missing chunk is a chunk of fill values
-        except OSError as error:
-            self._unreadable(chunk, error)
-        start = chunk * self.layout.chunk_rows
-        try:
-            if self._general is None:
-                self._general = open_with_zarr(self.layout)
-            values = np.ascontiguousarray(
-                self._general[start : start + int(self._rows[chunk])], dtype=self.layout.dtype
-            )
-        except (OSError, RuntimeError, ValueError, TypeError, LookupError) as error:  # what codecs raise on bad bytes
-            raise_if_limit(error, self.layout.file(chunk))
-            self._damaged(chunk, f"cannot be decoded: {error}")
-        if len(values) != self._rows[chunk]:
-            raise StoreError(f"{self.layout.store}: {self.layout.name} has fewer rows than the store commits to")
         self._check(chunk, values, FileState.of(status))
         return values
 
@@ -195,11 +166,3 @@ def read_into(file: Any, buffer: np.ndarray) -> None:
         if not got:
             raise OSError(f"ended after {done:,} of {len(view):,} bytes")
         done += got
-
-
-def open_with_zarr(layout: ArrayLayout) -> Any:
-    """The array through zarr-python: the general reader, and the reference for the fast ones."""
-    import zarr
-    from zarr.storage import LocalStore
-
-    return zarr.open_array(store=LocalStore(layout.store, read_only=True), path=layout.name, mode="r", zarr_format=3)

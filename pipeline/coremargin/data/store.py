@@ -128,9 +128,8 @@ class Store:
 
     @property
     def compression(self) -> str:
-        """How chunks are stored: "none", "lz4", "zstd", or "other" for codecs that only the general reader runs."""
-        encoding = self._layouts["X/data" if self.sparse else "X"].encoding
-        return encoding.compression if encoding else "other"
+        """How chunks are stored: "none", "lz4" or "zstd"."""
+        return self._layouts["X/data" if self.sparse else "X"].encoding.compression
 
     def span(self, chunk: int) -> tuple[int, int]:
         """Row ids ``[start, stop)`` of a chunk."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.maps import FileState, Maps
-from coremargin.data.reader import open_with_zarr, read_into
+from coremargin.data.reader import read_into
 from coremargin.errors import raise_if_limit
 
 if TYPE_CHECKING:
@@ -40,12 +40,11 @@ class ValueReader:
         self.layout = layout
         self._maps = Maps(layout.chunk_bytes, map_bytes)
         self._local = threading.local()
-        self._general: Any = None
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, States]:
         """The values, valid until this thread reads again, and the states of the files. Raises FileProblem."""
         parts = list(self._parts(start, stop))
-        if len(parts) == 1 and self.layout.encoding is not None:
+        if len(parts) == 1:
             values, state = self._part(*parts[0], out=None)
             return values, (state,)
         out, done, states = self._buffer("joined", stop - start), 0, []
@@ -59,8 +58,6 @@ class ValueReader:
 
     def check_file(self, file: int) -> np.ndarray:
         """All values of a file, padding included, held against the checksum in the file. Raises FileProblem."""
-        if self.layout.encoding is None:
-            return self._decoded(file)[0]
         with self._opened(file) as opened:
             return self._decode(file, opened)[0]
 
@@ -71,11 +68,8 @@ class ValueReader:
             yield file, max(0, start - file * step), min(step, stop - file * step)
 
     def _part(self, file: int, low: int, high: int, out: np.ndarray | None) -> tuple[np.ndarray, FileState]:
-        encoding = self.layout.encoding
-        if encoding is None or not encoding.raw:
+        if not self.layout.encoding.raw:
             values, state = self._decoded(file)
-            if len(values) < high:
-                raise self._problem(file, f"expected at least {high:,} values, found {len(values):,}")
             return values[low:high], state
         try:
             return self._run(file, low, high, out)
@@ -110,28 +104,16 @@ class ValueReader:
         return values, state
 
     def _decode(self, file: int, opened: Any) -> tuple[np.ndarray, FileState]:
-        encoding, state = self.layout.encoding, FileState.of(os.fstat(opened.fileno()))
-        if encoding is None:
-            return self._through_zarr(file), state
+        state = FileState.of(os.fstat(opened.fileno()))
         limit = self.layout.chunk_bytes + self.layout.chunk_bytes // 8 + 65536
         if state.size > limit:
             raise self._problem(file, f"expected at most {limit:,} bytes, got {state.size:,}")
         values = np.empty(self.layout.chunk_rows, dtype=self.layout.dtype)
         try:
-            encoding.decode(memoryview(opened.read()), values.view(np.uint8))
+            self.layout.encoding.decode(memoryview(opened.read()), values.view(np.uint8))
         except (ValueError, OSError) as error:
             raise self._problem(file, str(error)) from error
         return values, state
-
-    def _through_zarr(self, file: int) -> np.ndarray:
-        step = self.layout.chunk_rows
-        try:
-            if self._general is None:
-                self._general = open_with_zarr(self.layout)
-            return np.ascontiguousarray(self._general[file * step : (file + 1) * step], dtype=self.layout.dtype)
-        except (OSError, RuntimeError, ValueError, TypeError, LookupError) as error:  # what codecs raise on bad bytes
-            raise_if_limit(error, self.layout.file(file))
-            raise self._problem(file, f"cannot be decoded: {error}") from error
 
     def _opened(self, file: int) -> Any:
         try:
