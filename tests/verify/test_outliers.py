@@ -294,12 +294,14 @@ def test_numbers_of_outliers(asked: Any, rows: int | None, counts: tuple[int, ..
 @pytest.mark.parametrize(
     "asked",
     [-1, "-1", "x", "3..1", "1,1", "60%", "50%", "-1%", "nan%", "inf%", "%", "1/2%", "", "1.5", "0..5000", (), 1.5,
-     np.float64(2), np.array([1.0, 2.0]), np.array([[1, 2]]), np.array([], int), range(1001), ["1"]],
+     np.float64(2), np.array([1.0, 2.0]), np.array([[1, 2]]), np.array([], int), range(1001), ["1"],
+     "1_0%", "\uff11%", "\u0663%", "1_0", "\uff11", list(range(5000)), "9" * 5000, "0..." + "9" * 5000],
 )  # fmt: skip
 def test_wrong_numbers_of_outliers_are_refused(asked: Any) -> None:
-    """What is no number of rows is refused with what is expected."""
-    with pytest.raises(ValueError, match="outliers: expected"):
+    """What is no number of rows is refused with what is expected, in a few lines."""
+    with pytest.raises(ValueError, match="outliers: expected") as caught:
         outlier_counts(asked)
+    assert len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize("asked", [np.int64(2), range(3), np.arange(3), [np.int64(0), np.int64(2)], (0, 1, 2)])

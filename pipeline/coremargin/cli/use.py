@@ -11,6 +11,7 @@ import click
 from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
 from coremargin.cli.printing import count, facts, say, say_json, table
 from coremargin.learn.interruption import terminable
+from coremargin.report.numbers import NO_BREAK, precision_for
 from coremargin.scan.room import THREAD_BYTES, memory_limit, need_memory
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _checklist(result: Verification | FleetVerification) -> list[str]:
         proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
     of = " of some members" if fleet else ""
     if not isinstance(result, FleetVerification) and result.upper is not None:
-        of = f": none has a margin above {result.upper:.3g}, which is zero for such rows"
+        of = f": none has a margin above {_up(result.upper)}, which is zero for such rows"
     about = ", for each member" if isinstance(result, FleetVerification) else f", on {result.part}" * bool(result.part)
     verdict = {
         "certified": f"verified: {proven}{about}",
@@ -112,6 +113,10 @@ def _checklist(result: Verification | FleetVerification) -> list[str]:
     return [*lines, verdict[result.status] if result.ok else failed]
 
 
+def _up(value: float) -> str:
+    return precision_for(None, value).up(value).replace(NO_BREAK, " ")
+
+
 def _demand(result: Verification, epsilon: float) -> None:
     """Raise NotCertified unless the verified bounds prove ``epsilon``."""
     from coremargin.errors import NotCertified
@@ -119,7 +124,7 @@ def _demand(result: Verification, epsilon: float) -> None:
 
     lower, upper = result.claimed_lower, result.claimed_upper  # both hold
     if not certified(lower, upper, epsilon):
-        proven = f"epsilon {1 - lower / upper:.6g}" if lower and upper and lower > 0 else "nothing"
+        proven = f"epsilon {_up(1 - lower / upper)}" if lower and upper and lower > 0 else "nothing"
         raise NotCertified(
             f"{result.model}: the claims hold, but prove {proven}, not epsilon {epsilon:g}; "
             f"train with --epsilon {epsilon:g}"

@@ -9,7 +9,7 @@ from coremargin.cli.printing import facts
 from coremargin.learn.fleet import FleetModel
 from coremargin.learn.left_out import left_out
 from coremargin.learn.multiclass import MulticlassModel
-from coremargin.report.numbers import NO_BREAK, percent_up, precision_for, relative_gap
+from coremargin.report.numbers import NO_BREAK, percent_down, percent_up, precision_for, relative_gap
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
@@ -53,11 +53,11 @@ def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
     done = outcome.summary()
     if job.outliers is not None:
         return _verdict_on_outliers(outcome, job)
+    lower, upper = _bounds(done["lower"], done["upper"])
     if done["status"] == "certified":
-        share = _percent(done["ratio"])
         return [
-            f"certified: the margin {done['lower']:.8g} is proven on all {done['rows']:,} rows;",
-            f"no {_thing(outcome)} reaches more than {done['upper']:.8g}: at least {share} of the best possible.",
+            f"certified: the margin {lower} is proven on all {done['rows']:,} rows;",
+            f"no {_thing(outcome)} reaches more than {upper}: at least {_share(done)} of the best possible.",
         ]
     if done["status"] == "not_separable":
         ids = ", ".join(str(row) for row in _model(outcome).coreset_ids[:8].tolist())
@@ -71,11 +71,10 @@ def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
             f"not separable: the hulls of {done['coreset_rows']:,} rows meet (rows {ids}{more}),",
             "so that no hyperplane has all rows of one class on one side. The proof is in the model.",
         ]
-    lower = "nothing" if done["lower"] is None else f"{done['lower']:.8g}"
-    upper = "nothing" if done["upper"] is None else f"{done['upper']:.8g}"
+    possible = f"at most {upper}" if upper else "not known"
     return [
         f"stopped before the proof was complete: {outcome.run['reason']};",
-        f"margin proven so far {lower}, best possible at most {upper}, epsilon asked for {job.epsilon:g}.",
+        f"margin proven so far {lower or 'none'}, best possible {possible}, epsilon asked for {job.epsilon:g}.",
     ]
 
 
@@ -83,31 +82,29 @@ def _verdict_on_outliers(outcome: Outcome, job: TrainJob) -> list[str]:
     """The margin once rows are left out, and what no others allow."""
     done, found = outcome.summary(), left_out(_model(outcome))
     step, count = found.steps[-1], f"{len(found.rows):,} of {done['rows']:,} rows"
+    lower, upper = _bounds(step.lower, step.upper)
     if done["status"] == "certified":
-        share = _percent(done["ratio"])
         return [
-            f"certified: without {count} the margin is {done['lower']:.8g};",
-            f"no {step.k:,} left out allow more than {done['upper']:.8g}: at least {share} of the best possible.",
+            f"certified: without {count} the margin is {lower};",
+            f"no {step.k:,} left out allow more than {upper}: at least {_share(done)} of the best possible.",
         ]
     if done["status"] == "not_separable":
         return [
             f"not separable: more than {step.k:,} rows stand in the way, whichever are left out.",
             f"The proof, contradictions among {done['coreset_rows']:,} rows, is in the model.",
         ]
-    lower = "nothing" if step.lower is None else f"{step.lower:.8g} without {count}"
-    upper = "not known" if step.upper is None else f"at most {step.upper:.8g}"
+    proven = f"{lower} without {count}" if lower else "none"
+    possible = f"at most {upper}" if upper else "not known"
     return [
         f"{'heuristic' if 'heuristic' in outcome.run['reason'] else 'stopped'}: {outcome.run['reason']};",
-        f"margin proven {lower}, best possible {upper}, epsilon asked for {job.epsilon:g}.",
+        f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon:g}.",
     ]
 
 
 def _verdict_on_value(outcome: Outcome, job: TrainJob) -> list[str]:
-    """The value of a soft margin, rounded up, and what none is below, rounded down."""
+    """The value of a soft margin, and what none is below."""
     done = outcome.summary()
-    digits = precision_for(done["lower"], done["upper"])
-    upper = digits.up(done["upper"]).replace(NO_BREAK, " ")
-    lower = digits.down(done["lower"]).replace(NO_BREAK, " ")
+    lower, upper = _bounds(done["lower"], done["upper"])
     if done["status"] == "certified":
         gap = percent_up(relative_gap(done)).replace(NO_BREAK, " ")
         return [
@@ -139,9 +136,13 @@ def _next(outcome: Outcome, job: TrainJob) -> list[str]:
     return [*lines, f"check   coremargin verify {job.out} {job.store}"]
 
 
-def _percent(share: float) -> str:
-    """A share as a percentage that never claims more than it is."""
-    for digits in (2, 4):
-        if share < 1 - 10.0 ** -(digits + 2):
-            return f"{int(share * 10 ** (digits + 2)) / 10**digits:.{digits}f} %"
-    return "99.9999 %"
+def _bounds(lower: float | None, upper: float | None) -> tuple[str, str]:
+    """Both as text, neither rounded in its own favour; empty for one that is not known."""
+    digits = precision_for(lower, upper)
+    down = "" if lower is None else digits.down(lower)
+    up = "" if upper is None else digits.up(upper)
+    return down.replace(NO_BREAK, " "), up.replace(NO_BREAK, " ")
+
+
+def _share(done: dict[str, Any]) -> str:
+    return percent_down(done["ratio"]).replace(NO_BREAK, " ")

@@ -8,11 +8,14 @@ from fractions import Fraction
 from operator import index
 from typing import TYPE_CHECKING, SupportsIndex, cast
 
+from coremargin.formats.strict_json import cut
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 #: More than so many values of k in one run are a slip of the pen.
 MOST_COUNTS = 1000
+_MOST_DIGITS = 18
 #: From this many outliers on the exact search is not tried unless it is asked for.
 MANY = 1000
 
@@ -32,7 +35,7 @@ def outlier_counts(
     elif ".." in asked:
         first, last = (_whole(part, asked) for part in asked.split("..", 1))
         if last - first >= MOST_COUNTS:
-            raise ValueError(f"outliers: expected at most {MOST_COUNTS:,} values, found {asked!r}")
+            raise ValueError(f"outliers: expected at most {MOST_COUNTS:,} values, found {cut(repr(asked))}")
         counts = tuple(range(first, last + 1))
     else:
         counts = tuple(_whole(part, asked) for part in asked.split(","))
@@ -52,8 +55,11 @@ def _numbers(asked: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
 
 def _share(asked: str) -> Fraction:
     """A share as a fraction: exact, so that 29% of 100 rows are 29."""
+    number = asked[:-1].strip()
     try:
-        share = Fraction(repr(float(asked[:-1]))) / 100
+        if not number.isascii() or "_" in number:
+            raise ValueError(number)  # float takes both, as whole numbers above do not
+        share = Fraction(repr(float(number))) / 100
     except ValueError:
         raise _refusal(asked) from None
     if not 0 <= share < Fraction(1, 2):
@@ -63,7 +69,7 @@ def _share(asked: str) -> Fraction:
 
 def _whole(text: str, asked: str) -> int:
     stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdigit()):
+    if not (stripped.isascii() and stripped.isdigit() and len(stripped) <= _MOST_DIGITS):
         raise _refusal(asked)
     return int(stripped)
 
@@ -71,5 +77,5 @@ def _whole(text: str, asked: str) -> int:
 def _refusal(asked: object) -> ValueError:
     return ValueError(
         f"outliers: expected a number of rows such as 10, a share below 50% such as 1%, a range such as 0..10, or "
-        f"different numbers such as 0,1,2,5, none of them negative; found {asked!r}"
+        f"different numbers such as 0,1,2,5, none of them negative; found {cut(repr(asked))}"
     )
