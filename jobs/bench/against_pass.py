@@ -15,7 +15,7 @@ from training import model_of, pass_here, pass_process, timing, train_here, trai
 
 from coremargin.data.store import Store
 from coremargin.learn import checkpoint, model
-from coremargin.problems import hard_margin
+from coremargin.problems.hard import problem as hard_margin
 from coremargin.scan.executors import InProcess
 from coremargin.spec import format_size
 from coremargin.verify.examine import examine

@@ -23,7 +23,7 @@ from coremargin.learn import train as train_module
 from coremargin.learn.checkpoint import folder_of
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
-from coremargin.problems.hard_margin import HardMargin
+from coremargin.problems.hard.problem import HardMargin
 from coremargin.scan.executors import InProcess
 from coremargin.verify import verify
 

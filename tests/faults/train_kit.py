@@ -23,7 +23,7 @@ from coremargin.learn import classes_job, posed
 from coremargin.learn import train as train_module
 from coremargin.learn.checkpoint import Checkpoint
 from coremargin.learn.job import TrainJob
-from coremargin.problems import outliers
+from coremargin.problems.outliers import problem as outliers
 
 if TYPE_CHECKING:
     from coremargin.scan.protocols import BlockResult

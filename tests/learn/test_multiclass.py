@@ -26,7 +26,8 @@ from coremargin.learn.job import TrainJob
 from coremargin.learn.multiclass import MulticlassModel
 from coremargin.learn.predict import predict
 from coremargin.learn.train import train_job
-from coremargin.problems import crammer_singer, kesler_margin
+from coremargin.problems.multiclass import crammer_singer
+from coremargin.problems.multiclass import kesler as kesler_margin
 from coremargin.scan.executors import InProcess
 from coremargin.verify import verify
 from coremargin.verify.examine import examine

@@ -22,7 +22,7 @@ from coremargin.learn.job import TrainJob
 from coremargin.learn.model import Model
 from coremargin.learn.predict import predict
 from coremargin.learn.train import train_job
-from coremargin.problems.hard_margin import HardMargin
+from coremargin.problems.hard.problem import HardMargin
 from coremargin.scan.executors import InProcess
 from coremargin.scan.plan import plan_blocks
 from coremargin.scan.task import answer, run_block

@@ -17,7 +17,7 @@ from coremargin.learn import posed
 from coremargin.learn.job import TrainJob
 from coremargin.learn.model import Model
 from coremargin.learn.train import Progress, train_job
-from coremargin.problems.hard_margin import HardMargin
+from coremargin.problems.hard.problem import HardMargin
 from coremargin.scan.embedded import start_embedded
 from coremargin.scan.executors import InProcess
 from coremargin.verify import verify

@@ -9,13 +9,13 @@ import numpy as np
 from scipy.sparse import issparse
 
 from coremargin.data.arrays import ArraySource
-from coremargin.problems.hard_margin import HardMargin
+from coremargin.problems.hard.problem import HardMargin
 from coremargin.scan.plan import plan_blocks
 from coremargin.scan.protocols import Block
 
 if TYPE_CHECKING:
-    from coremargin.problems.margin_state import HardMarginState
-    from coremargin.problems.margin_summary import MarginSummary
+    from coremargin.problems.hard.state import HardMarginState
+    from coremargin.problems.hard.summary import MarginSummary
 
 
 @dataclass

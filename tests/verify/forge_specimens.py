@@ -20,7 +20,7 @@ import scipy.sparse as sp
 import coremargin
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.problems import soft_margin
+from coremargin.problems.soft import problem as soft_margin
 
 Record = dict[str, Any]
 Arrays = dict[str, np.ndarray]

@@ -19,7 +19,7 @@ from coremargin.errors import CheckpointError, ClaimRefuted, DataError, SpecErro
 from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.learn.left_out import left_out
 from coremargin.learn.model import Model
-from coremargin.problems.outliers import OutlierMargin
+from coremargin.problems.outliers.problem import OutlierMargin
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 

@@ -22,8 +22,8 @@ from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, DataError
 from coremargin.learn.model import Model
 from coremargin.maths.exact import exact_decisions
-from coremargin.problems import soft_margin
-from coremargin.problems.band_probe import BandProbe
+from coremargin.problems.soft import problem as soft_margin
+from coremargin.problems.soft.probe import BandProbe
 from coremargin.verify import soft, verify
 from coremargin.verify.examine import examine
 from model_kit import altered, store_of

@@ -13,7 +13,7 @@ import coremargin
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
 from coremargin.learn.model import Model
-from coremargin.problems import soft_margin
+from coremargin.problems.soft import problem as soft_margin
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 

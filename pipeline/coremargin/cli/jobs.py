@@ -10,7 +10,7 @@ from coremargin.cli.printing import count, facts
 from coremargin.data.store import Store
 from coremargin.learn.job import TrainJob
 from coremargin.learn.posed import problem_of
-from coremargin.problems.fleet import Fleet
+from coremargin.problems.fleet.problem import Fleet
 from coremargin.scan.cluster import load_cluster, render, resolve
 from coremargin.scan.plan import plan_blocks
 from coremargin.spec import format_seconds, format_size

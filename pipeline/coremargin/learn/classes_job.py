@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coremargin.problems.crammer_singer import CrammerSinger
-from coremargin.problems.kesler_margin import KeslerMargin
+from coremargin.problems.multiclass.crammer_singer import CrammerSinger
+from coremargin.problems.multiclass.kesler import KeslerMargin
 from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:

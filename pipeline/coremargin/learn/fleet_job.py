@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.problems.fleet import Fleet
-from coremargin.problems.fleet_members import MemberProblem, crew_of
+from coremargin.problems.fleet.members import MemberProblem, crew_of
+from coremargin.problems.fleet.problem import Fleet
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

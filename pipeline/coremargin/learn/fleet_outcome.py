@@ -15,17 +15,17 @@ from coremargin.learn.fleet import FleetModel
 from coremargin.learn.fleet_record import chosen, evaluation, validation
 from coremargin.learn.model import Model
 from coremargin.maths.margin import EXACT, ratio
-from coremargin.problems.result import STOPPED
+from coremargin.problems.common.result import STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.source import Source
     from coremargin.learn.job import TrainJob
-    from coremargin.problems.fleet import Fleet
-    from coremargin.problems.fleet_members import Member
-    from coremargin.problems.fleet_state import FleetState
-    from coremargin.problems.result import Result
+    from coremargin.problems.common.result import Result
+    from coremargin.problems.fleet.members import Member
+    from coremargin.problems.fleet.problem import Fleet
+    from coremargin.problems.fleet.state import FleetState
 
 
 def model_of(

@@ -14,8 +14,8 @@ from coremargin.maths.margin import ratio
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
-    from coremargin.problems.classes_job import ClassesJob
-    from coremargin.problems.classes_state import ClassesState
+    from coremargin.problems.multiclass.job import ClassesJob
+    from coremargin.problems.multiclass.state import ClassesState
 
 
 def multiclass_of(job: TrainJob, problem: ClassesJob, state: ClassesState) -> MulticlassModel:

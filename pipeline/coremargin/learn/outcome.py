@@ -16,8 +16,8 @@ from coremargin.learn.fleet import FleetModel
 from coremargin.learn.fleet_outcome import as_fleet, model_of, reason_of
 from coremargin.learn.multiclass_outcome import multiclass_of, told_of
 from coremargin.maths.margin import ratio
-from coremargin.problems.classes_job import ClassesJob
-from coremargin.problems.fleet import Fleet
+from coremargin.problems.fleet.problem import Fleet
+from coremargin.problems.multiclass.job import ClassesJob
 
 if TYPE_CHECKING:
     from coremargin.learn.fleet import AnyModel

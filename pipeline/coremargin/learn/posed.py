@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from coremargin.data.scaled import scaled
 from coremargin.formats.outlier_counts import MANY
-from coremargin.problems.hard_margin import HardMargin
-from coremargin.problems.soft_margin import SoftMargin
-from coremargin.problems.start import rows_that_count
-from coremargin.problems.swept_margin import soft_margin
+from coremargin.problems.common.start import rows_that_count
+from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.soft.block_minimisation import soft_margin
+from coremargin.problems.soft.problem import SoftMargin
 from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.learn.job import TrainJob
     from coremargin.learn.protocol import Problem
-    from coremargin.problems.fleet_members import MemberProblem
-    from coremargin.problems.outliers import OutlierMargin
+    from coremargin.problems.fleet.members import MemberProblem
+    from coremargin.problems.outliers.problem import OutlierMargin
 
 
 def problem_of(job: TrainJob, source: Source) -> Problem:
@@ -61,7 +61,7 @@ def _single(job: TrainJob, source: Source, cost: float | None, sharing: int) -> 
 
 
 def _outliers(job: TrainJob, source: Source) -> OutlierMargin:
-    from coremargin.problems.outliers import OutlierMargin
+    from coremargin.problems.outliers.problem import OutlierMargin
 
     ks = job.counts(partial(rows_that_count, source))
     exact = job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MANY)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from coremargin.data.source import Source
-    from coremargin.problems.result import Result
+    from coremargin.problems.common.result import Result
     from coremargin.scan.protocols import Probe
 
 

@@ -19,8 +19,8 @@ from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.published import Published, by_enumeration
 from coremargin.maths.outliers.trimmed import outliers_of
-from coremargin.problems.start import read_sample, two_classes
-from coremargin.problems.trim_probe import dense
+from coremargin.problems.common.start import read_sample, two_classes
+from coremargin.problems.outliers.probe import dense
 from coremargin.scan.calls import run_calls
 from coremargin.scan.cluster import connect, load_cluster
 

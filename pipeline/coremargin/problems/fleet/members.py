@@ -1,0 +1,136 @@
+"""Which problems make a fleet: a class against the rest, a value of C and a fold each, on views of one store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.data.folds import Masked, fold_counts
+from coremargin.data.relabelled import Relabelled
+from coremargin.errors import LabelError
+from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.soft.problem import SoftMargin
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+
+MemberProblem: TypeAlias = HardMargin | SoftMargin
+
+
+@dataclass(frozen=True)
+class Member:
+    """One problem of a fleet.
+
+    name: of its folder. code: the class that stands against the rest, None: the store's two classes. cost: C, None for
+    a hard margin. fold: the one that is held out, None: all rows are used.
+    """
+
+    name: str
+    code: int | None
+    cost: float | None
+    fold: int | None
+    problem: MemberProblem
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The members: folds outermost, then classes, then C from small to large.
+
+    codes (k,): the classes in order of their labels; folds, seed: of cross-validation, 0: none.
+    """
+
+    members: tuple[Member, ...]
+    codes: NDArray[np.int64]
+    folds: int
+    seed: int
+
+    @property
+    def chains(self) -> list[list[int]]:
+        """Numbers of the members that differ in C only, in order: each starts from the solution of the one before."""
+        chains: dict[tuple[int | None, int | None], list[int]] = {}
+        for number, member in enumerate(self.members):
+            chains.setdefault((member.fold, member.code), []).append(number)
+        return list(chains.values())
+
+    @property
+    def juries(self) -> dict[tuple[int | None, float | None], list[int]]:
+        """Numbers of the members that decide together, by fold and C."""
+        juries: dict[tuple[int | None, float | None], list[int]] = {}
+        for number, member in enumerate(self.members):
+            juries.setdefault((member.fold, member.cost), []).append(number)
+        return juries
+
+
+def crew_of(
+    source: Source,
+    make: Callable[[Source, float | None], MemberProblem],
+    *,
+    against_rest: bool,
+    costs: Sequence[float | None],
+    folds: int,
+    seed: int,
+) -> Crew:
+    """The members for all classes (of two classes one is enough), values of C and folds (0: none), and all rows.
+
+    make: the problem for a view and a value of C. Raises LabelError when a class has no row in a fold.
+    """
+    present = [int(code) for code in np.flatnonzero(source.scalars().counts.sum(axis=0))]
+    codes = sorted(present, key=lambda code: source.classes[code])
+    views: dict[int | None, Source] = {None: source}
+    if folds:
+        left = _left(source, codes, folds, seed)
+        views |= {fold: Masked(source, fold, folds, seed, left[fold]) for fold in range(folds)}
+    many = against_rest and len(codes) > 2
+    sides: list[int | None] = [*codes] if many else [None]
+    words = _words(source, codes)
+    members = []
+    for fold, view in views.items():
+        for code in sides:
+            seen = view if code is None else Relabelled(view, code)
+            for cost in costs:
+                name = _name(None if code is None else words[code], cost, fold)
+                members.append(Member(name, code, cost, fold, make(seen, cost)))
+    return Crew(tuple(members), np.array(codes, np.int64), folds, seed)
+
+
+def _left(source: Source, codes: Sequence[int], folds: int, seed: int) -> NDArray[np.int64]:
+    """Rows (folds, chunks, classes) of each class that are left when a fold is held out."""
+    counts = fold_counts(source, folds, seed)
+    for code in codes:
+        of_class = counts[:, :, code].sum(axis=1)
+        if not of_class.all():
+            total = int(of_class.sum())
+            raise LabelError(
+                f"{source.name}: expected rows of class {source.classes[code]!r} in each of {folds} folds, found none "
+                f"in fold {int(np.argmin(of_class))} ({total:,} row{'' if total == 1 else 's'} in all); "
+                f"use fewer folds or another fold_seed, or leave the class out"
+            )
+    return np.asarray(counts.sum(axis=0) - counts)
+
+
+def _words(source: Source, codes: Sequence[int]) -> dict[int, str]:
+    """A word for each class that can be part of a folder's name; no two are equal, however letters are cased.
+
+    ASCII letters, digits and underscores, at most 40 of a label's and some for its code where they are not enough.
+    """
+    words: dict[int, str] = {}
+    taken = {""}
+    for code in codes:
+        word = re.sub(r"[^A-Za-z0-9]+", "_", str(source.classes[code])).strip("_")[:40]
+        while word.lower() in taken:
+            word = f"{word}_{code}"
+        taken.add(word.lower())
+        words[code] = word
+    return words
+
+
+def _name(word: str | None, cost: float | None, fold: int | None) -> str:
+    """Such as class-3_C-0.1_fold-2."""
+    short = f"{cost:g}" if cost is not None and float(f"{cost:g}") == cost else cost
+    parts: list[tuple[str, Any]] = [("class", word), ("C", short), ("fold", fold)]
+    return "_".join(f"{kind}-{value}" for kind, value in parts if value is not None) or "all"

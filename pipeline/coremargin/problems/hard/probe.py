@@ -1,0 +1,188 @@
+"""What a worker does with a chunk in a hard-margin scan. Plain functions on arrays; no Dask, no files.
+
+The rows are multiplied in their own precision. Everything that enters a bound is evaluated again in float64: every
+row whose fast value is within the rounding bound of the smallest one is a candidate, and the candidates decide.
+Where float32 cannot tell the rows apart (huge features, tiny margins) the chunk is multiplied in float64 instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import Array, gamma, safe_projections
+from coremargin.maths.rows import precision, products, take
+from coremargin.problems.common.start import left_out
+from coremargin.problems.hard.selection import ChunkRows, LowestRows
+from coremargin.problems.hard.summary import MarginSummary
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.scan.protocols import Block
+
+#: More candidates than this for an exact evaluation: float64 for the whole chunk is cheaper.
+MANY_CANDIDATES = 512
+
+
+@dataclass(frozen=True)
+class MarginProbe:
+    """The question of a hard-margin scan.
+
+    base (d, 1 or 2) float64: the hypothesis to prove (column 0, ||w|| = 1), and the best one so far.
+    mix (1 or 2, k): the hypotheses asked for are the columns of ``base @ mix``; column 0 is the one to prove.
+    offset: b of hypothesis 0. codes: label codes of the positive and the negative class.
+    level: margins below it count as violations. keep: rows of each class worth sending home, per block.
+    known (m,) int64, sorted: ids of the rows in the pool; they are not sent again and do not enter floors.
+    low, high, bins: the range of the histogram of margins. first_only: send only the first violation in row order.
+    sparse: rows come, and go home, as csr arrays.
+    """
+
+    base: Array
+    mix: Array
+    offset: float
+    codes: tuple[int, int]
+    level: float
+    keep: int
+    known: NDArray[np.int64]
+    low: float
+    high: float
+    bins: int
+    dtype: str
+    chunk_rows: int
+    first_only: bool = False
+    sparse: bool = False
+
+    @property
+    def directions(self) -> Array:
+        """All hypotheses (d, k); only column 0 has unit length."""
+        return np.asarray(self.base @ self.mix)
+
+    def narrow(self, block: Block) -> MarginProbe:
+        """The same question with the pool's ids in this block only."""
+        first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
+        return replace(self, known=self.known[np.searchsorted(self.known, first) : np.searchsorted(self.known, stop)])
+
+    def empty(self) -> MarginSummary:
+        """The answer for no rows."""
+        return MarginSummary.nothing(
+            self.mix.shape[1], len(self.base), np.dtype(self.dtype), self.bins, sparse=self.sparse
+        )
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> MarginSummary:
+        """A summary from a checkpoint."""
+        return MarginSummary.from_arrays(arrays)
+
+    def __call__(self, source: Source, block: Block) -> MarginSummary:
+        """Answer for one block, chunk by chunk."""
+        answer, directions = self.empty(), self.directions
+        lowest = LowestRows(self.keep, len(self.base), np.dtype(self.dtype), sparse=self.sparse)
+        longest = source.scalars().max_norm
+        for chunk in block.chunks:
+            rows, codes = source.read(chunk)
+            codes = left_out(codes, source.weights(chunk))
+            start, _ = source.span(chunk)
+            data = ChunkRows(chunk, start, rows, codes, float(longest[chunk]))
+            answer = answer.merge(self.ask(data, directions, lowest, products(rows, self.base, precision(rows))))
+        return self.finished(answer, lowest)
+
+    def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
+        """The answer of a block with the rows that are worth having."""
+        floor, (row_id, row_x, row_sign) = lowest.finish(answer.floor_chunk, answer.floor)
+        return replace(answer, floor=floor, row_id=row_id, row_x=row_x, row_sign=row_sign)
+
+    def ask(self, data: ChunkRows, directions: Array, lowest: LowestRows, given: NDArray[Any]) -> MarginSummary:
+        """Answer for one chunk; given (1 or 2, n): ``products`` of its rows and ``base``, in their own precision."""
+        members = [np.flatnonzero(data.codes == code) for code in self.codes]
+        fast, error = self._multiply(data, members, given)
+        first, stop = np.searchsorted(self.known, [data.start, data.start + len(data.codes)])
+        known = self.known[first:stop] - data.start
+        nothing = self.empty()
+        smallest, ids, histogram = nothing.smallest, nothing.smallest_id, nothing.histogram
+        below, floor = 0, np.full((1, 2), np.inf)
+        for k, (mine, sign) in enumerate(zip(members, (1, -1), strict=True)):
+            if not len(mine):
+                continue
+            values = sign * fast.take(mine, axis=1)
+            smallest[k], ids[k] = self._prove(data, mine, sign, values, error, directions)
+            with np.errstate(over="ignore"):  # rows near the end of float32: infinite is counted right as well
+                margins = values[0] + sign * self.offset
+            below += int(np.count_nonzero(_below(margins, self.level)))
+            histogram[k] = self._bin(margins)
+            floor[0, k] = self._collect(data, lowest, mine, k, values[0], float(error[0]), known)
+        return replace(
+            nothing, smallest=smallest, smallest_id=ids, histogram=histogram, seen=np.array([len(m) for m in members]),
+            below=np.array([below]), floor_chunk=np.array([data.chunk]), floor=floor,
+        )  # fmt: skip
+
+    def _multiply(
+        self, data: ChunkRows, members: list[NDArray[np.intp]], given: NDArray[Any]
+    ) -> tuple[NDArray[Any], Array]:
+        """Fast values (k, n) of w.x, a bound (k,) on their error; float64 where the stored precision is too coarse."""
+        values, error = self._mixed(given, data.longest)
+        if given.dtype == np.float64 or _tells_apart(values[0], members, float(error[0])):
+            return values, error
+        return self._mixed(products(data.rows, self.base, np.dtype(np.float64)), data.longest)
+
+    def _mixed(self, values: NDArray[Any], longest: float) -> tuple[NDArray[Any], Array]:
+        dtype = values.dtype
+        lengths = np.abs(self.mix).T @ np.linalg.norm(self.base, axis=0)
+        # Products of tiny values underflow: each loses less than the smallest normal number.
+        underflow = len(self.base) * float(np.finfo(dtype).tiny) * (1 + lengths)
+        error = gamma(len(self.base) + 8, dtype.type) * longest * lengths + underflow
+        return (values if self.mix.shape[1] == 1 else self.mix.T.astype(dtype) @ values), error
+
+    def _prove(
+        self, data: ChunkRows, mine: NDArray[np.intp], sign: int, values: NDArray[Any], error: Array, directions: Array
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """Smallest y w.x (k,) of one class in float64, rounded down, and the rows that have it."""
+        # The error bound covers the true value; what is proven lies up to as much below it once more.
+        # What is not a number after an overflow is a candidate, too: hence "not above".
+        with np.errstate(invalid="ignore"):
+            cut = values.min(axis=1) + 3 * error
+        close = np.unique(np.concatenate([np.flatnonzero(~(v > c)) for v, c in zip(values, cut, strict=True)]))
+        best, where = np.full(len(error), np.inf), np.zeros(len(error), np.int64)
+        for part in np.array_split(mine[close], 1 + len(close) // 4096):
+            exact = safe_projections(take(data.rows, part), np.full(len(part), sign), directions)
+            k = exact.argmin(axis=0)
+            found = exact[k, np.arange(len(k))]
+            where = np.where(found < best, part[k] + data.start, where)
+            best = np.minimum(best, found)
+        return best, where
+
+    def _bin(self, margins: NDArray[Any]) -> NDArray[np.int64]:
+        place = (margins - np.float64(self.low)) * (self.bins / (self.high - self.low))  # beyond float32 for large rows
+        inside = np.fmax(np.fmin(place, self.bins - 1), 0)  # what overflowed and is not a number lies at an end, too
+        return np.bincount(inside.astype(np.intp), minlength=self.bins)
+
+    def _collect(
+        self, data: ChunkRows, lowest: LowestRows, mine: NDArray[np.intp], k: int, values: NDArray[Any], error: float,
+        known: NDArray[np.int64],
+    ) -> float:  # fmt: skip
+        """Offer the rows worth having; the floor of those that are left."""
+        fresh = np.isin(mine, known, invert=True) if len(known) else np.ones(len(mine), bool)
+        if self.first_only:  # the value that orders rows is then their place; what is left has no floor to give
+            with np.errstate(over="ignore"):
+                fresh &= _below(values + (1 - 2 * k) * self.offset, self.level - error)
+            lowest.offer(data, k, mine[fresh], mine[fresh] + float(data.start), error)
+            return -np.inf
+        return lowest.offer(data, k, mine[fresh], values[fresh], error)
+
+
+def _below(margins: NDArray[Any], level: float) -> NDArray[np.bool_]:
+    """margins < level, without turning the margins into float64."""
+    return np.asarray(margins < min(level, float(np.finfo(margins.dtype).max)))
+
+
+def _tells_apart(values: NDArray[Any], members: list[NDArray[np.intp]], error: float) -> bool:
+    """Everything is finite and few rows of each class are within the error of the smallest."""
+    if not np.isfinite(values).all():
+        return False
+    for mine, sign in zip(members, (1, -1), strict=True):
+        newest = sign * values[mine]
+        if len(mine) and np.count_nonzero(newest <= newest.min() + 2 * error) > MANY_CANDIDATES:
+            return False
+    return True

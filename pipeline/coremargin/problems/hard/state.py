@@ -1,0 +1,101 @@
+"""What a hard-margin job knows between two scans, and how it is written to a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.common.pool import Pool
+from coremargin.problems.hard.ledger import Ledger
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+
+Status = Literal["running", "certified", "not_separable", "stalled"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled")
+
+_NUMBERS = (
+    "round",
+    "lower",
+    "upper",
+    "low",
+    "high",
+    "rows_below",
+    "new_rows",
+    "upper_at_eviction",
+    "sample_bytes",
+    "lower_now",
+)
+_COUNTS = ("round", "rows_below", "new_rows", "sample_bytes")
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """w (d,) float64 with ||w|| = 1, and b: the decision value of x is w.x + b."""
+
+    w: Array
+    b: float
+
+    @classmethod
+    def zero(cls, features: int) -> Hypothesis:
+        """Before anything is solved."""
+        return cls(np.zeros(features), 0.0)
+
+
+@dataclass(frozen=True)
+class HardMarginState:
+    """Between two scans.
+
+    newest is proven by the next scan, best is the hypothesis behind ``lower``; coreset: the rows and weights behind
+    ``upper``. sketch: some rows that tell where margins lie. histogram (2, bins) over [low, high] and rows_below come
+    from the last scan (-1: none yet); lower_now is that scan's bound for its newest hypothesis.
+    """
+
+    round: int
+    status: Status
+    pool: Pool
+    newest: Hypothesis
+    best: Hypothesis | None
+    lower: float
+    upper: float
+    coreset: Pool
+    ledger: Ledger
+    sketch: Pool
+    histogram: NDArray[np.int64]
+    low: float
+    high: float
+    rows_below: int
+    new_rows: int
+    upper_at_eviction: float
+    sample_bytes: int
+    lower_now: float = -np.inf
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
+        arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
+        arrays["status"] = np.array(STATUSES.index(self.status))
+        for name in ("pool", "coreset", "sketch"):
+            arrays |= getattr(self, name).to_arrays(name)
+        for name in ("newest", "best"):
+            hypothesis = getattr(self, name)
+            if hypothesis is not None:
+                arrays |= {f"{name}_w": hypothesis.w, f"{name}_b": np.array(hypothesis.b)}
+        return arrays | self.ledger.to_arrays() | {"histogram": self.histogram}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
+        """Inverse of ``to_arrays``."""
+        numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
+        numbers |= {name: int(numbers[name]) for name in _COUNTS}
+        pools = {name: Pool.from_arrays(name, arrays) for name in ("pool", "coreset", "sketch")}
+        hypotheses = {
+            name: Hypothesis(arrays[f"{name}_w"], float(arrays[f"{name}_b"])) if f"{name}_w" in arrays else None
+            for name in ("newest", "best")
+        }
+        ledger = Ledger(arrays["ledger_floor"], arrays["ledger_which"], arrays["ledger_directions"])
+        status = STATUSES[int(arrays["status"])]
+        return cls(**numbers, **pools, **hypotheses, ledger=ledger, histogram=arrays["histogram"], status=status)  # type: ignore[arg-type]

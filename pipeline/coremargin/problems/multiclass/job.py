@@ -1,0 +1,137 @@
+"""What the hard and the soft margin of several classes share: the store's classes, the sample, the loop's protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.errors import UsageError
+from coremargin.maths.multiclass import constant
+from coremargin.maths.rows import gathered
+from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE
+from coremargin.problems.multiclass.classes import ClassRows, class_codes, places, read_labelled, sample_of_classes
+from coremargin.problems.multiclass.result import ClassesResult, result
+from coremargin.problems.multiclass.state import ClassesState
+from coremargin.spec import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from coremargin.data.source import Source
+    from coremargin.maths.rows import Rows
+    from coremargin.problems.multiclass.summary import ClassesSummary
+
+Array = NDArray[np.float64]
+
+#: Points of the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
+SEGMENT = (0.25, 0.5, 0.75, 0.9)
+#: Hypotheses of K x (d + 1) that the driver holds at a time, of its own and in summaries on the way.
+HYPOTHESES = 16
+
+
+@dataclass(frozen=True)
+class ClassesJob:
+    """Several classes at once. epsilon in (0, 1); memory_bytes: for the rows in the driver."""
+
+    source: Source
+    epsilon: float
+    intercept: bool = True
+    memory_bytes: int = 256 << 20
+    sample_share: float = SAMPLE_SHARE
+    sample_bytes: int = SAMPLE_BYTES
+    eager: bool = False
+
+    soft = False  # of the class: bounds are about a value, not a margin
+
+    @cached_property
+    def codes(self) -> tuple[int, ...]:
+        """Label codes of the classes, by label. Raises StoreError, LabelError, UsageError: K x d beyond the memory."""
+        codes = class_codes(self.source)
+        size = 8 * len(codes) * (self.source.features + 1)
+        if HYPOTHESES * size > max(self.memory_bytes, 32 << 20):
+            raise UsageError(
+                f"{self.source.name}: {len(codes):,} classes x {self.source.features:,} features make hypotheses of "
+                f"{format_size(size)}, of which {HYPOTHESES} are kept; memory = {format_size(self.memory_bytes)} is "
+                f"too small: give more memory, or fewer features or classes"
+            )
+        return codes
+
+    @cached_property
+    def place(self) -> NDArray[np.int32]:
+        """Label code -> class."""
+        return places(self.codes)
+
+    @cached_property
+    def constant(self) -> float:
+        """The last entry of every row."""
+        return constant(float(self.source.scalars().max_norm.max()), intercept=self.intercept)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(K, d + 1), of a hypothesis."""
+        return len(self.codes), self.source.features + 1
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """The chunks that ``start`` reads."""
+        wide = not self.soft and self.source.rows < self.source.features
+        limit = max(self.sample_bytes, self.memory_bytes) if wide else self.sample_bytes
+        return sample_of_classes(self.source, self.codes, self.sample_share, limit)
+
+    def sampled(self) -> tuple[ClassRows, int]:
+        """The rows of the sample in the store's precision, and the bytes that were read for them."""
+        source, chunks = self.source, self.sample_chunks
+        nothing = ClassRows.nothing(source.features, source.dtype, sparse=source.sparse)
+        most, bare = sum(source.span(c)[1] - source.span(c)[0] for c in chunks), [nothing.bare()]
+
+        def rows() -> Iterator[Rows]:
+            for chunk in chunks:
+                found = read_labelled(source, chunk, self.place)
+                bare.append(found.bare())
+                yield found.rows
+
+        held = gathered(rows(), most, nothing.rows)
+        return replace(ClassRows.joined(bare), rows=held), most * source.nbytes // source.rows
+
+    @property
+    def least_block_bytes(self) -> int:
+        """A block's summary holds one sum of K x (d + 1): no more of them than fit into the memory."""
+        source, size = self.source, 8 * self.shape[0] * self.shape[1]
+        return source.nbytes * size // self.memory_bytes + 1 if self.soft else 1
+
+    def skip(self, state: ClassesState) -> NDArray[np.bool_]:
+        """Nothing can be skipped."""
+        return np.zeros(self.source.chunks, bool)
+
+    def enough(self, summary: ClassesSummary) -> bool:
+        """Never before the end."""
+        return False
+
+    def done(self, state: ClassesState) -> bool:
+        """True when there is nothing left to prove or to gain."""
+        return state.status != "running"
+
+    def figures(self, state: ClassesState) -> dict[str, Any]:
+        """What a round is described by."""
+        return state.figures()
+
+    def result(self, state: ClassesState) -> ClassesResult:
+        """The model that a state stands for."""
+        return result(state, self.constant, soft=self.soft)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
+        """A state from a checkpoint."""
+        return ClassesState.from_arrays(arrays)
+
+    def points(self, state: ClassesState) -> Array:
+        """Where on the segment from the best hypothesis to the newest a scan looks, the newest first."""
+        moved = state.best is not None and not np.array_equal(state.best, state.newest)
+        return np.array([1.0, *SEGMENT]) if moved else np.ones(1)
+
+    def at(self, state: ClassesState, t: float) -> Array:
+        """The hypothesis at a point of that segment."""
+        return state.newest if t == 1 or state.best is None else t * state.newest + (1 - t) * state.best

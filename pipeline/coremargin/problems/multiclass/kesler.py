@@ -1,0 +1,154 @@
+"""The hard margin of several classes (Kesler's construction; Har-Peled, Roth, Zimak 2006, section 6), out of core.
+
+As for two classes: a pool of rows is solved exactly, its weights are the upper bound; a scan of all rows is the lower
+bound and sends home the rows of the lowest margins. A row stands in the pool for its K - 1 vectors, of which the solver
+makes what it needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import multiclass as mc
+from coremargin.maths.kesler import solve_kesler
+from coremargin.maths.margin import is_certified, is_nothing
+from coremargin.maths.rows import lengths
+from coremargin.maths.span import span_of
+from coremargin.problems.common.start import check_scale, row_bytes
+from coremargin.problems.hard.problem import KEEP_BYTES_LEAST, KEEP_BYTES_MOST, KEEP_ROWS_LEAST, KEEP_SHARE
+from coremargin.problems.multiclass.classes import ClassRows
+from coremargin.problems.multiclass.job import ClassesJob
+from coremargin.problems.multiclass.probe import ClassesProbe
+from coremargin.problems.multiclass.state import ClassesState
+
+if TYPE_CHECKING:
+    from coremargin.problems.multiclass.summary import ClassesSummary
+
+Array = NDArray[np.float64]
+
+#: So many scans in a row that move neither bound are the last ones.
+IDLE_SCANS = 3
+
+
+@dataclass(frozen=True)
+class KeslerMargin(ClassesJob):
+    """Maximum-margin separation of several classes, to a share 1 - epsilon of the best possible margin.
+
+    blocks: tasks a scan has (rows are kept per task).
+    """
+
+    blocks: int = 1
+
+    @property
+    def pool_rows(self) -> int:
+        """How many rows the pool may hold."""
+        classes, p = self.shape
+        return max(min(4 * classes * p, 1000), self.memory_bytes // (8 * (p + classes)))
+
+    @property
+    def _rows_home(self) -> int:
+        """Rows that one scan may send home, those just above the bound included, as for two classes."""
+        each = max(1, row_bytes(self.source))
+        least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * each)
+        size = min(max(KEEP_SHARE * self.source.nbytes, least), KEEP_BYTES_MOST)
+        return max(1, min(int(size) // each, self.pool_rows // 4))
+
+    def start(self) -> ClassesState:
+        """Solve on a sample of chunks."""
+        check_scale(self.source)
+        sample, read = self.sampled()
+        nowhere, classes = np.zeros(self.shape), self.shape[0]
+        nothing = ClassRows.nothing(self.source.features, sparse=self.source.sparse)
+        state = ClassesState(
+            round=0, status="running", newest=nowhere, best=None, lower=-np.inf, upper=np.inf, pool=nothing,
+            proof=nothing, duals=np.zeros((0, classes)), reference=nowhere,
+            confusion=np.zeros((classes, classes), np.int64), rows_below=-1, new_rows=len(sample), sample_bytes=read,
+            lower_now=-np.inf, upper_at_eviction=np.inf, held=0, widen=1, idle=0,
+        )  # fmt: skip
+        state = self._solve(state, sample.exact())
+        kept = self._lowest(state, min(self.pool_rows // 2, 2 * self._rows_home))
+        return replace(state, pool=state.pool.take(kept), held=len(kept))
+
+    def probe(self, state: ClassesState) -> ClassesProbe:
+        """The question of the next scan."""
+        points = self.points(state)
+        return ClassesProbe(
+            newest=state.newest, best=state.best if len(points) > 1 else None, points=points, place=self.place,
+            constant=self.constant, prices=None, keep=max(1, self._rows_home // self.blocks), known=state.pool.ids,
+            level=min(state.upper, 1e300), dtype=self.source.dtype.name, sparse=self.source.sparse,
+            chunk_rows=self.source.chunk_rows,
+        )  # fmt: skip
+
+    def update(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
+        """Bounds, pool and hypothesis after a scan."""
+        before = state.lower, state.upper
+        state = replace(
+            state, round=state.round + 1, confusion=summary.confusion, rows_below=int(summary.below[0]), new_rows=0
+        )
+        state = self._prove(state, summary)
+        if is_certified(state.lower, state.upper, self.epsilon):
+            return replace(state, status="certified")
+        state = self._grow(state, summary)
+        if state.new_rows == 0 or state.idle >= IDLE_SCANS:
+            return replace(state, status="stalled")
+        state = self._solve(state, state.pool)
+        moved = state.lower > before[0] or state.upper < before[1] * (1.0 - 1e-12)
+        return replace(state, idle=0 if moved else state.idle + 1)
+
+    def _prove(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
+        """The lower bound of every hypothesis of the scan; the best one is kept."""
+        ends = state
+        for k, t in enumerate(self.points(ends)):
+            at = self.at(ends, float(t))
+            lower = mc.lower_bound(float(summary.smallest[k]), at)
+            if lower > state.lower:
+                state = replace(state, best=at / float(np.linalg.norm(at)), lower=lower)
+            if k == 0:
+                state = replace(state, lower_now=lower)
+        return state
+
+    def _grow(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
+        """The pool with what the scan sent home; room is made first where the budget is reached."""
+        pool, coming = state.pool, summary.near
+        if len(pool) + len(coming) > self.pool_rows and state.upper < state.upper_at_eviction:
+            pool = pool.take(self._lowest(state, max(0, self.pool_rows - len(coming))))
+            state = replace(state, upper_at_eviction=state.upper)
+        fresh = np.flatnonzero(np.isin(coming.ids, pool.ids, invert=True))
+        joined = ClassRows.joined([pool, coming.take(fresh).exact()])
+        grown = joined.take(np.argsort(joined.ids, kind="stable"))
+        return replace(state, pool=grown, new_rows=len(fresh), held=len(grown))
+
+    def _lowest(self, state: ClassesState, limit: int) -> NDArray[np.intp]:
+        """Positions (increasing) of at most ``limit`` rows of the pool: those behind the bound, then the lowest."""
+        pool = state.pool
+        if len(pool) <= limit:
+            return np.arange(len(pool))
+        margin, _ = mc.margins(mc.scores_of(pool.rows, state.newest, self.constant), pool.classes)
+        held = np.isin(pool.ids, state.proof.ids)
+        order = np.lexsort([pool.ids, np.where(held, -np.inf, margin)])
+        return np.sort(order[: max(limit, int(held.sum()))])
+
+    def _solve(self, state: ClassesState, pool: ClassRows) -> ClassesState:
+        """Newest hypothesis and upper bound from the pool."""
+        span = span_of(pool.rows, self.constant)
+        found = solve_kesler(span.flat, pool.classes, self.shape[0], tolerance=min(1e-6, 1e-3 * self.epsilon))
+        used = np.flatnonzero(found.weights.any(axis=1))
+        proof, duals = pool.take(used), found.weights[used]
+        upper = mc.upper_bound(proof.rows, proof.classes, duals, self.constant)
+        meet = found.status == "zero" and self._is_nothing(upper, proof, duals)
+        state = replace(state, pool=pool, held=len(pool))
+        if meet or upper < state.upper:
+            state = replace(state, upper=upper, proof=proof, duals=duals)
+        if found.status == "zero":  # what a scan has proven to be separable stays so: float64 has come to its end
+            return replace(state, status="not_separable" if meet and state.lower <= 0 else "stalled")
+        newest = span.up(found.at)
+        return replace(state, newest=newest / float(np.linalg.norm(newest)))
+
+    def _is_nothing(self, upper: float, proof: ClassRows, duals: Array) -> bool:
+        """Whether a bound is zero for the rows that carry it: each is in two blocks, with the constant behind it."""
+        size = np.sqrt(2) * float(duals.sum(axis=1) @ np.hypot(lengths(proof.rows), self.constant))
+        return is_nothing(upper, size, self.source.features)

@@ -1,0 +1,196 @@
+"""What a worker does with a chunk in a scan about several classes. Plain functions on arrays; no Dask, no files.
+
+All scores are in float64. For the hard margin the rows that may have the smallest margin are evaluated once more, each
+score rounded once; for the soft margin those of the far rows whose worst class hangs on the last bits, so that whoever
+checks the dual finds the same sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import rows as kinds
+from coremargin.maths.multiclass import exact_scores, lacks, margins, score_error, scores_of, spread
+from coremargin.problems.multiclass.classes import ClassRows, read_labelled
+from coremargin.problems.multiclass.summary import ClassesSummary
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.scan.protocols import Block
+
+Array = NDArray[np.float64]
+
+#: More candidates for the smallest margin than this: the bound is what float64 says, less its error.
+MANY = 256
+#: Offers are sorted out when there are so many times more than can be kept.
+COMPACT = 4
+
+
+@dataclass(frozen=True)
+class ClassesProbe:
+    """The question of a scan about several classes.
+
+    newest (K, d + 1), best the same or None, points (k,): where on the segment from the best (0) to the newest (1)
+    bounds are wanted, 1 first. place: label code -> class; constant: the last entry of every row. prices (K,): c of the
+    rows of each class, None for the hard margin. keep: rows to send home, with a loss per chunk, else per block. known:
+    ids of rows in the pool, sorted; level: margins below it count.
+    """
+
+    newest: Array
+    best: Array | None
+    points: Array
+    place: NDArray[np.int32]
+    constant: float
+    prices: Array | None
+    keep: int
+    known: NDArray[np.int64]
+    level: float
+    dtype: str
+    sparse: bool
+    chunk_rows: int
+
+    def narrow(self, block: Block) -> ClassesProbe:
+        """The same question with the pool's ids in this block only."""
+        first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
+        return replace(self, known=self.known[np.searchsorted(self.known, first) : np.searchsorted(self.known, stop)])
+
+    def empty(self) -> ClassesSummary:
+        """The answer for no rows."""
+        classes, p = self.newest.shape
+        near = ClassRows.nothing(p - 1, np.dtype(self.dtype), sparse=self.sparse)
+        push = (0, 0) if self.prices is None else (classes, p)
+        return ClassesSummary.nothing(len(self.points), classes, near, push)
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> ClassesSummary:
+        """A summary from a checkpoint."""
+        return ClassesSummary.from_arrays(arrays)
+
+    def __call__(self, source: Source, block: Block) -> ClassesSummary:
+        """Answer for one block, chunk by chunk."""
+        answer, longest = self.empty(), source.scalars().max_norm
+        lowest = _Lowest(self.keep, answer.near)
+        for chunk in block.chunks:
+            data = read_labelled(source, chunk, self.place)
+            if len(data):
+                answer = answer.merge(self._ask(data, float(longest[chunk]), lowest))
+        return answer if self.prices is not None else replace(answer, near=lowest.finish())
+
+    def _ask(self, data: ClassRows, longest: float, lowest: _Lowest) -> ClassesSummary:
+        scores = scores_of(data.rows, self.newest, self.constant)
+        before = None if self.best is None else scores_of(data.rows, self.best, self.constant)
+        along = [scores if t == 1 or before is None else t * scores + (1 - t) * before for t in self.points]
+        given = scores.argmax(axis=1)
+        answer = replace(self.empty(), confusion=_counted(data.classes, given, scores.shape[1]))
+        if self.prices is None:
+            return self._hard(data, along, longest, lowest, answer)
+        return self._soft(data, along, longest, answer)
+
+    def _hard(
+        self, data: ClassRows, along: list[Array], longest: float, lowest: _Lowest, answer: ClassesSummary
+    ) -> ClassesSummary:
+        smallest, margin = np.empty(len(along)), margins(along[0], data.classes)[0]
+        for k, t in enumerate(self.points):
+            at = self.newest if t == 1 or self.best is None else t * self.newest + (1 - t) * self.best
+            mine = margin if k == 0 else margins(along[k], data.classes)[0]
+            smallest[k] = self._proven(data, mine, at, longest)
+        fresh = np.flatnonzero(np.isin(data.ids, self.known, invert=True))
+        lowest.offer(margin[fresh], data, fresh)
+        return replace(
+            answer, smallest=smallest, smallest_id=data.ids[[int(margin.argmin())]],
+            below=np.array([np.count_nonzero(margin < self.level)]),
+        )  # fmt: skip
+
+    def _proven(self, data: ClassRows, margin: Array, at: Array, longest: float) -> float:
+        """The smallest margin at a hypothesis, rounded down."""
+        error = score_error(at.shape[1] - 1, longest, at, self.constant)
+        # The segment's scores are sums of two: what they lose is that of both ends.
+        error += 0.0 if self.best is None else 2 * score_error(at.shape[1] - 1, longest, self.best, self.constant)
+        close = np.flatnonzero(~(margin > float(margin.min()) + 2 * error))
+        if len(close) > MANY:
+            return float(margin.min()) - error
+        exact = exact_scores(kinds.take(data.rows, close), at, self.constant)
+        found = margins(exact, data.classes[close])[0] - 4 * np.finfo(np.float64).eps * np.abs(exact).max(axis=1)
+        return float(found.min())
+
+    def _soft(self, data: ClassRows, along: list[Array], longest: float, answer: ClassesSummary) -> ClassesSummary:
+        prices = self.prices[data.classes] * data.shares  # type: ignore[index]  # _ask: there are prices
+        t = lacks(along[0], data.classes)
+        near = _least(_doubt(t), self.keep)
+        far = np.ones(len(t), bool)
+        far[near] = False
+        self._settle(data, t, far, longest)
+        worst = t.argmax(axis=1)
+        losing = np.flatnonzero(far & (worst != data.classes))
+        weights = np.zeros((len(losing), t.shape[1]))
+        weights[np.arange(len(losing)), worst[losing]] = prices[losing]
+        signed = spread(weights, data.classes[losing])
+        push = kinds.weighted_sums(kinds.take(data.rows, losing), signed)
+        losses = [prices @ lacks(scores, data.classes).max(axis=1) for scores in along]
+        return replace(
+            answer, losses=np.array(losses), far_price=np.array([prices[losing].sum()]), near=data.take(near),
+            push=np.column_stack([push, self.constant * signed.sum(axis=0)]), paid=np.array([prices.sum()]),
+            below=np.array([np.count_nonzero(t.max(axis=1) > 0)]),
+        )  # fmt: skip
+
+    def _settle(self, data: ClassRows, t: Array, far: NDArray[np.bool_], longest: float) -> None:
+        """Evaluate far rows again where the last bits decide which class is the worst."""
+        error = score_error(self.newest.shape[1] - 1, longest, self.newest, self.constant)
+        open_ones = np.flatnonzero(far & (_doubt(t) <= 2 * error))
+        if len(open_ones):
+            exact = exact_scores(kinds.take(data.rows, open_ones), self.newest, self.constant)
+            t[open_ones] = lacks(exact, data.classes[open_ones])
+
+
+class _Lowest:
+    """The ``keep`` rows with the lowest margins over the chunks of a block, each margin once."""
+
+    def __init__(self, keep: int, nothing: ClassRows) -> None:
+        self.keep = keep
+        self._offers = [(np.zeros(0), nothing)]
+
+    def offer(self, values: Array, data: ClassRows, places: NDArray[np.intp]) -> None:
+        """Take what is low enough of the rows at these places, which have these values."""
+        _, first = np.unique(values, return_index=True)
+        first = first[: self.keep]
+        self._offers.append((values[first], data.take(places[first])))
+        if sum(len(values) for values, _ in self._offers) > COMPACT * self.keep:
+            self._compact()
+
+    def _compact(self) -> None:
+        values = np.concatenate([values for values, _ in self._offers])
+        rows = ClassRows.joined([rows for _, rows in self._offers])
+        _, first = np.unique(values, return_index=True)
+        first = first[: self.keep]
+        self._offers = [(values[first], rows.take(first))]
+
+    def finish(self) -> ClassRows:
+        """The rows, in order of their ids."""
+        self._compact()
+        rows = self._offers[0][1]
+        return rows.take(np.argsort(rows.ids, kind="stable"))
+
+
+def _counted(classes: NDArray[np.int32], given: NDArray[np.intp], size: int) -> NDArray[np.int64]:
+    pairs = classes.astype(np.intp) * size + given
+    return np.bincount(pairs, minlength=size * size).reshape(size, size).astype(np.int64)
+
+
+def _doubt(t: Array) -> Array:
+    """How much the largest entry of each row is above the next: what it takes to change sides."""
+    two = np.partition(t, -2, axis=1)[:, -2:]
+    return np.asarray(two[:, 1] - two[:, 0])
+
+
+def _least(values: Array, keep: int) -> NDArray[np.intp]:
+    """Positions (increasing) of the ``keep`` least values, ties by position."""
+    if len(values) <= keep:
+        return np.arange(len(values))
+    cut = np.partition(values, keep - 1)[keep - 1]
+    certain = np.flatnonzero(values < cut)
+    ties = np.flatnonzero(values == cut)[: keep - len(certain)]
+    return np.sort(np.concatenate([certain, ties]))

@@ -1,0 +1,56 @@
+"""What a job about several classes hands over when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.common.result import STOPPED
+from coremargin.problems.soft.result import REASONS
+
+if TYPE_CHECKING:
+    from coremargin.problems.multiclass.classes import ClassRows
+    from coremargin.problems.multiclass.state import ClassesState
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ClassesResult:
+    """A hypothesis about several classes, its bounds, and what is needed to check them again.
+
+    status, reason, kind, lower, upper: as in ``Result``. hypothesis (K, d + 1), of which the last column times
+    ``constant`` are the intercepts; rows, duals (m, K): what carries the proof, rows without features where those are
+    not needed; reference (K, d + 1): the hypothesis that gives all other rows their duals (zero for the hard margin).
+    confusion (K, K): of the last scan, about this very hypothesis if ``final``.
+    """
+
+    status: Literal["certified", "not_separable", "stopped"]
+    reason: str
+    kind: Literal["margin", "not_separable", "duality_gap"]
+    hypothesis: Array
+    constant: float
+    lower: float | None
+    upper: float | None
+    rows: ClassRows
+    duals: Array
+    reference: Array
+    confusion: NDArray[np.int64]
+    final: bool
+
+
+def result(state: ClassesState, constant: float, *, soft: bool) -> ClassesResult:
+    """The model that a state stands for."""
+    at = state.newest if state.best is None else state.best
+    reasons, meet = REASONS if soft else STOPPED, state.status == "not_separable"
+    return ClassesResult(
+        status="stopped" if state.status in STOPPED else cast("Any", state.status),
+        reason=reasons.get(state.status, state.status),
+        kind="duality_gap" if soft else "not_separable" if meet else "margin",
+        hypothesis=at, constant=constant, lower=state.lower if state.round and not meet else None, upper=state.upper,
+        rows=state.proof, duals=state.duals, reference=state.reference, confusion=state.confusion,
+        final=bool(np.allclose(at, state.newest, rtol=0.0, atol=1e-12 * float(np.abs(at).max()))),
+    )  # fmt: skip

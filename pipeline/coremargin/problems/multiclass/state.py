@@ -1,0 +1,77 @@
+"""What a job about several classes knows between two scans, and how it is written to a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.multiclass.classes import ClassRows
+
+Array = NDArray[np.float64]
+Status = Literal["running", "certified", "not_separable", "stalled"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled")
+
+
+@dataclass(frozen=True)
+class ClassesState:
+    """Between two scans; hypotheses are (K, d + 1), duals (m, K) with nothing at a row's own class.
+
+    newest: what the next scan is about; best: what the scans proved, None before the first. Hard margin: ||V||_F = 1,
+    lower is the margin of ``best``; pool: the rows in the driver; proof, duals: rows and weights behind ``upper``.
+    Soft margin: upper is the value of ``best``; pool: rows that stand for those far from a change of sides; proof,
+    duals: the near rows behind ``lower``, without their features, all others being on their side at ``reference``;
+    before the first scan they are where its solve may begin.
+    confusion (K, K), rows_below (-1: none yet) and lower_now come from the last scan. widen: how much wider than at
+    first the band is; idle: scans in a row that brought little; mu: of the last solve's last proximal step.
+    """
+
+    round: int
+    status: Status
+    newest: Array
+    best: Array | None
+    lower: float
+    upper: float
+    pool: ClassRows
+    proof: ClassRows
+    duals: Array
+    reference: Array
+    confusion: NDArray[np.int64]
+    rows_below: int
+    new_rows: int
+    sample_bytes: int
+    lower_now: float
+    upper_at_eviction: float
+    held: int
+    widen: int
+    idle: int
+    mu: float = 1.0
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
+        return arrays_of(self, STATUSES)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
+        """Inverse of ``to_arrays``."""
+        return cls(
+            **fields_of(
+                cls,
+                arrays,
+                {"pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays},
+                STATUSES,
+                may_lack=("best",),
+            )
+        )
+
+    def figures(self) -> dict[str, Any]:
+        """What a round is described by."""
+        return {
+            "lower": self.lower if self.round else -np.inf, "lower_now": self.lower_now, "upper": self.upper,
+            "pool_rows": self.held, "coreset_rows": len(self.proof), "new_rows": self.new_rows,
+            "rows_below": None if self.rows_below < 0 else self.rows_below,
+        }  # fmt: skip

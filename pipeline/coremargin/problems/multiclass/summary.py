@@ -1,0 +1,71 @@
+"""The answer to a scan about several classes: the smallest margins or the losses, sums over far rows, and near rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.multiclass.classes import ClassRows
+
+Array = NDArray[np.float64]
+
+NO_ROW = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class ClassesSummary:
+    """What the rows of some blocks say about k hypotheses on the segment from the best (0) to the newest (1).
+
+    smallest (k,): the smallest margins, rounded down so that they are proofs, newest first; smallest_id (1,): the row
+    of the newest's. losses (k,): sum c max_r t_r. Far rows on the losing side at the newest: far_price (1,) sum c,
+    push (K, d + 1) sum c z, z being Kesler's vector of the row and its worst rival (0 x 0 for the hard margin).
+    near: the rows that come home. paid (1,): sum c; confusion (K, K): rows of class i that are given class j;
+    below (1,): rows with a margin below what was asked about.
+    """
+
+    smallest: Array
+    smallest_id: NDArray[np.int64]
+    losses: Array
+    far_price: Array
+    push: Array
+    near: ClassRows
+    paid: Array
+    confusion: NDArray[np.int64]
+    below: NDArray[np.int64]
+
+    @classmethod
+    def nothing(cls, points: int, classes: int, near: ClassRows, push: tuple[int, int]) -> ClassesSummary:
+        """The identity of ``merge``."""
+        return cls(
+            smallest=np.full(points, np.inf), smallest_id=np.array([NO_ROW]), losses=np.zeros(points),
+            far_price=np.zeros(1), push=np.zeros(push), near=near, paid=np.zeros(1),
+            confusion=np.zeros((classes, classes), np.int64), below=np.zeros(1, np.int64),
+        )  # fmt: skip
+
+    def merge(self, later: ClassesSummary) -> ClassesSummary:
+        """This answer and that of later blocks; of equally small margins the smaller row id."""
+        mine = (float(self.smallest[0]), int(self.smallest_id[0]))
+        other = (float(later.smallest[0]), int(later.smallest_id[0]))
+        return ClassesSummary(
+            smallest=np.minimum(self.smallest, later.smallest),
+            smallest_id=self.smallest_id if mine <= other else later.smallest_id,
+            near=ClassRows.joined([self.near, later.near]),
+            **{name: getattr(self, name) + getattr(later, name) for name in _SUMS},
+        )
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """For checkpoints."""
+        return arrays_of(self)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesSummary:
+        """Inverse of ``to_arrays``."""
+        return cls(**fields_of(cls, arrays, {"near": ClassRows.from_arrays}))
+
+
+_SUMS = ("losses", "far_price", "push", "paid", "confusion", "below")

@@ -1,0 +1,67 @@
+"""The heuristic's climb: concentration from many starts, each a task, before an upper bound is looked for.
+
+Starts are the soft-margin directions of the pool's lowest rows and perturbed incumbents, from a seed. The best answer
+of each k is measured by one scan. Answers come in the order of the tasks: the same for any number of workers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.heuristic import Found, climb, soft_directions
+from coremargin.problems.outliers.state import TrimPool, TrimState, unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coremargin.maths.margin import Array
+    from coremargin.maths.outliers.search import Map, Search
+
+#: Perturbed incumbents, and how far they are from it: a share of its length, expected.
+PERTURBED, SHARES = 8, (0.1, 0.3)
+#: ``settling`` of a state: the climb is next; it is over.
+BEFORE, AFTER = -1, -2
+
+
+def lowest(pool: TrimPool, searches: tuple[Search, ...], rows: int) -> TrimPool:
+    """So many rows of each class that are lowest under each incumbent."""
+    chosen = np.zeros(0, np.intp)
+    for search in searches:
+        margins = pool.signs * (pool.x @ search.best.w + search.best.b)
+        for sign in (1, -1):
+            mine = np.flatnonzero(pool.signs == sign)
+            chosen = np.union1d(chosen, mine[np.argsort(margins[mine], kind="stable")][:rows])
+    return pool.take(chosen)
+
+
+def climbed(state: TrimState, rows: int, intercept: bool, run: Map, is_news: Callable[[Found, Search], bool]) -> Array:
+    """Directions (m, d) worth measuring on all rows, one for each k at most; ``rows``: of each class."""
+    pool = lowest(state.pool, state.searches, rows)
+    soft = soft_directions(Arena(pool.x, pool.signs, state.centre, intercept=intercept))
+    tasks = [
+        (pool.x, pool.signs, state.centre, intercept, search.k, start)
+        for search in state.searches
+        for start in [*soft, *_perturbed(search.best.w)]
+    ]
+    answers, wishes = run(climb, tasks), []
+    each = len(tasks) // len(state.searches)
+    for place, search in enumerate(state.searches):
+        best = max(answers[place * each : (place + 1) * each], key=lambda found: float(found.margin))
+        if is_news(best, search):
+            wishes.append(best.w)
+    return unit(wishes) if wishes else np.zeros((0, pool.x.shape[1]))
+
+
+def over(state: TrimState) -> TrimState:
+    """The same, with the climb behind it."""
+    return replace(state, settling=AFTER)
+
+
+def _perturbed(w: Array) -> list[Array]:
+    random = np.random.default_rng(0)
+    noise = random.standard_normal((PERTURBED, len(w))) / np.sqrt(len(w))
+    return [w + SHARES[k % len(SHARES)] * noise[k] for k in range(PERTURBED)]

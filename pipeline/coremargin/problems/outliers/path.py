@@ -1,0 +1,48 @@
+"""Several numbers of outliers in one job: what is proven for one of them says something about the others.
+
+Who may leave out k rows may leave out fewer, so the best margin does not fall as k grows. A hyperplane with k outliers
+is one for every larger number, and no set of fewer than k rows allows more than the upper bound for k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from coremargin.maths.outliers.search import ended, improved, is_proven, lowered
+
+if TYPE_CHECKING:
+    from coremargin.maths.outliers.search import Search
+    from coremargin.problems.outliers.state import LeftOut, Status, TrimState
+
+Known = tuple["Search", "LeftOut"]
+
+
+def shared(state: TrimState, longest: float) -> TrimState:
+    """The state with the best bounds that any k gives for each; what is proven by them is at its end.
+
+    longest: the largest norm of a row as it is.
+    """
+    below = list(accumulate(zip(state.searches, state.left_out, strict=True), _with_margin_of))
+    searches = list(accumulate((search for search, _ in reversed(below)), _with_bound_of))[::-1]
+    searches = [ended(search) if is_proven(search, longest) else search for search in searches]
+    return replace(state, searches=tuple(searches), left_out=tuple(out for _, out in below))
+
+
+def how_it_ended(state: TrimState, longest: float) -> Status:
+    """With every search at its end: proven for every k; or as far as it goes."""
+    if all(is_proven(search, longest) for search in state.searches):
+        return "certified"
+    return "heuristic" if any(search.status == "bounded" for search in state.searches) else "stalled"
+
+
+def _with_margin_of(smaller: Known, own: Known) -> Known:
+    """One k with the incumbent of the next smaller one, where that is better, and the rows that it leaves out."""
+    search = improved(own[0], smaller[0].best)
+    return own if search is own[0] else (search, smaller[1])
+
+
+def _with_bound_of(larger: Search, own: Search) -> Search:
+    """One k with the upper bound of the next larger one, where that is lower; its proof stays with the larger one."""
+    return lowered(own, larger.upper) if larger.upper < own.upper else own

@@ -1,0 +1,146 @@
+"""An outlier state as figures for people and as a result: incumbents, rows left out, and the proof of the bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import meets
+from coremargin.maths.outliers.certificates import Certificate
+from coremargin.maths.outliers.explore import Leaf
+from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
+from coremargin.maths.rows import of_dense
+from coremargin.problems.common.result import STOPPED, Result
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+    from coremargin.maths.outliers.certificates import Arena
+    from coremargin.maths.outliers.search import Search
+    from coremargin.problems.outliers.problem import OutlierMargin
+    from coremargin.problems.outliers.state import TrimState
+
+#: A proof that needs more than this is not kept; then no upper bound is claimed: what cannot be checked is no claim.
+PROOF_BYTES = 1 << 30
+#: Rows of the pool, the lowest, that say what a row left out buys.
+GAIN_ROWS = 2_000
+
+Proof = tuple[tuple[Leaf, ...], list[Certificate]]
+
+REASONS = {
+    **STOPPED,
+    "certified": "certified",
+    "not_separable": "no rows left out in that number make the others separable",
+    "heuristic": "the heuristic's answer, with an upper bound",
+    "too_large": "the proof is larger than what a model keeps: nothing is claimed that could not be checked",
+}
+
+
+def figures(state: TrimState) -> dict[str, Any]:
+    """What a round is described by."""
+    return {
+        "lower": state.lower, "lower_now": state.lower_now, "upper": state.upper, "pool_rows": len(state.pool),
+        "coreset_rows": sum(len(search.certificates) for search in state.searches), "new_rows": state.new_rows,
+        "rows_below": None, "nodes": sum(search.nodes for search in state.searches),
+    }  # fmt: skip
+
+
+def result(problem: OutlierMargin, state: TrimState) -> Result:
+    """The model that a state stands for: the incumbent of the largest k; the others are kept beside it."""
+    arena, best = problem.arena(state), state.main.best
+    weights, gains = _support_and_gains(arena, state)
+    proofs: list[Proof] = []
+    for search in state.searches:
+        proofs.append(_proof(search, sum(len(certificates) for _, certificates in proofs)))
+    used = [np.flatnonzero(weights), *(c.rows for _, certificates in proofs for c in certificates)]
+    used += [np.array([step if step >= 0 else ~step for step in leaf.path], np.intp) for p, _ in proofs for leaf in p]
+    core = np.unique(np.concatenate(used)).astype(np.intp)
+    core = core[np.argsort(state.pool.ids[core], kind="stable")]
+    kept = _proof_arrays(proofs, core, len(state.pool))
+    known = sum(values.nbytes for values in kept.values()) <= PROOF_BYTES
+    lost = known and state.status == "certified" and best.margin <= 0 and _overlap(problem, state, proofs)
+    proven = known and state.status == "certified" and best.margin > 0
+    w, b = (best.w, best.b) if np.any(best.w) else (state.wishes[0], state.offset)  # before the first scan
+    upper = [search.upper if known else np.inf for search in state.searches]
+    extra = _extra(state, upper, gains) | (kept if known else {})
+    return Result(
+        status="not_separable" if lost else "certified" if proven else "stopped",
+        reason=REASONS["not_separable" if lost else state.status if known else "too_large"],
+        kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin, upper=upper[-1],
+        ids=state.pool.ids[core], signs=state.pool.signs[core], weights=weights[core],
+        rows=of_dense(state.pool.x[core], sparse=problem.source.sparse), final=False,
+        extra={f"ledger_outliers_{name}": values for name, values in extra.items()},
+    )  # fmt: skip
+
+
+def _overlap(problem: OutlierMargin, state: TrimState, proofs: list[Proof]) -> bool:
+    """Whether each certificate that carries the bound of the largest k is zero for its rows."""
+    pool = state.pool
+    return all(meets(pool.x[c.rows], pool.signs[c.rows], c.weights, problem.intercept) for c in proofs[-1][1])
+
+
+def _support_and_gains(arena: Arena, state: TrimState) -> tuple[Array, Array]:
+    """Dual weights (n,) of the pool without the rows left out; and for each of these the margin lost if it stays.
+
+    Over the lowest rows of the pool: what is lost on all rows is at least that.
+    """
+    weights, out = np.zeros(len(arena)), state.left_out[-1]
+    free = np.isin(state.pool.ids, out.ids, invert=True)
+    if not arena.bounded(free):
+        return weights, np.zeros(len(out.ids))
+    base = arena.best(free)
+    weights[base.rows] = base.weights
+    half = 2.0 if arena.intercept else 1.0
+    margins = arena.signs * (arena.x @ state.main.best.w + state.main.best.b)
+    lowest = np.flatnonzero(free)[np.argsort(margins[free], kind="stable")[:GAIN_ROWS]]
+    near = np.zeros(len(arena), bool)
+    near[lowest] = near[base.rows] = True
+    gains = []
+    for row in out.ids:
+        here = state.pool.ids == row
+        back = arena.best(near | here, base)
+        gain = float(np.linalg.norm(base.point) - np.linalg.norm(back.point)) / half
+        gains.append(max(0.0, gain) if here.any() else np.nan)
+    return weights, np.array(gains)
+
+
+def _proof(search: Search, first: int) -> Proof:
+    """The leaves that prove the upper bound, and the certificates that they rest on, numbered from ``first``."""
+    leaves = search.proof or ()
+    used = sorted({i for leaf in leaves for i in leaf.proof})
+    number = {old: new for new, old in enumerate(used, first)}
+    renamed = tuple(replace(leaf, proof=tuple(number[i] for i in leaf.proof)) for leaf in leaves)
+    return renamed, [search.certificates[i] for i in used]
+
+
+def _extra(state: TrimState, upper: list[float], gains: Array) -> dict[str, NDArray[Any]]:
+    """What the model keeps beside the proofs: a hyperplane and bounds for each k, the rows left out."""
+    searches, out = state.searches, state.left_out[-1]
+    return {
+        "k": np.array([search.k for search in searches]),
+        "lower": np.array([search.best.margin for search in searches]),
+        "upper": np.array(upper),
+        "w": np.array([search.best.w for search in searches]),
+        "b": np.array([search.best.b for search in searches]),
+        "nodes": np.array([search.nodes for search in searches]),
+        "ids": out.ids, "signs": out.signs, "margins": out.values, "gains": gains,
+    }  # fmt: skip
+
+
+def _proof_arrays(proofs: list[Proof], core: NDArray[np.intp], pool: int) -> dict[str, NDArray[Any]]:
+    """The proofs of all k, over the rows ``core`` of a pool of so many rows."""
+    place = np.full(pool, -1)
+    place[core] = np.arange(len(core))
+    leaves = [_placed(leaf, place) for part, _ in proofs for leaf in part]
+    certificates = [replace(c, rows=place[c.rows], bits=0) for _, part in proofs for c in part]
+    parts = certificates_to_arrays(certificates) | leaves_to_arrays(leaves)
+    del parts["since"]
+    stored = {f"proof_{name}": values for name, values in parts.items()}
+    return stored | {"proof_leaves": np.array([len(part) for part, _ in proofs])}
+
+
+def _placed(leaf: Leaf, place: NDArray[np.intp]) -> Leaf:
+    """A leaf whose path names rows of the coreset: ``row`` left out, ``~row`` kept."""
+    return replace(leaf, path=tuple(int(place[step]) if step >= 0 else ~int(place[~step]) for step in leaf.path))

@@ -1,0 +1,297 @@
+"""The soft-margin problem where neither d x d sums nor the rows fit into memory: selective block minimisation.
+
+The dual is kept for all rows, one number each. A pass goes over the rows a segment at a time, as much as memory has
+room for: rows whose duals contradict their margins come home, and with those held from before, the nearest to the
+margin, their part of the dual is solved exactly, all other duals fixed (Yu, Hsieh, Chang, Lin 2010; Chang, Roth 2011).
+Every segment raises the dual, so that no step is ever too long, whatever the rows are like. When the gains say so, a
+scan of all rows at the mean of a pass is the proof: its value from above, and from below, with the hinge these duals,
+with the squared hinge those that belong to the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, take, weighted_sum
+from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.start import check_scale, read_sample, sample_chunks
+from coremargin.problems.soft import wide_steps
+from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe
+from coremargin.problems.soft.block_state import Sweep
+from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
+from coremargin.problems.soft.probe import BandProbe
+from coremargin.problems.soft.problem import IDLE_SHARE, SoftMargin
+from coremargin.problems.soft.start import BINS, histogram_range, priced
+from coremargin.problems.soft.state import SoftState
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.summary import BandSummary
+
+Array = NDArray[np.float64]
+
+#: Of the memory a third each: for the rows that a segment sends home at most, and for those held from before.
+SEGMENT, HELD = 3, 3
+#: A solve leaves this share of what the last one gained, or of the gap that is asked for.
+LEFT = 0.5
+#: Rows stay where they are while the contradictions of all of them cannot add more than this share of epsilon.
+SETTLED = 0.01
+#: What is left after a pass, as a multiple of what the gains foretell for the dual alone, and what these shrink by a
+#: pass at least and at most, or as long as nothing is known.
+BOTH_SIDES, SHRINK = 3.0, (0.1, 0.8, 0.4)
+MOST_WAIT = 5
+#: After so many passes there is a proof, whatever it proves: a job that is stopped then has something to say.
+MOST_UNPROVEN = 10
+#: So many proofs in a row that leave more than ``IDLE_SHARE`` of the gap are the last; solves are sharper after each.
+MOST_IDLE = 4
+
+
+@dataclass(frozen=True)
+class SweptMargin(SoftMargin):
+    """``SoftMargin`` by selective block minimisation."""
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """The chunks that are read before the first pass: within the memory for rows that are held."""
+        most = self.memory_bytes // HELD * self.source.nbytes // max(1, self.source.rows * self._row_bytes)
+        return sample_chunks(self.source, self.codes, self.sample_share, min(self.sample_bytes, most))
+
+    def start(self) -> SoftState:
+        """The state before the first pass: the duals of a sample's rows are the best ones if there were no others."""
+        source = self.source
+        check_scale(source, self.prices, self.totals)
+        found = read_sample(source, self.sample_chunks, self.codes)
+        sample = priced(found, np.arange(len(found.ids)), self.prices)
+        nothing, empty = np.zeros(source.features + 1), Pool.nothing(source.features, sparse=source.sparse)
+        sweep = Sweep(
+            duals=np.zeros(source.rows), push=nothing, worth=0.0, at=nothing, total=nothing,
+            seen=0, segment=0, values=np.zeros(0), gain=1.0, wait=0,
+            waited=0, scans=0,
+        )  # fmt: skip
+        state = SoftState(
+            round=0, status="running", newest=sweep.at, best=None, primal=np.inf, dual=0.0, reference=nothing,
+            band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
+            sample=empty, held=empty, held_duals=np.zeros(0),
+            total_rows=int(source.scalars().counts.sum(axis=0)[list(self.codes)].sum()), widen=1, idle=0, band_rows=0,
+            gap_now=np.inf, histogram=np.zeros((2, BINS), np.int64), low=0.0, high=1.0, rows_below=-1,
+            sample_bytes=found.nbytes(source), sweep=sweep,
+        )  # fmt: skip
+        rows = self._held_rows(sample, np.arange(len(sample)))
+        state = self._solved(replace(state, held=sample.take(rows)), sweep)
+        margins = sample.signs * (products(sample.rows, state.newest[:-1, None])[0] + state.newest[-1])
+        low, high = histogram_range(margins)
+        return replace(state, low=low, high=high)
+
+    # scan
+
+    @cached_property
+    def segments(self) -> list[range]:
+        """The chunks of each segment of a pass."""
+        room = max(1, self.memory_bytes // SEGMENT // (self.source.chunk_rows * self._row_bytes))
+        return [range(k, min(k + room, self.source.chunks)) for k in range(0, self.source.chunks, room)]
+
+    def proving(self, state: SoftState) -> bool:
+        """True when the next scan is about all rows."""
+        return state.sweep is not None and state.sweep.segment == len(self.segments)
+
+    def probe(self, state: SoftState) -> BandProbe:
+        """The question of the next scan."""
+        sweep = _sweep(state)
+        plain = _fields(super().probe(replace(state, best=sweep.at) if self.proving(state) else state))
+        duals: dict[str, Any] = {"duals": sweep.duals, "first": 0}
+        if not self.proving(state):
+            least = SETTLED * self.epsilon * max(0.0, sweep.value) / float(self.prices @ self.totals)
+            least = math.sqrt(least) if self.loss == "squared_hinge" else least
+            plain |= {"keep": self._most // len(self.segments[sweep.segment])}
+            return SweepProbe(**plain, **duals, least=least)
+        plain |= {"keep": 0, "held": np.zeros(0, np.int64)}
+        return BandProbe(**plain) if self.loss == "squared_hinge" else ProofProbe(**plain, **duals)
+
+    @property
+    def _most(self) -> int:
+        """Rows that a segment sends home at most."""
+        return max(1, self.memory_bytes // SEGMENT // self._row_bytes)
+
+    def skip(self, state: SoftState) -> NDArray[np.bool_]:
+        """All chunks but those of the segment."""
+        skipped = np.zeros(self.source.chunks, bool)
+        if not self.proving(state):
+            skipped[:] = True
+            skipped[list(self.segments[_sweep(state).segment])] = False
+        return skipped
+
+    # update
+
+    def update(self, state: SoftState, summary: BandSummary) -> SoftState:
+        """The duals after a segment, or bounds after a scan of all rows; what is next."""
+        state = replace(state, round=state.round + 1, band_rows=len(summary.row_id))
+        if self.proving(state):
+            return self._proven(state, summary)
+        sweep = _sweep(state)
+        chunks = self.segments[sweep.segment]
+        state = self._solved(_with(state, summary), sweep)
+        after = _sweep(state)
+        rows = self.source.span(chunks[-1])[1] - self.source.span(chunks[0])[0]
+        after = replace(
+            after, total=sweep.total + rows * after.at, seen=sweep.seen + rows, segment=sweep.segment + 1
+        )  # fmt: skip
+        return self._pass_over(state, after) if after.segment == len(self.segments) else replace(state, sweep=after)
+
+    def _solved(self, state: SoftState, sweep: Sweep) -> SoftState:
+        """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
+        pool, squared = state.held, self.loss == "squared_hinge"
+        before = sweep.duals[pool.ids] * pool.signs
+        model = wide_steps.model_of(self, pool, pool.weights, sweep.push)
+        push = sweep.push - model.pull(before)
+        rest = sweep.worth - _worth(before, pool.weights, squared=squared)
+        model = replace(model, push=wide_steps.within_reach(push, model), constant=rest)
+        share = LEFT * 0.1**state.idle * max(1.0, min(1.0, sweep.gain) / self.epsilon)
+        at, duals = wide_steps.minimum(self, model, sweep.at, before, share)
+        if squared:
+            duals = model.duals(model.margins(at))
+        every = sweep.duals.copy()
+        every[pool.ids] = duals * pool.signs
+        after = replace(
+            sweep, duals=every, push=push + model.pull(duals), at=at,
+            worth=rest + _worth(duals, pool.weights, squared=squared),
+        )  # fmt: skip
+        value = after.value
+        after = replace(after, gain=max(0.0, value - sweep.value) / value if value > 0 else 1.0)
+        margins = model.margins(at)
+        kept = self._held_rows(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]))
+        return replace(state, newest=at, held=pool.take(kept), sweep=after)
+
+    def _held_rows(self, pool: Pool, order: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The positions of the first rows in this order that memory allows to hold, by their ids."""
+        most = self.memory_bytes // HELD
+        fits = order[: int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), most, side="right"))]
+        return fits[np.argsort(pool.ids[fits])]
+
+    def _pass_over(self, state: SoftState, sweep: Sweep) -> SoftState:
+        """After a pass: another one, or the proof."""
+        values, wait = np.append(sweep.values, sweep.value), max(0, sweep.wait - 1)
+        sweep = replace(sweep, values=values, wait=wait, scans=sweep.scans + 1)
+        gains = np.diff(sweep.values, prepend=0.0)
+        due = sweep.wait == 0 and len(gains) > 1
+        if due and not np.isfinite(state.primal):
+            shrink = _shrink(gains)
+            left = BOTH_SIDES * float(gains[-1]) * shrink / (1.0 - shrink)
+            due = left <= self.epsilon * abs(sweep.value) or len(gains) >= MOST_UNPROVEN
+        if not due:
+            return replace(state, sweep=_again(sweep))
+        if self.loss == "hinge" and self.intercept:
+            sweep = _balanced(state.held, sweep)
+        return replace(state, newest=sweep.mean, sweep=sweep)
+
+    def _proven(self, state: SoftState, summary: BandSummary) -> SoftState:
+        """Bounds at the mean of the pass; certified, or another pass."""
+        sweep, before = _sweep(state), soft.relative_gap(state.primal, state.dual)
+        sweep = replace(_again(sweep), scans=sweep.scans + 1)
+        state = replace(state, histogram=summary.histogram, rows_below=int(summary.below[0]), sweep=sweep)
+        tried = best_point(self, replace(state, best=sweep.at), summary)
+        if tried.primal < state.primal:
+            state = tried
+        if self.loss == "squared_hinge":
+            state = squared_bound(self, state, summary)
+        else:
+            state = self._hinge_bound(state, sweep, summary)
+        gap = soft.relative_gap(state.primal, state.dual)
+        state = replace(state, gap_now=gap)
+        if soft.is_certified(state.primal, state.dual, self.epsilon):
+            return replace(state, status="certified")
+        rose = np.diff(sweep.values, prepend=0.0)[-max(1, sweep.waited) :].sum() > self.epsilon * abs(sweep.value)
+        idle = 0 if rose or gap <= IDLE_SHARE * before else state.idle + 1
+        if idle == MOST_IDLE:
+            return replace(state, status="stalled")
+        wait = self._wait(before, gap, sweep) if np.isfinite(gap) else 1
+        return replace(state, newest=sweep.at, sweep=replace(sweep, wait=wait, waited=wait), idle=idle)
+
+    def _wait(self, before: float, gap: float, sweep: Sweep) -> int:
+        """How many passes will close the gap, as the gaps of the last two proofs or else the gains say."""
+        shrink = max(_shrink(np.diff(sweep.values, prepend=0.0)), SHRINK[2])
+        if np.isfinite(before) and sweep.waited:
+            shrink = min(max((gap / before) ** (1.0 / sweep.waited), SHRINK[0]), SHRINK[1])
+        return min(max(1, math.ceil(math.log(max(gap / self.epsilon, 1.0)) / -math.log(shrink))), MOST_WAIT)
+
+    def _hinge_bound(self, state: SoftState, sweep: Sweep, summary: BandSummary) -> SoftState:
+        push, signs = summary.far_push, summary.row_sign
+        duals = sweep.duals[summary.row_id] * signs
+        total = float(summary.far_price[0] + duals.sum())
+        if self.intercept and abs(float(push[-1])) > BALANCE * total:
+            return state
+        named = (summary.row_id, signs, duals)
+        return dual_bound(self, state, float(summary.far_price[0]), push[:-1], named, len(duals))
+
+    def figures(self, state: SoftState) -> dict[str, Any]:
+        """What a round is described by; before the first proof nothing is proven.
+
+        scan: the number of the pass or proof; part: the segments of a pass that are done, 0 when it is over.
+        """
+        sweep, told = _sweep(state), super().figures(state)
+        part = 0 if self.proving(state) else sweep.segment
+        told |= {"scan": sweep.scans + (part > 0), "part": part}
+        if not np.isfinite(state.primal):
+            told |= {"lower": -np.inf, "lower_now": -np.inf}
+        return told
+
+
+def soft_margin(problem: SoftMargin) -> SoftMargin:
+    """The problem by the method that fits it: where rows fit into no form, that of segments."""
+    if problem.wide and not problem.whole:
+        return SweptMargin(**_fields(problem))
+    return problem
+
+
+def _fields(values: Any) -> dict[str, Any]:
+    return {field.name: getattr(values, field.name) for field in fields(values)}
+
+
+def _sweep(state: SoftState) -> Sweep:
+    assert state.sweep is not None  # noqa: S101  a swept problem's states have one
+    return state.sweep
+
+
+def _again(sweep: Sweep) -> Sweep:
+    """At the beginning of a pass."""
+    return replace(sweep, segment=0, total=np.zeros(len(sweep.total)), seen=0)
+
+
+def _with(state: SoftState, summary: BandSummary) -> SoftState:
+    """The rows held and after them, in no order of ids, those that came home."""
+    held, rows = state.held, concatenate([state.held.rows, as_float64(summary.row_x)])
+    ids, signs = np.concatenate([held.ids, summary.row_id]), np.concatenate([held.signs, summary.row_sign])
+    return replace(state, held=Pool(ids, rows, signs, np.concatenate([held.weights, summary.row_price])))
+
+
+def _worth(duals: Array, prices: Array, *, squared: bool) -> float:
+    return float(duals.sum() - (0.25 * duals @ (duals / prices) if squared else 0.0))
+
+
+def _shrink(gains: Array) -> float:
+    """The factor from the gain of one pass to that of the next."""
+    low, high, unknown = SHRINK
+    if len(gains) < 2 or not gains[-2] > 0:
+        return unknown
+    return min(max(float(gains[-1] / gains[-2]), low), high)
+
+
+def _balanced(pool: Pool, sweep: Sweep) -> Sweep:
+    """The duals, those of rows held moved so that sum a y is 0; between their limits if possible, else any, or none."""
+    duals, excess = sweep.duals[pool.ids] * pool.signs, math.fsum(sweep.duals)
+    for free in (np.flatnonzero((duals > 0) & (duals < pool.weights)), np.arange(len(duals))):
+        moved = soft.balanced(duals[free], pool.signs[free], pool.weights[free], excess)
+        if moved is not None:
+            break
+    else:
+        return sweep
+    every = sweep.duals.copy()
+    every[pool.ids[free]] = moved * pool.signs[free]
+    change = (moved - duals[free]) * pool.signs[free]
+    push = sweep.push + np.append(weighted_sum(take(pool.rows, free), change), change.sum())
+    return replace(sweep, duals=every, push=push, worth=sweep.worth + float((moved - duals[free]).sum()))

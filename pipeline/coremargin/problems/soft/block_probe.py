@@ -1,0 +1,93 @@
+"""What a worker does with a chunk in selective block minimisation. Plain functions on arrays; no Dask, no files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.rows import Rows, take, weighted_sums
+from coremargin.problems.soft.probe import BandProbe, Counted, decisions
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.scan.protocols import Block
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DualProbe(BandProbe):
+    """A question about rows whose duals are known: duals (m,) are a y of the rows from id ``first`` on."""
+
+    duals: Array
+    first: int
+
+    def narrow(self, block: Block) -> Self:
+        """The same question with what belongs to this block only."""
+        first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
+        held = self.held[np.searchsorted(self.held, first) : np.searchsorted(self.held, stop)]
+        duals = self.duals[first - self.first : stop - self.first]
+        return replace(self, held=held, duals=duals, first=int(first))
+
+    def own(self, counted: Counted, start: int) -> Array:
+        """The duals a (n,) of the rows that count."""
+        return np.asarray(self.duals[counted.places + (start - self.first)] * counted.signs)
+
+
+@dataclass(frozen=True)
+class SweepProbe(DualProbe):
+    """Which rows of a segment contradict their duals at the newest hypothesis; at most ``keep`` of a chunk come home.
+
+    least: what is less of a contradiction is none.
+    """
+
+    least: float
+
+    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> BandSummary:
+        places, signs = counted.places, counted.signs
+        if len(places) < rows.shape[0]:
+            rows = take(rows, places)
+        margins = decisions(rows, self.base[:, :1])[0] * signs
+        wrong = contradictions(margins, self.own(counted, start), counted.prices, squared=self.squared)
+        wrong[counted.held] = 0.0
+        chosen = np.flatnonzero(wrong > self.least)
+        if len(chosen) > self.keep:
+            chosen = np.sort(chosen[np.argsort(-wrong[chosen], kind="stable")[: self.keep]])
+        return replace(
+            self.empty(), row_id=places[chosen] + start, row_x=take(rows, chosen), row_sign=signs[chosen],
+            row_price=counted.prices[chosen],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ProofProbe(DualProbe):
+    """What all rows say about a hypothesis and the hinge's duals.
+
+    Rows whose dual is not that of their side are named, not sent; far_push is the sum over all rows of a y (x, 1).
+    """
+
+    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> BandSummary:
+        places, signs, none = counted.places, counted.signs, np.zeros(0, np.intp)
+        if len(places) < rows.shape[0]:
+            rows = take(rows, places)
+        margins = decisions(rows, self.base) * signs
+        parts = self.divided(lambda at: take(rows, at), counted, margins, none, longest)
+        duals = self.own(counted, start)
+        named = np.flatnonzero(duals != np.where(parts.losing, counted.prices, 0.0))
+        losing, columns = parts.losing.copy(), parts.columns.copy()
+        losing[named], columns[:, 2] = False, duals * signs
+        parts = replace(parts, near=named, losing=losing, columns=columns)
+        return self.summary(parts, weighted_sums(rows, columns), places[named] + start, take(rows, none), rows[:0])
+
+
+def contradictions(margins: Array, duals: Array, prices: Array, *, squared: bool) -> Array:
+    """By how much a row's margin (n,) would have to change for its dual (n,), from 0 to its price, to be best."""
+    if squared:
+        ahead = 1.0 - margins - duals / (2.0 * prices)
+        return np.where((duals == 0) & (ahead < 0), 0.0, np.abs(ahead))
+    ahead = 1.0 - margins
+    settled = ((duals == 0) & (ahead < 0)) | ((duals == prices) & (ahead > 0))
+    return np.where(settled, 0.0, np.abs(ahead))

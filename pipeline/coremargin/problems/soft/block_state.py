@@ -1,0 +1,61 @@
+"""What selective block minimisation knows between two segments of a pass, beside the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.common.stored import arrays_of, fields_of
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A dual point of all rows, and how far a pass over them has come.
+
+    duals (n,): a_i y_i of every row of the source; push (d + 1,): sum a_i y_i (x_i, 1); worth: sum of a_i, for the
+    squared hinge of a_i - a_i^2 / (4 c_i). at (d + 1,): the minimiser about the last segment. total (d + 1,): sum of
+    these minimisers over the pass, each times the rows it was about, seen of them. segment: the next one of the
+    pass; as many as there are: a scan of all rows is next, the proof. values (k,): of the dual after each pass so far;
+    gain: by which share the last segment raised it; wait: passes to go before the next proof, 0: as the gains say;
+    waited: how many these were at first. scans: passes and proofs that are done.
+    """
+
+    duals: Array
+    push: Array
+    worth: float
+    at: Array
+    total: Array
+    seen: int
+    segment: int
+    values: Array
+    gain: float
+    wait: int
+    waited: int
+    scans: int
+
+    @property
+    def value(self) -> float:
+        """Of the dual, but for the rounding of its sums."""
+        return self.worth - 0.5 * float(self.push[:-1] @ self.push[:-1])
+
+    @property
+    def mean(self) -> Array:
+        """The mean minimiser (d + 1,) of the pass: better than any of them, each leans to its own segment."""
+        return self.total / max(1, self.seen)
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Plain arrays ``NAME_duals`` and so on; exact."""
+        return {f"{name}_{field}": value for field, value in arrays_of(self).items()}
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Sweep | None:
+        """Inverse of ``to_arrays``; None where there is none."""
+        start = f"{name}_"
+        mine = {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}
+        return cls(**fields_of(cls, mine, {})) if mine else None

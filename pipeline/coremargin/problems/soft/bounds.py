@@ -1,0 +1,194 @@
+"""What a soft-margin scan proves: the value of the hypothesis from above, the dual from below, each rounded outward.
+
+Given away is what whoever checks a claim in float64, in sums of their own, may lose once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import gamma
+from coremargin.maths.rows import products
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.problems.common.pool import Pool
+    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.state import SoftState
+    from coremargin.problems.soft.summary import BandSummary
+
+Array = NDArray[np.float64]
+
+#: Sums of products up to this size are exact enough whatever they are made of.
+LONG = 1024.0
+#: Share of the duals' sum that may have to be moved to put them in balance, in sums of one's own.
+BALANCE = 2.0**-46
+
+
+def sum_error(source: Source) -> float:
+    """Relative error of a sum of non-negative terms over all rows or features: within chunks, then over chunks."""
+    return gamma(source.chunk_rows + source.chunks + source.features + 64)
+
+
+def longest(source: Source) -> float:
+    """No row is longer."""
+    return float(source.scalars().max_norm.max())
+
+
+def reach(problem: SoftMargin, size: Array) -> float:
+    """No row has a larger sum_j |x_j| size_j, size (d,) >= 0: by its length, or where that is large by its features.
+
+    A few huge values make rows long; where w is small just there, the largest values of the features say much less.
+    """
+    by_length = longest(problem.source) * float(np.linalg.norm(size))
+    if by_length <= LONG:
+        return by_length
+    return min(by_length, max(LONG, float(_widest(problem) @ size)))
+
+
+def best_point(problem: SoftMargin, state: SoftState, summary: BandSummary) -> SoftState:
+    """The primal bound from the best of the points that the scan summed up, rounded up."""
+    best, least = state.best, state.primal
+    for k, t in enumerate(problem.points(state)):
+        at, size = state.newest, np.abs(state.newest)
+        if t != 1 and state.best is not None:  # margins there are those of both ends: so are their errors
+            at, size = t * at + (1 - t) * state.best, t * size + (1 - t) * np.abs(state.best)
+        value = _rounded_up(problem, soft.penalty(at, problem.metric) + float(summary.losses[k]), size, summary)
+        if value < least:
+            best, least = at, value
+    return replace(state, best=best, primal=least)
+
+
+def _rounded_up(problem: SoftMargin, value: float, size: Array, summary: BandSummary) -> float:
+    """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|."""
+    margin = gamma(len(size) + 8) * (reach(problem, size[:-1]) + float(size[-1]) + 1.0)
+    prices = float(summary.mass.sum())
+    if problem.loss == "squared_hinge":
+        lost = 2.0 * margin * float(np.sqrt(prices * max(value, 0.0))) + margin * margin * prices
+    else:
+        lost = margin * prices
+    return value * (1.0 + 4.0 * sum_error(problem.source)) + 4.0 * lost
+
+
+def squared_bound(problem: SoftMargin, state: SoftState, summary: BandSummary) -> SoftState:
+    """With the dual bound that the newest hypothesis suggests, of the squared hinge."""
+    share = 16.0 * sum_error(problem.source)
+    errors: list[Array | float] = [share * longest(problem.source)]
+    if longest(problem.source) > LONG and summary.slack.all():
+        slack, squares = summary.slack, float(problem.prices.max()) * summary.squares
+        if not problem.intercept:
+            slack, squares = slack.sum(keepdims=True), squares.sum(keepdims=True)
+        each = [_sizes(problem, 1.0, square / unit**2) for unit, square in zip(slack, squares, strict=True)]
+        errors.append(np.asarray(share * np.sum(each, axis=0)))
+    sums = (summary.slack, summary.squares, summary.pull)
+    dual = max(
+        soft.squared_hinge_dual(*sums, problem.metric[:-1], problem.intercept, error=error, share=share)
+        for error in errors
+    )
+    size = reach(problem, np.abs(state.newest[:-1])) + abs(float(state.newest[-1])) + 1.0
+    least = float(summary.slack.min() if problem.intercept else summary.slack.sum())
+    dual *= max(0.0, 1.0 - slack_error(size, float(summary.at_stake[0]), least))
+    return replace(state, dual=dual, reference=state.newest) if dual > state.dual else state
+
+
+def slack_error(size: float, at_stake: float, slack: float) -> float:
+    """How far another's duals may be off, relatively, because they are made of slacks that were rounded otherwise.
+
+    Theirs are as good a dual point, near a maximum: what they lose is less than this share of the value. size: of the
+    terms of a margin; at_stake: price of the rows that have slack, slack: their sum of c xi.
+    """
+    return 2.0**-48 * size * at_stake / slack if slack > 0 else 0.0
+
+
+def sided(problem: SoftMargin, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:
+    """Rows (m,) that nobody has to name: far enough from the margin at ``at``, with the dual of their side there."""
+    margins = pool.signs * (products(pool.rows, at[:-1, None])[0] + at[-1])
+    error = gamma(len(at) + 2) * (longest(problem.source) * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
+    side = np.where(margins < 1.0, pool.weights, 0.0)
+    return np.asarray((np.abs(margins - 1.0) > 4.0 * error) & (duals == side))
+
+
+def hinge_bound(
+    problem: SoftMargin,
+    state: SoftState,
+    summary: BandSummary,
+    rows: tuple[NDArray[np.int64], NDArray[np.int8], Array],
+    duals: Array,
+    pull: Callable[[Array], Array],
+    also: tuple[float, Array, int] | None = None,
+) -> SoftState:
+    """With the dual bound of the scan's model, which holds for all rows however far a step leads, of the hinge.
+
+    rows: ids, signs and prices (m,) of those that are not far; duals (m,) theirs, in their box; pull: sum a y x (d,).
+    also: of rows that are far too, though not in the summary: their sums of c and c y (x, 1), and how many they are.
+    """
+    ids, signs, prices = rows
+    price, push, terms = float(summary.far_price[0]), summary.far_push, len(duals)
+    if also is not None:
+        price, push, terms = price + also[0], push + also[1], terms + also[2]
+    if problem.intercept:
+        moved = soft.balanced(duals, signs, prices, float(push[-1] + duals @ signs))
+        if moved is None:
+            return state
+        duals = moved
+    return dual_bound(problem, state, price, push[:-1] + pull(duals), (ids, signs, duals), terms)
+
+
+def dual_bound(
+    problem: SoftMargin,
+    state: SoftState,
+    others: float,
+    v: Array,
+    named: tuple[NDArray[np.int64], NDArray[np.int8], Array],
+    terms: int,
+) -> SoftState:
+    """With the dual bound of duals in balance, of the hinge: c or 0 by side at the newest but for the rows named.
+
+    others: sum of the duals of rows that are not named; v (d,): sum of a y x over all rows; named: ids, signs, duals;
+    terms: rows that were summed up on the driver.
+    """
+    ids, signs, duals = named
+    total = others + float(duals.sum())
+    value = soft.hinge_dual(total, v, problem.metric[:-1])
+    error = 8.0 * (sum_error(problem.source) + gamma(terms))
+    value -= error * total + _pull_error(problem, v, total, error)
+    value -= BALANCE * total * longest(problem.source) * float(np.linalg.norm(v))
+    if not value > state.dual:
+        return state
+    return replace(
+        state, dual=value, reference=state.newest, band_ids=ids, band_signs=signs, band_duals=duals
+    )  # fmt: skip
+
+
+def _pull_error(problem: SoftMargin, v: Array, total: float, error: float) -> float:
+    """How much 1/2 ||v||^2 may be off, v (d,) being a sum of rows whose duals add up to ``total``, each off by a share.
+
+    error: that share. Bounded by the longest row or, where that is large, feature by feature.
+    """
+    length = error * total * longest(problem.source)
+    by_length = length * float(np.linalg.norm(v))
+    if by_length <= error * total * LONG:
+        return by_length
+    each = error * _sizes(problem, total, float(problem.prices.max()) * total)
+    return min(by_length + 0.5 * length * length, float(np.abs(v) @ each + 0.5 * each @ each))
+
+
+def _widest(problem: SoftMargin) -> Array:
+    """The largest |x_j| (d,) of any row."""
+    known = problem.columns
+    return np.asarray(np.maximum(np.abs(known.low), np.abs(known.high)))
+
+
+def _sizes(problem: SoftMargin, total: float, squares: float) -> Array:
+    """Bounds (d,) on sum_i a_i |x_ij| for a >= 0 with sum a = total, sum a^2 <= squares where no row has a weight."""
+    known, widest = problem.columns, total * _widest(problem)
+    if problem.source.weights(0) is not None:
+        return np.asarray(widest)
+    square = problem.source.rows * (known.variance + known.mean**2) * (1.0 + 1e-9)
+    return np.asarray(np.minimum(widest, np.sqrt(squares * square)))  # Cauchy and Schwarz

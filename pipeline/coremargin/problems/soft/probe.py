@@ -1,0 +1,284 @@
+"""What a worker does with a chunk in a soft-margin scan. Plain functions on arrays; no Dask, no files.
+
+Everything that enters a bound is computed in float64, a tile at a time; only the matrix that shapes the next step is
+summed from products in the rows' own precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.exact import exact_decisions
+from coremargin.maths.margin import gamma
+from coremargin.maths.rows import (
+    TILE_BYTES,
+    Rows,
+    curvature,
+    is_sparse,
+    nothing,
+    products,
+    signed_points,
+    take,
+    weighted_sums,
+)
+from coremargin.problems.soft.summary import BandSummary
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.scan.protocols import Block
+
+Array = NDArray[np.float64]
+Pick = Callable[[NDArray[np.intp]], Rows]
+
+#: Sizes of terms between which float32 squares and adds them up without over- or underflow.
+SAFE = (1e-12, 1e12)
+#: So many products are added up in the rows' own precision.
+CURVE_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The rows that count, those of the two classes with a weight: places (n,), signs, prices c.
+
+    held (n,): rows that the driver has.
+    """
+
+    places: NDArray[np.intp]
+    signs: NDArray[np.int8]
+    prices: Array
+    held: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Rows that count at the newest hypothesis.
+
+    signs, prices (n,); margins (k, n); near: positions of the rows that come home; slack max(0, 1 - margin); losing:
+    those with slack that are far from the margin, and not held. columns (n, 4): the weights of the rows in the
+    summary's sums, c xi of the positive and of the negative class, c y and c xi y of losing rows. least: |margin - 1|
+    of the far row that is nearest to the margin, 0 where nobody asked.
+    """
+
+    signs: NDArray[np.int8]
+    margins: Array
+    near: NDArray[np.intp]
+    prices: Array
+    slack: Array
+    losing: NDArray[np.bool_]
+    columns: Array
+    least: float
+
+
+@dataclass(frozen=True)
+class BandProbe:
+    """The question of a soft-margin scan.
+
+    base (d + 1, 1 or 2): (w, b) of the newest hypothesis, and of the best one so far. points (k,): where on the segment
+    from the best (0) to the newest (1) the losses are wanted, 1 first. codes: label codes of the positive and the
+    negative class; prices (2,): c of their rows of weight 1. keep: rows nearest to the margin, those that change sides
+    between both hypotheses first, to send home per chunk. held
+    (m,) int64, increasing: ids of rows that the driver has; they are not sent, nor counted as far. curve: far_curve is
+    wanted. low, high, bins: range of the histogram of margins. chunk_rows, dtype, sparse: of the source.
+    """
+
+    base: Array
+    points: Array
+    codes: tuple[int, int]
+    prices: Array
+    loss: str
+    keep: int
+    held: NDArray[np.int64]
+    curve: bool
+    low: float
+    high: float
+    bins: int
+    chunk_rows: int
+    dtype: str
+    sparse: bool
+
+    @property
+    def squared(self) -> bool:
+        """True for the squared hinge."""
+        return self.loss == "squared_hinge"
+
+    def narrow(self, block: Block) -> BandProbe:
+        """The same question with the held ids in this block only."""
+        first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
+        return replace(self, held=self.held[np.searchsorted(self.held, first) : np.searchsorted(self.held, stop)])
+
+    def empty(self) -> BandSummary:
+        """The answer for no rows."""
+        rows = nothing(len(self.base) - 1, np.dtype(self.dtype), sparse=self.sparse)
+        return BandSummary.nothing(len(self.points), self.bins, rows, curve=self.curve)
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> BandSummary:
+        """A summary from a checkpoint."""
+        return BandSummary.from_arrays(arrays)
+
+    def __call__(self, source: Source, block: Block) -> BandSummary:
+        """Answer for one block, chunk by chunk."""
+        answer = self.empty()
+        longest = source.scalars().max_norm
+        for chunk in block.chunks:
+            rows, codes = source.read(chunk)
+            counted = self.counted(source.span(chunk)[0], codes, source.weights(chunk))
+            answer = answer.merge(self._ask(rows, counted, source.span(chunk)[0], float(longest[chunk])))
+        return answer
+
+    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> BandSummary:
+        places = counted.places
+        if len(places) < rows.shape[0]:
+            rows = take(rows, places)
+        margins = decisions(rows, self.base) * counted.signs
+        near = self.near(self.distances(margins), self.keep, counted.held)
+        parts = self.divided(lambda at: take(rows, at), counted, margins, near, longest)
+        losing = take(rows, np.flatnonzero(parts.losing) if self.curve else np.zeros(0, np.intp))
+        return self.summary(
+            parts, weighted_sums(rows, parts.columns), places[near] + start, take(rows, near), losing
+        )  # fmt: skip
+
+    def counted(self, start: int, codes: NDArray[np.int32], weights: Array | None) -> Counted:
+        """Which of some rows in a run count: start is the id of the first; label codes (n,), sample weights (n,)."""
+        signs = np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)
+        prices = np.where(signs > 0, self.prices[0], self.prices[1])
+        if weights is not None:
+            prices = prices * weights
+            signs[prices == 0] = 0
+        places = np.flatnonzero(signs)
+        held = np.isin(places + start, self.held) if len(self.held) else np.zeros(len(places), bool)
+        if len(places) < len(signs):
+            signs, prices = signs[places], prices[places]
+        return Counted(places, signs, prices, held)
+
+    def divided(self, pick: Pick, counted: Counted, margins: Array, near: NDArray[np.intp], longest: float) -> Divided:
+        """Rows with their margins (k, n), of which those at ``near`` come home; pick: rows by position.
+
+        Margins of the newest hypothesis are settled in place.
+        """
+        signs, prices = counted.signs, counted.prices
+        far = ~counted.held
+        far[near] = False
+        if not self.squared:
+            self._settle(pick, signs, margins[0], far, longest)
+        slack = np.maximum(1.0 - margins[0], 0.0)
+        cost = prices * slack
+        losing = far & (margins[0] < 1.0)
+        push, slope = np.where(losing, prices * signs, 0.0), np.where(losing, cost * signs, 0.0)
+        positive = signs > 0
+        columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), push, slope], axis=1)
+        least = float(np.abs(margins[0][far] - 1.0).min(initial=np.inf)) if self.curve else 0.0
+        return Divided(signs, margins, near, prices, slack, losing, columns, least)
+
+    def summary(self, parts: Divided, total: Array, ids: NDArray[np.int64], near: Rows, losing: Rows) -> BandSummary:
+        """The answer. total (4, d): ``parts.columns.T @ rows``; ids (m,), near (m, d): of the rows that come home.
+
+        losing: the far rows on the losing side, where their curve is wanted.
+        """
+        signs, newest, prices, slack, columns = parts.signs, parts.margins[0], parts.prices, parts.slack, parts.columns
+        far, positive = parts.losing, signs > 0
+        curve, spread = _tiled_curve(losing, prices[far]) if self.curve else (np.zeros((0, 0)), 0.0)
+        return BandSummary(
+            losses=self._losses(parts.margins, prices),
+            slack=columns[:, :2].sum(axis=0), squares=slack @ columns[:, :2], pull=total[:2],
+            far_price=np.array([prices[far].sum()]), far_value=np.array([(prices[far] * slack[far]) @ slack[far]]),
+            far_push=np.append(total[2], columns[:, 2].sum()), far_slope=np.append(total[3], columns[:, 3].sum()),
+            far_curve=curve, far_spread=np.array([spread]),
+            row_id=ids, row_x=near, row_sign=signs[parts.near], row_price=prices[parts.near],
+            histogram=np.stack([self._bin(newest[positive]), self._bin(newest[~positive])]),
+            seen=np.array([np.count_nonzero(positive), np.count_nonzero(~positive)]),
+            mass=np.array([prices[positive].sum(), prices[~positive].sum()]),
+            below=np.array([np.count_nonzero(newest < 1.0)]), at_stake=np.array([prices[newest < 1.0].sum()]),
+            far_least=np.array([parts.least]),
+        )  # fmt: skip
+
+    def _settle(
+        self, pick: Pick, signs: NDArray[np.int8], margins: Array, far: NDArray[np.bool_], longest: float
+    ) -> None:
+        """Round margins of far rows once where the last bits decide about their side, and so about their dual.
+
+        With many rows at the margin, as equal rows may be, whoever checks the dual has to find the same sides.
+        """
+        w, b = self.base[:-1, 0], float(self.base[-1, 0])
+        error = gamma(len(self.base) + 2) * (longest * float(np.linalg.norm(w)) + abs(b) + 1.0)
+        open_ones = np.flatnonzero(far & (np.abs(margins - 1.0) <= 2.0 * error))
+        margins[open_ones] = signs[open_ones] * exact_decisions(pick(open_ones), w, b)
+
+    def distances(self, margins: Array) -> Array:
+        """By what (n,) rows are chosen to come home; the squared hinge's curve says how rows change on a long way."""
+        return distances(margins[:1] if self.squared else margins)
+
+    @staticmethod
+    def near(distance: Array, keep: int, held: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Positions (increasing) of the ``keep`` rows with the least distance, ties by position; held ones apart."""
+        free = np.flatnonzero(~held)
+        if len(free) <= keep:
+            return free
+        distance = distance[free]
+        cut = np.partition(distance, keep - 1)[keep - 1] if keep else -np.inf
+        certain = np.flatnonzero(distance < cut)
+        ties = np.flatnonzero(distance == cut)[: keep - len(certain)]
+        return np.asarray(free[np.sort(np.concatenate([certain, ties]))])
+
+    def _losses(self, margins: Array, prices: Array) -> Array:
+        losses = np.empty(len(self.points))
+        for k, t in enumerate(self.points):
+            m = margins[0] if len(margins) == 1 or t == 1 else t * margins[0] + (1 - t) * margins[1]
+            slack = np.maximum(1.0 - m, 0.0)
+            losses[k] = prices @ (slack * slack if self.squared else slack)
+        return losses
+
+    def _bin(self, margins: Array) -> NDArray[np.int64]:
+        place = (margins - self.low) * (self.bins / (self.high - self.low))
+        return np.bincount(np.clip(place, 0, self.bins - 1).astype(np.intp), minlength=self.bins)
+
+
+def decisions(rows: Rows, base: Array) -> Array:
+    """(k, n) float64: rows (n, d) times w plus b of each column of ``base`` (d + 1, k)."""
+    return np.asarray(products(rows, base[:-1]) + base[-1][:, None])
+
+
+def distances(margins: Array) -> Array:
+    """How far 1 is (n,) from each row's margins (k, n) at the newest hypothesis, at the best one, and between them.
+
+    Negative where both are on different sides of 1, by the less of the two: there a model that keeps rows on their
+    sides is wrong, wherever the truth is on the way from one to the other.
+    """
+    return np.asarray(np.maximum(margins.min(axis=0) - 1.0, 1.0 - margins.max(axis=0)))
+
+
+def _tiled_curve(rows: Rows, weights: Array) -> tuple[Array, float]:
+    """sum_i weight_i (x_i, 1)(x_i, 1)^T (d + 1, d + 1), and sum_i weight_i ||x_i - z||^2.
+
+    The products of dense rows are made in their own precision, around a row z of them: far from the origin little else
+    would be left of float32; few are added up before float64 takes them. Those of sparse rows are in float64, z = 0.
+    """
+    if is_sparse(rows):
+        curve = curvature(signed_points(rows, np.ones(rows.shape[0]), 1.0), weights)
+        return curve, float(np.trace(curve[:-1, :-1]))
+    d = rows.shape[1]
+    step = max(1, TILE_BYTES // (8 * d))
+    curve = np.zeros((d + 1, d + 1))
+    if not rows.shape[0]:
+        return curve, 0.0
+    centre, root = rows[len(rows) // 2], np.sqrt(weights)
+    size = float(root.max()) * max(float(rows.max()) - float(rows.min()), 0.0)
+    precise = rows.dtype if SAFE[0] < size < SAFE[1] else np.dtype(np.float64)
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        scaled = rows[part].astype(precise) - centre.astype(precise)
+        scaled *= root[part, None].astype(precise)
+        for k in range(0, len(scaled), CURVE_ROWS):
+            few = scaled[k : k + CURVE_ROWS]
+            curve[:d, :d] += few.T @ few
+        curve[d, :d] += root[part] @ scaled.astype(np.float64)
+    spread = float(np.trace(curve[:d, :d]))
+    edge, total, middle = curve[d, :d].copy(), float(weights.sum()), centre.astype(np.float64)
+    curve[:d, :d] += np.outer(middle, edge) + np.outer(edge, middle) + total * np.outer(middle, middle)
+    curve[d, :d] += total * middle
+    curve[:d, d], curve[d, d] = curve[d, :d], total
+    return curve, spread

@@ -1,0 +1,300 @@
+"""The soft-margin problem by the band method: hinge and squared hinge, with the duality gap as its certificate.
+
+A scan at a hypothesis splits the rows: those far from the margin are summed up (they will not change sides on a short
+way), those near it come home. The driver minimises the sum of both exactly and the next scan proves the result, or
+shows what moved. Certified means primal - dual <= epsilon primal, both over all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.data.moments import Moments, moments
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.rows import products
+from coremargin.problems.common.start import (
+    SAMPLE_BYTES,
+    SAMPLE_SHARE,
+    Sample,
+    check_scale,
+    class_weights,
+    float64_row_bytes,
+    read_sample,
+    sample_chunks,
+    two_classes,
+)
+from coremargin.problems.soft import wide_steps
+from coremargin.problems.soft.bounds import best_point
+from coremargin.problems.soft.probe import BandProbe
+from coremargin.problems.soft.result import figures, result
+from coremargin.problems.soft.rows import as_rows, can_change, fits
+from coremargin.problems.soft.start import BINS, evenly, histogram_range, priced, thinned
+from coremargin.problems.soft.state import SoftState
+from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squared_step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.data.source import Source
+    from coremargin.problems.common.result import Result
+    from coremargin.problems.soft.summary import BandSummary
+
+Array = NDArray[np.float64]
+
+#: Points of the segment from the best hypothesis (0) to the newest (1) whose losses a scan sums up besides the newest.
+SEGMENT = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
+#: Share of the rows that come home from one scan, and its bounds in bytes of float64.
+BAND_SHARE = 0.05
+BAND_BYTES_LEAST = 1 << 20
+#: Share of the memory for these rows: dense ones of models of sums, copied while they are solved, and all others.
+BAND_PART = (0.25, 0.625)
+#: A step of the hinge is gone on from unless more than this share of them changed sides: then others did, too.
+CROSSED = 0.9
+#: A band is widened when the gap fell by less than this.
+SLOW = 3.0
+MOST_WIDE = 64
+#: So many scans in a row that each leave more than this share of the gap are the last ones.
+IDLE_SCANS, IDLE_SHARE = 8, 0.9
+#: Rows of the sample that stand for the far ones in the hinge's step.
+STAND_INS = 20_000
+#: The sample is thinned out to so many rows times (d + 1)^2: solving on it takes seconds at most.
+SOLVE_COST = {"squared_hinge": 5e9, "hinge": 1.5e9}
+
+
+@dataclass(frozen=True)
+class SoftMargin:
+    """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
+
+    class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
+    matrices; sharing: so many problems share the memory; copies: of the rows that all of them hold, how many there are
+    at a time; band_bytes: of it, for the rows that one scan sends home, None: BAND_PART; held_bytes: for those that
+    stay, None: a quarter.
+    """
+
+    source: Source
+    epsilon: float
+    loss: soft.Loss
+    cost: float
+    class_weight: Literal["balanced"] | tuple[float, float] | None = None
+    intercept: bool = True
+    memory_bytes: int = 256 << 20
+    sharing: int = 1
+    copies: int = 1
+    band_bytes: int | None = None
+    held_bytes: int | None = None
+    sample_share: float = SAMPLE_SHARE
+    sample_bytes: int = SAMPLE_BYTES
+    eager: bool = False
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """Codes of the positive and the negative class."""
+        return two_classes(self.source)
+
+    @property
+    def wide(self) -> bool:
+        """True for models that are kept as rows (wide_steps.py), False as d x d sums (soft_steps.py)."""
+        return as_rows(self)
+
+    @property
+    def whole(self) -> bool:
+        """True where a wide problem holds all rows: they are read before the first scan, which is the proof."""
+        return self.wide and fits(self)
+
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes of a row in float64, with its 1; of sparse rows, whose lengths differ, about the mean."""
+        return float64_row_bytes(self.source) + 8
+
+    @cached_property
+    def totals(self) -> Array:
+        """Sums of the sample weights (2,) of the positive and of the negative class: with no weights, their rows."""
+        return class_weights(self.source, self.codes)
+
+    @cached_property
+    def columns(self) -> Moments:
+        """Extremes, means and variances of the features."""
+        return moments(self.source)
+
+    @property
+    def prices(self) -> Array:
+        """c of a row of weight 1 of the positive and of the negative class."""
+        if self.class_weight is None:
+            return np.full(2, self.cost)
+        if self.class_weight == "balanced":
+            return np.asarray(self.cost * self.totals.sum() / (2.0 * self.totals))
+        negative, positive = self.class_weight
+        return self.cost * np.array([positive, negative])
+
+    @property
+    def metric(self) -> Array:
+        """R (d + 1,): 1 for the weights, 0 for the intercept."""
+        return np.append(np.ones(self.source.features), 0.0)
+
+    # start
+
+    def start(self) -> SoftState:
+        """Solve on a sample of chunks."""
+        return self.begin(read_sample(self.source, self.sample_chunks, self.codes, stay=self.whole))
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """The chunks that are read before the first scan."""
+        limit = max(self.sample_bytes, self.source.nbytes) if self.whole else self.sample_bytes
+        return sample_chunks(self.source, self.codes, self.sample_share, limit)
+
+    def begin(
+        self, found: Sample, near: Array | None = None, shares: Array | None = None, *, solve: bool = True
+    ) -> SoftState:
+        """The state before the first scan, from some rows of both classes, their prices scaled up to all rows.
+
+        near (d + 1,): a solution to start from, such as that for another C; shares (m,): its duals of these rows / C.
+        solve: False where there is no time for more than to start there.
+        """
+        source, totals = self.source, self.totals
+        check_scale(source, self.prices, totals)
+        few = None if self.whole else np.arange(len(found.ids))
+        few = few if self.wide else thinned(found.signs, self._solvable)
+        sample = priced(found, few, self.prices)
+        positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]
+        shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
+        nothing, none = np.zeros(source.features + 1), np.zeros(0, np.intp)
+        newest, duals = nothing if near is None else near, np.zeros(len(sample))
+        if solve and shown.all():
+            # Prices of the sample add up to those of all rows.
+            share = np.ones(2) if self.whole else self.prices * totals / shown
+            prices = sample.weights * np.where(positive, share[0], share[1])
+            if self.wide:
+                known = None if shares is None else shares * self.cost
+                newest, duals = wide_steps.first_step(self, sample, prices, newest, known)
+            else:
+                newest = first_step(self, sample, prices, newest)
+        margins = sample.signs * (products(sample.rows, newest[:-1, None])[0] + newest[-1])
+        low, high = histogram_range(margins)
+        return SoftState(
+            round=0, status="running", newest=newest, best=None, primal=np.inf, dual=0.0, reference=nothing,
+            band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
+            sample=sample.take(evenly(len(sample), 0 if self.whole else STAND_INS)),
+            held=sample if self.whole else sample.take(none), held_duals=duals if self.whole else duals[none],
+            total_rows=int(counts.sum()), widen=1, idle=0, band_rows=0, gap_now=np.inf,
+            histogram=np.zeros((2, BINS), np.int64), low=low, high=high, rows_below=-1,
+            sample_bytes=found.nbytes(source),
+        )  # fmt: skip
+
+    @property
+    def _solvable(self) -> int:
+        """Rows of a sample that are solved in seconds by means of d x d sums."""
+        p = self.source.features + 1
+        return max(1000, 5 * p, int(SOLVE_COST[self.loss] / p**2))
+
+    # scan
+
+    def probe(self, state: SoftState) -> BandProbe:
+        """The question of the next scan."""
+        base = state.newest[:, None]
+        if state.best is not None:
+            base = np.column_stack([state.newest, state.best])
+        return BandProbe(
+            base=base, points=self.points(state), codes=self.codes, prices=self.prices, loss=self.loss,
+            keep=self._band_rows(state.widen), held=state.held.ids, curve=self._curved,
+            low=state.low, high=state.high, bins=BINS, chunk_rows=self.source.chunk_rows,
+            dtype=self.source.dtype.name, sparse=self.source.sparse,
+        )  # fmt: skip
+
+    def points(self, state: SoftState) -> Array:
+        """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
+        return np.ones(1) if state.best is None else np.array([1.0, *SEGMENT])
+
+    @property
+    def _curved(self) -> bool:
+        """True where scans sum up a d x d matrix."""
+        return self.loss == "squared_hinge" and not self.wide
+
+    def _band_rows(self, widen: int) -> int:
+        """Rows that each chunk sends home: where they are sparse or stay, in wide problems, all that memory allows."""
+        wanted = max(BAND_SHARE * widen * self.source.rows * self._row_bytes, BAND_BYTES_LEAST)
+        many = self.wide or self.source.sparse  # these are few bytes, and models keep them as they are
+        most = self.memory_bytes * BAND_PART[many] if self.band_bytes is None else self.band_bytes
+        size = most if many else min(wanted, most)
+        return min(self.source.chunk_rows, max(1, int(size / self._row_bytes / self.source.chunks)))
+
+    def skip(self, state: SoftState) -> NDArray[np.bool_]:
+        """Nothing can be skipped."""
+        return np.zeros(self.source.chunks, bool)
+
+    def enough(self, summary: BandSummary) -> bool:
+        """Never before the end."""
+        return False
+
+    def done(self, state: SoftState) -> bool:
+        """True when there is nothing left to prove or to gain."""
+        return state.status != "running"
+
+    def figures(self, state: SoftState) -> dict[str, Any]:
+        """What a round is described by."""
+        return figures(state)
+
+    def result(self, state: SoftState) -> Result:
+        """The model that a state stands for."""
+        return result(state)
+
+    @property
+    def least_block_bytes(self) -> int:
+        """Squared hinge sends home a d x d matrix per block: no more of them than fit into the memory."""
+        if not self._curved:
+            return 1
+        source, matrix = self.source, 8 * (self.source.features + 1) ** 2
+        return source.nbytes * matrix * self.sharing // self.memory_bytes + source.nbytes // source.chunks + 1
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
+        """A state from a checkpoint."""
+        return SoftState.from_arrays(arrays)
+
+    # update
+
+    def update(self, state: SoftState, summary: BandSummary) -> SoftState:
+        """Bounds and the next hypothesis after a scan."""
+        before, value = soft.relative_gap(state.primal, state.dual), state.primal
+        state = replace(
+            state, round=state.round + 1, histogram=summary.histogram, rows_below=int(summary.below[0]),
+            band_rows=len(summary.row_id),
+        )  # fmt: skip
+        astray = crossed(state, summary)
+        rose = summary.losses[0] + soft.penalty(state.newest, self.metric) > state.primal
+        state = best_point(self, state, summary)
+        step, state = self._advance(state, summary)
+        gap = soft.relative_gap(state.primal, state.dual)
+        state = replace(state, gap_now=gap)
+        if soft.is_certified(state.primal, state.dual, self.epsilon):
+            return replace(state, status="certified")
+        gained = gap <= IDLE_SHARE * before or state.primal <= (1.0 - 0.1 * self.epsilon) * value
+        gained &= bool(np.isfinite(gap))  # sums that overflow stay infinite: no gain, and the job ends
+        idle = 0 if gained else state.idle + 1
+        same = np.array_equal(step, state.newest)
+        stuck = idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen))
+        if can_change(self, state, stuck):
+            return wide_steps.changed(self, state)
+        if stuck:
+            return replace(state, status="stalled")
+        if self._overshot(state, astray):
+            step = np.array(state.best)
+        widen = state.widen * (8 if same else 2) if same or rose or gap * SLOW > before else state.widen
+        return replace(state, newest=step, idle=idle, widen=min(widen, MOST_WIDE))
+
+    def _advance(self, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
+        if self.wide or len(state.held):
+            return wide_steps.step(self, state, summary)
+        return (squared_step if self.loss == "squared_hinge" else hinge_step)(self, state, summary)
+
+    def _overshot(self, state: SoftState, astray: float) -> bool:
+        """A small band led too far, a share ``astray`` of it across the margin: the next is about the best point."""
+        capped = state.band_rows < state.total_rows and self._band_rows(2 * state.widen) == self._band_rows(state.widen)
+        moved = state.best is not None and not np.array_equal(state.best, state.newest)
+        held = self.whole or (len(state.held) > 0 and not self.wide)  # all of them
+        much = self.loss == "squared_hinge" or astray > CROSSED
+        return not (self._curved or held) and capped and moved and much

@@ -1,0 +1,183 @@
+"""The band method where d x d sums do not fit, or rows are sparse: the same models, kept as rows.
+
+Rows that came home stay: the scans sum up all others. Where all rows fit they are read before the first scan, which is
+then the proof. Otherwise rows of the sample stand for those that no one holds, corrected so that the model has the
+slope that the scan found; what bends is exact for rows held, and an estimate for the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, take, weighted_sum
+from coremargin.maths.smooth import RowModel, minimise_hinge, minimise_squared_hinge
+from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.start import read_sample
+from coremargin.problems.soft.bounds import hinge_bound, sided, squared_bound
+from coremargin.problems.soft.start import priced
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.state import SoftState
+    from coremargin.problems.soft.summary import BandSummary
+
+Array = NDArray[np.float64]
+
+#: What a model's solution may leave of the gap that is asked for: before the first scan, and after it.
+FIRST_SHARE, LATER_SHARE = 0.02, 0.002
+
+
+def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array, duals: Array | None) -> tuple[Array, Array]:
+    """The minimiser (d + 1,) over some rows at these prices, and with the hinge its duals (m,), else zeros.
+
+    near, duals: to start from, None: nothing is known of the duals.
+    """
+    return minimum(problem, model_of(problem, pool, prices, np.zeros(len(near))), near, duals, FIRST_SHARE)
+
+
+def changed(problem: SoftMargin, state: SoftState) -> SoftState:
+    """The same job with all rows in memory from now on, which are read here, and the minimiser over them."""
+    source = problem.source
+    found = read_sample(source, list(range(source.chunks)), problem.codes, stay=True)
+    held = priced(found, None, problem.prices)
+    newest, duals = first_step(problem, held, held.weights, state.newest if state.best is None else state.best, None)
+    read = state.sample_bytes + found.nbytes(source)
+    return replace(state, newest=newest, held=held, held_duals=duals, idle=0, sample_bytes=read)
+
+
+def model_of(problem: SoftMargin, pool: Pool, prices: Array, push: Array) -> RowModel:
+    """The losses of rows at these prices (m,), and a push (d + 1,) for all others."""
+    squared = problem.loss == "squared_hinge"
+    push = push if problem.intercept else np.append(push[:-1], 0.0)
+    return RowModel(
+        push=push, rows=pool.rows, signs=pool.signs, intercept=problem.intercept, target=np.ones(len(pool)),
+        stiff=2.0 * prices if squared else prices, limit=np.full(len(pool), np.inf) if squared else prices,
+    )  # fmt: skip
+
+
+def within_reach(push: Array, model: RowModel) -> Array:
+    """The push, of which these rows can balance no more on the intercept: with more the model falls without end.
+
+    The other duals are in balance but for what solves leave, and rows of one class may all be at their limits.
+    """
+    positive, negative = (float(model.limit[model.signs == sign].sum()) for sign in (1, -1))
+    return np.append(push[:-1], np.clip(push[-1], -positive, negative))
+
+
+def minimum(
+    problem: SoftMargin, model: RowModel, near: Array, duals: Array | None, share: float
+) -> tuple[Array, Array]:
+    """The minimiser (d + 1,) to a share of the gap that is asked for, and with the hinge its duals (m,), else zeros."""
+    if problem.loss == "squared_hinge":
+        return minimise_squared_hinge(model, near, share * problem.epsilon), np.zeros(len(model.signs))
+    return minimise_hinge(model, near, duals, share * problem.epsilon)
+
+
+def step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
+    """The dual bound, the next hypothesis, and the rows held for the next scan."""
+    state = _grown(state, summary)
+    pool, duals = state.held, state.held_duals
+    if problem.loss == "squared_hinge":
+        state, push = squared_bound(problem, state, summary), 2.0 * summary.far_slope
+    else:
+        state, push = _bound(problem, state, summary, duals), summary.far_push
+    if soft.is_certified(state.primal, state.dual, problem.epsilon):
+        return state.newest, state
+    ahead, duals = state.newest, state.held_duals
+    if problem.loss == "hinge" or not summary.far_price[0] > 0:
+        ahead, duals = minimum(problem, model_of(problem, pool, pool.weights, push), ahead, duals, LATER_SHARE)
+        if problem.loss == "hinge":
+            state = _bound(problem, state, summary, duals)
+    guarded = _guarded(problem, state, summary, push, ahead, duals)
+    if guarded is not None:
+        ahead, duals = guarded
+        if problem.loss == "hinge":
+            state = _bound(problem, state, summary, duals)
+    return ahead, _kept(problem, replace(state, held_duals=duals), ahead)
+
+
+def _bound(problem: SoftMargin, state: SoftState, summary: BandSummary, duals: Array) -> SoftState:
+    """With the dual bound of these duals (m,) of the rows held; those with the dual of their side are not named."""
+    far = sided(problem, state.newest, state.held, duals)
+    better = _bound_naming(problem, state, summary, duals, far)
+    if better is state and far.any():  # the others alone may have no room to put the duals in balance
+        better = _bound_naming(problem, state, summary, duals, np.zeros(len(far), bool))
+    return better
+
+
+def _bound_naming(
+    problem: SoftMargin, state: SoftState, summary: BandSummary, duals: Array, far: NDArray[np.bool_]
+) -> SoftState:
+    pool, near = state.held, state.held.take(np.flatnonzero(~far))
+    push: Array = np.where(far, duals * pool.signs, 0.0)
+    also = (float(duals[far].sum()), np.append(weighted_sum(pool.rows, push), push.sum()), len(pool))
+    rows = (near.ids, near.signs, near.weights)
+    return hinge_bound(
+        problem, state, summary, rows, duals[~far], lambda a: weighted_sum(near.rows, a * near.signs), also
+    )  # fmt: skip
+
+
+def _grown(state: SoftState, summary: BandSummary) -> SoftState:
+    """The rows held with those that the scan sent home, whose duals are those of their side."""
+    if not len(summary.row_id):
+        return state
+    rows = as_float64(summary.row_x)
+    margins = summary.row_sign * (products(rows, state.newest[:-1, None])[0] + state.newest[-1])
+    ids = np.concatenate([state.held.ids, summary.row_id])
+    order = np.argsort(ids, kind="stable")
+    pool = Pool(
+        ids[order], take(concatenate([state.held.rows, rows]), order),
+        np.concatenate([state.held.signs, summary.row_sign])[order],
+        np.concatenate([state.held.weights, summary.row_price])[order],
+    )  # fmt: skip
+    side = np.where(margins < 1.0, summary.row_price, 0.0)
+    return replace(state, held=pool, held_duals=np.concatenate([state.held_duals, side])[order])
+
+
+def _guarded(
+    problem: SoftMargin, state: SoftState, summary: BandSummary, push: Array, ahead: Array, duals: Array
+) -> tuple[Array, Array] | None:
+    """The step again, with rows of the sample for those not held; None where nothing speaks against the one ahead.
+
+    The scan says how the value of all rows changes at the newest hypothesis: the stand-ins only how that will change.
+    """
+    sample, pool = state.sample, state.held
+    away = np.flatnonzero(np.isin(sample.ids, pool.ids, invert=True))
+    missing = float(summary.mass.sum() - pool.weights.sum())
+    if not len(away) or not missing > 0:
+        return None
+    sample = sample.take(away)
+    prices = sample.weights * (missing / float(sample.weights.sum()))
+    far = model_of(problem, sample, prices, np.zeros(len(push)))
+    was, would = far.margins(state.newest), far.margins(ahead)
+    if problem.loss == "hinge":
+        if not ((was < 1.0) != (would < 1.0)).any():
+            return None
+        stands = np.where(was < 1.0, prices, 0.0)
+    else:
+        stands = far.duals(was)
+    both = Pool(
+        np.concatenate([pool.ids, sample.ids]), concatenate([pool.rows, sample.rows]),
+        np.concatenate([pool.signs, sample.signs]), np.concatenate([pool.weights, prices]),
+    )  # fmt: skip
+    model = model_of(problem, both, both.weights, push - far.pull(stands))
+    ahead, found = minimum(problem, model, state.newest, np.concatenate([duals, stands]), FIRST_SHARE)
+    return ahead, found[: len(pool)]
+
+
+def _kept(problem: SoftMargin, state: SoftState, ahead: Array) -> SoftState:
+    """Only as many of the rows held as memory allows: those nearest to the margin at the next hypothesis."""
+    pool = state.held
+    if problem.whole or not problem.wide:
+        return state
+    margins = pool.signs * (products(pool.rows, ahead[:-1, None])[0] + ahead[-1])
+    order = np.lexsort([pool.ids, np.abs(margins - 1.0)])
+    most = problem.memory_bytes // 4 if problem.held_bytes is None else problem.held_bytes
+    fits = int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), most, side="right"))
+    kept = np.sort(order[:fits])
+    return replace(state, held=pool.take(kept), held_duals=state.held_duals[kept])

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coremargin.problems.common.pool import Pool
+
+
+def pool_of(ids: list[int], weights: list[float] | None = None) -> Pool:
+    """A pool whose rows say their id."""
+    at = np.array(sorted(ids), np.int64)
+    pool = Pool.nothing(1).add(at, at[:, None].astype(np.float32), np.where(at % 2, 1, -1).astype(np.int8))
+    return pool if weights is None else pool.weighted(np.array(weights))
+
+
+def says_its_ids(pool: Pool) -> bool:
+    """Whether ids, rows and signs still belong together, in order of ids."""
+    return bool(
+        (pool.rows[:, 0] == pool.ids).all()
+        and (pool.signs == np.where(pool.ids % 2, 1, -1)).all()
+        and (np.diff(pool.ids) > 0).all()
+        and len(pool) == len(pool.weights)
+    )
+
+
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
+def test_adding_is_a_union_in_order(one: set[int], other: set[int]) -> None:
+    """Rows added to a pool that has some of them are there once, in order of ids; old weights stay, new ones are 0."""
+    pool = pool_of(list(one)).weighted(np.arange(len(one)) + 1.0)
+    at = np.array(sorted(other, reverse=True), np.int64)
+    grown = pool.add(at, at[:, None].astype(np.float64), np.where(at % 2, 1, -1).astype(np.int8))
+    assert grown.ids.tolist() == sorted(one | other)
+    assert says_its_ids(grown)
+    assert (grown.weights[np.isin(grown.ids, pool.ids)] == pool.weights).all()
+    assert (grown.weights[np.isin(grown.ids, pool.ids, invert=True)] == 0).all()
+
+
+@given(st.sets(st.integers(0, 30), min_size=1), st.integers(0, 40), st.integers(0, 2**32 - 1))
+def test_the_lowest_rows_stay_and_rows_with_weight_always(ids: set[int], limit: int, seed: int) -> None:
+    """What leaves has no weight and no smaller margin than any row without weight that stays; the limit is kept."""
+    rng = np.random.default_rng(seed)
+    weights = np.where(rng.random(len(ids)) < 0.3, rng.random(len(ids)), 0.0)
+    pool, margins = pool_of(list(ids)).weighted(weights), rng.integers(0, 4, len(ids)).astype(float)
+    kept = pool.lowest(margins, limit)
+    gone = np.setdiff1d(np.arange(len(pool)), kept)
+    assert (np.diff(kept) > 0).all()
+    assert len(kept) == min(len(ids), max(limit, int((weights > 0).sum())))
+    assert (weights[gone] == 0).all()
+    free = kept[weights[kept] == 0]
+    if len(gone) and len(free):
+        assert margins[gone].min() >= margins[free].max()
+    assert says_its_ids(pool.take(kept))
+
+
+def test_support_and_classes() -> None:
+    """The support is where weights are; both classes are there when both signs are."""
+    pool = pool_of([2, 5, 8], [0.0, 1.0, 0.5])
+    assert pool.support.tolist() == [1, 2]
+    assert pool.both_classes
+    assert not pool_of([2, 4]).both_classes
+    assert not Pool.nothing(3).both_classes
+    assert len(Pool.nothing(3)) == 0

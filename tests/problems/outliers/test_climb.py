@@ -1,0 +1,86 @@
+"""The heuristic's climb from many starts: tasks, their order, and what they gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coremargin
+from coremargin.data.arrays import ArraySource
+from coremargin.maths.outliers.heuristic import GRID
+from coremargin.problems.outliers import climb as trim_climb
+from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.scan.protocols import Block
+
+
+def overlapping(seed: int, n: int = 160, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Two clouds that touch, some labels wrong."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice([-1, 1], n)
+    X = rng.standard_normal((n, d)) + 2.2 * y[:, None] * np.eye(d)[0]
+    y[rng.choice(n, 4, replace=False)] *= -1
+    return X, y
+
+
+class Runs:
+    """Runs tasks here, last one first, and remembers how many there were."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def __call__(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        self.counts.append(len(tasks))
+        return [function(*task) for task in reversed(tasks)][::-1]
+
+
+def settled(X: np.ndarray, y: np.ndarray, k: int) -> tuple[OutlierMargin, Any]:
+    """A problem and its state before the climb."""
+    problem = OutlierMargin(ArraySource(X, y, chunk_rows=50), (k,), 1e-3, exact=False)
+    state = problem.start()
+    while len(state.wishes):
+        probe = problem.probe(state)
+        summary = probe.empty()
+        for chunk in range(problem.source.chunks):
+            summary = summary.merge(probe(problem.source, Block(chunk, (chunk,))))
+        state = problem.update(state, summary)
+    return problem, state
+
+
+def test_the_climb_has_a_task_for_each_start() -> None:
+    """Soft directions and perturbed incumbents, once; then it is over, and the bound is looked for."""
+    problem, state = settled(*overlapping(0), 8)
+    assert state.settling == trim_climb.BEFORE
+    runs = Runs()
+    first = next(problem.work(state, runs))
+    assert runs.counts == [len(GRID) + trim_climb.PERTURBED]
+    assert first.settling == trim_climb.AFTER
+    assert len(first.wishes) <= 1
+
+
+def test_the_lowest_rows_of_each_class_stay() -> None:
+    """As many rows of each class as asked for, and none that is higher than one left out."""
+    state = settled(*overlapping(1), 8)[1]
+    pool = trim_climb.lowest(state.pool, state.searches, 12)
+    best = state.searches[0].best
+    for sign in (1, -1):
+        inside = pool.x[pool.signs == sign]
+        assert len(inside) == 12
+        every = np.sort(sign * (state.pool.x[state.pool.signs == sign] @ best.w + best.b))
+        assert np.array_equal(np.sort(sign * (inside @ best.w + best.b)), every[:12])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_climb_never_loses(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the climb the margin is at least that without, and never above what the exact search proves possible."""
+    X, y = overlapping(seed)
+    with_climb = coremargin.train(X, y, outliers=8, outlier_search="heuristic").certificate
+    exact = coremargin.train(X, y, outliers=8, epsilon=0.2, time_limit=20).certificate
+    monkeypatch.setattr(
+        "coremargin.problems.outliers.problem.climbed", lambda state, *_: np.zeros((0, len(state.centre)))
+    )
+    without = coremargin.train(X, y, outliers=8, outlier_search="heuristic").certificate
+    assert with_climb.lower >= without.lower
+    assert with_climb.lower <= exact.upper

@@ -1,0 +1,246 @@
+"""Outliers out of core: the answer is that of memory, to the bit whatever the blocks, and survives interruption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from coremargin.data.arrays import ArraySource
+from coremargin.errors import UsageError
+from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
+from coremargin.problems.outliers import problem as outliers
+from coremargin.problems.outliers import start as trim_start
+from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.scan.plan import plan_blocks
+from coremargin.scan.protocols import Block
+from outlier_judges import best_by_all_sets
+
+if TYPE_CHECKING:
+    from coremargin.problems.outliers.state import TrimState
+
+
+def noisy(n: int, d: int, k: int, seed: int, margin: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    """Rows with a margin, k of them with the wrong label."""
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=d)
+    w /= np.linalg.norm(w)
+    x, y = rng.normal(size=(n, d)), np.where(rng.random(n) < 0.5, 1, -1)
+    x += np.outer(y * (margin + np.abs(x @ w)) - x @ w, w)
+    y[rng.choice(n, k, replace=False)] *= -1
+    return x.astype(np.float32), y
+
+
+Run = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
+
+
+def proceed(
+    problem: OutlierMargin, state: TrimState, *, block: int | None = None, run: Run = one_by_one, stop: int = 10**9
+) -> tuple[TrimState, int]:
+    """The loop without machinery, up to so many states; the last one and the number of scans."""
+    scans = seen = 0
+    while not problem.done(state) and seen < stop:
+        for step in problem.work(state, run):
+            state, seen = step, seen + 1
+            if seen >= stop:
+                return state, scans
+        if problem.done(state):
+            break
+        chunks = range(problem.source.chunks)
+        blocks = plan_blocks(problem.source) if block is None else [
+            Block(i, tuple(chunks[first : first + block])) for i, first in enumerate(range(0, len(chunks), block))
+        ]  # fmt: skip
+        probe = problem.probe(state)
+        answer = probe.empty()
+        for one in blocks:
+            answer = answer.merge(probe.narrow(one)(problem.source, one))
+        state, scans, seen = problem.update(state, answer), scans + 1, seen + 1
+    return state, scans
+
+
+def bits(state: TrimState) -> dict[str, bytes]:
+    """All that a state is."""
+    return {name: np.asarray(values).tobytes() for name, values in state.to_arrays().items()}
+
+
+@pytest.fixture
+def starved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Almost nothing of the store is known when the search begins."""
+    monkeypatch.setattr(outliers, "POOL_ROWS", 2)
+    monkeypatch.setattr(outliers, "SETTLING", 0)
+    monkeypatch.setattr(trim_start, "ORDINARY", 3)
+    monkeypatch.setattr(trim_start, "SAMPLE_ROWS", 30)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_starved_pool_comes_to_the_answer_of_memory(seed: int, starved: None) -> None:
+    """Whatever the pool begins with, scans bring what is missing: both bounds are those of a search on all rows."""
+    x, y = noisy(300, 3, 3, seed, margin=0.2)
+    intercept, k = seed % 2 == 0, seed % 4
+    problem = OutlierMargin(ArraySource(x, y, chunk_rows=37), (k,), 0.0, intercept=intercept, sample_bytes=500)
+    state, scans = proceed(problem, problem.start())
+    direct = solve_in_memory(x, y, k, intercept=intercept)
+    assert scans >= 1
+    assert state.main.lower == pytest.approx(direct.lower, abs=1e-7)
+    assert state.upper == pytest.approx(direct.upper, abs=1e-7)
+    assert state.lower <= state.upper
+
+
+def test_equal_to_all_sets_of_outliers(starved: None) -> None:
+    """Tiny stores of one row a chunk: the bounds meet at the best over all sets."""
+    rng = np.random.default_rng(5)
+    for intercept in (True, False) * 8:
+        x = rng.integers(-3, 4, size=(11, 2)).astype(np.float64)
+        y = np.array([1, -1] * 5 + [1])
+        x[:, 0] += y
+        problem = OutlierMargin(ArraySource(x, y, chunk_rows=1), (2,), 0.0, intercept=intercept)
+        state, _ = proceed(problem, problem.start())
+        best = best_by_all_sets(x, y, 2, intercept=intercept)
+        assert state.main.lower == pytest.approx(best, abs=1e-8)
+        assert state.upper == pytest.approx(best, abs=1e-8)
+
+
+def test_the_same_bits_for_any_blocks_and_workers(starved: None) -> None:
+    """How rows are grouped into blocks, and in what order tasks are done, changes nothing."""
+    x, y = noisy(400, 4, 6, seed=9)
+    problem = OutlierMargin(ArraySource(x, y, chunk_rows=20), (2, 6), 1e-3, sample_bytes=2000)
+    whole, _ = proceed(problem, problem.start())
+    cut, _ = proceed(problem, problem.start(), block=3, run=lambda f, tasks: one_by_one(f, tasks[::-1])[::-1])
+    assert bits(cut) == bits(whole)
+
+
+def test_many_tasks_a_round_give_a_true_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dealt out to 16 tasks of a few nodes from the first node on, the bounds still meet at the answer of memory."""
+    from coremargin.maths.outliers import search
+
+    monkeypatch.setattr(search, "ALONE", 0)
+    monkeypatch.setattr(search, "BUDGET", 10)
+    x, y = noisy(150, 5, 0, seed=11)
+    dealt = []
+
+    def counted(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        dealt.append(len(tasks))
+        return one_by_one(function, tasks)
+
+    problem = OutlierMargin(ArraySource(x, y), (7,), 0.0)
+    state, _ = proceed(problem, problem.start(), run=counted)
+    monkeypatch.undo()
+    assert max(dealt) > 4
+    assert state.main.lower == pytest.approx(solve_in_memory(x, y, 7).lower, rel=1e-8)
+    assert state.status == "certified"
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 5, 8])
+def test_stopped_and_restored_it_ends_with_the_same_bits(stop: int, starved: None) -> None:
+    """From the arrays of any state on the way, the job ends as it would have."""
+    x, y = noisy(200, 4, 3, seed=13)
+    problem = OutlierMargin(ArraySource(x, y, chunk_rows=20), (2, 4), 0.0, sample_bytes=2000)
+    whole, _ = proceed(problem, problem.start())
+    half, _ = proceed(problem, problem.start(), stop=stop)
+    restored = problem.restore(half.to_arrays())
+    assert bits(restored) == bits(half)
+    ended, _ = proceed(problem, restored)
+    assert bits(ended) == bits(whole)
+
+
+def test_a_path_is_monotone_and_finds_the_knee() -> None:
+    """Nothing separates with far fewer outliers than wrong labels, and the margin jumps where all of them are out."""
+    x, y = noisy(500, 3, 4, seed=17)
+    problem = OutlierMargin(ArraySource(x, y), tuple(range(7)), 1e-6)
+    state, _ = proceed(problem, problem.start())
+    lower = [search.lower for search in state.searches]
+    assert state.status == "certified"
+    assert lower[:2] == [0, 0]
+    assert all(search.upper < 1e-12 for search in state.searches[:2])
+    assert (np.diff(lower) >= 0).all()
+    assert np.argmax(np.diff(lower)) == 3
+    assert lower[4] >= 0.5 * (1 - 1e-6)
+    one = OutlierMargin(ArraySource(x, y), (4,), 1e-6)
+    assert proceed(one, one.start())[0].lower == pytest.approx(lower[4], rel=1e-6)
+
+
+def test_many_outliers_of_many_features_find_rows_for_their_certificates() -> None:
+    """51 certificates of 21 rows each have no row in common: the pool has that many rows, or nodes multiply."""
+    x, y = noisy(2000, 20, 50, seed=1, margin=0.3)
+    problem = OutlierMargin(ArraySource(x, y), (50,), 1e-3)
+    state, _ = proceed(problem, problem.start())
+    assert state.status == "certified"
+    assert state.lower >= 0.3 * (1 - 1e-3)
+    assert state.main.nodes < 200
+
+
+def test_the_result_names_the_rows_and_what_they_buy() -> None:
+    """The rows left out are the wrong labels; with any of them back nothing separates: each buys all of the margin."""
+    x, y = noisy(400, 3, 5, seed=19)
+    problem = OutlierMargin(ArraySource(x, y), (5,), 1e-3)
+    state, _ = proceed(problem, problem.start())
+    found = problem.result(state)
+    margins = y * (x.astype(np.float64) @ found.w + found.b)
+    wrong = np.sort(np.argsort(margins)[:5])
+    assert np.sort(found.extra["ledger_outliers_ids"]).tolist() == wrong.tolist()
+    np.testing.assert_allclose(np.sort(found.extra["ledger_outliers_margins"]), np.sort(margins)[:5], atol=1e-6)
+    np.testing.assert_allclose(found.extra["ledger_outliers_gains"], found.upper, rtol=2e-3)
+    assert (np.sort(margins)[5:] >= found.lower - 1e-12).all()
+
+
+def test_the_heuristic_has_true_bounds() -> None:
+    """Without the exact search there is a margin that is reached and a bound that no outliers pass."""
+    x, y = noisy(300, 4, 10, seed=23)
+    exact = solve_in_memory(x, y, 14)
+    problem = OutlierMargin(ArraySource(x, y), (14,), 1e-6, exact=False)
+    state, _ = proceed(problem, problem.start())
+    assert state.status in ("heuristic", "certified")
+    assert 0.9 * exact.lower <= state.lower <= exact.upper
+    assert exact.lower <= state.upper <= 1.3 * exact.lower
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    """Too many features for the memory, as of sparse documents: refused with what it takes."""
+    x, y = noisy(40, 2, 0, seed=29)
+    with pytest.raises(UsageError, match=r"rows of 2 features in memory, dense, and these need [\d,]+ bytes; found"):
+        OutlierMargin(ArraySource(x, y), (1,), 1e-3, pool_bytes=1000).codes  # noqa: B018
+
+
+def test_a_class_that_may_vanish_is_refused() -> None:
+    """As many outliers as a class has rows are refused before anything is read, with the class."""
+    x, y = noisy(40, 2, 0, seed=29)
+    y[:] = 1
+    y[:6] = -1
+    with pytest.raises(UsageError, match=r"6 rows may be left out, and class -1 of arrays has 6"):
+        OutlierMargin(ArraySource(x, y), (1, 6), 1e-3).codes  # noqa: B018
+    with pytest.raises(UsageError, match="the others are of one class; give a number below 6"):
+        OutlierMargin(ArraySource(x, y), (1, 6), 1e-3, intercept=False).codes  # noqa: B018
+
+
+def test_a_class_that_may_vanish_by_its_weights_is_refused() -> None:
+    """Rows of weight 0 are none: what the first scan counts decides."""
+    x, y = noisy(40, 2, 0, seed=29)
+    weights = np.where(y > 0, 1.0, 0.0)
+    weights[np.flatnonzero(y < 0)[:3]] = 1.0
+    problem = OutlierMargin(ArraySource(x, y, weights=weights), (3,), 1e-3)
+    with pytest.raises(UsageError, match="3 rows may be left out, and class -1 of arrays has 3"):
+        proceed(problem, problem.start())
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("point", [0.0, 0.1, 1e6])
+def test_rows_that_are_one_point_are_not_separable(point: float, intercept: bool) -> None:
+    """Both classes at one place, wherever that is: a proof for every k, no division by a radius of zero."""
+    source = ArraySource(np.full((30, 3), point), np.repeat([1, -1], 15))
+    problem = OutlierMargin(source, (0, 4), 1e-3, intercept=intercept)
+    state, _ = proceed(problem, problem.start())
+    assert state.status == "certified"
+    assert problem.result(state).status == "not_separable"
+
+
+@pytest.mark.parametrize("shift", [1e2, 1e4, 1e7])
+def test_rows_far_from_the_origin_are_proven_inseparable(shift: float) -> None:
+    """What is zero is a matter of the rows as they are: their sums are rounded at their own size."""
+    x, y = noisy(120, 3, 4, seed=31)
+    problem = OutlierMargin(ArraySource(x.astype(np.float64) + shift, y), (2,), 1e-3)
+    state, _ = proceed(problem, problem.start())
+    result = problem.result(state)
+    assert result.status == "not_separable"
+    assert result.extra["ledger_outliers_gains"].min(initial=0.0) >= 0.0

@@ -1,0 +1,241 @@
+"""Soft margins a segment of the rows at a time: more rows than memory has room for, of many features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.sparse import vstack
+from sklearn.svm import LinearSVC
+from wide_kit import assert_true, texts
+
+from coremargin.data.arrays import ArraySource
+from coremargin.maths import soft_margin as soft
+from coremargin.problems.soft.block_minimisation import SweptMargin, soft_margin
+from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe, contradictions
+from coremargin.problems.soft.probe import BandProbe
+from coremargin.problems.soft.problem import SoftMargin
+from coremargin.scan.plan import plan_blocks
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.state import SoftState
+    from coremargin.problems.soft.summary import BandSummary
+
+#: Memory for a fraction of the rows: segments of two or three chunks.
+SMALL: dict[str, Any] = {"memory_bytes": 40_000, "sample_bytes": 10_000, "sample_share": 0.1}
+
+
+def make(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> SweptMargin:
+    """A problem in chunks of fifty rows."""
+    given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | SMALL | options
+    problem = SweptMargin(ArraySource(X, y, weights=weights, chunk_rows=50), **given)
+    assert len(problem.segments) > 2
+    return problem
+
+
+def scan(problem: SoftMargin, state: SoftState, grouped: int = 1) -> BandSummary:
+    """The merged answer of the blocks that are not skipped."""
+    probe = problem.probe(state)
+    answer = probe.empty()
+    for block in plan_blocks(problem.source, grouped * problem.source.nbytes // 12, skip=problem.skip(state)):
+        answer = answer.merge(probe.narrow(block)(problem.source, block))
+    return answer
+
+
+def solve(problem: SoftMargin, limit: int = 400) -> SoftState:
+    """A whole job."""
+    state = problem.start()
+    while not problem.done(state):
+        assert state.round < limit, f"no end: {state.dual} .. {state.primal}"
+        state = problem.update(state, scan(problem, state))
+    return state
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_it_is_proven_and_agrees_with_other_solvers(loss: str, intercept: bool) -> None:
+    """Certified, true by plain float64, no worse than the solve on all rows, nor than LIBLINEAR (no intercept)."""
+    X, y = texts(2)
+    problem = make(X, y, loss=loss, intercept=intercept, cost=0.3)
+    state = solve(problem)
+    assert state.status == "certified"
+    assert_true(X, y, np.full(len(y), 0.3), problem, state)
+    whole = SoftMargin(ArraySource(X, y), 1e-7, loss, 0.3, intercept=intercept)  # type: ignore[arg-type]
+    best = solve(whole)
+    assert best.status == "certified"
+    assert state.dual <= best.primal * (1 + 1e-12)
+    assert best.dual <= state.primal * (1 + 1e-12)
+    assert state.primal <= best.primal * (1 + 1e-3)
+    if not intercept:
+        other = LinearSVC(loss=loss, C=0.3, fit_intercept=False, tol=1e-8, max_iter=100_000, random_state=0).fit(
+            X.toarray(), y
+        )
+        xi = np.maximum(0, 1 - y * (X.astype(np.float64) @ other.coef_[0]))
+        theirs = 0.5 * other.coef_[0] @ other.coef_[0] + 0.3 * (xi if loss == "hinge" else xi**2).sum()
+        assert state.dual <= theirs * (1 + 1e-12)
+        assert state.primal <= theirs * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_every_segment_raises_the_dual(loss: str) -> None:
+    """The duals lie in their box and in balance, their sums are kept up, and no step takes value from them."""
+    X, y = texts(5)
+    weights = np.random.default_rng(5).choice([0.0, 0.5, 3.0], len(y))
+    problem = make(X, y, weights, loss=loss, class_weight="balanced")
+    price = np.where(y > 0, problem.prices[0], problem.prices[1]) * weights
+    state, values = problem.start(), [0.0]
+    for _ in range(3 * len(problem.segments)):
+        sweep = state.sweep
+        assert sweep is not None
+        a = sweep.duals * np.where(y > 0, 1, -1)
+        assert (a >= 0).all()
+        assert (a[weights == 0] == 0).all()
+        if loss == "hinge":
+            assert (a <= price).all()
+        assert abs(sweep.duals.sum()) <= 0.05 * a.sum()  # solves need not be sharp while much is gained
+        assert sweep.push[:-1] == pytest.approx(X.astype(np.float64).T @ sweep.duals, abs=1e-9)
+        held = price > 0
+        spread = (a[held] ** 2 / (4 * price[held])).sum() if loss == "squared_hinge" else 0.0
+        assert sweep.value == pytest.approx(a.sum() - spread - 0.5 * sweep.push[:-1] @ sweep.push[:-1])
+        values.append(sweep.value)
+        if problem.proving(state):
+            break
+        state = problem.update(state, scan(problem, state))
+    assert values[-1] > 0
+    assert (np.diff(values) >= -1e-3 * values[-1]).all()
+
+
+def test_no_more_rows_are_at_hand_than_memory_allows() -> None:
+    """What comes home and what is held take a third of the memory each, about: rows differ in length."""
+    X, y = texts(6)
+    problem, state = make(X, y), make(X, y).start()
+    row = X.nnz / len(y) * 12
+    while not problem.done(state):
+        answer = scan(problem, state)
+        assert len(answer.row_id) * row <= 1.3 * 40_000 / 3 or problem.proving(state)
+        assert answer.row_x.shape[0] == (0 if problem.proving(state) else len(answer.row_id))
+        assert not np.isin(answer.row_id, state.held.ids).any() or problem.proving(state)
+        state = problem.update(state, answer)
+        assert state.held.rows.data.nbytes + state.held.rows.indices.nbytes <= 40_000 / 3
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_labels_in_order_of_class_do_no_harm(loss: str) -> None:
+    """Segments of one class only: it takes longer, and ends certified all the same."""
+    X, y = texts(7)
+    order = np.argsort(y, kind="stable")
+    problem = make(X[order], y[order], loss=loss, cost=0.3)
+    state = solve(problem)
+    assert state.status == "certified"
+    assert_true(X[order], y[order], np.full(len(y), 0.3), problem, state)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_equal_rows_many_times_over(loss: str) -> None:
+    """A few rows with both labels, repeated: all of them lie at the margin, and the dual is not unique."""
+    X, y = texts(8, n=60)
+    problem = make(vstack([X] * 10, format="csr"), np.tile(y, 10), loss=loss, cost=0.1)
+    state = solve(problem)
+    assert state.status == "certified"
+    assert_true(vstack([X] * 10), np.tile(y, 10), np.full(600, 0.1), problem, state)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
+    """Written to arrays and read back after each scan, a job goes on with the same bits; so do summaries."""
+    X, y = texts(3)
+    problem = make(X, y, loss=loss)
+    state = problem.start()
+    other = problem.restore(state.to_arrays())
+    while not problem.done(state):
+        answer = scan(problem, state)
+        again = problem.probe(other).from_arrays(scan(problem, other).to_arrays())
+        state, other = problem.update(state, answer), problem.restore(problem.update(other, again).to_arrays())
+        first, second = state.to_arrays(), other.to_arrays()
+        assert first.keys() == second.keys()
+        assert all(first[name].tobytes() == second[name].tobytes() for name in first)
+    assert state.status == "certified"
+
+
+@pytest.mark.parametrize("grouped", [1, 5, 100])
+def test_blocks_may_be_of_any_size(grouped: int) -> None:
+    """The rows that come home, and those that are named, are the same in whatever blocks a segment is read."""
+    X, y = texts(4)
+    problem, state = make(X, y), make(X, y).start()
+    kinds = set()
+    while not problem.done(state):
+        kinds.add(type(problem.probe(state)))
+        answer, again = scan(problem, state), scan(problem, state, grouped)
+        assert np.array_equal(answer.row_id, again.row_id)
+        assert np.array_equal(answer.row_price, again.row_price)
+        assert again.far_push == pytest.approx(answer.far_push, abs=1e-9)
+        state = problem.update(state, answer)
+    assert kinds == {SweepProbe, ProofProbe}
+
+
+def test_the_proof_of_the_squared_hinge_asks_for_no_rows() -> None:
+    """Its duals are those of the hypothesis."""
+    X, y = texts(4)
+    problem = make(X, y, loss="squared_hinge")
+    state = problem.start()
+    while not problem.proving(state):
+        state = problem.update(state, scan(problem, state))
+    assert type(problem.probe(state)) is BandProbe
+    assert len(scan(problem, state).row_id) == 0
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_contradictions_are_those_of_the_best_dual(squared: bool) -> None:
+    """No contradiction exactly where a grid finds no better dual for a row that is alone in changing its own."""
+    rng = np.random.default_rng(0)
+    price = 0.7
+    for _ in range(200):
+        margin, a = rng.choice([0.2, 1.0, 1.7, rng.normal()]), rng.choice([0.0, price, rng.uniform(0, price)])
+        slope = 1 - margin - (a / (2 * price) if squared else 0.0)
+        up, down = slope > 1e-12 and (squared or a < price), slope < -1e-12 and a > 0
+        found = contradictions(np.array([margin]), np.array([a]), np.array([price]), squared=squared)[0]
+        assert (found > 1e-12) == (up or down)
+        assert found in (0.0, pytest.approx(abs(slope)))
+
+
+def test_where_rows_or_sums_fit_nothing_is_swept() -> None:
+    """The method is for what fits in no other way."""
+    X, y = texts(9)
+    fits = SoftMargin(ArraySource(X, y), 1e-3, "hinge", 1.0)
+    assert soft_margin(fits) is fits
+    dense = SoftMargin(ArraySource(X.toarray(), y), 1e-3, "hinge", 1.0, memory_bytes=40_000)
+    assert soft_margin(dense) is dense
+    neither = SoftMargin(ArraySource(X, y), 1e-3, "hinge", 1.0, memory_bytes=40_000)
+    swept = soft_margin(neither)
+    assert isinstance(swept, SweptMargin)
+    assert (swept.cost, swept.memory_bytes) == (1.0, 40_000)
+
+
+def test_passes_go_on_until_the_gap_is_closed() -> None:
+    """A gap far below what a pass gains needs several proofs; each waits for as many passes as the gaps foretell."""
+    X, y = texts(10)
+    problem = make(X, y, epsilon=1e-6, loss="squared_hinge")
+    state, proofs = problem.start(), 0
+    while not problem.done(state):
+        proofs += problem.proving(state)
+        assert state.round < 2000
+        state = problem.update(state, scan(problem, state))
+    assert state.status == "certified"
+    assert soft.is_certified(state.primal, state.dual, 1e-6)
+    assert 1 <= proofs <= 12
+
+
+def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -> None:
+    """At a very low price few rows held cannot balance what is missing: no segment lets the intercept run away."""
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((200, 410)).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
+    source = ArraySource(X, y, chunk_rows=10)
+    problem = SweptMargin(source, 1e-2, "hinge", 1e-6, memory_bytes=60_000, sample_bytes=10_000)
+    state = problem.start()
+    while not problem.done(state):
+        state = problem.update(state, scan(problem, state))
+        assert abs(state.newest[-1]) < 2
+        assert state.round < 400
+    assert state.status == "certified"
+    assert_true(X, y, np.full(len(y), 1e-6), problem, state)

@@ -1,0 +1,194 @@
+"""Soft margins whose models are kept as rows: sparse rows, many features, all rows in memory or a few of them."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, load_npz
+from sklearn.datasets import load_svmlight_file
+from sklearn.svm import SVC, LinearSVC
+from wide_kit import assert_true, bounds, texts
+
+from coremargin.data.arrays import ArraySource
+from coremargin.maths import soft_margin as soft
+from coremargin.problems.soft import rows as soft_rows
+from coremargin.problems.soft.problem import SoftMargin
+from coremargin.problems.soft.state import SoftState
+from coremargin.scan.plan import plan_blocks
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.summary import BandSummary
+
+DATA = Path(__file__).parents[4] / "shared" / "data"
+#: Memory for a part of the rows only, and a small sample.
+SMALL: dict[str, Any] = {"memory_bytes": 30_000, "sample_bytes": 10_000, "sample_share": 0.1}
+
+
+def start(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> tuple[SoftMargin, SoftState]:
+    """A problem in chunks of a hundred rows and its first state."""
+    given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | options
+    problem = SoftMargin(ArraySource(X, y, weights=weights, chunk_rows=100), **given)
+    return problem, problem.start()
+
+
+def scan(problem: SoftMargin, state: SoftState) -> BandSummary:
+    """The merged answer of all blocks."""
+    probe = problem.probe(state)
+    answer = probe.empty()
+    for block in plan_blocks(problem.source):
+        answer = answer.merge(probe.narrow(block)(problem.source, block))
+    return answer
+
+
+def solve(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> tuple[SoftMargin, SoftState]:
+    """A whole job."""
+    problem, state = start(X, y, weights, **options)
+    while not problem.done(state):
+        assert state.round < 60, f"no end: {state.dual} .. {state.primal}"
+        state = problem.update(state, scan(problem, state))
+    return problem, state
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_where_all_rows_fit_the_first_scan_is_the_proof(loss: str, intercept: bool, kind: str) -> None:
+    """One scan, and no row comes home; of dense rows those that are fewer than their features."""
+    X, y = texts(0, n=100 if kind == "dense" else 600)
+    rows = X.toarray() if kind == "dense" else X
+    problem, state = solve(rows, y, loss=loss, intercept=intercept, epsilon=1e-5)
+    assert problem.wide
+    assert problem.whole
+    assert (state.status, state.round, state.band_rows) == ("certified", 1, 0)
+    assert_true(X, y, np.ones(len(y)), problem, state)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sparse rows and the same rows made dense have the same value within both gaps, class and sample weights too."""
+    monkeypatch.setattr(soft_rows, "FEW_ROWS", 1)
+    X, y = texts(1)
+    weights = np.random.default_rng(1).choice([0.0, 0.5, 3.0], len(y))
+    options: dict[str, Any] = {"loss": loss, "epsilon": 1e-6, "class_weight": "balanced"}
+    sparse, one = solve(X, y, weights, **options)
+    dense, other = solve(X.toarray(), y, weights, **options)
+    assert (sparse.wide, dense.wide) == (True, False)
+    assert one.status == other.status == "certified"
+    assert one.dual <= other.primal * (1 + 1e-12)
+    assert other.dual <= one.primal * (1 + 1e-12)
+    price = np.where(y > 0, sparse.prices[0], sparse.prices[1]) * weights
+    assert_true(X, y, price, sparse, one)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_with_memory_for_a_part_of_the_rows_what_is_said_is_true(loss: str, intercept: bool) -> None:
+    """Fewer rows held than there are: it ends certified or stalled, never beyond the memory, and says nothing false."""
+    X, y = texts(2)
+    problem, state = start(X, y, loss=loss, intercept=intercept, cost=0.3, **SMALL)
+    assert not problem.whole
+    while not problem.done(state):
+        state = problem.update(state, scan(problem, state))
+        assert state.round < 60
+        assert_true(X, y, np.full(len(y), 0.3), problem, state)
+        if state.status == "running":
+            assert len(state.held) < 0.7 * len(y)
+            assert not np.isin(scan(problem, state).row_id, state.held.ids).any()
+    assert state.status == "certified"
+
+
+@pytest.mark.parametrize("options", [{}, SMALL])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str, options: dict[str, Any]) -> None:
+    """Written to arrays and read back after each scan, a job goes on with the same bits; so do summaries."""
+    X, y = texts(3)
+    problem, state = start(X, y, loss=loss, **options)
+    other = problem.restore(state.to_arrays())
+    for _ in range(3):
+        if problem.done(state):
+            break
+        answer = scan(problem, state)
+        again = problem.probe(other).from_arrays(scan(problem, other).to_arrays())
+        state, other = problem.update(state, answer), problem.restore(problem.update(other, again).to_arrays())
+        first, second = state.to_arrays(), other.to_arrays()
+        assert first.keys() == second.keys()
+        assert all(first[name].tobytes() == second[name].tobytes() for name in first)
+    assert {f.name for f in fields(SoftState)} - {"sample", "held", "sweep"} <= first.keys()
+
+
+@pytest.mark.parametrize("grouped", [1, 5, 100])
+def test_rows_held_are_neither_sent_nor_counted_as_far(grouped: int) -> None:
+    """What the driver holds is left out of the far sums, whichever way chunks are grouped into blocks."""
+    X, y = texts(4)
+    problem, state = start(X, y, **SMALL)
+    state = problem.update(state, scan(problem, state))
+    probe, answer = problem.probe(state), problem.probe(state).empty()
+    for first in range(0, problem.source.chunks, grouped):
+        block = type(plan_blocks(problem.source)[0])(
+            first, tuple(range(first, min(first + grouped, problem.source.chunks)))
+        )
+        answer = answer.merge(probe.narrow(block)(problem.source, block))
+    sign = np.where(y > 0, 1, -1)
+    losing = sign * (X.astype(np.float64) @ state.newest[:-1] + state.newest[-1]) < 1
+    far = np.isin(np.arange(len(y)), [*state.held.ids, *answer.row_id], invert=True) & losing
+    assert answer.far_price[0] == far.sum()
+    assert answer.far_push[:-1] == pytest.approx(X[far].astype(np.float64).T @ sign[far], abs=1e-9)
+
+
+def known(name: str) -> tuple[csr_array, np.ndarray]:
+    """Real texts, rows of unit length."""
+    path = DATA / {"rcv1": "libsvm/rcv1_small.train.gz", "news": "20newsgroups/bydate_tf.npz"}[name]
+    if not path.exists():
+        pytest.skip("needs the real data beside the clone")
+    if name == "rcv1":
+        with gzip.open(path) as file:
+            X, y = load_svmlight_file(file, n_features=47237)
+            X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        return csr_array(X), y
+    labels = np.load(DATA / "20newsgroups/bydate_meta.npz")["label"][:11314]
+    X = csr_array(load_npz(path))[:11314].astype(np.float64)
+    X.data /= np.repeat(np.sqrt((X * X).sum(axis=1)), np.diff(X.indptr))
+    return X, np.where(labels == 1, 1, -1)
+
+
+@pytest.mark.parametrize(("loss", "intercept"), [("hinge", True), ("squared_hinge", False)])
+@pytest.mark.parametrize("name", ["rcv1", "news"])
+@pytest.mark.slow
+def test_real_texts_agree_with_scikit_learn(name: str, loss: str, intercept: bool) -> None:
+    """SVC(kernel="linear") with an intercept and LinearSVC without one: no better than the dual bound, no worse."""
+    X, y = known(name)
+    X = X.astype(np.float32)
+    problem, state = solve(X, y, loss=loss, intercept=intercept, epsilon=1e-4)
+    assert (state.status, state.round) == ("certified", 1)
+    assert_true(X, y, np.ones(len(y)), problem, state)
+    rows = X.astype(np.float64)
+    if intercept:
+        other: Any = SVC(kernel="linear", tol=1e-4).fit(rows, y)
+        w, b = other.coef_.toarray()[0], float(other.intercept_[0])
+    else:
+        other = LinearSVC(loss=loss, fit_intercept=False, tol=1e-5, max_iter=10_000, random_state=0).fit(rows, y)
+        w, b = other.coef_[0], 0.0
+    xi = np.maximum(0, 1 - np.where(y > 0, 1, -1) * (rows @ w + b))
+    theirs = 0.5 * w @ w + (xi if loss == "hinge" else xi**2).sum()
+    assert state.dual <= theirs * (1 + 1e-12)
+    assert state.primal <= theirs * (1 + 1.1e-4)
+
+
+def test_rows_with_the_dual_of_their_side_are_not_named() -> None:
+    """Where all rows are held the coreset of the hinge is those at the margin, as where they are summed up."""
+    X, y = texts(11)
+    problem, state = solve(X, y, memory_bytes=1 << 20)
+    assert problem.whole
+    assert state.status == "certified"
+    named = len(state.band_ids)
+    assert 0 < named < 0.5 * len(y)
+    free = (state.band_duals > 1e-6) & (state.band_duals < 1 - 1e-6)
+    assert np.count_nonzero(free) > 0.9 * named
+    lower, upper = bounds(X, y, np.ones(len(y)), problem, state)
+    assert soft.is_certified(upper, lower, 1e-3)
+    assert state.dual <= lower * (1 + 1e-12)
