@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from coremargin.data.owned import STORE
-from coremargin.learn.checkpoint import CHECKPOINT, folder_of
-from coremargin.learn.model_files import MODEL
+from coremargin.engine.checkpoint import CHECKPOINT, folder_of
+from coremargin.models.files import MODEL
 
 
 def forget(folder: Path) -> None:

@@ -15,7 +15,7 @@ from table import Group, Row
 from training import model_of, timing, train_process
 
 from coremargin.data.store import Store
-from coremargin.learn.fleet import FleetModel
+from coremargin.models.fleet import FleetModel
 from coremargin.spec import format_size
 from coremargin.verify.examine import examine
 

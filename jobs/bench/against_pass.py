@@ -14,9 +14,10 @@ from table import Group, Row
 from training import model_of, pass_here, pass_process, timing, train_here, train_process, trained_row
 
 from coremargin.data.store import Store
-from coremargin.learn import checkpoint, model
+from coremargin.engine import checkpoint
+from coremargin.engine.executors import InProcess
+from coremargin.models import model
 from coremargin.problems.hard import problem as hard_margin
-from coremargin.scan.executors import InProcess
 from coremargin.spec import format_size
 from coremargin.verify.examine import examine
 

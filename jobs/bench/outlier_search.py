@@ -17,10 +17,10 @@ from table import Group, Row
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.learn.left_out import left_out
 from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.published import by_enumeration
 from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
+from coremargin.models.left_out import left_out
 
 if TYPE_CHECKING:
     from stores import Settings

@@ -24,7 +24,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.svm import LinearSVC
 
 from coremargin.data.store import Store
-from coremargin.scan.task import high_water_bytes
+from coremargin.engine.task import high_water_bytes
 
 #: From cheap to dear. The margin is hard where C is large; liblinear then needs many iterations.
 SVC_SETTINGS = ((1.0, 100), (100.0, 1000), (1e4, 10_000), (1e6, 100_000))

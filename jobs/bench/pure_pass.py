@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.store import Store
-from coremargin.scan.cluster import connect, load_cluster
-from coremargin.scan.plan import plan_blocks
-from coremargin.scan.run import run_scan
+from coremargin.engine.clusters.connect import connect
+from coremargin.engine.clusters.specs import load_cluster
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.scan import run_scan
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.scan.protocols import Block, Executor
+    from coremargin.engine.protocols import Block, Executor
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from training import model_of, pass_process, timing, train_process, train_with, 
 
 from coremargin.data.owned import STORE
 from coremargin.data.store import Store
-from coremargin.learn.model_files import MODEL
-from coremargin.scan.cluster import Embedded, connect
+from coremargin.engine.clusters.connect import connect
+from coremargin.engine.clusters.specs import Embedded
+from coremargin.models.files import MODEL
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from stores import Settings
 
     from coremargin.data.source import Source
-    from coremargin.scan.protocols import Executor
+    from coremargin.engine.protocols import Executor
 
 EMBEDDED = ("--cluster", "embedded")
 SHAPES = ((1, 1), (1, 2), (2, 1))  #: worker processes, threads of each

@@ -31,7 +31,7 @@ from scipy.optimize import minimize_scalar
 from soft_formats import converted, signs_of
 
 from coremargin.data.store import Store
-from coremargin.scan.task import high_water_bytes
+from coremargin.engine.task import high_water_bytes
 
 Hypothesis = tuple[np.ndarray, float]
 _SLAB_BYTES = 32 << 20

@@ -13,7 +13,7 @@ from table import Group, Row
 from training import model_of, train_here, trained_row
 
 from coremargin.data.store import Store
-from coremargin.learn.model import Model
+from coremargin.models.model import Model
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from table import Row
 
 from coremargin import spec as specs
 from coremargin.data.store import Store
+from coremargin.engine.executors import InProcess
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
 from coremargin.report.write import write_report
-from coremargin.scan.executors import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.data.source import Source
-    from coremargin.scan.protocols import Executor
+    from coremargin.engine.protocols import Executor
 
 
 def model_of(store: Path) -> Path:

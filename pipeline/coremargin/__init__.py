@@ -18,21 +18,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from coremargin.verify import verify
+from coremargin.version import version
 
 if TYPE_CHECKING:
     from coremargin.data.ingest import ingest
     from coremargin.data.store import Store
     from coremargin.errors import CoremarginError
     from coremargin.learn.api import train
-    from coremargin.learn.fleet import FleetModel
-    from coremargin.learn.model import Model
+    from coremargin.models.fleet import FleetModel
+    from coremargin.models.model import Model
 
     __version__: str
 
 _PLACES = {
     "CoremarginError": "errors",
-    "FleetModel": "learn.fleet",
-    "Model": "learn.model",
+    "FleetModel": "models.fleet",
+    "Model": "models.model",
     "Store": "data.store",
     "ingest": "data.ingest",
     "train": "learn.api",
@@ -46,18 +47,8 @@ def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(import_module(f"coremargin.{_PLACES[name]}"), name)
     if name == "__version__":
-        globals()[name] = found = _version()
-        return found
+        return version()
     raise AttributeError(f"module 'coremargin' has no attribute {name!r}")
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # takes as long as the rest of the package
-
-    try:
-        return version("coremargin")
-    except PackageNotFoundError:  # a source tree that is not installed
-        return "0.0.0"
 
 
 def __dir__() -> list[str]:

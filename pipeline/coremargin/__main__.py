@@ -23,8 +23,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
+from coremargin.engine import interruption
 from coremargin.errors import machine_limit
-from coremargin.learn import interruption
 
 GRACE_S = 15.0  #: from a signal to the end of the process; batch systems send SIGKILL after some 30 s
 _LAST_S = 5.0  # for what the interpreter does when a command has ended

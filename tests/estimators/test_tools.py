@@ -115,8 +115,8 @@ def test_skops_keeps_every_bit(fitted: tuple[MarginCoresetClassifier, np.ndarray
         "coremargin.estimators.classifier.MarginCoresetClassifier",
         "coremargin.estimators.past.Bunch",
         "coremargin.estimators.past.Past",
-        "coremargin.learn.model.Model",
-        "coremargin.learn.record.Certificate",
+        "coremargin.models.model.Model",
+        "coremargin.models.record.Certificate",
     ]
     again = skops.load(tmp_path / "machine.skops", trusted=strangers)
     same(machine, again, X)

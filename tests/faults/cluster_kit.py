@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coremargin import spec as specs
+from coremargin.engine.executors import InProcess
+from coremargin.engine.payload import LARGE_BYTES
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
-from coremargin.scan.executors import InProcess
-from coremargin.scan.parcel import LARGE_BYTES
 from train_kit import exact, small_store
 
 if TYPE_CHECKING:
     import numpy as np
 
     from coremargin.data.store import Store
-    from coremargin.scan.cluster import ClusterSpec
-    from coremargin.scan.protocols import BlockResult, Executor
+    from coremargin.engine.clusters.specs import ClusterSpec
+    from coremargin.engine.protocols import BlockResult, Executor
 
 FEATURES = 9000  #: so many that a hypothesis does not travel inside each task
 CHUNKS, SCANS = 8, 25

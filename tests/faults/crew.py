@@ -18,10 +18,10 @@ from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from cluster_kit import worker_environment
-from coremargin.scan.dask_executor import DaskExecutor
-from coremargin.scan.embedded import settings
-from coremargin.scan.flights import Patience
-from coremargin.scan.parcel import KEY
+from coremargin.engine.clusters.embedded import settings
+from coremargin.engine.dask_executor import DaskExecutor
+from coremargin.engine.in_flight import Patience
+from coremargin.engine.payload import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

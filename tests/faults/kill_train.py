@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.store import Store
-from coremargin.learn import checkpoint as checkpoint_module
+from coremargin.engine import checkpoint as checkpoint_module
+from coremargin.engine.executors import InProcess
 from coremargin.learn import train as train_module
-from coremargin.scan.executors import InProcess
 from train_kit import exact, made_store, sample_little, small_job
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import psutil
 from distributed import Nanny
 
 from coremargin.__main__ import main as command
+from coremargin.engine.clusters import embedded
+from coremargin.engine.clusters.scripts import ENVIRONMENT
 from coremargin.errors import RunError
-from coremargin.scan import embedded
-from coremargin.scan.scripts import ENVIRONMENT
 
 
 async def never(_: object) -> None:

@@ -17,14 +17,14 @@ import pytest
 
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.engine.checkpoint import folder_of
+from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, DamagedChunk, OutputError, StoreError
 from coremargin.learn import posed
 from coremargin.learn import train as train_module
-from coremargin.learn.checkpoint import folder_of
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
 from coremargin.problems.hard.problem import HardMargin
-from coremargin.scan.executors import InProcess
 from coremargin.verify import verify
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from coremargin.data.synth import Recipe, synth
+from coremargin.engine.executors import InProcess
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
-from coremargin.scan.executors import InProcess
 from signal_kit import Running
 
 if TYPE_CHECKING:

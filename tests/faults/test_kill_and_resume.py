@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 import coremargin
+from coremargin.engine.executors import InProcess
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
-from coremargin.scan.executors import InProcess
 from train_kit import KINDS, exact, made_store, small_store
 
 if TYPE_CHECKING:

@@ -12,19 +12,20 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 from cluster_kit import Moments, trained, trained_alone, wide_store
+from coremargin.engine import in_flight as flights
+from coremargin.engine import payload as parcel
+from coremargin.engine.absence import Absence
+from coremargin.engine.clusters.embedded import start_embedded
+from coremargin.engine.dask_executor import DaskExecutor
+from coremargin.engine.in_flight import Patience
+from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BlockFailed, RunError
-from coremargin.scan import flights, parcel
-from coremargin.scan.absence import Absence
-from coremargin.scan.dask_executor import DaskExecutor
-from coremargin.scan.embedded import start_embedded
-from coremargin.scan.flights import Patience
-from coremargin.scan.plan import plan_blocks
 from crew import Crew, DeadlyQuestion
 from scan_fakes import FakeHandle, FakeSource, Slow  # tests/scan is on the path
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
-    from coremargin.scan.protocols import Block
+    from coremargin.engine.protocols import Block
 
 pytestmark = pytest.mark.faults
 

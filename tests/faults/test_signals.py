@@ -14,9 +14,9 @@ import zarr
 
 from coremargin.data.check import check_store
 from coremargin.data.synth import Recipe, synth
+from coremargin.engine.executors import InProcess
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
-from coremargin.scan.executors import InProcess
 from signal_kit import Running
 
 if TYPE_CHECKING:

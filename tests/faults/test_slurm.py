@@ -28,9 +28,10 @@ from cluster_kit import (
     worker_environment,
 )
 from coremargin import spec as specs
+from coremargin.engine.clusters.connect import connect
+from coremargin.engine.clusters.specs import Slurm, Tls, load_cluster
+from coremargin.engine.executors import InProcess
 from coremargin.learn.train import train_job
-from coremargin.scan.cluster import Slurm, Tls, connect, load_cluster
-from coremargin.scan.executors import InProcess
 from slurm_kit import LocalSlurm, missing
 from train_kit import exact
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from coremargin.data.store import Store
-    from coremargin.scan.protocols import BlockResult
+    from coremargin.engine.protocols import BlockResult
 
 REASON = missing()
 pytestmark = [

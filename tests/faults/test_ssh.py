@@ -26,9 +26,10 @@ from cluster_kit import (
     worker_environment,
 )
 from coremargin import spec as specs
+from coremargin.engine.clusters.connect import connect
+from coremargin.engine.clusters.specs import Ssh, load_cluster
+from coremargin.engine.executors import InProcess
 from coremargin.learn.train import train_job
-from coremargin.scan.cluster import Ssh, connect, load_cluster
-from coremargin.scan.executors import InProcess
 from ssh_kit import LocalSshd, missing
 from train_kit import exact
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from coremargin.data.store import Store
-    from coremargin.scan.protocols import BlockResult
+    from coremargin.engine.protocols import BlockResult
 
 REASON = missing()
 pytestmark = [

@@ -18,16 +18,16 @@ import numpy as np
 import psutil
 import pytest
 
+from coremargin.engine.clusters.embedded import start_embedded
+from coremargin.engine.dask_executor import DaskExecutor
+from coremargin.engine.in_flight import Patience
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.scan import run_scan
 from coremargin.errors import BlockFailed, RunError
-from coremargin.scan.dask_executor import DaskExecutor
-from coremargin.scan.embedded import start_embedded
-from coremargin.scan.flights import Patience
-from coremargin.scan.plan import plan_blocks
-from coremargin.scan.run import run_scan
 from scan_fakes import Deadly, FakeHandle, FakeSource, Slow, Stopped, SumProbe, expected  # tests/scan is on the path
 
 if TYPE_CHECKING:
-    from coremargin.scan.protocols import Block
+    from coremargin.engine.protocols import Block
 
 pytestmark = pytest.mark.faults
 
@@ -182,8 +182,8 @@ def test_an_interrupt_before_the_first_step_is_quiet(executor: DaskExecutor, cap
 DRIVER = """
 import os, sys, time
 from scan_fakes import FakeHandle, Slow
-from coremargin.scan.embedded import start_embedded
-from coremargin.scan.plan import plan_blocks
+from coremargin.engine.clusters.embedded import start_embedded
+from coremargin.engine.plan import plan_blocks
 
 executor = start_embedded(workers=2, threads=1)  # no main guard: workers must not run this script again
 source = FakeHandle().open_source()

@@ -19,14 +19,14 @@ from coremargin.__main__ import main as command
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
+from coremargin.engine.checkpoint import Checkpoint
 from coremargin.learn import classes_job, posed
 from coremargin.learn import train as train_module
-from coremargin.learn.checkpoint import Checkpoint
 from coremargin.learn.job import TrainJob
 from coremargin.problems.outliers import problem as outliers
 
 if TYPE_CHECKING:
-    from coremargin.scan.protocols import BlockResult
+    from coremargin.engine.protocols import BlockResult
 
 #: What has to be equal to the bit; the other files of a model tell how this run went.
 EXACT = ("fleet.json", "model.json", "arrays.npz")

@@ -19,15 +19,15 @@ from coremargin import spec as specs
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import fold_of
 from coremargin.data.ingest import ingest
+from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, DataError, Interrupted, LabelError, OutputError, SpecError, UsageError
-from coremargin.learn.evaluate import evaluate
-from coremargin.learn.fleet import FleetModel, read_model
-from coremargin.learn.fleet_record import chosen, validation
 from coremargin.learn.job import TrainJob
-from coremargin.learn.model import Model
-from coremargin.learn.predict import predict
 from coremargin.learn.train import Progress, check_output, train_job
-from coremargin.scan.executors import InProcess
+from coremargin.models.evaluate import evaluate
+from coremargin.models.fleet import FleetModel, read_model
+from coremargin.models.fleet_record import chosen, validation
+from coremargin.models.model import Model
+from coremargin.models.predict import predict
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from coremargin.verify.fleet import FleetVerification
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from coremargin.data.store import Store
-    from coremargin.scan.protocols import BlockResult, Executor
+    from coremargin.engine.protocols import BlockResult, Executor
 
 LABELS = np.array(["ant", "bee", "cat"], object)
 

@@ -17,18 +17,18 @@ from sklearn.svm import LinearSVC
 import coremargin
 from coremargin.cli import main
 from coremargin.data.store import Store
+from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, DataError, LabelError, SpecError
 from coremargin.learn import classes_job
-from coremargin.learn.decision import leads
-from coremargin.learn.evaluate import evaluate
-from coremargin.learn.fleet import read_model
 from coremargin.learn.job import TrainJob
-from coremargin.learn.multiclass import MulticlassModel
-from coremargin.learn.predict import predict
 from coremargin.learn.train import train_job
+from coremargin.models.decision import leads
+from coremargin.models.evaluate import evaluate
+from coremargin.models.fleet import read_model
+from coremargin.models.multiclass import MulticlassModel
+from coremargin.models.predict import predict
 from coremargin.problems.multiclass import crammer_singer
 from coremargin.problems.multiclass import kesler as kesler_margin
-from coremargin.scan.executors import InProcess
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from model_kit import altered, store_of

@@ -8,9 +8,9 @@ import pytest
 
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.engine.executors import InProcess
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
-from coremargin.scan.executors import InProcess
 from coremargin.verify import verify
 from pair_catalogue import LARGE, SMALL, Pair, rows_of
 

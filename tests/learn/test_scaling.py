@@ -16,16 +16,16 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Standa
 import coremargin
 from coremargin.data.scaled import scaled
 from coremargin.data.writer import StoreWriter
+from coremargin.engine.executors import InProcess
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.task import answer, run_block
 from coremargin.errors import BadRow, CheckpointError, ClaimRefuted, DataError, UsageError
-from coremargin.learn.evaluate import evaluate
 from coremargin.learn.job import TrainJob
-from coremargin.learn.model import Model
-from coremargin.learn.predict import predict
 from coremargin.learn.train import train_job
+from coremargin.models.evaluate import evaluate
+from coremargin.models.model import Model
+from coremargin.models.predict import predict
 from coremargin.problems.hard.problem import HardMargin
-from coremargin.scan.executors import InProcess
-from coremargin.scan.plan import plan_blocks
-from coremargin.scan.task import answer, run_block
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 

@@ -16,9 +16,9 @@ from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, UsageError
-from coremargin.learn.evaluate import evaluate
-from coremargin.learn.model import Model
-from coremargin.learn.predict import predict
+from coremargin.models.evaluate import evaluate
+from coremargin.models.model import Model
+from coremargin.models.predict import predict
 from coremargin.verify import verify
 
 RECIPE = Recipe(rows=1200, features=300, density=0.04, margin=0.05, chunk_bytes=16_000, seed=3)

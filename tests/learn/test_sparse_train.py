@@ -12,18 +12,18 @@ from scipy.sparse import csr_array
 
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, Interrupted
 from coremargin.learn import posed
 from coremargin.learn.job import TrainJob
-from coremargin.learn.model import Model
-from coremargin.learn.predict import predict
 from coremargin.learn.train import Progress, train_job
+from coremargin.models.model import Model
+from coremargin.models.predict import predict
 from coremargin.problems.hard.problem import HardMargin
-from coremargin.scan.executors import InProcess
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
-    from coremargin.scan.protocols import Executor
+    from coremargin.engine.protocols import Executor
 
 
 def stored(path: Path, X: Any, y: np.ndarray, **options: Any) -> Store:

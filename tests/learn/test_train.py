@@ -12,20 +12,20 @@ import msgspec
 import numpy as np
 import pytest
 
+from coremargin.engine.clusters.embedded import start_embedded
+from coremargin.engine.executors import InProcess
 from coremargin.errors import LabelError
 from coremargin.learn import posed
 from coremargin.learn.job import TrainJob
-from coremargin.learn.model import Model
 from coremargin.learn.train import Progress, train_job
+from coremargin.models.model import Model
 from coremargin.problems.hard.problem import HardMargin
-from coremargin.scan.embedded import start_embedded
-from coremargin.scan.executors import InProcess
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.data.store import Store
-    from coremargin.scan.protocols import Block, BlockResult, Executor, Probe
+    from coremargin.engine.protocols import Block, BlockResult, Executor, Probe
 
 
 def exact(model: Path) -> dict[str, bytes]:

@@ -8,10 +8,10 @@ import daqp
 import numpy as np
 import pytest
 
+from coremargin.engine.task import one_blas_thread
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.multiclass import margins, upper_bound
 from coremargin.maths.pool import solve_pool
-from coremargin.scan.task import one_blas_thread
 from kesler_vectors import kesler_vectors
 
 

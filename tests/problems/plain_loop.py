@@ -9,9 +9,9 @@ import numpy as np
 from scipy.sparse import issparse
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.protocols import Block
 from coremargin.problems.hard.problem import HardMargin
-from coremargin.scan.plan import plan_blocks
-from coremargin.scan.protocols import Block
 
 if TYPE_CHECKING:
     from coremargin.problems.hard.state import HardMarginState

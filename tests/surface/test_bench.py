@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from coremargin.data.store import ArraySource, Store
-from coremargin.scan.executors import InProcess
+from coremargin.engine.executors import InProcess
 
 
 @pytest.fixture(autouse=True)

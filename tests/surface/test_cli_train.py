@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.data.writer import StoreWriter
-from coremargin.learn.checkpoint import Checkpoint
+from coremargin.engine.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from click.testing import Result

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zarr
 
-from coremargin.learn.model import Model
+from coremargin.models.model import Model
 
 if TYPE_CHECKING:
     from click.testing import Result

@@ -35,8 +35,8 @@ import forge_plans
 import forge_rules
 from coremargin.cli import main
 from coremargin.errors import CoremarginError
-from coremargin.learn.fleet import FleetModel, read_model
-from coremargin.learn.left_out import left_out
+from coremargin.models.fleet import FleetModel, read_model
+from coremargin.models.left_out import left_out
 from coremargin.verify.examine import examine
 from forge_judge import scaled
 from forge_judges import Bench

@@ -17,8 +17,8 @@ from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, DataError, StoreError
 from coremargin.formats.store_record import read_store_record
 from coremargin.formats.strict_json import read_object
-from coremargin.learn.decision import Scorer
-from coremargin.learn.model import Model
+from coremargin.models.decision import Scorer
+from coremargin.models.model import Model
 from coremargin.verify.examine import examine
 from coremargin.verify.outliers import _check_leaf
 from coremargin.verify.rows import Rows

@@ -16,7 +16,7 @@ from sklearn import datasets, svm
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, DamagedChunk, DataError, StoreError, UsageError
-from coremargin.learn.model import Model
+from coremargin.models.model import Model
 from coremargin.verify import sums, verify
 from coremargin.verify.examine import examine
 from coremargin.verify.sums import combination, dot_products, length, normalised_weights, row_lengths

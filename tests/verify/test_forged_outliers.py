@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from coremargin.learn.left_out import left_out
+from coremargin.models.left_out import left_out
 from forge_assert import answer, forged, loads, refused
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from coremargin.cli import main
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, DataError
-from coremargin.learn.model import Model
 from coremargin.maths.exact import exact_decisions
+from coremargin.models.model import Model
 from coremargin.problems.soft import problem as soft_margin
 from coremargin.problems.soft.probe import BandProbe
 from coremargin.verify import soft, verify

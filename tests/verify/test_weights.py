@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import coremargin
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
-from coremargin.learn.model import Model
+from coremargin.models.model import Model
 from coremargin.problems.soft import problem as soft_margin
 from coremargin.verify import verify
 from coremargin.verify.examine import examine

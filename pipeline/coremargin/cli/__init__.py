@@ -12,16 +12,16 @@ import sys
 
 import click
 
-import coremargin
 from coremargin.cli import export, ingest, outliers, show, stores, train, use
 from coremargin.cli.common import Main
 from coremargin.cli.printing import Formatter, say, say_bug
-from coremargin.learn.interruption import command_was_interrupted
+from coremargin.engine.interruption import command_was_interrupted
+from coremargin.version import version
 
 
 def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
-        say(f"coremargin {coremargin.__version__}")
+        say(f"coremargin {version()}")
         ctx.exit()
 
 

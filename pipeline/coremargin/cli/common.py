@@ -15,9 +15,9 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from coremargin.cli.printing import say, say_error
+from coremargin.engine.interruption import command_was_interrupted
+from coremargin.engine.resources import prepare_command
 from coremargin.errors import CoremarginError, Interrupted, RunError, SpecError, machine_limit
-from coremargin.learn.interruption import command_was_interrupted
-from coremargin.scan.room import prepare_command
 from coremargin.spec import format_seconds, format_size, parse_size
 
 SECTIONS = ("Data", "Train", "Models")  #: order of the headings in ``coremargin --help``; others follow

@@ -9,7 +9,7 @@ import click
 
 from coremargin.cli.common import json_option
 from coremargin.cli.printing import say, say_json
-from coremargin.learn.interruption import terminable
+from coremargin.engine.interruption import terminable
 from coremargin.spec import format_size
 
 SECTION = "Models"
@@ -43,7 +43,7 @@ def export(
       coremargin export rows.model rows.onnx
       coremargin export rows.model rows.skops --format sklearn-skops
     """
-    from coremargin.learn.export import export as run
+    from coremargin.models.export import export as run
 
     with terminable():
         size = run(model, out, format=kind, precision=precision, C=C, overwrite=overwrite)

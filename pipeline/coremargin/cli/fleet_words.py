@@ -11,9 +11,9 @@ from coremargin.spec import format_seconds, format_size
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coremargin.learn.fleet import FleetModel
     from coremargin.learn.job import TrainJob
     from coremargin.learn.outcome import Outcome
+    from coremargin.models.fleet import FleetModel
 
 
 def cost_of(done: dict[str, Any], job: TrainJob, held: tuple[str, str]) -> list[tuple[str, str]]:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 from coremargin import spec as specs
 from coremargin.cli.printing import count, facts
 from coremargin.data.store import Store
+from coremargin.engine.clusters.connect import render
+from coremargin.engine.clusters.specs import load_cluster, resolve
+from coremargin.engine.plan import plan_blocks
 from coremargin.learn.job import TrainJob
 from coremargin.learn.posed import problem_of
 from coremargin.problems.fleet.problem import Fleet
-from coremargin.scan.cluster import load_cluster, render, resolve
-from coremargin.scan.plan import plan_blocks
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coremargin.scan.cluster import ClusterSpec
+    from coremargin.engine.clusters.specs import ClusterSpec
 
 
 def load_job(path: Path) -> TrainJob:

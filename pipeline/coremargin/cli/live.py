@@ -17,7 +17,7 @@ from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.scan.protocols import BlockResult, Executor
+    from coremargin.engine.protocols import BlockResult, Executor
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from coremargin.cli.common import json_option
 from coremargin.cli.printing import say, say_json, table
 
 if TYPE_CHECKING:
-    from coremargin.learn.left_out import LeftOut, Step
-    from coremargin.learn.model import Model
-    from coremargin.learn.multiclass import MulticlassModel
+    from coremargin.models.left_out import LeftOut, Step
+    from coremargin.models.model import Model
+    from coremargin.models.multiclass import MulticlassModel
 
 SECTION = "Models"
 
@@ -32,8 +32,8 @@ def outliers(model: Path, as_json: bool) -> None:
       coremargin train rows.zarr --out rows.model --outliers 0..10
       coremargin outliers rows.model
     """
-    from coremargin.learn.fleet import read_model
-    from coremargin.learn.left_out import left_out
+    from coremargin.models.fleet import read_model
+    from coremargin.models.left_out import left_out
 
     found = left_out(read_model(model))
     if as_json:
@@ -60,7 +60,7 @@ def outliers_text(found: LeftOut) -> list[str]:
 
 def which_rows(model: Model | MulticlassModel) -> str:
     """The rows that a margin is about."""
-    from coremargin.learn.left_out import left_out
+    from coremargin.models.left_out import left_out
 
     view = model.record.get("view") or {}
     if view.get("fold") is not None:

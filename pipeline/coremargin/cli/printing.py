@@ -42,7 +42,7 @@ def say_error(message: str) -> None:
 
 def say_json(value: Any) -> None:
     """Print one JSON object; what is not finite is null."""
-    from coremargin.learn.record import plain
+    from coremargin.models.record import plain
 
     _echo(json.dumps(plain(value), allow_nan=False))
 

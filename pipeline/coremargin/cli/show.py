@@ -14,8 +14,8 @@ from coremargin.errors import DataError
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
-    from coremargin.learn.model import Model
-    from coremargin.learn.multiclass import MulticlassModel
+    from coremargin.models.model import Model
+    from coremargin.models.multiclass import MulticlassModel
 
 SECTION = "Models"
 
@@ -34,7 +34,7 @@ def show(model: Path, *, as_json: bool) -> None:
       coremargin show rows.model --json | jq .certificate.ratio
     """
     from coremargin.cli.fleet_words import fleet_facts
-    from coremargin.learn.fleet import FleetModel, read_model
+    from coremargin.models.fleet import FleetModel, read_model
 
     loaded, run = read_model(model), _run_of(model)
     if as_json:

@@ -10,7 +10,7 @@ import click
 
 from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import class_table, count, facts, say, say_json
-from coremargin.learn.interruption import terminable
+from coremargin.engine.interruption import terminable
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import click
 
 from coremargin.cli.common import cluster_option, json_option, quiet_option
 from coremargin.cli.printing import say, say_json
-from coremargin.learn.interruption import terminable
+from coremargin.engine.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
@@ -173,9 +173,9 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     from coremargin.cli.jobs import cluster_of
     from coremargin.cli.live import live
     from coremargin.cli.words import outcome_text
+    from coremargin.engine.clusters.connect import connect
     from coremargin.learn.train import check_output, open_store, train_job
     from coremargin.report.write import write_report
-    from coremargin.scan.cluster import connect
 
     as_json, quiet = flags.pop("as_json"), flags.pop("quiet")
     if flags["resume"] and flags["restart"]:

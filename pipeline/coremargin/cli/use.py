@@ -10,13 +10,13 @@ import click
 
 from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
 from coremargin.cli.printing import count, facts, say, say_json, table
-from coremargin.learn.interruption import terminable
+from coremargin.engine.interruption import terminable
+from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
 from coremargin.report.numbers import NO_BREAK, precision_for
-from coremargin.scan.room import THREAD_BYTES, memory_limit, need_memory
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
-    from coremargin.learn.evaluate import Evaluation, Weighted
+    from coremargin.models.evaluate import Evaluation, Weighted
     from coremargin.verify.fleet import FleetVerification
     from coremargin.verify.one import Verification
 
@@ -154,7 +154,7 @@ def predict(
       coremargin predict rows.model new.zarr labels.parquet
       coremargin predict rows.model new.zarr labels.zarr
     """
-    from coremargin.learn.predict import predict as run
+    from coremargin.models.predict import predict as run
 
     with terminable(), progress(quiet=shown["quiet"]) as advance:
         done = _rows_shown(advance, "predicting", store)
@@ -184,7 +184,7 @@ def evaluate(model: Path, store: Path, *, C: float | None, cluster: str | None, 
     Example:
       coremargin evaluate rows.model test.zarr
     """
-    from coremargin.learn.evaluate import evaluate as run
+    from coremargin.models.evaluate import evaluate as run
 
     with terminable(), progress(quiet=quiet) as advance:
         result = run(model, store, C=C, cluster=cluster, on_progress=_rows_shown(advance, "evaluating", store))

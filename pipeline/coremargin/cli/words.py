@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.cli.fleet_words import cost_of, fleet_text
 from coremargin.cli.printing import facts
-from coremargin.learn.fleet import FleetModel
-from coremargin.learn.left_out import left_out
-from coremargin.learn.multiclass import MulticlassModel
+from coremargin.models.fleet import FleetModel
+from coremargin.models.left_out import left_out
+from coremargin.models.multiclass import MulticlassModel
 from coremargin.report.numbers import NO_BREAK, percent_down, percent_up, precision_for, relative_gap
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
-    from coremargin.learn.model import Model
     from coremargin.learn.outcome import Outcome
+    from coremargin.models.model import Model
 
 
 def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:

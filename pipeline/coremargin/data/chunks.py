@@ -101,7 +101,7 @@ class ChunkSink:
         kept: ChunkStatistics | ChunkScalars = entry
         if is_sparse(X):  # vectors of thousands of chunks would not fit in memory
             path = vector_file(self.place.folder / BLOCKS, index, X.shape[0])
-            size, kept = size + write_vectors(path, entry, X.dtype), entry.scalars
+            size, kept = size + write_vectors(path, vars(entry), X.dtype), entry.scalars
         with self._lock:
             self._entries[index] = kept
             self.bytes_written += size

@@ -19,11 +19,10 @@ from coremargin.errors import StoreError, raise_if_limit
 from coremargin.formats.raw_array import CRC_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from scipy.sparse import csr_array
-
-    from coremargin.data.statistics import ChunkStatistics
 
 FOLDER = "vectors"
 _COUNT_BYTES = 8
@@ -34,12 +33,12 @@ def vector_file(blocks: Path, chunk: int, rows: int) -> Path:
     return blocks / FOLDER / f"{chunk}.{rows}"
 
 
-def write_vectors(path: Path, statistics: ChunkStatistics, dtype: np.dtype[Any]) -> int:
-    """Write the vectors of one sparse chunk. Returns the bytes of the file."""
-    low: Any = statistics.low
+def write_vectors(path: Path, vectors: Mapping[str, csr_array], dtype: np.dtype[Any]) -> int:
+    """Write low, high, total, spread (1, d) of a sparse chunk, all on one support. Returns the bytes of the file."""
+    low = vectors["low"]
     parts = [np.array([low.nnz], dtype="<i8"), low.indices.astype(INDEX_DTYPE, copy=False)]
     for name, kind in _kinds(dtype).items():
-        parts.append(getattr(statistics, name).data.astype(kind, copy=False))
+        parts.append(vectors[name].data.astype(kind, copy=False))
     raw = [np.ascontiguousarray(part).data.cast("B") for part in parts if part.size]
     crc = 0
     for part in raw:

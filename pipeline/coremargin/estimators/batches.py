@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.estimators.past import Past
-    from coremargin.learn.fleet import FleetModel
-    from coremargin.learn.model import Model
+    from coremargin.models.fleet import FleetModel
+    from coremargin.models.model import Model
 
 #: Parameters that the proof of all rows rests on: they stay as they were for the first batch.
 _TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight")

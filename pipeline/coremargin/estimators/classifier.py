@@ -17,8 +17,8 @@ from coremargin.estimators.inputs import decision_values, factors_of, source_of
 from coremargin.estimators.past import Past, room
 from coremargin.estimators.support import check_proof, deciders, present, support_of
 from coremargin.learn.api import train
-from coremargin.learn.decision import decided
-from coremargin.learn.formats import Linear, as_onnx, as_sklearn, linear_of
+from coremargin.models.converters import Linear, as_onnx, as_sklearn
+from coremargin.models.decision import decided
 from coremargin.spec import parse_size
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from coremargin.data.source import Source
-    from coremargin.learn.fleet import AnyModel
+    from coremargin.models.fleet import AnyModel
 
 
 class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -142,7 +142,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
     def _adopt(self, model: AnyModel, scans: int) -> None:
         """Set what is learnt."""
-        linear = linear_of(model)
+        linear = model.linear()
         self.model_, self.n_iter_ = model, scans
         self.classes_, self.coef_, self.intercept_ = linear.classes, linear.coef, linear.intercept
         claims = [one.certificate for one in deciders(model)]
@@ -185,12 +185,12 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         return as_sklearn(self._linear(), getattr(self, "feature_names_in_", None))
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """An ``onnx.ModelProto`` that predicts the same; see ``coremargin.learn.export.as_onnx``."""
+        """An ``onnx.ModelProto`` that predicts the same; see ``coremargin.models.export.as_onnx``."""
         return as_onnx(self._linear(), precision)
 
     def _linear(self) -> Linear:
         check_is_fitted(self)
-        return linear_of(self.model_)
+        return self.model_.linear()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

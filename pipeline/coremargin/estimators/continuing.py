@@ -9,9 +9,9 @@ import numpy as np
 
 from coremargin.estimators.support import deciders
 from coremargin.formats.fleet_record import fleet_status
-from coremargin.learn.fleet import FleetModel
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import NEGATIVE, POSITIVE, best_offset, is_certified, lower_bound, ratio, safe_projections
+from coremargin.models.fleet import FleetModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.estimators.past import Past
-    from coremargin.learn.model import Model
+    from coremargin.models.model import Model
 
 #: Points of the way from the hypothesis before (0) to the newest (1) that are tried where the newest is not proven.
 _SEGMENT = (1.0, 0.95, 0.9, 0.75, 0.5, 0.25, 0.0)

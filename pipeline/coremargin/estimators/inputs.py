@@ -19,8 +19,8 @@ from coremargin.data.weights import as_weights
 from coremargin.errors import LabelError, UsageError
 from coremargin.estimators.past import Past
 from coremargin.estimators.support import deciders, present
-from coremargin.learn.decision import decision_values as of_one
 from coremargin.maths.rows import is_sparse
+from coremargin.models.decision import decision_values as of_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

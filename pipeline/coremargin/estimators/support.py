@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from coremargin.errors import NotCertified
-from coremargin.learn.decision import leads
-from coremargin.learn.fleet import FleetModel
-from coremargin.learn.multiclass import MulticlassModel
+from coremargin.models.decision import leads
+from coremargin.models.fleet import FleetModel
+from coremargin.models.multiclass import MulticlassModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.data.source import Source
-    from coremargin.learn.fleet import AnyModel
+    from coremargin.models.fleet import AnyModel
 
 #: Duals of the hinge come from an interior point: those that should be zero are smaller than the largest by ten digits.
 _VANISHED = 1e-6

@@ -43,7 +43,7 @@ class Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Claims(Strict, frozen=True, kw_only=True):
-    """The certificate; learn/record.py says what its numbers mean."""
+    """The certificate; models/record.py says what its numbers mean."""
 
     kind: Literal["margin", "not_separable", "duality_gap"]
     lower: Number | None

@@ -15,7 +15,6 @@ from coremargin.data.lazy import LazySource, is_lazy
 from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.errors import UsageError
-from coremargin.learn.asked import executor_of
 from coremargin.learn.job import TrainJob
 from coremargin.learn.posed import problem_of
 from coremargin.learn.train import (
@@ -27,12 +26,13 @@ from coremargin.learn.train import (
     run_problem,
     train_job,
 )
+from coremargin.models.asked import executor_of
 from coremargin.report.write import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coremargin.learn.fleet import AnyModel
+    from coremargin.models.fleet import AnyModel
 
 
 def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all but one with a default

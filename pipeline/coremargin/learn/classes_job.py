@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coremargin.engine.plan import plan_blocks
 from coremargin.problems.multiclass.crammer_singer import CrammerSinger
 from coremargin.problems.multiclass.kesler import KeslerMargin
-from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.scaled import scaling_of, unscaled
+from coremargin.engine.result import STOPPED
 from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
 from coremargin.formats.model_record import FORMAT as MODEL_FORMAT
 from coremargin.formats.model_record import VERSION as MODEL_VERSION
-from coremargin.learn.fleet import FleetModel
-from coremargin.learn.fleet_record import chosen, evaluation, validation
-from coremargin.learn.model import Model
 from coremargin.maths.margin import EXACT, ratio
-from coremargin.problems.common.result import STOPPED
+from coremargin.models.fleet import FleetModel
+from coremargin.models.fleet_record import chosen, evaluation, validation
+from coremargin.models.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.source import Source
+    from coremargin.engine.result import Result
     from coremargin.learn.job import TrainJob
-    from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.members import Member
     from coremargin.problems.fleet.problem import Fleet
     from coremargin.problems.fleet.state import FleetState

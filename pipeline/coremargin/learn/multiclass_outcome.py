@@ -9,8 +9,8 @@ import numpy as np
 
 from coremargin.data.scaled import scaling_of, unscaled
 from coremargin.formats.model_record import FORMAT, VERSION
-from coremargin.learn.multiclass import PROBLEM, MulticlassModel
 from coremargin.maths.margin import ratio
+from coremargin.models.multiclass import PROBLEM, MulticlassModel
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob

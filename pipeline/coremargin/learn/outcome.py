@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from coremargin import spec as specs
-from coremargin.learn.fleet import FleetModel
 from coremargin.learn.fleet_outcome import as_fleet, model_of, reason_of
 from coremargin.learn.multiclass_outcome import multiclass_of, told_of
 from coremargin.maths.margin import ratio
+from coremargin.models.fleet import FleetModel
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.multiclass.job import ClassesJob
 
 if TYPE_CHECKING:
-    from coremargin.learn.fleet import AnyModel
+    from coremargin.engine.loop import ScanCost
+    from coremargin.engine.problem import OneProblem, Problem
+    from coremargin.engine.protocols import Executor
     from coremargin.learn.job import TrainJob
-    from coremargin.learn.loop import ScanCost
-    from coremargin.learn.protocol import OneProblem, Problem
-    from coremargin.scan.protocols import Executor
+    from coremargin.models.fleet import AnyModel
 
 VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
 

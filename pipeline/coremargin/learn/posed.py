@@ -6,17 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coremargin.data.scaled import scaled
+from coremargin.engine.plan import plan_blocks
 from coremargin.formats.outlier_counts import MANY
 from coremargin.problems.common.start import rows_that_count
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft.block_minimisation import soft_margin
 from coremargin.problems.soft.problem import SoftMargin
-from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.engine.problem import Problem
     from coremargin.learn.job import TrainJob
-    from coremargin.learn.protocol import Problem
     from coremargin.problems.fleet.members import MemberProblem
     from coremargin.problems.outliers.problem import OutlierMargin
 

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.calls import run_calls
+from coremargin.engine.clusters.connect import connect
+from coremargin.engine.clusters.specs import load_cluster
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.published import Published, by_enumeration
 from coremargin.maths.outliers.trimmed import outliers_of
 from coremargin.problems.common.start import read_sample, two_classes
 from coremargin.problems.outliers.probe import dense
-from coremargin.scan.calls import run_calls
-from coremargin.scan.cluster import connect, load_cluster
 
 #: Subsets that are tried at most unless more are asked for: some minutes on a core.
 MOST_SUBSETS = 5_000_000

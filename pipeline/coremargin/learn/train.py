@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from coremargin.data.folder import check_target, recover
 from coremargin.data.store import Store
+from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
+from coremargin.engine.interruption import heard, raise_if_interrupted, terminable
+from coremargin.engine.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
+from coremargin.engine.problem import Works
+from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
-from coremargin.learn.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
-from coremargin.learn.fleet import read_model
-from coremargin.learn.folder import check_target, recover
-from coremargin.learn.interruption import heard, raise_if_interrupted, terminable
-from coremargin.learn.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
-from coremargin.learn.model_files import MODEL, check_outside
 from coremargin.learn.outcome import Meters, Outcome, as_model, as_run, round_record
 from coremargin.learn.posed import problem_of
-from coremargin.learn.protocol import Works
-from coremargin.scan.task import one_blas_thread
+from coremargin.models.files import MODEL, check_outside
+from coremargin.models.fleet import read_model
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.engine.problem import Problem
+    from coremargin.engine.protocols import Executor
     from coremargin.learn.job import TrainJob
-    from coremargin.learn.protocol import Problem
-    from coremargin.scan.protocols import Executor
 
 
 Begin = Literal["new", "resume", "restart"]

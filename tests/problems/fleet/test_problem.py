@@ -15,6 +15,9 @@ import pytest
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import Masked, fold_of
 from coremargin.data.relabelled import Relabelled
+from coremargin.engine.executors import InProcess
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.scan import run_scan
 from coremargin.errors import LabelError
 from coremargin.maths.rows import is_sparse
 from coremargin.maths.soft_margin import is_certified
@@ -25,12 +28,9 @@ from coremargin.problems.fleet.problem import Fleet, side_by_side
 from coremargin.problems.fleet.state import Book, FleetState, pools, whole
 from coremargin.problems.fleet.summary import packed, unpacked
 from coremargin.problems.hard.problem import HardMargin
-from coremargin.problems.soft import rows as soft_rows
+from coremargin.problems.soft import job as soft_job
 from coremargin.problems.soft.probe import Counted
 from coremargin.problems.soft.problem import SoftMargin
-from coremargin.scan.executors import InProcess
-from coremargin.scan.plan import plan_blocks
-from coremargin.scan.run import run_scan
 
 COSTS = (0.1, 1.0, 10.0)
 
@@ -111,7 +111,7 @@ def test_members_that_hold_all_rows_hold_them_once(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, loss: str, zeros: float, folds: int
 ) -> None:
     """One scan is the proof of all, and the rows are there once: sparse where most of them is zero."""
-    monkeypatch.setattr(soft_rows, "FEW_ROWS", 1000)
+    monkeypatch.setattr(soft_job, "FEW_ROWS", 1000)
     source = blobs(rng, some=0.1, zeros=zeros)
     fleet = soft_fleet(source, loss, folds=folds, epsilon=1e-4)
     start = fleet.start()
@@ -141,7 +141,7 @@ def test_when_time_is_over_the_other_members_wait(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, rows: int, calls: int
 ) -> None:
     """Time ends among the first solves, or among those after the first scan; what is said is true, and it goes on."""
-    monkeypatch.setattr(soft_rows, "FEW_ROWS", rows)
+    monkeypatch.setattr(soft_job, "FEW_ROWS", rows)
     source, left = blobs(rng), itertools.count(calls, -1)
     fleet = replace(soft_fleet(source, epsilon=1e-7), late=lambda: next(left) <= 0)
     state = fleet.start()

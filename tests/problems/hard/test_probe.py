@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.protocols import Block
 from coremargin.maths import rows as maths_rows
 from coremargin.problems.hard import probe as margin_probe
 from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.summary import NO_ROW, MarginSummary
-from coremargin.scan.protocols import Block
 from margin_judges import exact_dot
 
 

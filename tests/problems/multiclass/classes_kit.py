@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.scan.plan import plan_blocks
+from coremargin.engine.plan import plan_blocks
 
 if TYPE_CHECKING:
     from coremargin.problems.multiclass.job import ClassesJob

@@ -10,10 +10,10 @@ from classes_kit import finish, kesler_vector, row_margins, separable, solve, ta
 from scipy.sparse import csr_array
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.plan import plan_blocks
 from coremargin.errors import LabelError, UsageError
 from coremargin.maths.pool import solve_pool
 from coremargin.problems.multiclass.kesler import KeslerMargin
-from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:
     from coremargin.problems.multiclass.state import ClassesState

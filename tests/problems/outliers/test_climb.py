@@ -10,10 +10,10 @@ import pytest
 
 import coremargin
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.protocols import Block
 from coremargin.maths.outliers.heuristic import GRID
 from coremargin.problems.outliers import climb as trim_climb
 from coremargin.problems.outliers.problem import OutlierMargin
-from coremargin.scan.protocols import Block
 
 
 def overlapping(seed: int, n: int = 160, d: int = 3) -> tuple[np.ndarray, np.ndarray]:

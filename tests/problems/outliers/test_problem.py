@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.protocols import Block
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
 from coremargin.problems.outliers import problem as outliers
 from coremargin.problems.outliers import start as trim_start
 from coremargin.problems.outliers.problem import OutlierMargin
-from coremargin.scan.plan import plan_blocks
-from coremargin.scan.protocols import Block
 from outlier_judges import best_by_all_sets
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from sklearn.svm import LinearSVC
 from wide_kit import assert_true, texts
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.plan import plan_blocks
 from coremargin.maths import soft_margin as soft
 from coremargin.problems.soft.block_minimisation import SweptMargin, soft_margin
 from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe, contradictions
 from coremargin.problems.soft.probe import BandProbe
 from coremargin.problems.soft.problem import SoftMargin
-from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState

@@ -13,9 +13,9 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.plan import plan_blocks
 from coremargin.maths import soft_margin as soft
 from coremargin.problems.soft.problem import SoftMargin
-from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.protocols import Block
 from coremargin.problems.soft.probe import BandProbe
 from coremargin.problems.soft.summary import BandSummary
-from coremargin.scan.protocols import Block
 
 PRICES = np.array([2.0, 0.5])
 

@@ -11,11 +11,11 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.svm import SVC, LinearSVC
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BadRow, LabelError, UsageError
 from coremargin.maths import soft_margin as soft
 from coremargin.problems.soft.problem import SoftMargin
 from coremargin.problems.soft.state import SoftState
-from coremargin.scan.plan import plan_blocks
 
 
 def start(X: np.ndarray, y: np.ndarray, *, chunk_rows: int = 50, **options: Any) -> tuple[SoftMargin, SoftState]:

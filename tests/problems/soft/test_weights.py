@@ -10,10 +10,10 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.plan import plan_blocks
 from coremargin.errors import LabelError
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft.problem import SoftMargin
-from coremargin.scan.plan import plan_blocks
 from plain_loop import Run, proceed
 
 if TYPE_CHECKING:

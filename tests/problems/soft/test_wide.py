@@ -15,11 +15,11 @@ from sklearn.svm import SVC, LinearSVC
 from wide_kit import assert_true, bounds, texts
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.plan import plan_blocks
 from coremargin.maths import soft_margin as soft
-from coremargin.problems.soft import rows as soft_rows
+from coremargin.problems.soft import job as soft_job
 from coremargin.problems.soft.problem import SoftMargin
 from coremargin.problems.soft.state import SoftState
-from coremargin.scan.plan import plan_blocks
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.summary import BandSummary
@@ -71,7 +71,7 @@ def test_where_all_rows_fit_the_first_scan_is_the_proof(loss: str, intercept: bo
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sparse rows and the same rows made dense have the same value within both gaps, class and sample weights too."""
-    monkeypatch.setattr(soft_rows, "FEW_ROWS", 1)
+    monkeypatch.setattr(soft_job, "FEW_ROWS", 1)
     X, y = texts(1)
     weights = np.random.default_rng(1).choice([0.0, 0.5, 3.0], len(y))
     options: dict[str, Any] = {"loss": loss, "epsilon": 1e-6, "class_weight": "balanced"}

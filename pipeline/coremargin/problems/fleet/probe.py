@@ -23,8 +23,8 @@ from coremargin.problems.soft.summary import BandSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.engine.protocols import Block
     from coremargin.problems.fleet.judge import Judge
-    from coremargin.scan.protocols import Block
 
 Array = NDArray[np.float64]
 

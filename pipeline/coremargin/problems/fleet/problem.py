@@ -33,8 +33,8 @@ from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.engine.result import Result
     from coremargin.maths.rows import Rows
-    from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.members import Crew
     from coremargin.problems.fleet.summary import FleetSummary
 

@@ -22,7 +22,7 @@ from coremargin.problems.hard.summary import MarginSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.scan.protocols import Block
+    from coremargin.engine.protocols import Block
 
 #: More candidates than this for an exact evaluation: float64 for the whole chunk is cheaper.
 MANY_CANDIDATES = 512

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.source import Source
-    from coremargin.problems.common.result import Result
+    from coremargin.engine.result import Result
     from coremargin.problems.hard.summary import MarginSummary
 
 Strategy = Literal["fast", "paper", "any-violator"]

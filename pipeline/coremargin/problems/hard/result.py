@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from coremargin.problems.common.result import STOPPED, Result
+from coremargin.engine.result import STOPPED, Result
 
 if TYPE_CHECKING:
     from coremargin.problems.hard.state import HardMarginState, Hypothesis

@@ -23,7 +23,7 @@ from coremargin.problems.multiclass.classes import sample_of_classes, thinned
 from coremargin.problems.multiclass.job import ClassesJob
 from coremargin.problems.multiclass.probe import ClassesProbe
 from coremargin.problems.multiclass.state import ClassesState
-from coremargin.problems.multiclass.steps import dual_step, minimise_rows
+from coremargin.problems.multiclass.steps import Objective, dual_step, minimise_rows
 
 if TYPE_CHECKING:
     from coremargin.problems.multiclass.summary import ClassesSummary
@@ -115,7 +115,7 @@ class CrammerSinger(ClassesJob):
         sample = sample.ready()
         held = np.bincount(sample.classes, weights=sample.shares, minlength=classes)
         prices = (self.prices * self.totals / np.where(held > 0, held, 1.0))[sample.classes] * sample.shares
-        found = minimise_rows(self, sample, prices, tolerance=max(ALL_SHARE * self.epsilon, 1e-9))
+        found = minimise_rows(self._objective(), sample, prices, tolerance=max(ALL_SHARE * self.epsilon, 1e-9))
         duals = found.duals
         own = duals > 0.0
         mixed = np.flatnonzero(own.any(axis=1) & (own.sum(axis=1) + (duals.sum(axis=1) < prices) > 1))
@@ -156,7 +156,7 @@ class CrammerSinger(ClassesJob):
         )  # fmt: skip
         rose = float(summary.losses[0]) + _penalty(state.newest) > state.upper
         state = self._best_point(state, summary)
-        step, state = dual_step(self, state, summary)
+        step, state = dual_step(self._objective(), state, summary)
         gap = soft.relative_gap(state.upper, state.lower)
         state = replace(state, lower_now=state.lower)
         if soft.is_certified(state.upper, state.lower, self.epsilon):
@@ -192,6 +192,10 @@ class CrammerSinger(ClassesJob):
         longest, d = float(self.source.scalars().max_norm.max()), self.source.features
         lost = float(summary.paid[0]) * sum(mc.score_error(d, longest, end, self.constant) for end in ends)
         return value * (1.0 + 4.0 * self.sum_error) + 4.0 * lost
+
+    def _objective(self) -> Objective:
+        longest = float(self.source.scalars().max_norm.max()) + self.constant
+        return Objective(self.shape, self.prices, self.constant, longest, self.sum_error, self.epsilon)
 
     @property
     def sum_error(self) -> float:

@@ -21,7 +21,7 @@ from coremargin.problems.multiclass.summary import ClassesSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.scan.protocols import Block
+    from coremargin.engine.protocols import Block
 
 Array = NDArray[np.float64]
 

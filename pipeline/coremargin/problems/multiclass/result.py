@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.result import STOPPED
+from coremargin.engine.result import STOPPED
 from coremargin.problems.soft.result import REASONS
 
 if TYPE_CHECKING:

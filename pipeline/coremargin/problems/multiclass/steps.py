@@ -14,7 +14,6 @@ from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_clas
 from coremargin.problems.multiclass.classes import ClassRows, thinned
 
 if TYPE_CHECKING:
-    from coremargin.problems.multiclass.crammer_singer import CrammerSinger
     from coremargin.problems.multiclass.state import ClassesState
     from coremargin.problems.multiclass.summary import ClassesSummary
 
@@ -26,6 +25,22 @@ SHARE = 0.05
 AGAIN = 3.0
 #: Many rows are solved on a part of them first: every row but so many, down to so few, to this relative gap.
 STAGE, STAGE_LEAST, STAGE_GAP = 6, 500, 2e-2
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: 1/2 ||V||^2 + the losses, at prices (K,) of a row of each class.
+
+    shape: (K, d + 1) of V; constant: the last entry of every row; longest: the longest row with it; sum_error: relative
+    error of a sum over all rows; epsilon: the gap that is asked for.
+    """
+
+    shape: tuple[int, int]
+    prices: Array
+    constant: float
+    longest: float
+    sum_error: float
+    epsilon: float
 
 
 @dataclass(frozen=True)
@@ -51,35 +66,35 @@ class Guess:
     mu: float
 
 
-def minimise_rows(problem: CrammerSinger, rows: ClassRows, prices: Array, tolerance: float) -> Guess:
+def minimise_rows(objective: Objective, rows: ClassRows, prices: Array, tolerance: float) -> Guess:
     """The minimiser (K, d + 1) of the objective on these rows alone, and their duals (m, K)."""
     guess = None
     if len(rows) > STAGE * STAGE_LEAST:
         part = thinned(rows.classes, len(rows) // STAGE)
-        classes, size = rows.classes, problem.shape[0]
+        classes, size = rows.classes, objective.shape[0]
         whole, held = (np.bincount(classes[k], prices[k], minlength=size) for k in (slice(None), part))
         few = prices[part] * (whole / np.where(held > 0, held, 1.0))[classes[part]]
-        found = minimise_rows(problem, rows.take(part), few, max(STAGE_GAP, tolerance))
+        found = minimise_rows(objective, rows.take(part), few, max(STAGE_GAP, tolerance))
         guess = replace(found, ids=found.ids[:0], duals=found.duals[:0])
-    model = BandModel(0.0, np.zeros(problem.shape), rows, prices)
-    return _minimise(problem, model, tolerance, guess=guess)
+    model = BandModel(0.0, np.zeros(objective.shape), rows, prices)
+    return _minimise(objective, model, tolerance, guess=guess)
 
 
 def _minimise(
-    problem: CrammerSinger, model: BandModel, tolerance: float, scale: float = 0.0, guess: Guess | None = None
+    objective: Objective, model: BandModel, tolerance: float, scale: float = 0.0, guess: Guess | None = None
 ) -> Guess:
     """The minimiser (K, d + 1) of the model, and the duals (m, K) of its rows.
 
     tolerance: of the model's value, or of ``scale`` where that is larger.
     """
     rows, push, prices = model.rows, model.push, model.prices
-    lack = mc.lacks(mc.scores_of(rows.rows, push, problem.constant), rows.classes)
+    lack = mc.lacks(mc.scores_of(rows.rows, push, objective.constant), rows.classes)
     price = model.price - 0.5 * float((push * push).sum())
-    flat, start = ClassesModel(price, lack, rows.rows, rows.classes, prices, problem.constant), None
+    flat, start = ClassesModel(price, lack, rows.rows, rows.classes, prices, objective.constant), None
     if guess is not None and len(rows):
         at = guess.at - push
         worst = flat.lacks(flat.scores(at)).argmax(axis=1)
-        duals = np.eye(problem.shape[0])[worst] * np.where(worst == rows.classes, 0.0, prices)[:, None]
+        duals = np.eye(objective.shape[0])[worst] * np.where(worst == rows.classes, 0.0, prices)[:, None]
         _, mine, known = np.intersect1d(rows.ids, guess.ids, assume_unique=True, return_indices=True)
         duals[mine] = guess.duals[known]
         start = Minimum(at, np.inf, duals, -np.inf, float(prices.mean()) / (AGAIN * guess.mu))
@@ -88,55 +103,54 @@ def _minimise(
     return Guess(push + found.at, rows.ids, found.duals, mu)
 
 
-def dual_step(problem: CrammerSinger, state: ClassesState, summary: ClassesSummary) -> tuple[Array, ClassesState]:
+def dual_step(objective: Objective, state: ClassesState, summary: ClassesSummary) -> tuple[Array, ClassesState]:
     """The minimiser of the scan's model, and the state with its dual bound: it holds for all rows, however far."""
     near = summary.near.ready()
-    prices, far_price = problem.prices[near.classes] * near.shares, float(summary.far_price[0])
-    tolerance = max(SHARE * problem.epsilon, 1e-12)
+    prices, far_price = objective.prices[near.classes] * near.shares, float(summary.far_price[0])
+    tolerance = max(SHARE * objective.epsilon, 1e-12)
     free = BandModel(far_price, summary.push, near, prices)
     known = Guess(state.newest, state.proof.ids, state.duals, state.mu)
-    step = _minimise(problem, free, tolerance, state.upper, known)
-    state = replace(_proven(problem, state, summary, near, step.duals), mu=step.mu)
-    guarded = _guarded(problem, state, summary, near, step.at, tolerance)
+    step = _minimise(objective, free, tolerance, state.upper, known)
+    state = replace(_proven(objective, state, summary, near, step.duals), mu=step.mu)
+    guarded = _guarded(objective, state, summary, near, step.at, tolerance)
     return step.at if guarded is None else guarded, state
 
 
 def _proven(
-    problem: CrammerSinger, state: ClassesState, summary: ClassesSummary, near: ClassRows, duals: Array
+    objective: Objective, state: ClassesState, summary: ClassesSummary, near: ClassRows, duals: Array
 ) -> ClassesState:
     """With the dual bound, rounded down, if it is better."""
     far_price = float(summary.far_price[0])
-    v = summary.push + mc.kesler_sum(near.rows, near.classes, duals, problem.constant)
+    v = summary.push + mc.kesler_sum(near.rows, near.classes, duals, objective.constant)
     total, length = far_price + float(duals.sum()), float(np.linalg.norm(v))
-    longest = float(problem.source.scalars().max_norm.max()) + problem.constant
-    error = problem.sum_error + gamma(duals.size)
-    lower = total - 0.5 * length**2 - 8.0 * error * total * (1.0 + 2.0 * longest * length)
+    error = objective.sum_error + gamma(duals.size)
+    lower = total - 0.5 * length**2 - 8.0 * error * total * (1.0 + 2.0 * objective.longest * length)
     if not lower > state.lower:
         return state
     return replace(state, lower=lower, reference=state.newest, proof=near.bare(), duals=duals)
 
 
 def _guarded(
-    problem: CrammerSinger, state: ClassesState, summary: ClassesSummary, near: ClassRows, step: Array, tolerance: float
+    objective: Objective, state: ClassesState, summary: ClassesSummary, near: ClassRows, step: Array, tolerance: float
 ) -> Array | None:
     """The step again with rows of the sample in the place of far ones, where some of them would change sides."""
     away = state.pool.take(np.flatnonzero(np.isin(state.pool.ids, near.ids, invert=True)))
     if not len(away):
         return None
-    t = mc.lacks(mc.scores_of(away.rows, state.newest, problem.constant), away.classes)
+    t = mc.lacks(mc.scores_of(away.rows, state.newest, objective.constant), away.classes)
     was = t.argmax(axis=1)
-    would = mc.lacks(mc.scores_of(away.rows, step, problem.constant), away.classes).argmax(axis=1)
+    would = mc.lacks(mc.scores_of(away.rows, step, objective.constant), away.classes).argmax(axis=1)
     if (was == would).all():
         return None
-    prices = problem.prices[away.classes] * away.shares
-    paid_near = float((problem.prices[near.classes] * near.shares).sum())
-    prices = prices * max(0.0, float(summary.paid[0]) - paid_near) / float(prices.sum())
+    prices = objective.prices[away.classes] * away.shares
+    paid = objective.prices[near.classes] * near.shares
+    prices = prices * max(0.0, float(summary.paid[0]) - float(paid.sum())) / float(prices.sum())
     # What the sample says of far rows now is taken out of their sums, and put in again as rows that may change sides.
     weights = np.zeros(t.shape)
     weights[np.arange(len(was)), was] = np.where(was == away.classes, 0.0, prices)
-    push = summary.push - mc.kesler_sum(away.rows, away.classes, weights, problem.constant)
+    push = summary.push - mc.kesler_sum(away.rows, away.classes, weights, objective.constant)
     price = float(summary.far_price[0]) - float(weights.sum())
-    rows, prices = ClassRows.joined([near, away]), np.concatenate([problem.prices[near.classes] * near.shares, prices])
+    rows, prices = ClassRows.joined([near, away]), np.concatenate([paid, prices])
     guess = Guess(state.newest, state.proof.ids, state.duals, state.mu)
     # No rougher than the band's model: else the newest hypothesis may do, and the job would stand still.
-    return _minimise(problem, BandModel(price, push, rows, prices), max(tolerance, 1e-7), state.upper, guess).at
+    return _minimise(objective, BandModel(price, push, rows, prices), max(tolerance, 1e-7), state.upper, guess).at

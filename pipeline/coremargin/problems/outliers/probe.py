@@ -19,7 +19,7 @@ from coremargin.problems.outliers.summary import NO_ROW, TrimSummary, lowest_of
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.scan.protocols import Block
+    from coremargin.engine.protocols import Block
 
 #: More candidates than this beyond those asked for: float64 for the whole chunk is cheaper.
 MANY_CANDIDATES = 512

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.source import Source
+    from coremargin.engine.result import Result
     from coremargin.maths.margin import Array
-    from coremargin.problems.common.result import Result
     from coremargin.problems.outliers.summary import TrimSummary
 
 #: Lowest rows that the pool of the search begins with.
@@ -123,7 +123,7 @@ class OutlierMargin:
 
     def result(self, state: TrimState) -> Result:
         """The model that a state stands for."""
-        return result(self, state)
+        return result(state, self.arena(state), sparse=self.source.sparse)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> TrimState:
         """A state from a checkpoint."""

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.result import STOPPED, Result
 from coremargin.maths.margin import meets
 from coremargin.maths.outliers.certificates import Certificate
 from coremargin.maths.outliers.explore import Leaf
 from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
 from coremargin.maths.rows import of_dense
-from coremargin.problems.common.result import STOPPED, Result
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.outliers.certificates import Arena
     from coremargin.maths.outliers.search import Search
-    from coremargin.problems.outliers.problem import OutlierMargin
     from coremargin.problems.outliers.state import TrimState
 
 #: A proof that needs more than this is not kept; then no upper bound is claimed: what cannot be checked is no claim.
@@ -47,9 +46,12 @@ def figures(state: TrimState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def result(problem: OutlierMargin, state: TrimState) -> Result:
-    """The model that a state stands for: the incumbent of the largest k; the others are kept beside it."""
-    arena, best = problem.arena(state), state.main.best
+def result(state: TrimState, arena: Arena, *, sparse: bool) -> Result:
+    """The model that a state stands for: the incumbent of the largest k; the others are kept beside it.
+
+    arena: the rows of the state's pool; sparse: whether those of the source are.
+    """
+    best = state.main.best
     weights, gains = _support_and_gains(arena, state)
     proofs: list[Proof] = []
     for search in state.searches:
@@ -60,7 +62,7 @@ def result(problem: OutlierMargin, state: TrimState) -> Result:
     core = core[np.argsort(state.pool.ids[core], kind="stable")]
     kept = _proof_arrays(proofs, core, len(state.pool))
     known = sum(values.nbytes for values in kept.values()) <= PROOF_BYTES
-    lost = known and state.status == "certified" and best.margin <= 0 and _overlap(problem, state, proofs)
+    lost = known and state.status == "certified" and best.margin <= 0 and _overlap(state, proofs, arena.intercept)
     proven = known and state.status == "certified" and best.margin > 0
     w, b = (best.w, best.b) if np.any(best.w) else (state.wishes[0], state.offset)  # before the first scan
     upper = [search.upper if known else np.inf for search in state.searches]
@@ -70,15 +72,15 @@ def result(problem: OutlierMargin, state: TrimState) -> Result:
         reason=REASONS["not_separable" if lost else state.status if known else "too_large"],
         kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin, upper=upper[-1],
         ids=state.pool.ids[core], signs=state.pool.signs[core], weights=weights[core],
-        rows=of_dense(state.pool.x[core], sparse=problem.source.sparse), final=False,
+        rows=of_dense(state.pool.x[core], sparse=sparse), final=False,
         extra={f"ledger_outliers_{name}": values for name, values in extra.items()},
     )  # fmt: skip
 
 
-def _overlap(problem: OutlierMargin, state: TrimState, proofs: list[Proof]) -> bool:
+def _overlap(state: TrimState, proofs: list[Proof], intercept: bool) -> bool:
     """Whether each certificate that carries the bound of the largest k is zero for its rows."""
     pool = state.pool
-    return all(meets(pool.x[c.rows], pool.signs[c.rows], c.weights, problem.intercept) for c in proofs[-1][1])
+    return all(meets(pool.x[c.rows], pool.signs[c.rows], c.weights, intercept) for c in proofs[-1][1])
 
 
 def _support_and_gains(arena: Arena, state: TrimState) -> tuple[Array, Array]:

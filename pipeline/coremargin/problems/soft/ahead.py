@@ -21,7 +21,7 @@ from coremargin.problems.soft.probe import CURVE_ROWS
 
 if TYPE_CHECKING:
     from coremargin.maths.newton import Rows
-    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.job import SoftJob
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import BandSummary
 
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 def bound_ahead(
-    problem: SoftMargin, state: SoftState, summary: BandSummary, rows: Rows, curve: Array, ahead: Array
+    problem: SoftJob, state: SoftState, summary: BandSummary, rows: Rows, curve: Array, ahead: Array
 ) -> SoftState:
     """With the dual bound that ``ahead`` (d + 1,) suggests, where no far row is on another side there.
 
@@ -68,14 +68,14 @@ def _way(length: float, move: Array) -> float:
     return length * float(np.linalg.norm(move[:-1])) + abs(float(move[-1]))
 
 
-def _short(problem: SoftMargin, at: Array, move: Array, least: float) -> bool:
+def _short(problem: SoftJob, at: Array, move: Array, least: float) -> bool:
     """Whether no row whose margin is ``least`` or more away from 1 changes sides, margins being rounded."""
     size = reach(problem, np.abs(at[:-1])) + abs(float(at[-1])) + 1.0
     change = min(_way(longest(problem.source), move), reach(problem, np.abs(move[:-1])) + abs(float(move[-1])))
     return change + 4.0 * gamma(len(at) + 8) * size < least
 
 
-def _curve_errors(problem: SoftMargin, summary: BandSummary) -> tuple[float, float]:
+def _curve_errors(problem: SoftJob, summary: BandSummary) -> tuple[float, float]:
     """How far the curve may be off: the length of its part for the weights as a matrix, and that of its last column.
 
     Of dense rows it is made of products in their own precision, CURVE_ROWS at a time.

@@ -12,8 +12,8 @@ from coremargin.maths.rows import Rows, take, weighted_sums
 from coremargin.problems.soft.probe import BandProbe, Counted, decisions
 
 if TYPE_CHECKING:
+    from coremargin.engine.protocols import Block
     from coremargin.problems.soft.summary import BandSummary
-    from coremargin.scan.protocols import Block
 
 Array = NDArray[np.float64]
 

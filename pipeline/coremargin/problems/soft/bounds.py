@@ -19,7 +19,7 @@ from coremargin.maths.rows import products
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.pool import Pool
-    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.job import SoftJob
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import BandSummary
 
@@ -41,7 +41,7 @@ def longest(source: Source) -> float:
     return float(source.scalars().max_norm.max())
 
 
-def reach(problem: SoftMargin, size: Array) -> float:
+def reach(problem: SoftJob, size: Array) -> float:
     """No row has a larger sum_j |x_j| size_j, size (d,) >= 0: by its length, or where that is large by its features.
 
     A few huge values make rows long; where w is small just there, the largest values of the features say much less.
@@ -52,7 +52,7 @@ def reach(problem: SoftMargin, size: Array) -> float:
     return min(by_length, max(LONG, float(_widest(problem) @ size)))
 
 
-def best_point(problem: SoftMargin, state: SoftState, summary: BandSummary) -> SoftState:
+def best_point(problem: SoftJob, state: SoftState, summary: BandSummary) -> SoftState:
     """The primal bound from the best of the points that the scan summed up, rounded up."""
     best, least = state.best, state.primal
     for k, t in enumerate(problem.points(state)):
@@ -65,7 +65,7 @@ def best_point(problem: SoftMargin, state: SoftState, summary: BandSummary) -> S
     return replace(state, best=best, primal=least)
 
 
-def _rounded_up(problem: SoftMargin, value: float, size: Array, summary: BandSummary) -> float:
+def _rounded_up(problem: SoftJob, value: float, size: Array, summary: BandSummary) -> float:
     """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|."""
     margin = gamma(len(size) + 8) * (reach(problem, size[:-1]) + float(size[-1]) + 1.0)
     prices = float(summary.mass.sum())
@@ -76,7 +76,7 @@ def _rounded_up(problem: SoftMargin, value: float, size: Array, summary: BandSum
     return value * (1.0 + 4.0 * sum_error(problem.source)) + 4.0 * lost
 
 
-def squared_bound(problem: SoftMargin, state: SoftState, summary: BandSummary) -> SoftState:
+def squared_bound(problem: SoftJob, state: SoftState, summary: BandSummary) -> SoftState:
     """With the dual bound that the newest hypothesis suggests, of the squared hinge."""
     share = 16.0 * sum_error(problem.source)
     errors: list[Array | float] = [share * longest(problem.source)]
@@ -106,7 +106,7 @@ def slack_error(size: float, at_stake: float, slack: float) -> float:
     return 2.0**-48 * size * at_stake / slack if slack > 0 else 0.0
 
 
-def sided(problem: SoftMargin, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:
+def sided(problem: SoftJob, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:
     """Rows (m,) that nobody has to name: far enough from the margin at ``at``, with the dual of their side there."""
     margins = pool.signs * (products(pool.rows, at[:-1, None])[0] + at[-1])
     error = gamma(len(at) + 2) * (longest(problem.source) * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
@@ -115,7 +115,7 @@ def sided(problem: SoftMargin, at: Array, pool: Pool, duals: Array) -> NDArray[n
 
 
 def hinge_bound(
-    problem: SoftMargin,
+    problem: SoftJob,
     state: SoftState,
     summary: BandSummary,
     rows: tuple[NDArray[np.int64], NDArray[np.int8], Array],
@@ -141,7 +141,7 @@ def hinge_bound(
 
 
 def dual_bound(
-    problem: SoftMargin,
+    problem: SoftJob,
     state: SoftState,
     others: float,
     v: Array,
@@ -166,7 +166,7 @@ def dual_bound(
     )  # fmt: skip
 
 
-def _pull_error(problem: SoftMargin, v: Array, total: float, error: float) -> float:
+def _pull_error(problem: SoftJob, v: Array, total: float, error: float) -> float:
     """How much 1/2 ||v||^2 may be off, v (d,) being a sum of rows whose duals add up to ``total``, each off by a share.
 
     error: that share. Bounded by the longest row or, where that is large, feature by feature.
@@ -179,13 +179,13 @@ def _pull_error(problem: SoftMargin, v: Array, total: float, error: float) -> fl
     return min(by_length + 0.5 * length * length, float(np.abs(v) @ each + 0.5 * each @ each))
 
 
-def _widest(problem: SoftMargin) -> Array:
+def _widest(problem: SoftJob) -> Array:
     """The largest |x_j| (d,) of any row."""
     known = problem.columns
     return np.asarray(np.maximum(np.abs(known.low), np.abs(known.high)))
 
 
-def _sizes(problem: SoftMargin, total: float, squares: float) -> Array:
+def _sizes(problem: SoftJob, total: float, squares: float) -> Array:
     """Bounds (d,) on sum_i a_i |x_ij| for a >= 0 with sum a = total, sum a^2 <= squares where no row has a weight."""
     known, widest = problem.columns, total * _widest(problem)
     if problem.source.weights(0) is not None:

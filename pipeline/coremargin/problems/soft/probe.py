@@ -30,7 +30,7 @@ from coremargin.problems.soft.summary import BandSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.scan.protocols import Block
+    from coremargin.engine.protocols import Block
 
 Array = NDArray[np.float64]
 Pick = Callable[[NDArray[np.intp]], Rows]

@@ -8,31 +8,24 @@ shows what moved. Certified means primal - dual <= epsilon primal, both over all
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.moments import Moments, moments
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.rows import products
 from coremargin.problems.common.start import (
-    SAMPLE_BYTES,
-    SAMPLE_SHARE,
     Sample,
     check_scale,
-    class_weights,
-    float64_row_bytes,
     read_sample,
     sample_chunks,
-    two_classes,
 )
 from coremargin.problems.soft import wide_steps
-from coremargin.problems.soft.bounds import best_point
+from coremargin.problems.soft.bounds import best_point, longest
+from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.probe import BandProbe
 from coremargin.problems.soft.result import figures, result
-from coremargin.problems.soft.rows import as_rows, can_change, fits
 from coremargin.problems.soft.start import BINS, evenly, histogram_range, priced, thinned
 from coremargin.problems.soft.state import SoftState
 from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squared_step
@@ -40,14 +33,11 @@ from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squa
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coremargin.data.source import Source
-    from coremargin.problems.common.result import Result
+    from coremargin.engine.result import Result
     from coremargin.problems.soft.summary import BandSummary
 
 Array = NDArray[np.float64]
 
-#: Points of the segment from the best hypothesis (0) to the newest (1) whose losses a scan sums up besides the newest.
-SEGMENT = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
 #: Share of the rows that come home from one scan, and its bounds in bytes of float64.
 BAND_SHARE = 0.05
 BAND_BYTES_LEAST = 1 << 20
@@ -62,79 +52,15 @@ MOST_WIDE = 64
 IDLE_SCANS, IDLE_SHARE = 8, 0.9
 #: Rows of the sample that stand for the far ones in the hinge's step.
 STAND_INS = 20_000
+#: Rows longer than this are left to sums, whose steps mind units less.
+FAR = 1e6
 #: The sample is thinned out to so many rows times (d + 1)^2: solving on it takes seconds at most.
 SOLVE_COST = {"squared_hinge": 5e9, "hinge": 1.5e9}
 
 
 @dataclass(frozen=True)
-class SoftMargin:
-    """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
-
-    class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
-    matrices; sharing: so many problems share the memory; copies: of the rows that all of them hold, how many there are
-    at a time; band_bytes: of it, for the rows that one scan sends home, None: BAND_PART; held_bytes: for those that
-    stay, None: a quarter.
-    """
-
-    source: Source
-    epsilon: float
-    loss: soft.Loss
-    cost: float
-    class_weight: Literal["balanced"] | tuple[float, float] | None = None
-    intercept: bool = True
-    memory_bytes: int = 256 << 20
-    sharing: int = 1
-    copies: int = 1
-    band_bytes: int | None = None
-    held_bytes: int | None = None
-    sample_share: float = SAMPLE_SHARE
-    sample_bytes: int = SAMPLE_BYTES
-    eager: bool = False
-
-    @property
-    def codes(self) -> tuple[int, int]:
-        """Codes of the positive and the negative class."""
-        return two_classes(self.source)
-
-    @property
-    def wide(self) -> bool:
-        """True for models that are kept as rows (wide_steps.py), False as d x d sums (soft_steps.py)."""
-        return as_rows(self)
-
-    @property
-    def whole(self) -> bool:
-        """True where a wide problem holds all rows: they are read before the first scan, which is the proof."""
-        return self.wide and fits(self)
-
-    @property
-    def _row_bytes(self) -> int:
-        """Bytes of a row in float64, with its 1; of sparse rows, whose lengths differ, about the mean."""
-        return float64_row_bytes(self.source) + 8
-
-    @cached_property
-    def totals(self) -> Array:
-        """Sums of the sample weights (2,) of the positive and of the negative class: with no weights, their rows."""
-        return class_weights(self.source, self.codes)
-
-    @cached_property
-    def columns(self) -> Moments:
-        """Extremes, means and variances of the features."""
-        return moments(self.source)
-
-    @property
-    def prices(self) -> Array:
-        """c of a row of weight 1 of the positive and of the negative class."""
-        if self.class_weight is None:
-            return np.full(2, self.cost)
-        if self.class_weight == "balanced":
-            return np.asarray(self.cost * self.totals.sum() / (2.0 * self.totals))
-        negative, positive = self.class_weight
-        return self.cost * np.array([positive, negative])
-
-    @property
-    def metric(self) -> Array:
-        """R (d + 1,): 1 for the weights, 0 for the intercept."""
-        return np.append(np.ones(self.source.features), 0.0)
+class SoftMargin(SoftJob):
+    """``SoftJob`` by the band method: its objective until the duality gap is at most epsilon of the value."""
 
     # start
 
@@ -206,10 +132,6 @@ class SoftMargin:
             dtype=self.source.dtype.name, sparse=self.source.sparse,
         )  # fmt: skip
 
-    def points(self, state: SoftState) -> Array:
-        """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
-        return np.ones(1) if state.best is None else np.array([1.0, *SEGMENT])
-
     @property
     def _curved(self) -> bool:
         """True where scans sum up a d x d matrix."""
@@ -277,7 +199,7 @@ class SoftMargin:
         idle = 0 if gained else state.idle + 1
         same = np.array_equal(step, state.newest)
         stuck = idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen))
-        if can_change(self, state, stuck):
+        if self._can_change(state, stuck):
             return wide_steps.changed(self, state)
         if stuck:
             return replace(state, status="stalled")
@@ -290,6 +212,17 @@ class SoftMargin:
         if self.wide or len(state.held):
             return wide_steps.step(self, state, summary)
         return (squared_step if self.loss == "squared_hinge" else hinge_step)(self, state, summary)
+
+    def _can_change(self, state: SoftState, stuck: bool) -> bool:
+        """Whether a hinge that is solved by sums may go on with all its rows.
+
+        Where very many rows are equal, the band is full of a few of them, of one class perhaps: no dual point of it is
+        in balance, or no wider band is to be had (stuck). On all rows the job ends.
+        """
+        if (not stuck and (state.round < 2 or state.dual > 0)) or longest(self.source) > FAR:
+            return False
+        by_sums = self.loss == "hinge" and not self.wide and not len(state.held)
+        return by_sums and self.sharing == 1 and self.fits
 
     def _overshot(self, state: SoftState, astray: float) -> bool:
         """A small band led too far, a share ``astray`` of it across the margin: the next is about the best point."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.problems.common.result import STOPPED, Result
+from coremargin.engine.result import STOPPED, Result
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState

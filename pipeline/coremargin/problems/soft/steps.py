@@ -17,19 +17,19 @@ from coremargin.problems.soft.probe import decisions, distances
 
 if TYPE_CHECKING:
     from coremargin.problems.common.pool import Pool
-    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.job import SoftJob
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import BandSummary
 
 Array = NDArray[np.float64]
 
 
-def _signed(problem: SoftMargin, rows: some.Rows, signs: NDArray[np.int8]) -> some.Rows:
+def _signed(problem: SoftJob, rows: some.Rows, signs: NDArray[np.int8]) -> some.Rows:
     """y (x, 1) (m, d + 1); the last column is zero without an intercept."""
     return some.signed_points(rows, signs, float(problem.intercept))
 
 
-def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array) -> Array:
+def first_step(problem: SoftJob, pool: Pool, prices: Array, near: Array) -> Array:
     """The minimiser over some rows, at these prices; near (d + 1,): a solution to start from."""
     rows = _signed(problem, pool.rows, pool.signs)
     p = rows.shape[1]
@@ -48,7 +48,7 @@ def crossed(state: SoftState, summary: BandSummary) -> float:
     return float((distances(decisions(summary.row_x, base) * summary.row_sign) < 0).mean())
 
 
-def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
+def squared_step(problem: SoftJob, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
     """The exact minimiser of the band model (Newton), and the dual bounds of the scan's hypothesis and of this one."""
     state = squared_bound(problem, state, summary)
     curve, slope = summary.far_curve.copy(), -2.0 * summary.far_slope
@@ -61,7 +61,7 @@ def squared_step(problem: SoftMargin, state: SoftState, summary: BandSummary) ->
     return step, bound_ahead(problem, state, summary, model, curve, step)
 
 
-def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
+def hinge_step(problem: SoftJob, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
     """The dual bound of the band model, which underestimates the value everywhere, and its minimiser."""
     rows = np.asarray(_signed(problem, summary.row_x, summary.row_sign), np.float64)
     prices = summary.row_price
@@ -81,7 +81,7 @@ def hinge_step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> t
     return guarded if guarded is not None else step, state
 
 
-def _balances(problem: SoftMargin, free: HingeModel) -> bool:
+def _balances(problem: SoftJob, free: HingeModel) -> bool:
     """False where no duals of the band make up for the push on the intercept: the model falls without end."""
     wanted = -float(free.push[-1])
     room = float(free.right[free.rows[:, -1] * wanted > 0].sum())
@@ -89,7 +89,7 @@ def _balances(problem: SoftMargin, free: HingeModel) -> bool:
 
 
 def _guarded(
-    problem: SoftMargin, state: SoftState, summary: BandSummary, free: HingeModel, step: Array | None
+    problem: SoftJob, state: SoftState, summary: BandSummary, free: HingeModel, step: Array | None
 ) -> Array | None:
     """The step again, with a price on far rows that change sides, where rows of the sample show that some would.
 

@@ -22,7 +22,7 @@ from coremargin.problems.soft.bounds import hinge_bound, sided, squared_bound
 from coremargin.problems.soft.start import priced
 
 if TYPE_CHECKING:
-    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.job import SoftJob
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import BandSummary
 
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 FIRST_SHARE, LATER_SHARE = 0.02, 0.002
 
 
-def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array, duals: Array | None) -> tuple[Array, Array]:
+def first_step(problem: SoftJob, pool: Pool, prices: Array, near: Array, duals: Array | None) -> tuple[Array, Array]:
     """The minimiser (d + 1,) over some rows at these prices, and with the hinge its duals (m,), else zeros.
 
     near, duals: to start from, None: nothing is known of the duals.
@@ -40,7 +40,7 @@ def first_step(problem: SoftMargin, pool: Pool, prices: Array, near: Array, dual
     return minimum(problem, model_of(problem, pool, prices, np.zeros(len(near))), near, duals, FIRST_SHARE)
 
 
-def changed(problem: SoftMargin, state: SoftState) -> SoftState:
+def changed(problem: SoftJob, state: SoftState) -> SoftState:
     """The same job with all rows in memory from now on, which are read here, and the minimiser over them."""
     source = problem.source
     found = read_sample(source, list(range(source.chunks)), problem.codes, stay=True)
@@ -50,7 +50,7 @@ def changed(problem: SoftMargin, state: SoftState) -> SoftState:
     return replace(state, newest=newest, held=held, held_duals=duals, idle=0, sample_bytes=read)
 
 
-def model_of(problem: SoftMargin, pool: Pool, prices: Array, push: Array) -> RowModel:
+def model_of(problem: SoftJob, pool: Pool, prices: Array, push: Array) -> RowModel:
     """The losses of rows at these prices (m,), and a push (d + 1,) for all others."""
     squared = problem.loss == "squared_hinge"
     push = push if problem.intercept else np.append(push[:-1], 0.0)
@@ -69,16 +69,14 @@ def within_reach(push: Array, model: RowModel) -> Array:
     return np.append(push[:-1], np.clip(push[-1], -positive, negative))
 
 
-def minimum(
-    problem: SoftMargin, model: RowModel, near: Array, duals: Array | None, share: float
-) -> tuple[Array, Array]:
+def minimum(problem: SoftJob, model: RowModel, near: Array, duals: Array | None, share: float) -> tuple[Array, Array]:
     """The minimiser (d + 1,) to a share of the gap that is asked for, and with the hinge its duals (m,), else zeros."""
     if problem.loss == "squared_hinge":
         return minimise_squared_hinge(model, near, share * problem.epsilon), np.zeros(len(model.signs))
     return minimise_hinge(model, near, duals, share * problem.epsilon)
 
 
-def step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
+def step(problem: SoftJob, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
     """The dual bound, the next hypothesis, and the rows held for the next scan."""
     state = _grown(state, summary)
     pool, duals = state.held, state.held_duals
@@ -101,7 +99,7 @@ def step(problem: SoftMargin, state: SoftState, summary: BandSummary) -> tuple[A
     return ahead, _kept(problem, replace(state, held_duals=duals), ahead)
 
 
-def _bound(problem: SoftMargin, state: SoftState, summary: BandSummary, duals: Array) -> SoftState:
+def _bound(problem: SoftJob, state: SoftState, summary: BandSummary, duals: Array) -> SoftState:
     """With the dual bound of these duals (m,) of the rows held; those with the dual of their side are not named."""
     far = sided(problem, state.newest, state.held, duals)
     better = _bound_naming(problem, state, summary, duals, far)
@@ -111,7 +109,7 @@ def _bound(problem: SoftMargin, state: SoftState, summary: BandSummary, duals: A
 
 
 def _bound_naming(
-    problem: SoftMargin, state: SoftState, summary: BandSummary, duals: Array, far: NDArray[np.bool_]
+    problem: SoftJob, state: SoftState, summary: BandSummary, duals: Array, far: NDArray[np.bool_]
 ) -> SoftState:
     pool, near = state.held, state.held.take(np.flatnonzero(~far))
     push: Array = np.where(far, duals * pool.signs, 0.0)
@@ -140,7 +138,7 @@ def _grown(state: SoftState, summary: BandSummary) -> SoftState:
 
 
 def _guarded(
-    problem: SoftMargin, state: SoftState, summary: BandSummary, push: Array, ahead: Array, duals: Array
+    problem: SoftJob, state: SoftState, summary: BandSummary, push: Array, ahead: Array, duals: Array
 ) -> tuple[Array, Array] | None:
     """The step again, with rows of the sample for those not held; None where nothing speaks against the one ahead.
 
@@ -170,7 +168,7 @@ def _guarded(
     return ahead, found[: len(pool)]
 
 
-def _kept(problem: SoftMargin, state: SoftState, ahead: Array) -> SoftState:
+def _kept(problem: SoftJob, state: SoftState, ahead: Array) -> SoftState:
     """Only as many of the rows held as memory allows: those nearest to the margin at the next hypothesis."""
     pool = state.held
     if problem.whole or not problem.wide:

@@ -1,0 +1,134 @@
+"""Plain functions as tasks: what is worth the workers' time without reading a row, or reads rows and is not merged.
+
+Both travel as the questions of a scan do, tasks over blocks without chunks: so they are retried, cancelled, pinned to
+one BLAS thread and their large arrays sent once, by the very code that does it for scans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.protocols import Block, BlockResult
+from coremargin.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy as np
+
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Executor, Probe
+
+T = TypeVar("T")
+
+#: Bytes of rows that one question of ``ask_in_order`` is about; whole chunks, at least one.
+BLOCK_BYTES = 16 * 2**20
+#: Rows whose answers wait for an earlier one, at most; two blocks a worker in any case.
+_ROWS_AHEAD = 1 << 24
+#: Blocks a worker between two moments at which the last of them may have to be waited for.
+_PER_WORKER = 16
+
+
+def run_calls(executor: Executor, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """``function(*task)`` for every task, on the workers; the answers in the order of the tasks.
+
+    Raises what ``Executor.run`` raises; an exception of the function arrives as it is, with the task's number.
+    """
+    blocks = [Block(index, ()) for index in range(len(tasks))]
+    source, probe = cast("Source", _Nothing()), cast("Probe", _Calls(function, tuple(tasks)))
+    answers = {result.block.index: result.summary for result in executor.run(source, probe, blocks)}
+    return [answers[index] for index in range(len(tasks))]
+
+
+def ask_in_order(
+    executor: Executor, source: Source, question: Callable[[Source, Block], T], blocks: Sequence[Block] | None = None
+) -> Generator[T, None, None]:
+    """``question(source, block)`` of every block, on the workers; the answers in the order of the blocks.
+
+    For answers that are not merged but used one after the other. blocks: None takes all chunks. They are asked in
+    groups, so that the answers that wait for an earlier one stay few whatever the store's size. Raises what
+    ``Executor.run`` raises.
+    """
+    blocks = plan_blocks(source, BLOCK_BYTES) if blocks is None else blocks
+    largest = max((_rows(source, block) for block in blocks), default=1)
+    group = executor.workers * min(_PER_WORKER, max(2, _ROWS_AHEAD // (largest * executor.workers)))
+    probe = cast("Probe", _Question(question))
+    for first in range(0, len(blocks), group):
+        asked = blocks[first : first + group]
+        waiting: dict[int, T] = {}
+        due = iter(asked)
+        expected = next(due, None)
+        with closing(cast("Generator[BlockResult, None, None]", executor.run(source, probe, asked))) as results:
+            for result in results:
+                waiting[result.block.index] = result.summary
+                while expected is not None and expected.index in waiting:
+                    yield waiting.pop(expected.index)
+                    expected = next(due, None)
+
+
+def _rows(source: Source, block: Block) -> int:
+    return sum(stop - start for start, stop in map(source.span, block.chunks))
+
+
+class _Nothing:
+    """The source of tasks that read no rows; its own handle."""
+
+    name, rows, nbytes = "no store", 0, 0
+
+    def span(self, chunk: int) -> NoReturn:
+        raise UsageError(f"chunk {chunk}: tasks read no rows")
+
+    def handle(self) -> _Nothing:
+        return self
+
+    def open_source(self) -> _Nothing:
+        return self
+
+
+@dataclass(frozen=True)
+class _Call:
+    function: Callable[..., Any]
+    task: tuple[Any, ...]
+
+    def __call__(self, source: Source, block: Block) -> Any:
+        return self.function(*self.task)
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """All tasks; each block is sent its own."""
+
+    function: Callable[..., Any]
+    tasks: tuple[tuple[Any, ...], ...]
+
+    def narrow(self, block: Block) -> _Call:
+        return _Call(self.function, self.tasks[block.index])
+
+    def empty(self) -> NoReturn:
+        raise UsageError("tasks have answers, no summaries; take them from run_calls")
+
+    def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> NoReturn:
+        self.empty()
+
+
+@dataclass(frozen=True)
+class _Question:
+    """One question for all blocks, whose answers are not merged."""
+
+    question: Callable[[Source, Block], Any]
+
+    def narrow(self, block: Block) -> _Question:
+        return self
+
+    def __call__(self, source: Source, block: Block) -> Any:
+        return self.question(source, block)
+
+    def empty(self) -> NoReturn:
+        raise UsageError("questions have answers, no summaries; take them from ask_in_order")
+
+    def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> NoReturn:
+        self.empty()

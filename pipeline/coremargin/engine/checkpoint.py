@@ -1,0 +1,251 @@
+"""Checkpoints: what a killed job needs to go on with the same bits.
+
+A folder ``.NAME.checkpoint`` beside the model holds the state at the start of the current scan, the summaries of the
+blocks that are done, and the rounds so far. It is written every few seconds of scanning and when the job is
+interrupted, and removed when the model is in place. ``job.json`` makes it a checkpoint: it is written after the state
+that it points at and goes first, so that whatever a kill leaves behind is a whole checkpoint or none. The lock
+``.NAME.lock`` refuses a second job on the same output; the kernel frees it when a job is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+
+from coremargin.data.files import ASIDE, output_errors, sync_folder, write_whole
+from coremargin.data.folder import write_arrays
+from coremargin.data.locked import Locked
+from coremargin.data.owned import Kind
+from coremargin.errors import CheckpointError, DataError, raise_if_limit
+from coremargin.formats.npz import read_arrays
+from coremargin.version import version
+
+if TYPE_CHECKING:
+    from coremargin.engine.protocols import BlockResult, Probe, Summary
+
+S = TypeVar("S")
+
+VERSION = 1
+RECORD = "job.json"
+_STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
+#: The folder of a checkpoint. Whatever else lies in it is never removed.
+CHECKPOINT = Kind(what="a checkpoint", records={}, files=rf"{re.escape(RECORD)}|{_STEP}")
+#: Seconds between two checkpoints: a kill repeats at most this much scanning and the blocks in flight.
+EVERY_S = 15.0
+
+
+def folder_of(out: Path) -> Path:
+    """Where the checkpoint of the model at ``out`` lies."""
+    place = Path(os.path.realpath(out))
+    return place.with_name(f".{place.name}.checkpoint")
+
+
+def rows_then(out: Path) -> int | None:
+    """How many rows the store had when the checkpoint of ``out`` was made; None without a checkpoint to read."""
+    try:
+        return int(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"]["rows"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class Checkpoint:
+    """The checkpoint of the job that writes the model at ``out``.
+
+    identity: what must be equal for a checkpoint to be of use (store digest, parameters, format). Use as a context
+    manager: entering takes the lock (Busy when another job has it).
+    """
+
+    def __init__(self, out: Path, identity: Mapping[str, Any], *, every_s: float = EVERY_S) -> None:
+        self.out = Path(os.path.realpath(out))  # one lock for all names of a folder
+        self.folder = folder_of(out)
+        self._identity = {"version": VERSION, "software": version(), **identity}
+        self._every_s = every_s
+        self._lock = Locked(self.out, "this model")
+        self._saved = time.monotonic()
+        self._state: Any = None
+        self._written: Any = None
+        self._stored_round = -1
+        self._fresh: dict[int, Summary] = {}
+        self._found: dict[int, dict[str, np.ndarray]] = {}
+        self._parts = 0
+        self.history: dict[str, Any] = {}  #: what the job wants to find again, as JSON: rounds, meters
+
+    def __enter__(self) -> Self:
+        self._lock.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.__exit__(kind, error, trace)
+
+    # what was there
+
+    def exists(self) -> bool:
+        """True when an earlier job left something to go on with. Raises CheckpointError where its folder is none."""
+        if os.path.lexists(self.folder) and (self.folder.is_symlink() or not self.folder.is_dir()):
+            raise CheckpointError(f"{self.folder}: expected a checkpoint's folder, found a file or link; move it away")
+        return (self.folder / RECORD).exists()
+
+    def load(self, restore: Callable[[Mapping[str, np.ndarray]], S]) -> S | None:
+        """The state to go on with, made by ``restore`` from its arrays; None when nothing was saved.
+
+        Raises CheckpointError for the checkpoint of another job and for damaged files.
+        """
+        if not self.exists():
+            self.discard()
+            return None
+        self.check()
+        try:
+            state = restore(self._read(f"state-{self._stored_round}.npz"))
+            for path in sorted(self.folder.glob(f"blocks-{self._stored_round}-*.npz")):
+                self._parts += 1
+                for name, values in self._read(path.name).items():
+                    index, _, field = name.partition(".")
+                    self._found.setdefault(int(index), {})[field] = values
+        except (DataError, OSError, KeyError, ValueError, IndexError, TypeError) as error:
+            raise self._damaged(error) from error
+        return state
+
+    def check(self) -> None:
+        """Read the record. Raises CheckpointError when it is another job's, or cannot be read."""
+        try:
+            record = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
+            identity, history = dict(record["identity"]), dict(record["history"])
+            self._stored_round, self.history = int(record["round"]), history
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from error
+        changed = [key for key in self._identity | identity if identity.get(key) != self._identity.get(key)]
+        if changed:
+            changes = "; ".join(f"{key} was {identity.get(key)!r}, is {self._identity.get(key)!r}" for key in changed)
+            raise CheckpointError(
+                f"{self.folder}: expected a checkpoint of this job, found one of another: {changes}; "
+                f"go on with what it was, or start again with --restart"
+            )
+
+    def _damaged(self, error: Exception) -> CheckpointError:
+        raise_if_limit(error, self.folder)
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | IndexError) else str(error)
+        return CheckpointError(f"{self.folder}: the checkpoint cannot be read ({reason}); start again with --restart")
+
+    def discard(self) -> None:
+        """Remove what is there and ours, the record first."""
+        with output_errors(self.folder):
+            if self.exists():
+                (self.folder / RECORD).unlink()
+            with suppress(OSError):
+                CHECKPOINT.remove(self.folder)
+        self._stored_round, self._parts = -1, 0
+        self._found, self._fresh = {}, {}
+
+    # what is coming
+
+    def scan_begins(self, state: Any) -> None:
+        """From now on blocks belong to a scan that starts at ``state``."""
+        self._state = state
+        self._fresh = {}
+        if state.round != self._stored_round:
+            self._found, self._parts = {}, 0
+        if time.monotonic() - self._saved >= self._every_s:
+            self.save()
+
+    def known(self, probe: Probe) -> dict[int, Summary]:
+        """Summaries of blocks that need not run again."""
+        return {index: probe.from_arrays(arrays) for index, arrays in self._found.items()}
+
+    def block_done(self, result: BlockResult) -> None:
+        """Remember a block; written when it is time."""
+        self._fresh[result.block.index] = result.summary
+        if time.monotonic() - self._saved >= self._every_s:
+            self.save()
+
+    def save(self) -> None:
+        """Write what is new: the state first, then the blocks of the scan that started from it."""
+        if self._state is None:
+            return
+        with output_errors(self.folder):
+            self.folder.mkdir(exist_ok=True)
+            if self._state is not self._written:  # of the same round where work goes on between two scans
+                self._write(f"state-{self._state.round}.npz", self._state.to_arrays())
+                self._written = self._state
+                self._parts = self._parts if self._state.round == self._stored_round else 0
+            self._point_at(self._state.round)
+            if self._fresh:
+                arrays = {f"{i}.{k}": v for i, s in sorted(self._fresh.items()) for k, v in s.to_arrays().items()}
+                self._write(f"blocks-{self._stored_round}-{self._parts:06d}.npz", arrays)
+                self._parts += 1
+                self._fresh = {}
+        self._saved = time.monotonic()
+
+    def _point_at(self, number: int) -> None:
+        """Make the state of this round, and what the job has cost so far, what to go on with; older files go."""
+        record = {"identity": self._identity, "round": number, "history": self.history}
+        write_whole(self.folder / RECORD, [json.dumps(record).encode()])
+        sync_folder(self.folder)
+        self._stored_round = number
+        for path in self.folder.iterdir():
+            step = re.fullmatch(_STEP, path.name)
+            if step is not None and str(number) not in step.groups():
+                path.unlink()
+
+    def _write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        aside = self.folder / f"{name}{ASIDE}"
+        aside.unlink(missing_ok=True)
+        try:
+            write_arrays(aside, arrays)
+            with aside.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(aside, self.folder / name)
+        except OSError:
+            with suppress(OSError):
+                aside.unlink()  # on a full disk, half a file is in the way of others
+            raise
+        sync_folder(self.folder)
+
+    def _read(self, name: str) -> dict[str, np.ndarray]:
+        with (self.folder / name).open("rb") as file:
+            return read_arrays(file, str(self.folder / name), most_members=1_000_000)
+
+
+class NoCheckpoint(Checkpoint):
+    """For models that stay in memory: nothing is locked, written or found."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("model"), {})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def exists(self) -> bool:
+        """Never."""
+        return False
+
+    def load(self, restore: Callable[[Mapping[str, np.ndarray]], S]) -> S | None:
+        """Nothing."""
+        return None
+
+    def discard(self) -> None:
+        """Nothing to remove."""
+
+    def scan_begins(self, state: Any) -> None:
+        """Not remembered."""
+
+    def block_done(self, result: BlockResult) -> None:
+        """Not remembered."""
+
+    def save(self) -> None:
+        """Not written."""

@@ -1,0 +1,82 @@
+"""The array of jobs in which a batch system runs workers: submitted, cancelled, submitted again when it has ended."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from coremargin.engine.clusters.scripts import batch_script
+from coremargin.engine.clusters.specs import Batch, HtCondor, Lsf, Pbs, Sge, Slurm
+from coremargin.engine.clusters.started import answer_of
+from coremargin.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+#: Per batch system: the command that reads a script from standard input, the job's id in its answer, how to cancel.
+_COMMANDS: Mapping[type[Batch], tuple[list[str], str, list[str]]] = {
+    Slurm: (["sbatch", "--parsable"], r"^(\d+)", ["scancel"]),
+    Pbs: (["qsub"], r"^(\S+)", ["qdel"]),
+    Lsf: (["bsub"], r"<(\d+)>", ["bkill"]),
+    Sge: (["qsub", "-terse"], r"^(\d+)", ["qdel"]),
+    HtCondor: (["condor_submit", "-terse", "-"], r"^(\d+)", ["condor_rm"]),
+}
+
+
+class Array:
+    """One job array at a time, of workers for the scheduler at ``address``."""
+
+    def __init__(self, batch: Batch, address: str) -> None:
+        self._batch, self._script = batch, batch_script(batch, address)
+        self._job: str | None = None
+
+    @property
+    def description(self) -> str:
+        """What runs, for people."""
+        batch = self._batch
+        return f"{type(batch).__name__} job {self._job}, {batch.jobs} x {batch.threads} threads"
+
+    def submit(self) -> str:
+        """Put the array into the queue; what was done. Raises RunError when it is refused.
+
+        A Ctrl-C meanwhile waits until the job's id is known: a job without one could not be cancelled.
+        """
+        with ThreadPoolExecutor(1) as beside:
+            beside.submit(self._submit).result()
+        log.info("submitted %s", self.description)
+        return f"submitted {self.description}"
+
+    def _submit(self) -> None:
+        submit, pattern, _ = _COMMANDS[type(self._batch)]
+        answer = answer_of(submit, self._script)
+        match = re.search(pattern, answer, re.MULTILINE)
+        if match is None:
+            raise RunError(f"{submit[0]} answered {answer!r}; expected the id of a job")
+        self._job = match[1]
+
+    def cancel(self) -> None:
+        """Take the array out of the queue, if there is one. Raises RunError when that is refused."""
+        if self._job is not None:
+            job, self._job = self._job, None
+            answer_of([*_COMMANDS[type(self._batch)][2], job], "")
+
+    def again(self) -> str:
+        """Submit it anew, for none of its workers is left: their walltime is over, or somebody cancelled them."""
+        try:
+            self.cancel()  # what is left of it in the queue
+        except RunError as error:
+            log.info("%s", error)  # most batch systems refuse to cancel what has ended
+        return self.submit()
+
+
+def check_commands(batch: Batch) -> None:
+    """Raise UsageError where the commands of the batch system are not at hand."""
+    submit, _, cancel = _COMMANDS[type(batch)]
+    for command in (submit[0], cancel[0]):
+        if shutil.which(command) is None:
+            raise UsageError(f"the command {command!r} is not on this host; run coremargin on a submit host")

@@ -1,0 +1,51 @@
+"""From a cluster spec to workers: what would be sent, as text, and the executor itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coremargin import spec as specs
+from coremargin.engine.clusters import manifest, scripts
+from coremargin.engine.clusters.specs import Batch, ClusterSpec, Embedded, Kubernetes, Ssh, Threads, check, resolve
+from coremargin.engine.executors import InProcess
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Executor
+
+
+def render(cluster: ClusterSpec) -> str:
+    """What would be sent to a batch system, to other hosts or to Kubernetes, as text; a pure function of the spec.
+
+    The scheduler's address is known when it runs; the text has ``SCHEDULER`` in its place. Clusters of this machine and
+    existing ones get no text: the spec itself, as TOML.
+    """
+    if isinstance(cluster, Batch):
+        return scripts.batch_script(cluster)
+    if isinstance(cluster, Ssh):
+        return scripts.ssh_script(cluster)
+    if isinstance(cluster, Kubernetes):
+        return manifest.text(cluster)
+    return specs.dump(cluster)
+
+
+def connect(cluster: ClusterSpec, source: Source | None = None) -> Executor:
+    """The executor that a spec describes, ready to run; a context manager. ``source`` decides for kind = "auto"."""
+    cluster = resolve(check(cluster, "cluster"), source.nbytes if source is not None else 0)
+    if isinstance(cluster, Threads):
+        return InProcess(cluster.threads or 1)
+    if isinstance(cluster, Embedded):
+        # only here: distributed takes half a second to import
+        from coremargin.engine.clusters.embedded import start_embedded
+
+        return start_embedded(
+            workers=cluster.workers or 1,
+            threads=cluster.threads or 1,
+            processes=cluster.processes,
+            dashboard=cluster.dashboard,
+            worker_ttl_s=cluster.worker_ttl,
+            start_timeout_s=cluster.start_timeout,
+        )
+    from coremargin.engine.clusters import launch
+
+    return launch.start(cluster)

@@ -1,0 +1,206 @@
+"""Clusters beyond this machine: an existing scheduler, workers as batch jobs, over ssh, or as pods.
+
+For batch systems and ssh the scheduler runs in the driver, so that the driver's end is the workers' end: they leave a
+minute after they lost it, whatever killed it. The text that is submitted is that of scripts.py and manifest.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import dask
+from distributed import Client, LocalCluster
+from distributed.security import Security
+
+from coremargin.engine.absence import Absence
+from coremargin.engine.clusters import manifest
+from coremargin.engine.clusters.batch import Array, check_commands
+from coremargin.engine.clusters.embedded import settings
+from coremargin.engine.clusters.hosts import Hosts
+from coremargin.engine.clusters.specs import Address, Batch, Kubernetes, Remote, Ssh
+from coremargin.engine.clusters.started import Started, answer_of
+from coremargin.engine.dask_executor import DaskExecutor
+from coremargin.errors import RunError, UsageError
+from coremargin.spec import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coremargin.engine.absence import Recruit
+    from coremargin.engine.clusters.specs import ClusterSpec, Network
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S = 2.0  # before the next attempt to reach a pod
+_GLANCE_S = 0.5  # between two looks at what was started
+
+
+def start(cluster: ClusterSpec) -> DaskExecutor:
+    """An executor with at least one worker; RunError when none came in time, UsageError when a command is missing."""
+    with ExitStack() as stack:
+        started: list[Started] = []
+        recruit: Recruit | None = None
+        if isinstance(cluster, Address):
+            client, what = _existing(cluster, stack), f"Dask at {cluster.address}"
+        elif isinstance(cluster, Batch):
+            client, array = _batch(cluster, stack)
+            what, recruit = f"Dask, {array.description}", array.again
+        elif isinstance(cluster, Ssh):
+            client, hosts = _ssh(cluster, stack)
+            what, started, recruit = f"Dask over ssh on {len(cluster.hosts)} hosts", hosts.processes, hosts.again
+        elif isinstance(cluster, Kubernetes):
+            client, started = _kubernetes(cluster, stack)
+            what = f"Dask on Kubernetes, {cluster.namespace}/{cluster.name}"
+        else:
+            raise UsageError(f"not a remote cluster: {cluster!r}")
+        _wait(client, cluster, what, started)
+        absence = Absence(cluster.start_timeout, recruit)
+        return DaskExecutor(client, description=what, absence=absence, on_close=stack.pop_all().close)
+
+
+def security(network: Network) -> Security:
+    """What ``distributed`` needs to know of TLS files; UsageError names one that is missing."""
+    if network.tls is None:
+        return Security()
+    for file in (network.tls.ca, network.tls.cert, network.tls.key):
+        if not file.is_file():
+            raise UsageError(f"[tls]: {file} is not a file")
+    names = {"tls_ca_file": str(network.tls.ca)}
+    for role in ("client", "scheduler", "worker"):
+        names |= {f"tls_{role}_cert": str(network.tls.cert), f"tls_{role}_key": str(network.tls.key)}
+    return Security(require_encryption=True, **names)
+
+
+def _client(stack: ExitStack, address: Any, network: Network) -> Client:
+    patience_s = min(30.0, network.start_timeout)
+    try:
+        client = Client(address, security=security(network), set_as_default=False, timeout=patience_s)
+    except (OSError, TimeoutError) as error:
+        raise RunError(
+            f"no Dask scheduler answers at {address} ({error}); see whether it runs and [tls] fits"
+        ) from error
+    stack.callback(client.close)
+    return client
+
+
+def _existing(cluster: Address, stack: ExitStack) -> Client:
+    return _client(stack, cluster.address, cluster)
+
+
+def _own_scheduler(cluster: Remote, stack: ExitStack) -> tuple[Client, str]:
+    """A scheduler in this process, and its address."""
+    host = cluster.host or socket.gethostbyname(socket.gethostname())
+    if cluster.host is None and host.startswith("127."):
+        log.warning("this host's name means %s, which other hosts cannot reach; give host = ADDRESS", host)
+    with dask.config.set(settings(60.0)):
+        scheduler = LocalCluster(
+            n_workers=0,
+            host=host,
+            scheduler_port=cluster.port,
+            protocol="tls" if cluster.tls else "tcp",
+            security=security(cluster),
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.CRITICAL,
+        )
+    stack.callback(scheduler.close)
+    return _client(stack, scheduler, cluster), str(scheduler.scheduler_address)
+
+
+def _batch(cluster: Batch, stack: ExitStack) -> tuple[Client, Array]:
+    check_commands(cluster)
+    client, address = _own_scheduler(cluster, stack)
+    array = Array(cluster, address)
+    stack.callback(_forgive(array.cancel))
+    array.submit()
+    return client, array
+
+
+def _forgive(action: Callable[[], object]) -> Callable[[], None]:
+    """Run while closing: a failure is logged and does not hide what ended the run."""
+
+    def forgiving() -> None:
+        try:
+            action()
+        except (RunError, OSError) as error:
+            log.warning("while closing: %s", error)
+
+    return forgiving
+
+
+def _ssh(cluster: Ssh, stack: ExitStack) -> tuple[Client, Hosts]:
+    if shutil.which("ssh") is None:
+        raise UsageError("the command 'ssh' is not on this host")
+    client, address = _own_scheduler(cluster, stack)
+    hosts = Hosts(cluster, address)
+    stack.callback(hosts.stop)
+    hosts.start()
+    # asks the remote workers to leave, before their ssh is stopped
+    stack.callback(_forgive(lambda: client.retire_workers(close_workers=True)))
+    return client, hosts
+
+
+def _kubernetes(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[Started]]:
+    if shutil.which("kubectl") is None:
+        raise UsageError("the command 'kubectl' is not on this host; it applies the manifest and reaches the scheduler")
+    text = manifest.text(cluster)
+    answer_of(["kubectl", "apply", "-f", "-"], text)
+    stack.callback(_forgive(lambda: answer_of(["kubectl", "delete", "--wait=false", "-f", "-"], text)))
+    port, process = _forward(cluster, stack)
+    try:
+        return _client(stack, f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster), [process]
+    except RunError as error:
+        if (end := process.ended()) is not None:
+            error.add_note(end)
+        raise
+
+
+def _forward(cluster: Kubernetes, stack: ExitStack) -> tuple[int, Started]:
+    """A local port that leads to the scheduler's pod, and what keeps it open; tried until the pod is there."""
+    words = ["kubectl", "-n", cluster.namespace, "port-forward", f"service/{cluster.name}-scheduler", ":8786"]
+    deadline = time.monotonic() + cluster.start_timeout
+    while True:
+        process = Started(words, "kubectl port-forward", r"Forwarding from 127\.0\.0\.1:(\d+)")
+        with ExitStack() as failed:
+            failed.callback(process.stop, 0.0)
+            match = process.ready(deadline - time.monotonic())
+            if match is not None:
+                stack.push(failed.pop_all())
+                return int(match[1]), process
+        if time.monotonic() + _PAUSE_S > deadline:
+            waited = format_seconds(cluster.start_timeout)
+            raise RunError(f"the scheduler's pod is not there after {waited}: {process.said()}")
+        time.sleep(_PAUSE_S)
+
+
+def _wait(client: Client, network: Network, what: str, started: list[Started]) -> None:
+    """Until there is a worker. What was started and has ended is said at once; none comes when nothing is left."""
+    deadline, gone = time.monotonic() + network.start_timeout, dict[int, str]()
+    while True:
+        try:
+            client.wait_for_workers(1, timeout=min(_GLANCE_S, max(0.01, deadline - time.monotonic())))
+            return
+        except TimeoutError:
+            pass
+        for k, process in enumerate(started):
+            if k not in gone and (end := process.ended()) is not None:
+                gone[k] = end
+                log.warning("%s", end)
+        if started and len(gone) == len(started):
+            raise RunError(f"{what}: no worker: {_few(gone)}; see that the command runs by hand")
+        if time.monotonic() > deadline:
+            ended = f" ({_few(gone)})" if gone else ""
+            raise RunError(
+                f"{what}: no worker within {format_seconds(network.start_timeout)}{ended}; "
+                f"look at the queue and at the output of the jobs, or raise start_timeout"
+            )
+
+
+def _few(gone: dict[int, str]) -> str:
+    more = f"; and {len(gone) - 3} more" if len(gone) > 3 else ""
+    return "; ".join(list(gone.values())[:3]) + more

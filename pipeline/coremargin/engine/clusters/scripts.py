@@ -1,0 +1,167 @@
+"""The text that starts workers elsewhere: batch scripts and ssh commands, pure functions of a spec.
+
+What is printed by ``coremargin plan`` is what is submitted; only the scheduler's address is filled in later.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from coremargin.engine.clusters.specs import Batch, HtCondor, Lsf, Pbs, Sge, Slurm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coremargin.engine.clusters.specs import Remote, Ssh
+
+#: Stands for the scheduler's address until that is known.
+PLACEHOLDER = "SCHEDULER"
+
+#: For every worker process, set before it starts; Dask's own defaults would win otherwise. Its low
+#: MALLOC_TRIM_THRESHOLD_ maps, faults and unmaps every buffer of a read; BLAS threads oversubscribe the cores.
+ENVIRONMENT = {
+    "MALLOC_TRIM_THRESHOLD_": "1073741824",
+    "MALLOC_MMAP_THRESHOLD_": "268435456",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+def worker_command(remote: Remote, scheduler: str = PLACEHOLDER) -> str:
+    """The shell command that runs the workers of one job or host."""
+    words = [
+        remote.python or sys.executable,
+        *("-m", "distributed.cli.dask_worker", scheduler),
+        *("--nworkers", str(remote.workers), "--nthreads", str(remote.threads // remote.workers)),
+        # no memory limit of Dask: it would count mapped pages of the store; the batch system limits the job
+        *("--memory-limit", "0", "--no-dashboard", "--death-timeout", "60"),
+    ]
+    if remote.tls is not None:
+        tls = remote.tls
+        words += ["--tls-ca-file", str(tls.ca), "--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
+    return shlex.join(words)
+
+
+def body(remote: Remote, scheduler: str = PLACEHOLDER) -> list[str]:
+    """Shell lines: environment, setup, worker."""
+    variables = ENVIRONMENT | remote.environment
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    return [*exports, *remote.setup, f"exec {worker_command(remote, scheduler)}"]
+
+
+def batch_script(batch: Batch, scheduler: str = PLACEHOLDER) -> str:
+    """The text that the submit command of a batch system reads from its standard input."""
+    if isinstance(batch, HtCondor):
+        return _condor(batch, scheduler)
+    prefix, lines = _HEADS[type(batch)](batch)
+    head = [f"{prefix} {line}" for line in (*lines, *batch.directives)]
+    return "\n".join(["#!/bin/sh", *head, "", *body(batch, scheduler), ""])
+
+
+def ssh_commands(ssh: Ssh, scheduler: str = PLACEHOLDER) -> list[list[str]]:
+    """One ssh command, as words, per host."""
+    line = "; ".join(body(ssh, scheduler))
+    return [["ssh", "-o", "BatchMode=yes", *ssh.options, host, line] for host in ssh.hosts]
+
+
+def ssh_script(ssh: Ssh) -> str:
+    """The ssh commands for people to read."""
+    return "".join(shlex.join(words) + "\n" for words in ssh_commands(ssh))
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
+
+
+def _mebibytes(size: int) -> int:
+    return -(-size // 2**20)
+
+
+def _given(*pairs: tuple[str, object]) -> list[str]:
+    return [f"{option}{value}" for option, value in pairs if value is not None]
+
+
+def _slurm(batch: Batch) -> tuple[str, Sequence[str]]:
+    logs = batch.logs and batch.logs / "%x-%A-%a.out"
+    return "#SBATCH", [
+        f"--job-name={batch.name}",
+        f"--array=1-{batch.jobs}",
+        "--ntasks=1",
+        f"--cpus-per-task={batch.threads}",
+        f"--mem={_mebibytes(batch.memory)}M",
+        f"--time={_clock(batch.walltime)}",
+        "--requeue",
+        *_given(("--partition=", batch.queue), ("--account=", batch.account), ("--output=", logs)),
+    ]
+
+
+def _pbs(batch: Batch) -> tuple[str, Sequence[str]]:
+    array = [f"-J 1-{batch.jobs}"] if batch.jobs > 1 else []  # PBS refuses an array of one
+    return "#PBS", [
+        f"-N {batch.name}",
+        *array,
+        f"-l select=1:ncpus={batch.threads}:mem={_mebibytes(batch.memory)}mb",
+        f"-l walltime={_clock(batch.walltime)}",
+        "-r y",
+        "-j oe",
+        *_given(("-q ", batch.queue), ("-A ", batch.account), ("-o ", batch.logs)),
+    ]
+
+
+def _lsf(batch: Batch) -> tuple[str, Sequence[str]]:
+    logs = batch.logs and batch.logs / "%J-%I.out"
+    return "#BSUB", [
+        f"-J {batch.name}[1-{batch.jobs}]",
+        f"-n {batch.threads}",
+        '-R "span[hosts=1]"',
+        f"-M {_mebibytes(batch.memory)}MB",
+        f"-W {_clock(batch.walltime).rpartition(':')[0]}",
+        "-r",
+        *_given(("-q ", batch.queue), ("-P ", batch.account), ("-o ", logs)),
+    ]
+
+
+def _sge(batch: Batch) -> tuple[str, Sequence[str]]:
+    environment = batch.parallel_environment if isinstance(batch, Sge) else "smp"
+    slots = [f"-pe {environment} {batch.threads}"] if batch.threads > 1 else []
+    return "#$", [
+        f"-N {batch.name}",
+        f"-t 1-{batch.jobs}",
+        *slots,
+        f"-l h_vmem={_mebibytes(-(-batch.memory // batch.threads))}M",  # Grid Engine counts per slot
+        f"-l h_rt={_clock(batch.walltime)}",
+        "-S /bin/sh",
+        "-cwd",
+        "-r y",
+        "-j y",
+        *_given(("-q ", batch.queue), ("-P ", batch.account), ("-o ", batch.logs)),
+    ]
+
+
+_HEADS = {Slurm: _slurm, Pbs: _pbs, Lsf: _lsf, Sge: _sge}
+
+
+def _condor(batch: Batch, scheduler: str) -> str:
+    # inside the double quotes of ``arguments`` single quotes group, and either quote is written twice to mean itself
+    script = "; ".join(body(batch, scheduler)).replace('"', '""').replace("'", "''")
+    logs = [f"{kind} = {batch.logs}/{batch.name}-$(ClusterId)-$(ProcId).{kind[:3]}" for kind in ("output", "error")]
+    lines = [
+        "universe = vanilla",
+        "executable = /bin/sh",
+        "transfer_executable = false",
+        f"arguments = \"-c '{script}'\"",
+        f"batch_name = {batch.name}",
+        f"request_cpus = {batch.threads}",
+        f"request_memory = {_mebibytes(batch.memory)}",
+        f"+MaxRuntime = {round(batch.walltime)}",
+        *_given(("accounting_group = ", batch.account), ("requirements = ", batch.queue)),
+        *(logs if batch.logs else []),
+        *batch.directives,
+        f"queue {batch.jobs}",
+        "",
+    ]
+    return "\n".join(lines)

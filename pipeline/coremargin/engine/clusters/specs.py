@@ -1,0 +1,219 @@
+"""Where scans run: cluster specs (``cluster/*.toml``), and the choice when there is none.
+
+::
+
+    kind = "auto"         this process for small stores, the embedded cluster for the rest (the default)
+    kind = "threads"      threads of this process
+    kind = "embedded"     worker processes of this machine
+    kind = "address"      an existing Dask scheduler
+    kind = "slurm", "pbs", "lsf", "sge", "htcondor"     a scheduler here, workers as batch jobs
+    kind = "ssh"          a scheduler here, workers on other hosts
+    kind = "kubernetes"   scheduler and workers as pods, through the Dask operator
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, cast
+
+from msgspec import Meta, field
+
+from coremargin import spec as specs
+from coremargin.errors import SpecError
+from coremargin.spec import Seconds, Size, Spec
+
+#: Below this the embedded cluster cannot repay its start and its 3 to 4 ms per block (measured, see cluster/README.md).
+SMALL_BYTES = 2 * 2**30
+#: One worker process serves this many threads: one set of maps for all, and at most so many blocks lost by one crash.
+THREADS_PER_WORKER = 8
+
+Count = Annotated[int, Meta(ge=1)]
+#: Text that becomes part of one line of a script.
+Line = Annotated[str, Meta(pattern=r"\A[^\r\n\0]*\Z")]
+Word = Annotated[str, Meta(pattern=r"\A[^\s\0'\"]+\Z")]
+
+
+class Tls(Spec, frozen=True, kw_only=True):
+    """PEM files; the key should be readable by its owner only."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+
+class Auto(Spec, tag_field="kind", tag="auto", frozen=True, kw_only=True):
+    """This process for small stores, the embedded cluster for the rest."""
+
+
+class Threads(Spec, tag_field="kind", tag="threads", frozen=True, kw_only=True):
+    """Threads of this process. threads: default, one per core."""
+
+    threads: Count | None = None
+
+
+class Embedded(Spec, tag_field="kind", tag="embedded", frozen=True, kw_only=True):
+    """Worker processes of this machine on 127.0.0.1. Defaults: all cores, THREADS_PER_WORKER threads per worker."""
+
+    workers: Count | None = None
+    threads: Count | None = None  #: per worker
+    processes: bool = True  #: false: one worker in this process, for debugging
+    dashboard: bool = False
+    worker_ttl: Seconds = Seconds(60)  #: a worker that does not answer this long is started again
+    start_timeout: Seconds = Seconds(120)  #: until all workers have to be there
+
+
+class Network(Spec, frozen=True, kw_only=True):
+    """What every cluster beyond this machine says: without ``tls``, ``insecure = true`` must be written out."""
+
+    tls: Tls | None = None
+    insecure: bool = False
+    start_timeout: Seconds = Seconds(600)  #: until the first worker has to be there, and a new one when none is left
+
+
+class Address(Network, tag_field="kind", tag="address", frozen=True, kw_only=True):
+    """An existing scheduler: ``tcp://host:port`` or ``tls://host:port``."""
+
+    address: Annotated[str, Meta(pattern=r"\A(tcp|tls)://[^\s/]+:[0-9]+\Z")]
+
+
+class Remote(Network, frozen=True, kw_only=True):
+    """The scheduler runs in the driver and listens on ``host``; workers are started elsewhere by a command."""
+
+    host: Word | None = None  #: address on which workers reach the driver; default: that of this host's name
+    port: Annotated[int, Meta(ge=0, le=65535)] = 0  #: 0: any free port
+    python: Line | None = None  #: on the workers; default: the driver's
+    workers: Count = 1  #: processes per job or host
+    threads: Count = 1  #: per job or host, shared by its workers
+    setup: tuple[Line, ...] = ()  #: shell lines before the worker starts: modules, environments
+    environment: dict[Word, Line] = field(default_factory=dict)
+
+
+class Batch(Remote, frozen=True, kw_only=True):
+    """Workers as jobs of a batch system. memory is per job."""
+
+    jobs: Count = 1
+    name: Word = "coremargin"
+    memory: Size = Size(4 * 2**30)
+    walltime: Seconds = Seconds(3600)
+    queue: Word | None = None
+    account: Word | None = None
+    logs: Path | None = None  #: folder for the output of the jobs
+    directives: tuple[Line, ...] = ()  #: more lines for the head of the script, without its prefix
+
+
+class Slurm(Batch, tag_field="kind", tag="slurm", frozen=True, kw_only=True):
+    """SLURM: one job array."""
+
+
+class Pbs(Batch, tag_field="kind", tag="pbs", frozen=True, kw_only=True):
+    """PBS Professional and OpenPBS: one job array."""
+
+
+class Lsf(Batch, tag_field="kind", tag="lsf", frozen=True, kw_only=True):
+    """IBM Spectrum LSF: one job array."""
+
+
+class Sge(Batch, tag_field="kind", tag="sge", frozen=True, kw_only=True):
+    """Grid Engine: one array job."""
+
+    parallel_environment: Word = "smp"
+
+
+class HtCondor(Batch, tag_field="kind", tag="htcondor", frozen=True, kw_only=True):
+    """HTCondor: one cluster of jobs."""
+
+
+class Ssh(Remote, tag_field="kind", tag="ssh", frozen=True, kw_only=True):
+    """Other hosts through the ``ssh`` command, without passwords."""
+
+    hosts: Annotated[tuple[Word, ...], Meta(min_length=1)]
+    options: tuple[Line, ...] = ()  #: for ssh, such as "-p", "2222"
+
+
+class Kubernetes(Network, tag_field="kind", tag="kubernetes", frozen=True, kw_only=True):
+    """Pods through the Dask operator; ``tls_secret``: a secret with ca.crt, tls.crt and tls.key, as in ``tls``."""
+
+    image: Word
+    name: Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?\Z")] = "coremargin"
+    namespace: Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")] = "default"
+    workers: Count = 1
+    threads: Count = 1
+    memory: Size = Size(4 * 2**30)
+    volume_claim: Word | None = None  #: holds the store, mounted at ``mount``
+    mount: Word = "/data"
+    environment: dict[Word, Line] = field(default_factory=dict)
+    tls_secret: Word | None = None
+
+
+ClusterSpec = Auto | Threads | Embedded | Address | Slurm | Pbs | Lsf | Sge | HtCondor | Ssh | Kubernetes
+_ANY = cast("type[ClusterSpec]", ClusterSpec)
+
+
+def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
+    """What ``--cluster`` means: a file, a scheduler's address, "auto", "threads", "embedded", or None for auto."""
+    if where is None:
+        return Auto()
+    text = os.fspath(where)
+    if text.startswith(("tcp://", "tls://")):
+        return check(specs.convert({"kind": "address", "address": text}, _ANY, where="--cluster"), "--cluster")
+    if text in ("auto", "threads", "embedded"):
+        return specs.convert({"kind": text}, _ANY, where="--cluster")
+    return check(specs.load(text, _ANY), text)
+
+
+def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
+    """Refuse what cannot work or is not safe; SpecError says what to write."""
+    if isinstance(cluster, Network):
+        loopback = isinstance(cluster, Address) and is_loopback(cluster.address)
+        if not loopback and cluster.tls is None and not cluster.insecure:
+            raise SpecError(
+                f"{where}: a scheduler beyond this machine without TLS: whoever reaches its port can run code on the "
+                f"workers; give [tls] with ca, cert and key, or write insecure = true if the network is yours alone"
+            )
+        if cluster.tls is None and isinstance(cluster, Address) and cluster.address.startswith("tls://"):
+            raise SpecError(f"{where}: a tls:// address needs [tls] with ca, cert and key")
+    if isinstance(cluster, Remote) and cluster.threads % cluster.workers:
+        raise SpecError(
+            f"{where}: threads = {cluster.threads} cannot be shared evenly by workers = {cluster.workers}; "
+            f"threads counts all of one job or host"
+        )
+    if isinstance(cluster, Kubernetes) and (cluster.tls is None) != (cluster.tls_secret is None):
+        raise SpecError(f"{where}: [tls] (files of the driver) and tls_secret (the same for the pods) go together")
+    return cluster
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a scheduler's address is on this machine only."""
+    host = address.split("://", 1)[-1].rpartition(":")[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def resolve(cluster: ClusterSpec, store_bytes: int) -> ClusterSpec:
+    """The spec with every default filled in, for a store of ``store_bytes`` (uncompressed)."""
+    if isinstance(cluster, Auto):
+        cluster = Threads() if store_bytes < SMALL_BYTES else Embedded()
+    if isinstance(cluster, Threads):
+        return Threads(threads=cluster.threads or cores())
+    if isinstance(cluster, Embedded):
+        if not cluster.processes:
+            workers, threads = 1, cluster.threads or cores()
+        elif cluster.threads is not None:
+            workers, threads = cluster.workers or max(1, cores() // cluster.threads), cluster.threads
+        else:
+            workers = cluster.workers or -(-cores() // THREADS_PER_WORKER)
+            threads = max(1, cores() // workers)
+        return Embedded(
+            workers=workers,
+            threads=threads,
+            processes=cluster.processes,
+            dashboard=cluster.dashboard,
+            worker_ttl=cluster.worker_ttl,
+            start_timeout=cluster.start_timeout,
+        )
+    return cluster

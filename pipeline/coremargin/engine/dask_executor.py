@@ -1,0 +1,108 @@
+"""The executor for everything larger: blocks run as tasks of a Dask cluster.
+
+Tasks are stateless, and their questions stay with the scheduler, so a worker that dies costs nothing but its blocks in
+flight.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING, Self
+
+from coremargin.engine.absence import Absence
+from coremargin.engine.in_flight import Flights, Patience
+from coremargin.engine.meter import MemoryMeter
+from coremargin.engine.slots import Slots
+from coremargin.engine.task import one_blas_thread
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Block, BlockResult, Probe
+
+
+class _NoUnboundFuture(logging.Filter):
+    """Drops one complaint: interrupted before its first step, ``distributed.utils.sync`` cancels what is not there yet.
+
+    The interrupt itself arrives as ever; without this a traceback of the event loop would be shown beside it.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is shown."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not (isinstance(error, NameError) and error.name == "future")
+
+
+_QUIET = _NoUnboundFuture()
+
+
+class DaskExecutor:
+    """Runs blocks on the workers of ``client``; ``close`` calls ``on_close``, the client stays its owner's without it.
+
+    in_driver: workers are threads of this process (``LocalCluster(processes=False)``); absence: what happens while no
+    worker is there.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        description: str = "",
+        patience: Patience | None = None,
+        in_driver: bool = False,
+        absence: Absence | None = None,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        self.client = client
+        self._description = description
+        self._patience = patience or Patience()
+        self._absence = absence or Absence()
+        self._in_driver = in_driver
+        self._on_close = on_close
+        self._meter = MemoryMeter()
+        logging.getLogger("tornado.application").addFilter(_QUIET)  # once, however often
+
+    @property
+    def workers(self) -> int:
+        """Tasks that run at the same time: the threads of all workers."""
+        return max(1, len(self._threads()))
+
+    @property
+    def description(self) -> str:
+        """One line for people: workers, threads, dashboard link if any."""
+        if self._description:
+            return self._description
+        threads = self._threads()
+        return f"Dask, {len(set(threads))} workers, {len(threads)} threads"
+
+    def _threads(self) -> list[str]:
+        return Slots(self.client, self._absence).known()
+
+    def run(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Iterator[BlockResult]:
+        """Results as they complete; see ``Executor.run``."""
+        pinned = one_blas_thread() if self._in_driver else nullcontext()
+        slots = Slots(self.client, self._absence)
+        flights = Flights(slots, source, probe, blocks, self._patience, pin=not self._in_driver)
+        with pinned, closing(flights.results()) as results:
+            for result in results:
+                self._meter.note(result)
+                yield result
+
+    def peak_rss_bytes(self) -> int:
+        """Largest sum of resident memory so far, driver and workers together."""
+        return self._meter.peak_bytes()
+
+    def close(self) -> None:
+        """Stop what was started for this executor; may be called twice."""
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

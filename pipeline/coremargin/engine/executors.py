@@ -1,0 +1,82 @@
+"""The executor for small data: blocks run in this process, in a plain loop or on a few threads."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING, Self
+
+from coremargin.engine.meter import MemoryMeter
+from coremargin.engine.resources import THREAD_BYTES, need_memory
+from coremargin.engine.task import answer, one_blas_thread
+from coremargin.errors import UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Block, BlockResult, Probe
+
+
+class InProcess:
+    """Runs blocks in this process: no start-up, no copies, but a crash of a block is a crash of the driver."""
+
+    def __init__(self, threads: int = 1) -> None:
+        if threads < 1:
+            raise UsageError(f"threads: expected at least 1, got {threads}")
+        self._threads, self._ran = threads, False
+        self._meter = MemoryMeter()
+
+    @property
+    def workers(self) -> int:
+        """Tasks that run at the same time."""
+        return self._threads
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return f"in this process, {self._threads} thread{'s' if self._threads > 1 else ''}"
+
+    def run(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Iterator[BlockResult]:
+        """Results as they complete; see ``Executor.run``. BLAS has one thread while the iterator is open."""
+        loop = self._loop if self._threads == 1 else self._threaded
+        if not self._ran:  # afterwards the threads have it
+            need_memory(self._threads * THREAD_BYTES, self.description)
+            self._ran = True
+        with one_blas_thread(), closing(loop(source, probe, blocks)) as results:
+            for result in results:
+                self._meter.note(result)
+                yield result
+
+    def _loop(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Generator[BlockResult, None, None]:
+        for block in blocks:
+            yield answer(source, probe.narrow(block), block)
+
+    def _threaded(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Generator[BlockResult, None, None]:
+        waiting = iter(blocks)
+        running: set[Future[BlockResult]] = set()
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="coremargin-scan")
+        try:
+            while True:
+                for block in islice(waiting, 2 * self._threads - len(running)):  # one ahead per thread keeps all busy
+                    running.add(pool.submit(answer, source, probe.narrow(block), block))
+                if not running:
+                    return
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def peak_rss_bytes(self) -> int:
+        """Largest resident memory of this process so far."""
+        return self._meter.peak_bytes()
+
+    def close(self) -> None:
+        """Nothing outlives ``run``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,51 @@
+"""How much memory a scan takes: driver and workers together."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from coremargin.engine.task import high_water_bytes, worker_name
+
+if TYPE_CHECKING:
+    from coremargin.engine.protocols import BlockResult
+
+#: Looking at a process costs some 0.1 ms; more often than this teaches nothing, since high-water marks are read.
+_EVERY_S = 0.05
+
+
+class MemoryMeter:
+    """The sum of the largest resident memory of the driver and of each live worker.
+
+    Local processes are read from the system as high-water marks, so no peak between two looks is missed; workers on
+    other hosts report what is resident after each block. The sum of the peaks is never less than the peak of the sum.
+    """
+
+    def __init__(self) -> None:
+        self._workers: dict[str, int] = {}
+        self._peak = 0
+        self._looked = 0.0
+
+    def note(self, result: BlockResult) -> None:
+        """Take the report of one block."""
+        self._workers[result.worker] = max(result.rss_bytes, self._workers.get(result.worker, 0))
+        if time.monotonic() - self._looked > _EVERY_S:
+            self.peak_bytes()
+
+    def peak_bytes(self) -> int:
+        """The largest sum so far, in bytes."""
+        self._looked = time.monotonic()
+        driver = worker_name()
+        host = driver.rpartition(":")[0]
+        total = high_water_bytes(os.getpid())
+        for worker in [name for name in self._workers if name != driver]:
+            where, _, pid = worker.rpartition(":")
+            if where == host:
+                self._workers[worker] = high_water_bytes(int(pid))
+            if not self._workers[worker]:
+                del self._workers[worker]  # it died; its successor reports under another name
+                continue
+            total += self._workers[worker]
+        self._peak = max(self._peak, total)
+        return self._peak

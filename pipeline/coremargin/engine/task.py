@@ -1,0 +1,139 @@
+"""What runs on a worker: one probe on one block. Imports stay few, every worker process pays for them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from threadpoolctl import threadpool_limits
+
+from coremargin.engine.protocols import Block, BlockResult
+from coremargin.errors import BlockFailed, machine_limit
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Probe
+
+#: Pauses before a block is tried again after an OSError (a network file system that hiccups heals within seconds).
+RETRY_PAUSES_S = (0.1, 0.4, 1.2)
+
+_pin_lock = threading.Lock()
+_pinned: list[Any] = []
+
+
+def run_block(handle: Any, probe: Probe, block: Block) -> BlockResult:
+    """Answer ``probe`` for one block of the source behind ``handle``; see ``answer``."""
+    return answer(open_handle(handle), probe, block)
+
+
+def open_handle(handle: Any) -> Source:
+    """The source behind a handle. A handle that knows how to open itself does; all others belong to the store."""
+    opener = getattr(handle, "open_source", None)
+    if opener is not None:
+        return opener()  # type: ignore[no-any-return]
+    from coremargin.data.store import open_source  # only here: a worker without a store need not import zarr
+
+    return open_source(handle)
+
+
+def answer(source: Source, probe: Probe, block: Block) -> BlockResult:
+    """The summary of one block and what it cost.
+
+    An OSError is tried again a few times, then becomes BlockFailed, as does MemoryError; all other errors pass with a
+    note that names block, chunks, store and worker.
+    """
+    started = time.perf_counter()
+    try:
+        summary = _answer_patiently(source, probe, block)
+    except Exception as error:
+        error.add_note(f"in {place(source, block)}, on worker {worker_name()}")
+        raise
+    return BlockResult(
+        block=block,
+        summary=summary,
+        bytes_read=block_bytes(source, block),
+        seconds=time.perf_counter() - started,
+        worker=worker_name(),
+        rss_bytes=resident_bytes(),
+    )
+
+
+def _answer_patiently(source: Source, probe: Probe, block: Block) -> Any:
+    for pause in (*RETRY_PAUSES_S, None):
+        try:
+            return probe(source, block)
+        except OSError as error:
+            if pause is None:
+                raise BlockFailed(
+                    f"{place(source, block)}: reading failed {len(RETRY_PAUSES_S) + 1} times, the last time with: "
+                    f"{error}; see whether the file system answers, then run again"
+                ) from error
+            time.sleep(pause)
+        except MemoryError as error:
+            raise BlockFailed(f"{place(source, block)}: {machine_limit(error)}") from error
+    raise AssertionError("unreachable")
+
+
+def place(source: Source, block: Block) -> str:
+    """Where a block lies, for messages; a block without chunks is a task that reads no rows."""
+    if not block.chunks:
+        return f"task {block.index}"
+    first, last = block.chunks[0], block.chunks[-1]
+    chunks = f"chunk {first}" if first == last else f"chunks {first} to {last}"
+    return f"block {block.index} ({chunks} of {source.name})"
+
+
+def block_bytes(source: Source, block: Block) -> int:
+    """Bytes that a scan of this block reads, uncompressed."""
+    rows = sum(stop - start for start, stop in map(source.span, block.chunks))
+    return source.nbytes * rows // source.rows if source.rows else 0
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """BLAS on one thread while the context lasts: blocks run side by side, threads inside a block would only fight."""
+    return threadpool_limits(1, user_api="blas")  # type: ignore[no-any-return]
+
+
+def pin_blas_for_good() -> None:
+    """BLAS on one thread for the rest of this process; for worker processes, which do nothing else."""
+    if not _pinned:
+        with _pin_lock:
+            if not _pinned:
+                _pinned.append(one_blas_thread())
+
+
+def worker_name() -> str:
+    """``host:pid`` of this process."""
+    return f"{_host()}:{os.getpid()}"
+
+
+@cache
+def _host() -> str:
+    return socket.gethostname()
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process, private and mapped."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def high_water_bytes(pid: int) -> int:
+    """Largest resident memory that the local process ``pid`` ever had; 0 when it is gone."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        return 0  # a zombie has no memory left to report
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    try:
+        return int(psutil.Process(pid).memory_info().rss)  # no /proc on this system: what is resident now
+    except psutil.Error:
+        return 0

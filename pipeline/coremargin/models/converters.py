@@ -1,0 +1,126 @@
+"""A model's hypothesis in the formats of others: a plain fitted scikit-learn object, an ONNX graph.
+
+What leaves is the hypothesis alone, w.x + b of each row and the label it means; the certificate stays behind, but for
+a few words in the graph's metadata. Nothing of coremargin is needed where the result is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from coremargin.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+Precision = Literal["float64", "float32"]
+
+MAKER = "coremargin"  #: who made a file, for its metadata
+_OPSET, _IR = 13, 8  # of 2020 and 2021: every runtime since then reads them
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Decision values coef (k, d) x + intercept (k,): one a class, or k = 1 for two, where positive is the second.
+
+    classes (max(k, 2),): their labels. unit: rows are divided by their lengths first. about: a few words on where it
+    comes from, for the metadata.
+    """
+
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    classes: NDArray[Any]
+    about: Mapping[str, str]
+    unit: bool = False
+
+
+def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:
+    """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and labels; names (d,): of the columns, if any.
+
+    It predicts, calibrates, sits in pipelines and is saved like any other; ``fit`` would train it anew, as LinearSVC
+    does. Rows that are divided by their lengths need a pipeline: a ``Normalizer`` comes before it.
+    """
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import Normalizer
+    from sklearn.svm import LinearSVC
+
+    machine = LinearSVC()
+    machine.coef_, machine.intercept_ = linear.coef.copy(), linear.intercept.copy()
+    machine.classes_, machine.n_features_in_, machine.n_iter_ = linear.classes.copy(), linear.coef.shape[1], 0
+    if names is not None:
+        machine.feature_names_in_ = names.copy()
+    return make_pipeline(Normalizer(), machine) if linear.unit else machine
+
+
+def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
+    """An ``onnx.ModelProto``: input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes else (n, k).
+
+    precision: of input, coefficients and decision values. "float64" agrees with ``decision_function`` to rounding;
+    "float32" rounds rows and coefficients to 24 bits, which may turn labels of rows that lie so near to the plane.
+    Labels are int64, text, float64 or bool. Raises UsageError when onnx is not installed.
+    """
+    try:
+        from onnx import TensorProto, checker, helper
+    except ImportError:
+        raise UsageError("export to ONNX: expected the package onnx: pip install 'coremargin[onnx]'") from None
+    kinds = {"float64": TensorProto.DOUBLE, "float32": TensorProto.FLOAT}
+    if precision not in kinds:
+        raise UsageError(f"precision: expected one of {', '.join(kinds)}, got {precision!r}")
+    kind, (k, d) = kinds[precision], linear.coef.shape
+    labels = _label_tensor(linear.classes)
+    constants = [
+        helper.make_tensor("coef", kind, (d, k), linear.coef.T.astype(precision).ravel()),
+        helper.make_tensor("intercept", kind, (k,), linear.intercept.astype(precision)),
+        helper.make_tensor("zero", kind, (), np.zeros(1, precision)),
+        helper.make_tensor("last", TensorProto.INT64, (1,), np.ones(1, np.int64)),
+        labels,
+    ]
+    outputs = [
+        helper.make_tensor_value_info("label", labels.data_type, ["rows"]),
+        helper.make_tensor_value_info("decision", kind, ["rows"] if k == 1 else ["rows", k]),
+    ]
+    inputs = [helper.make_tensor_value_info("X", kind, ["rows", d])]
+    used = [c for c in constants if k == 1 or c.name not in ("zero", "last")]
+    graph = helper.make_graph(_nodes(linear), MAKER, inputs, outputs, initializer=used)
+    made = helper.make_model(
+        graph, producer_name=MAKER, producer_version=version(MAKER), ir_version=_IR,
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+    )  # fmt: skip
+    helper.set_model_props(made, dict(linear.about))
+    checker.check_model(made)
+    return made
+
+
+def _nodes(linear: Linear) -> list[Any]:
+    """From X to label and decision."""
+    from onnx import TensorProto, helper
+
+    two = len(linear.coef) == 1
+    nodes = [helper.make_node("LpNormalization", ["X"], ["unit"], axis=1, p=2)] if linear.unit else []
+    rows = "unit" if linear.unit else "X"
+    nodes.append(helper.make_node("Gemm", [rows, "coef", "intercept"], ["values" if two else "decision"]))
+    if two:
+        nodes += [
+            helper.make_node("Squeeze", ["values", "last"], ["decision"]),
+            helper.make_node("Greater", ["decision", "zero"], ["above"]),
+            helper.make_node("Cast", ["above"], ["code"], to=TensorProto.INT64),
+        ]
+    else:
+        nodes.append(helper.make_node("ArgMax", ["decision"], ["code"], axis=1, keepdims=0))
+    return [*nodes, helper.make_node("Gather", ["labels", "code"], ["label"], axis=0)]
+
+
+def _label_tensor(classes: NDArray[Any]) -> Any:
+    from onnx import TensorProto, helper
+
+    kinds = {"i": TensorProto.INT64, "u": TensorProto.INT64, "b": TensorProto.BOOL, "f": TensorProto.DOUBLE}
+    kind, values = kinds.get(classes.dtype.kind, TensorProto.STRING), classes.tolist()
+    if kind == TensorProto.STRING:
+        values = [str(label).encode() for label in values]
+    return helper.make_tensor("labels", kind, (len(values),), values)

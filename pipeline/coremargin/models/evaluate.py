@@ -1,0 +1,242 @@
+"""How well a model's labels and decision values fit a labelled store, in one pass and bounded memory.
+
+Rows are scored where scans run; what they add up to is put together in row order, so that it is the same to the bit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.engine.calls import ask_in_order
+from coremargin.errors import LabelError
+from coremargin.models.asked import executor_of
+from coremargin.models.decision import Scorer, decided, leads
+from coremargin.models.predict import opened_model, opened_rows, same_features
+from coremargin.models.ranks import Ranks
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Block
+    from coremargin.models.fleet import AnyModel
+
+EXACT_ROWS = 10_000_000  #: up to so many rows decision values are kept (90 MB, 170 with weights); the ROC AUC is exact
+
+OnProgress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """One class: rows that have the label, rows that were given it, and the shares in between."""
+
+    label: Any
+    rows: int
+    predicted: int
+    precision: float  #: of the rows that were given the label, those that have it; 0 when none was given it
+    recall: float  #: of the rows that have the label, those that were given it; 0 when none has it
+    f1: float  #: harmonic mean of the two
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Metrics in which a row counts as much as its weight says: those of scikit-learn with ``sample_weight``."""
+
+    weight: float  #: sum of the weights of the labelled rows
+    accuracy: float
+    balanced_accuracy: float
+    f1: float
+    roc_auc: float | None
+    roc_auc_error: float
+    confusion: tuple[tuple[float, ...], ...]  #: confusion[i][j]: sum of the weights of these rows
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics over the labelled rows; conventions are those of scikit-learn with ``zero_division=0``.
+
+    confusion[i][j]: rows of class i that were given class j. roc_auc: of two classes, how often a positive row has a
+    larger decision value than a negative one, ties count half; None with rows of one class only, or of more than two.
+    It is true within ``roc_auc_error``: 0 up to ``exact_rows`` rows, beyond that half the share of the pairs whose
+    values fall into the same narrow bin. All of this counts rows, those of weight 0 too; ``weighted`` counts their
+    weights, None where the store has none or they sum to 0.
+    """
+
+    rows: int
+    unlabelled: int
+    accuracy: float
+    balanced_accuracy: float  #: mean recall of the classes that have rows
+    f1: float  #: mean of the classes
+    roc_auc: float | None
+    roc_auc_error: float
+    classes: tuple[ClassScore, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    lowest_margin: float  #: smallest lead of a row's own class: negative when a row lies on the wrong side
+    weighted: Weighted | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """What the rows of one chunk add: rows and sums of weights by label and label given, and what the ranks need."""
+
+    confusion: np.ndarray
+    weighed: np.ndarray | None
+    unlabelled: int
+    lowest: float
+    decisions: np.ndarray | None  #: (n,) of two classes
+    positive: np.ndarray
+    weights: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class _Compare:
+    """The question: how the labels of each chunk of a block, by their ``sides``, fit what the scorer says."""
+
+    scorer: Scorer
+    classes: int
+    sides: np.ndarray
+
+    def __call__(self, source: Source, block: Block) -> list[_Tally]:
+        return [self._of(source, chunk) for chunk in block.chunks]
+
+    def _of(self, source: Source, chunk: int) -> _Tally:
+        rows, codes = source.read(chunk)
+        known, weights = codes >= 0, source.weights(chunk)
+        weights = None if weights is None else weights[known]  # a copy: the reader may use its buffer again
+        rows = rows if known.all() else rows[known]
+        truth, shape = self.sides[codes[known]], (self.classes,) * 2
+        if not len(truth):
+            nothing = None if weights is None else np.zeros(shape)
+            return _Tally(np.zeros(shape, np.int64), nothing, len(codes), np.inf, None, truth == 1, weights)
+        decisions = self.scorer.values(rows)
+        cell = truth * self.classes + decided(decisions)
+        return _Tally(
+            confusion=np.bincount(cell, minlength=self.classes**2).reshape(shape),
+            weighed=None if weights is None else np.bincount(cell, weights, self.classes**2).reshape(shape),
+            unlabelled=len(codes) - len(truth),
+            lowest=float(leads(decisions, truth).min()),
+            decisions=decisions if decisions.ndim == 1 else None,
+            positive=truth == 1,
+            weights=weights,
+        )
+
+
+def evaluate(
+    model: AnyModel | str | os.PathLike[str],
+    source: Source | str | os.PathLike[str],
+    *,
+    C: float | None = None,
+    cluster: str | os.PathLike[str] | None = None,
+    on_progress: OnProgress | None = None,
+    exact_rows: int = EXACT_ROWS,
+) -> Evaluation:
+    """Metrics of a model on the labelled rows of a source; rows without a label are counted and left out.
+
+    model, source: opened, or paths. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``;
+    None: on the threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order.
+    Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
+    """
+    model, source = opened_model(model, C), opened_rows(source)
+    same_features(model, source)
+    question = _Compare(model.scorer(), len(model.classes), _sides(model, source))
+    with (
+        executor_of(source, "threads" if cluster is None else cluster) as executor,
+        closing(ask_in_order(executor, source, question)) as answers,
+    ):
+        tallies = (tally for answer in answers for tally in answer)
+        return _put_together(model, source, tallies, exact_rows, on_progress)
+
+
+def _put_together(
+    model: AnyModel, source: Source, tallies: Iterator[_Tally], exact_rows: int, on_progress: OnProgress | None
+) -> Evaluation:
+    confusion: np.ndarray = np.zeros((len(model.classes),) * 2, dtype=np.int64)
+    weighed, weighted = np.zeros(confusion.shape), source.weights(0) is not None
+    ranks = Ranks(exact_rows, weighted=weighted)
+    unlabelled, lowest = 0, np.inf
+    for chunk, tally in enumerate(tallies):
+        confusion += tally.confusion
+        weighed += 0.0 if tally.weighed is None else tally.weighed
+        unlabelled, lowest = unlabelled + tally.unlabelled, min(lowest, tally.lowest)
+        if tally.decisions is not None:
+            ranks.add(tally.decisions, tally.positive, tally.weights)
+        if on_progress is not None:
+            on_progress(source.span(chunk)[1], source.rows)
+    two = len(model.classes) == 2
+    area, weighted_area = ranks.areas() if two else ((None, 0.0), (None, 0.0))
+    return _scores(model, confusion, area, unlabelled, lowest, _weighted(weighed, weighted_area))
+
+
+def _sides(model: AnyModel, source: Source) -> np.ndarray:
+    """Code -> index in the model's classes. Raises LabelError unless the source has labels, all of them the model's."""
+    counts = source.scalars().counts.sum(axis=0)
+    if not counts.any():
+        raise LabelError(
+            f"{source.name}: expected labelled rows, all {source.rows:,} are without label; nothing to compare"
+        )
+    for label, rows in zip(source.classes, counts.tolist(), strict=True):
+        if rows and label not in model.classes:
+            raise LabelError(
+                f"{source.name}: has rows of class {label!r}, which the model does not know; keep only its classes"
+            )
+    places = [model.classes.index(label) if label in model.classes else -1 for label in source.classes]
+    return np.array(places, dtype=np.intp)
+
+
+def _scores(
+    model: AnyModel, confusion: np.ndarray, area: tuple[float | None, float], unlabelled: int, lowest: float,
+    weighted: Weighted | None,
+) -> Evaluation:  # fmt: skip
+    rows, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
+    precision, recall, f1 = _shares(confusion)
+    scores = tuple(
+        ClassScore(label, int(rows[k]), int(predicted[k]), float(precision[k]), float(recall[k]), float(f1[k]))
+        for k, label in enumerate(model.classes)
+    )
+    return Evaluation(
+        rows=int(rows.sum()),
+        unlabelled=unlabelled,
+        accuracy=float(np.diag(confusion).sum() / rows.sum()),
+        balanced_accuracy=float(recall[rows > 0].mean()),
+        f1=float(f1.mean()),
+        roc_auc=area[0],
+        roc_auc_error=area[1],
+        classes=scores,
+        confusion=tuple(tuple(line) for line in confusion.tolist()),
+        lowest_margin=lowest,
+        weighted=weighted,
+    )
+
+
+def _weighted(confusion: np.ndarray, area: tuple[float | None, float]) -> Weighted | None:
+    weight = float(confusion.sum())
+    if weight == 0:
+        return None
+    _, recall, f1 = _shares(confusion)
+    return Weighted(
+        weight=weight,
+        accuracy=float(np.diag(confusion).sum() / weight),
+        balanced_accuracy=float(recall[confusion.sum(axis=1) > 0].mean()),
+        f1=float(f1.mean()),
+        roc_auc=area[0],
+        roc_auc_error=area[1],
+        confusion=tuple(tuple(line) for line in confusion.tolist()),
+    )
+
+
+def _shares(confusion: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Precision, recall and F1 (k,) of a table of rows or of weights."""
+    rows, predicted, hits = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
+    return _share(hits, predicted), _share(hits, rows), _share(2 * hits, rows + predicted)
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.asarray(np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0))

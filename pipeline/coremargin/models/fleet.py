@@ -1,0 +1,133 @@
+"""Many models that were trained by the same scans: one for each class, value of C and fold.
+
+On disk a fleet is a folder with ``fleet.json`` (formats/fleet_record.py says what is in it), ``members/NAME/``,
+each the folder of an ordinary model of two classes, ``run.json`` and ``rounds.jsonl``. It appears whole or not at all,
+as models do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from coremargin.errors import DataError, UsageError
+from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, typed_fleet
+from coremargin.formats.model_files import read_content
+from coremargin.formats.model_record import FILE as MODEL_FILE
+from coremargin.formats.open_folder import read_folder
+from coremargin.models.decision import Scorer
+from coremargin.models.files import write_record
+from coremargin.models.model import Model
+from coremargin.models.multiclass import PROBLEM, MulticlassModel
+from coremargin.models.record import plain
+from coremargin.models.trained import Trained
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FleetModel(Trained):
+    """Models of one store; ``record`` is the content of ``fleet.json``, ``members`` are the models by name.
+
+    C: the value whose members decide, None when there are several and none was chosen: ``at`` takes one.
+    Raises DataError when record and members do not fit together.
+    """
+
+    record: Mapping[str, Any]
+    members: Mapping[str, Model]
+    C: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "record", plain(dict(self.record)))
+        facts = self.facts
+        names = [entry.name for entry in facts.members]
+        if names != list(self.members):
+            raise DataError(f"members: expected {', '.join(names[:8])}, found others; get an unaltered copy")
+        check_members(facts, [member.facts for member in self.members.values()], "record")
+        if self.C is None and facts.chosen is not None:
+            object.__setattr__(self, "C", facts.chosen.C)
+
+    @property
+    def facts(self) -> AnyFleet:
+        """The record, typed. Raises DataError."""
+        return typed_fleet(self.record, "record")
+
+    @property
+    def ended(self) -> bool:
+        """False when training stopped at a limit: more scans prove more, or say how the members do together."""
+        return super().ended and bool(self.record["evaluations"])
+
+    @property
+    def store_digest(self) -> str:
+        """Identity of the rows that the certificates are about."""
+        return str(self.record["store_digest"])
+
+    @property
+    def costs(self) -> tuple[float | None, ...]:
+        """The values of C, from small to large; (None,) for hard margins."""
+        return tuple(self.facts.costs)
+
+    def at(self, C: float) -> FleetModel:
+        """The same fleet, with the members for this C deciding. Raises UsageError for a C that it does not have."""
+        if C not in self.costs:
+            known = ", ".join(f"{cost:g}" for cost in self.costs if cost is not None) or "none: hard margins"
+            raise UsageError(f"C: expected one of those that were trained ({known}), got {C!r}")
+        return replace(self, C=C)
+
+    def deciders(self) -> list[Model]:
+        """The members that decide: trained on all rows with the C in use, one a class, or the one of two classes."""
+        if self.C is None and self.costs != (None,):
+            known = ", ".join(f"{cost:g}" for cost in self.costs)
+            raise UsageError(f"this fleet has several values of C ({known}) and none was chosen; say which: C=..., --C")
+        facts = self.facts
+        return [self.members[facts.members[place].name] for place in facts.juries()[None, self.C]]
+
+    def scorer(self) -> Scorer:
+        """A hyperplane a class, or the one of two classes. Raises UsageError when no C is chosen."""
+        members = self.deciders()
+        unit = members[0].scaling == "rownorm"
+        return Scorer(tuple(m.coef for m in members), tuple(m.intercept for m in members), unit=unit)
+
+    def __repr__(self) -> str:
+        words = [entry["status"] for entry in self.record["members"]]
+        costs = "" if self.costs == (None,) else f", C {', '.join(f'{cost:g}' for cost in self.costs)}"
+        return (
+            f"FleetModel({self.status}: {len(self.classes)} classes{costs}, {words.count('certified')} of {len(words)} "
+            f"members certified, {self.rows:,} rows x {self.features:,} features)"
+        )
+
+    @classmethod
+    def read(cls, folder: int, path: Path) -> FleetModel:
+        """From an open folder; path: for messages."""
+        content = read_content(folder, path, FILE)
+        entries = typed_fleet(content, f"{path}/{FILE}").members
+        members = {entry.name: Model.read(folder, path, f"{MEMBERS}/{entry.name}") for entry in entries}
+        try:
+            return cls(content, members)
+        except DataError as error:
+            raise DataError(f"{path}/{FILE}: {error}") from None
+
+    def write(self, folder: Path) -> None:
+        """Write ``fleet.json`` and the folders of the members into an empty folder."""
+        write_record(folder / FILE, self.record)
+        (folder / MEMBERS).mkdir()
+        for name, member in self.members.items():
+            (folder / MEMBERS / name).mkdir()
+            member.write(folder / MEMBERS / name)
+
+
+AnyModel: TypeAlias = Model | FleetModel | MulticlassModel
+
+
+def read_model(path: str | os.PathLike[str]) -> AnyModel:
+    """The model, of two or of several classes, or the fleet in a folder. Raises DataError."""
+    place = Path(os.path.abspath(path))
+
+    def read(folder: int) -> AnyModel:
+        if FILE in os.listdir(folder):
+            return FleetModel.read(folder, place)
+        several = read_content(folder, place, MODEL_FILE).get("problem") == PROBLEM
+        return MulticlassModel.read(folder, place) if several else Model.read(folder, place)
+
+    return read_folder(place, read)

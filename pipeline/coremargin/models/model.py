@@ -1,0 +1,117 @@
+"""A trained model: the hypothesis, its certificate and what is needed to check it again.
+
+On disk a model is a folder. ``model.json`` (the record: problem, classes, certificate) and ``arrays.npz`` (hypothesis,
+dual weights, coreset, ledger) are the same bytes for the same job: no clock, no host. ``run.json``, ``rounds.jsonl``
+and ``report.html`` tell how this run went. Loading runs no code; folder.py says how a model appears
+whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import DataError
+from coremargin.formats.model_arrays import ROWS
+from coremargin.formats.model_files import read_model_files
+from coremargin.formats.model_record import TwoClasses
+from coremargin.maths.rows import Rows, from_arrays
+from coremargin.maths.scaling import folded
+from coremargin.models.decision import Scorer
+from coremargin.models.trained import Single, frozen
+
+_LEDGER = "ledger_"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(Single):
+    """A hypothesis with its certificate. ``record`` is the content of ``model.json``; arrays are read-only.
+
+    w (d,) float64, b; decision value of a row x: w.x + b, positive towards ``classes[1]``. alpha (m,) float64 dual
+    weights of the rows coreset_ids (m,) int64 with signs coreset_y (m,) int8 in {-1, +1}.
+    Hard margin: ||w|| = 1; each class's weights sum to 1 with an intercept, all sum to 1 without; coreset_x (m, d)
+    float64, exact copies of the store's rows, a csr_array where these are sparse; ledger: name -> array, what the scans
+    proved about each chunk.
+    Soft margin: alpha in [0, c], of the hinge's rows near the margin (none for squared hinge); coreset_x is (m, 0);
+    ledger: "reference" (d + 1,), the hypothesis that gives all other rows their dual weights.
+    Scaled rows (``scaling``): w, b, coreset_x and the certificate are about rows scaled by shift and factor (d,), both
+    None for "rownorm"; ``coef`` and ``intercept`` are for rows as they are, and so are all methods.
+    Raises DataError when the record is incomplete or does not fit the arrays.
+    """
+
+    record: Mapping[str, Any]
+    w: np.ndarray
+    b: float
+    alpha: np.ndarray
+    coreset_ids: np.ndarray
+    coreset_x: Rows
+    coreset_y: np.ndarray
+    ledger: Mapping[str, np.ndarray] = field(default_factory=dict)
+    shift: np.ndarray | None = None
+    factor: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        kinds = dict.fromkeys(("w", "alpha", "coreset_x", "shift", "factor"), np.float64)
+        object.__setattr__(self, "b", float(self.b))
+        object.__setattr__(self, "ledger", {name: frozen(values) for name, values in sorted(self.ledger.items())})
+        self._settle({**kinds, "coreset_ids": np.int64, "coreset_y": np.int8})
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The labels: (negative, positive)."""
+        negative, positive = self.record["classes"]
+        return negative, positive
+
+    @cached_property
+    def _folded(self) -> tuple[np.ndarray, float]:
+        if self.shift is None or self.factor is None:
+            return self.w, self.b
+        coef, intercept = folded(self.w, self.b, self.shift, self.factor)
+        coef.flags.writeable = False
+        return coef, intercept
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Weights (d,) for rows as they are: of "rownorm", for rows divided by their lengths."""
+        return self._folded[0]
+
+    @property
+    def intercept(self) -> float:
+        """The decision value of a row of zeros as it is; it goes with ``coef``."""
+        return self._folded[1]
+
+    def scorer(self) -> Scorer:
+        """One hyperplane: ``coef`` and ``intercept``."""
+        return Scorer((self.coef,), (self.intercept,), unit=self.scaling == "rownorm")
+
+    def __repr__(self) -> str:
+        negative, positive = self.classes
+        return (
+            f"Model({self.status}: {negative!r} | {positive!r}, {self.rows:,} rows x {self.features:,} features, "
+            f"{self.bounds_text()}, {self.certificate.coreset_rows:,} coreset rows)"
+        )
+
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The content of ``arrays.npz`` but for the coreset's rows."""
+        names = ("w", "alpha", "coreset_ids", "coreset_y")
+        arrays = {name: getattr(self, name) for name in names} | {"b": np.array([self.b])}
+        arrays |= {name: values for name in ("shift", "factor") if (values := getattr(self, name)) is not None}
+        return arrays | {_LEDGER + name: values for name, values in self.ledger.items()}
+
+    @classmethod
+    def read(cls, folder: int, path: Path, below: str = "") -> Model:
+        """From an open folder, or a folder ``below`` it; path: of the open one, for messages."""
+        files = read_model_files(folder, path, below)
+        if not isinstance(files.record, TwoClasses):
+            raise DataError(
+                f"{files.path}: expected a model of two classes, found one of problem {files.record.problem!r}"
+            )
+        arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
+        ledger = {name.removeprefix(_LEDGER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEDGER)}
+        offset = float(arrays.pop("b")[0])
+        return cls(record=files.content, b=offset, ledger=ledger, coreset_x=from_arrays(ROWS, files.arrays), **arrays)

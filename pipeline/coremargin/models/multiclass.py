@@ -1,0 +1,105 @@
+"""A trained model of several classes at once (Crammer, Singer; Kesler): hypothesis, certificate, what checks it again.
+
+On disk it is a folder as ``Model`` has it, with problem "crammer_singer" in ``model.json`` and, in ``arrays.npz``,
+
+    hypothesis          (K, d + 1) float64, V: a row a class; the last column times ``constant`` are the intercepts
+    duals               (m, K) of the rows coreset_ids (m,), coreset_classes (m,): nothing at a row's own class
+    coreset_x           (m, d) exact copies of the rows for a hard margin, (m, 0) for a soft one
+    reference           (K, d + 1), soft margin only: the hypothesis that gives all other rows their duals
+    shift, factor       (d,) where columns are scaled
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.errors import DataError
+from coremargin.formats.model_arrays import ROWS
+from coremargin.formats.model_files import read_model_files
+from coremargin.formats.model_record import SeveralClasses
+from coremargin.maths.rows import Rows, from_arrays
+from coremargin.maths.scaling import folded
+from coremargin.models.decision import Scorer
+from coremargin.models.trained import Single
+
+PROBLEM = "crammer_singer"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MulticlassModel(Single):
+    """Several classes at once. ``record`` is the content of ``model.json``; arrays as the module says, read-only.
+
+    Hard margin: ||V||_F = 1 and the duals sum to 1. Soft margin: each row's duals sum to c at most. Rows that are
+    scaled, and rows as they are: as for ``Model``. Raises DataError when the record does not fit the arrays.
+    """
+
+    record: Mapping[str, Any]
+    hypothesis: np.ndarray
+    duals: np.ndarray
+    coreset_ids: np.ndarray
+    coreset_x: Rows
+    coreset_classes: np.ndarray
+    reference: np.ndarray | None = None
+    shift: np.ndarray | None = None
+    factor: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        kinds = dict.fromkeys(("hypothesis", "duals", "coreset_x", "reference", "shift", "factor"), np.float64)
+        self._settle({**kinds, "coreset_ids": np.int64, "coreset_classes": np.int32})
+
+    @property
+    def constant(self) -> float:
+        """The last entry of every row, 0 without intercepts."""
+        return float(self.record["constant"])
+
+    @cached_property
+    def _folded(self) -> tuple[np.ndarray, np.ndarray]:
+        with np.errstate(over="ignore"):  # what is not finite is refused by who decides
+            weights, offsets = self.hypothesis[:, :-1], self.constant * self.hypothesis[:, -1]
+        if self.shift is None or self.factor is None:
+            return weights, offsets
+        pairs = [folded(w, float(b), self.shift, self.factor) for w, b in zip(weights, offsets, strict=True)]
+        return np.stack([w for w, _ in pairs]), np.array([b for _, b in pairs])
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Weights (K, d) for rows as they are: of "rownorm", for rows divided by their lengths."""
+        return self._folded[0]
+
+    @property
+    def intercept(self) -> np.ndarray:
+        """Scores (K,) of a row of zeros as it is; they go with ``coef``."""
+        return self._folded[1]
+
+    def scorer(self) -> Scorer:
+        """A hyperplane a class; of two classes the score of ``classes[1]`` less that of ``classes[0]``."""
+        unit, two = self.scaling == "rownorm", len(self.classes) == 2
+        return Scorer(tuple(self.coef), tuple(map(float, self.intercept)), unit=unit, difference=two)
+
+    def __repr__(self) -> str:
+        return (
+            f"MulticlassModel({self.status}: {len(self.classes)} classes, {self.rows:,} rows x {self.features:,} "
+            f"features, {self.bounds_text()}, {self.certificate.coreset_rows:,} coreset rows)"
+        )
+
+    @classmethod
+    def read(cls, folder: int, path: Path) -> MulticlassModel:
+        """From an open folder; path: for messages. Raises DataError."""
+        files = read_model_files(folder, path)
+        if not isinstance(files.record, SeveralClasses):
+            raise DataError(
+                f"{path}: expected a model of several classes, found one of problem {files.record.problem!r}"
+            )
+        arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
+        return cls(record=files.content, coreset_x=from_arrays(ROWS, files.arrays), **arrays)
+
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The content of ``arrays.npz`` but for the coreset's rows."""
+        names = ("hypothesis", "duals", "coreset_ids", "coreset_classes", "reference", "shift", "factor")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

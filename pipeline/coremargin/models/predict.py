@@ -1,0 +1,151 @@
+"""Labels and decision values for every row of a store, computed where scans run, written by the driver in row order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.locked import Locked
+from coremargin.engine.calls import ask_in_order
+from coremargin.errors import DataError, UsageError
+from coremargin.models.asked import executor_of
+from coremargin.models.decision import Scorer, decided, leads
+from coremargin.models.files import check_outside
+from coremargin.models.fleet import AnyModel, FleetModel, read_model
+from coremargin.models.predictions import predictions
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Block, Executor
+
+_BATCH_ROWS = 1 << 17  # rows of a row group in Parquet, at least
+
+OnProgress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was written where."""
+
+    path: Path
+    rows: int
+    counts: dict[Any, int]  #: rows given each label
+    least: float  #: smallest |decision value|, or lead over the second class: how near a row is to another label
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        classes = [{"label": label, "rows": rows} for label, rows in self.counts.items()]
+        return {"out": str(self.path), "rows": self.rows, "classes": classes, "least_distance": self.least}
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What the rows of a chunk are given: codes (n,) int32, decision values (n,) of these classes, the least lead."""
+
+    codes: np.ndarray
+    decisions: np.ndarray
+    least: float
+
+
+@dataclass(frozen=True)
+class _Label:
+    """The question: what a scorer says about each chunk of a block."""
+
+    scorer: Scorer
+
+    def __call__(self, source: Source, block: Block) -> list[_Given]:
+        return [self._of(self.scorer.values(source.read(chunk)[0])) for chunk in block.chunks]
+
+    def _of(self, decisions: np.ndarray) -> _Given:
+        codes = decided(decisions).astype(np.int32)
+        own = decisions if decisions.ndim == 1 else decisions[np.arange(len(codes)), codes]
+        return _Given(codes, own, float(np.abs(leads(decisions, codes)).min()))
+
+
+def predict(
+    model: AnyModel | str | os.PathLike[str],
+    source: Source | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    C: float | None = None,
+    cluster: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+) -> Prediction:
+    """Write label and decision value of every row of ``source`` to ``out``: ``*.parquet``, or else a Zarr group.
+
+    model, source: opened, or paths. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``;
+    None: on the threads of this process. The output is the same to the bit, however many there are.
+    on_progress(rows done, rows in all) is called after each chunk, in order.
+    Raises DataError (other features, damaged store), OutputError (something is there, cannot be written), Busy (another
+    job is writing there), UsageError (Parquet without pyarrow; a fleet with several values of C, none of them chosen; a
+    place in a store or a model).
+    """
+    model, source = opened_model(model, C), opened_rows(source)
+    same_features(model, source)
+    path = Path(os.path.abspath(out))
+    check_outside(path)
+    counts, least = np.zeros(len(model.classes), np.int64), np.inf
+    with (
+        Locked(path, "these predictions"),
+        predictions(path, model, source, overwrite=overwrite) as sink,
+        executor_of(source, "threads" if cluster is None else cluster) as executor,
+    ):
+        for batch in _batches(model.scorer(), source, executor, on_progress):
+            codes = np.concatenate([given.codes for given in batch])
+            sink.write(codes, np.concatenate([given.decisions for given in batch]))
+            counts += np.bincount(codes, minlength=len(counts))
+            least = min(least, *(given.least for given in batch))
+    return Prediction(path, source.rows, dict(zip(model.classes, counts.tolist(), strict=True)), least)
+
+
+def _batches(
+    scorer: Scorer, source: Source, executor: Executor, on_progress: OnProgress | None
+) -> Iterator[list[_Given]]:
+    """What all rows are given, in order, a few chunks at a time."""
+    batch: list[_Given] = []
+    chunk = 0
+    with closing(ask_in_order(executor, source, _Label(scorer))) as answers:
+        for given in (part for answer in answers for part in answer):
+            batch.append(given)
+            if on_progress is not None:
+                on_progress(source.span(chunk)[1], source.rows)
+            chunk += 1
+            if sum(len(part.codes) for part in batch) >= _BATCH_ROWS or chunk == source.chunks:
+                yield batch
+                batch = []
+
+
+def opened_model(model: AnyModel | str | os.PathLike[str], C: float | None = None) -> AnyModel:
+    """The model, loaded if it is a path; C: of a fleet, whose members decide. Raises UsageError without a choice."""
+    found = read_model(model) if isinstance(model, str | os.PathLike) else model
+    if isinstance(found, FleetModel):
+        found = found if C is None else found.at(C)
+        found.deciders()
+    elif C is not None:
+        raise UsageError("C: this model is one alone, with its own C; only of a fleet one is chosen")
+    return found
+
+
+def opened_rows(source: Source | str | os.PathLike[str]) -> Source:
+    """The source, opened if it is a path."""
+    if isinstance(source, str | os.PathLike):
+        from coremargin.data.store import Store
+
+        return Store.open(source)
+    return source
+
+
+def same_features(model: AnyModel, source: Source) -> None:
+    """Raises DataError unless the rows have the model's features."""
+    if source.features != model.features:
+        raise DataError(
+            f"{source.name}: expected rows of {model.features:,} features as the model was trained on, "
+            f"found {source.features:,}; give a store with the same columns"
+        )

@@ -1,0 +1,226 @@
+"""What all trained models have, of two classes, of several, or a fleet: a record, labels, a folder, others' formats."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import msgspec
+import numpy as np
+
+from coremargin.data.folder import write_arrays
+from coremargin.formats.model_arrays import ROWS, check_arrays
+from coremargin.formats.model_files import ARRAYS
+from coremargin.formats.model_record import FILE, AnyRecord, typed_record
+from coremargin.formats.open_folder import read_folder
+from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
+from coremargin.models.decision import Scorer, decided, label_array
+from coremargin.models.files import save_folder, write_record
+from coremargin.models.record import Certificate, plain
+
+if TYPE_CHECKING:
+    from coremargin.maths.scaling import Kind
+    from coremargin.models.converters import Linear
+
+
+class Trained(ABC):
+    """A hypothesis, or several that decide together. ``record``: what was trained and what is claimed of it."""
+
+    record: Mapping[str, Any]
+
+    @property
+    def problem(self) -> str:
+        """Which problem was solved, e.g. "hard_margin"; of a fleet, by all members."""
+        return str(self.record["problem"])
+
+    @property
+    def status(self) -> str:
+        """How training ended: "certified" (of a fleet: all members), "not_separable" or "stopped"."""
+        return str(self.record["status"])
+
+    @property
+    def ended(self) -> bool:
+        """False when training stopped at a limit: more scans may prove more."""
+        return self.status != "stopped"
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The labels, in order."""
+        return tuple(self.record["classes"])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was asked for: epsilon, intercept, strategy; what the loss, several classes and fleets add to it."""
+        return dict(self.record["parameters"])
+
+    @property
+    def features(self) -> int:
+        """Features per row, d."""
+        return int(self.record["features"])
+
+    @property
+    def rows(self) -> int:
+        """Rows of the store that the certificate is about."""
+        return int(self.record["rows"])
+
+    @property
+    @abstractmethod
+    def store_digest(self) -> str:
+        """Identity of the rows that the certificate is about."""
+
+    @abstractmethod
+    def deciders(self) -> Sequence[Single]:
+        """The models that decide, one a class or one for all."""
+
+    @abstractmethod
+    def scorer(self) -> Scorer:
+        """What gives rows as they are their decision values; all that a worker needs."""
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Decision values of rows X (n, d) as they are: (n,) of two classes, positive towards the second, else (n, k).
+
+        X: numbers, an array or a SciPy sparse matrix.
+        coef.x + intercept, in float64: that of the scaled row up to rounding. Of several classes at once, scores.
+        Raises UsageError when X has another shape or kind, or a fleet has several values of C and none was chosen;
+        BadRow when a row is not finite.
+        """
+        return self.scorer().values(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of each row, (n,).
+
+        Of two classes the second where the decision value is positive, else the first; of more that of the largest.
+        """
+        return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
+
+    def linear(self) -> Linear:
+        """The hypotheses for rows as they are: a scaling of columns is folded into them.
+
+        Raises UsageError for a fleet with several values of C of which none was chosen.
+        """
+        from coremargin.models.converters import Linear
+
+        claims = [member.record["certificate"] for member in self.deciders()]
+        about = {
+            "problem": self.problem, "status": self.status,
+            "certificate": json.dumps(claims[0] if len(claims) == 1 else claims, sort_keys=True),
+        }  # fmt: skip
+        scorer = self.scorer()
+        return Linear(*scorer.planes(), label_array(self.classes), about, unit=scorer.unit)
+
+    def to_sklearn(self) -> Any:
+        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it."""
+        from coremargin.models.converters import as_sklearn
+
+        return as_sklearn(self.linear())
+
+    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
+        """An ``onnx.ModelProto`` that predicts the same; see ``models.converters.as_onnx``. Needs the extra "onnx"."""
+        from coremargin.models.converters import as_onnx
+
+        return as_onnx(self.linear(), precision)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """What is in a folder. Raises DataError: nothing there, a newer version, truncated or altered files."""
+        place = Path(os.path.abspath(path))
+        return read_folder(place, lambda folder: cls.read(folder, place))
+
+    @classmethod
+    @abstractmethod
+    def read(cls, folder: int, path: Path) -> Self:
+        """From an open folder; path: for messages. Raises DataError."""
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        run: Mapping[str, Any] | None = None,
+        rounds: Sequence[Mapping[str, Any]] = (),
+        report: Callable[[Path], object] | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the folder, whole or not at all.
+
+        run, rounds: how the run went, where that is known. report: called with the folder, adds ``report.html`` to it.
+        An existing model is replaced only with ``overwrite``; a folder that is not a model never is.
+        Raises OutputError: something is there, no room, no permission. The caller holds the lock on ``path``.
+        """
+        save_folder(path, self.write, run, rounds, report, overwrite=overwrite)
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Write what ``read`` needs into an empty folder."""
+
+
+class Single(Trained):
+    """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` holds the numbers and the coreset."""
+
+    coreset_x: Rows
+
+    def _settle(self, names: Mapping[str, Any]) -> None:
+        """Make the record plain and the arrays ``names`` (to their kinds, None: as they are) read-only; check them.
+
+        Raises DataError where they are not as those of a model on disk.
+        """
+        object.__setattr__(self, "record", plain(dict(self.record)))
+        for name, kind in names.items():
+            values = getattr(self, name)
+            if values is not None:
+                object.__setattr__(self, name, frozen_rows(values) if is_sparse(values) else frozen(values, kind))
+        check_arrays(self.facts, self.arrays(), "arrays")
+
+    @property
+    def facts(self) -> AnyRecord:
+        """The record, typed. Raises DataError."""
+        return typed_record(self.record, "record")
+
+    @property
+    def scaling(self) -> Kind | None:
+        """How rows are scaled before the hypothesis: "standard", "minmax", "maxabs", "rownorm", or None."""
+        kind: Kind | None = self.record["parameters"].get("scaling")
+        return kind
+
+    @property
+    def certificate(self) -> Certificate:
+        """What is claimed, typed."""
+        return Certificate(**msgspec.structs.asdict(self.facts.certificate))
+
+    @property
+    def store_digest(self) -> str:
+        """Identity of the rows that the certificate is about."""
+        return self.certificate.store_digest
+
+    def deciders(self) -> list[Self]:
+        """The model itself."""
+        return [self]
+
+    def bounds_text(self) -> str:
+        """The two bounds as far as they are claimed, for people."""
+        claims = self.certificate
+        known = [f"{name} {value:.6g}" for name in ("lower", "upper") if (value := getattr(claims, name)) is not None]
+        return ", ".join(known) or "no bounds"
+
+    @abstractmethod
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The content of ``arrays.npz`` but for the coreset's rows."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The content of ``arrays.npz``."""
+        return self.numbers() | to_arrays(ROWS, self.coreset_x)
+
+    def write(self, folder: Path) -> None:
+        """Write ``model.json`` and ``arrays.npz`` into an empty folder."""
+        write_arrays(folder / ARRAYS, self.arrays())
+        write_record(folder / FILE, self.record)
+
+
+def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """A read-only copy."""
+    copy = np.array(values, dtype=dtype or values.dtype.newbyteorder("="), order="C")
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,149 @@
+"""What the soft margin of two classes minimises, with how much memory, and how its rows are kept.
+
+As sums of d x d numbers, as some of the rows, or as all of them. CPU seconds measured for whole calls on dense float32
+rows with 2 to 10 % noise, C = 1, gap 1e-3, by sums | on all rows:
+
+    rows x features     hinge          squared hinge
+    30,000 x 300        2.5 | 1.2      1.4 | 0.7
+    100,000 x 300       7.0 | 2.2      1.5 | 1.3
+    200,000 x 300      10.5 | 3.6      2.1 | 2.7
+    60,000 x 784      > 18  | 4.2      6.7 | 2.0
+    100,000 x 100       1.8 | 1.1      1.2 | 0.7
+    300,000 x 100       1.3 | 2.2      1.0 | 1.3     C = 0.001 and C = 100: the same
+
+Steps by sums cost n d^2, those on all rows n d; few features are left to the sums, which mind odd units less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.data.moments import Moments, moments
+from coremargin.problems.common.start import (
+    SAMPLE_BYTES,
+    SAMPLE_SHARE,
+    class_weights,
+    float64_row_bytes,
+    two_classes,
+)
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.maths.soft_margin import Loss
+    from coremargin.problems.soft.state import SoftState
+
+Array = NDArray[np.float64]
+
+#: Points of the segment from the best hypothesis (0) to the newest (1) whose losses a scan sums up besides the newest.
+SEGMENT = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
+#: So many rows per feature are few, and so many features many: then all rows are held, where they fit.
+FEW_ROWS, MANY_FEATURES = 50, 200
+#: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
+CURVES = 8
+#: Bytes that each of the problems which share the memory keeps of a row that they all hold.
+KNOWN = 17
+
+
+@dataclass(frozen=True)
+class SoftJob:
+    """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
+
+    class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
+    matrices; sharing: so many problems share the memory; copies: of the rows that all of them hold, how many there are
+    at a time; band_bytes: of it, for the rows that one scan sends home, None: BAND_PART; held_bytes: for those that
+    stay, None: a quarter.
+    """
+
+    source: Source
+    epsilon: float
+    loss: Loss
+    cost: float
+    class_weight: Literal["balanced"] | tuple[float, float] | None = None
+    intercept: bool = True
+    memory_bytes: int = 256 << 20
+    sharing: int = 1
+    copies: int = 1
+    band_bytes: int | None = None
+    held_bytes: int | None = None
+    sample_share: float = SAMPLE_SHARE
+    sample_bytes: int = SAMPLE_BYTES
+    eager: bool = False
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """Codes of the positive and the negative class."""
+        return two_classes(self.source)
+
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes of a row in float64, with its 1; of sparse rows, whose lengths differ, about the mean."""
+        return float64_row_bytes(self.source) + 8
+
+    @cached_property
+    def totals(self) -> Array:
+        """Sums of the sample weights (2,) of the positive and of the negative class: with no weights, their rows."""
+        return class_weights(self.source, self.codes)
+
+    @cached_property
+    def columns(self) -> Moments:
+        """Extremes, means and variances of the features."""
+        return moments(self.source)
+
+    @property
+    def prices(self) -> Array:
+        """c of a row of weight 1 of the positive and of the negative class."""
+        if self.class_weight is None:
+            return np.full(2, self.cost)
+        if self.class_weight == "balanced":
+            return np.asarray(self.cost * self.totals.sum() / (2.0 * self.totals))
+        negative, positive = self.class_weight
+        return self.cost * np.array([positive, negative])
+
+    @property
+    def metric(self) -> Array:
+        """R (d + 1,): 1 for the weights, 0 for the intercept."""
+        return np.append(np.ones(self.source.features), 0.0)
+
+    def points(self, state: SoftState) -> Array:
+        """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
+        return np.ones(1) if state.best is None else np.array([1.0, *SEGMENT])
+
+    @property
+    def wide(self) -> bool:
+        """True for models that are kept as rows (wide_steps.py), False as d x d sums (steps.py).
+
+        As rows where such sums do not fit into the memory, and where all rows fit and there are few per feature, of
+        which a sample tells little, or many features, or they are sparse. The sparse rows that a hinge needs are few
+        bytes, and its steps by rows take less time than those by sums; what bends the squared hinge is in its sums
+        alone.
+        """
+        source, p = self.source, self.source.features + 1
+        copies = CURVES * self.sharing if self.loss == "squared_hinge" else 2  # the hinge's exist while it is solved
+        if source.rows < source.features or 8 * p * p * copies > max(self.memory_bytes, 32 << 20):
+            return True
+        if source.sparse and self.loss == "hinge":
+            return True
+        short = source.rows < FEW_ROWS * source.features
+        return (source.sparse or short or source.features >= MANY_FEATURES) and self.fits
+
+    @property
+    def whole(self) -> bool:
+        """True where a wide problem holds all rows: they are read before the first scan, which is the proof."""
+        return self.wide and self.fits
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory has room for all rows as they are read, and so much again for what members know of each.
+
+        Sparse rows have their values in float64. Problems that share the memory hold the same rows, once; members that
+        leave a fold out have a copy each while they are solved.
+        """
+        source = self.source
+        values = source.nbytes * (8 // source.dtype.itemsize if source.sparse else 1)
+        known = KNOWN * self.sharing * source.rows
+        return max(self.copies * (values + 8 * source.rows), known) <= self.memory_bytes

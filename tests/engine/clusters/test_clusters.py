@@ -1,0 +1,448 @@
+"""Cluster files: each loads, renders to its golden text, and starts what it says (stand-ins for batch systems)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from coremargin import spec as specs
+from coremargin.engine.absence import Absence
+from coremargin.engine.clusters import launch
+from coremargin.engine.clusters import specs as clusters
+from coremargin.engine.clusters.specs import (
+    Address,
+    Auto,
+    Batch,
+    Embedded,
+    HtCondor,
+    Kubernetes,
+    Lsf,
+    Pbs,
+    Sge,
+    Slurm,
+    Ssh,
+    Threads,
+    Tls,
+    check,
+    connect,
+    load_cluster,
+    render,
+    resolve,
+)
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.scan import run_scan
+from coremargin.errors import RunError, SpecError, UsageError
+from scan_fakes import FakeHandle, Slow, SumProbe, expected
+
+if TYPE_CHECKING:
+    from coremargin.engine.protocols import Executor
+
+FOLDER = Path(__file__).resolve().parents[3] / "cluster"
+FILES = sorted(FOLDER.glob("*.toml"))
+GOLDEN = sorted((FOLDER / "rendered").iterdir())
+TEXT = """#!{python}
+import pathlib, re, subprocess, sys
+log = pathlib.Path(__file__ + ".log")
+log.open("a").write(" ".join(sys.argv[1:]) + chr(10))
+"""
+#: Stand-ins for submit commands: run the script and answer as the batch system would. The job's id is a process id.
+SUBMIT = (
+    TEXT
+    + """
+script = sys.stdin.read()
+log.open("a").write(script)
+if "condor" in __file__:
+    quoted = re.search('^arguments = "-c (.*)"$', script, re.M)[1].replace('""', '"')
+    script = quoted[1:-1].replace("''", "'")
+quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+job = subprocess.Popen(["sh", "-c", script], start_new_session=True, **quiet)
+print({answer})
+"""
+)
+CANCEL = TEXT + "import os, signal; os.killpg(int(sys.argv[1].split('.')[0]), signal.SIGTERM)"  # as they do first
+BATCH = {
+    Slurm: ("sbatch", "f'{job.pid};cluster'", "scancel"),
+    Pbs: ("qsub", "f'{job.pid}.server'", "qdel"),
+    Lsf: ("bsub", "f'Job <{job.pid}> is submitted to queue <normal>.'", "bkill"),
+    Sge: ("qsub", "f'{job.pid}.1-1:1'", "qdel"),
+    HtCondor: ("condor_submit", "f'{job.pid}.0 - {job.pid}.0'", "condor_rm"),
+}
+Command = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Puts a stand-in for a command on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    def make(name: str, text: str) -> Path:
+        path = folder / name
+        path.write_text(text.replace("{python}", sys.executable))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def batch_system(command: Command) -> Callable[[type[Batch]], tuple[Path, Path]]:
+    """Puts submit and cancel commands of a batch system on PATH."""
+
+    def make(kind: type[Batch]) -> tuple[Path, Path]:
+        submit, answer, cancel = BATCH[kind]
+        return command(submit, SUBMIT.replace("{answer}", answer)), command(cancel, CANCEL)
+
+    return make
+
+
+def here() -> dict[str, str]:
+    """The environment in which a worker finds coremargin and the fakes."""
+    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def scans(executor: Executor) -> None:
+    """The executor gives the right answer."""
+    source = FakeHandle().open_source()
+    blocks = plan_blocks(source)
+    assert run_scan(executor, source, SumProbe(), blocks).bits() == expected(source, SumProbe(), blocks).bits()
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_every_cluster_file_loads_and_round_trips(file: Path) -> None:
+    """Each file in cluster/ is a valid spec, and what ``dump`` writes of it reads as the same spec."""
+    cluster = load_cluster(file)
+    assert specs.parse(specs.dump(cluster), clusters.ClusterSpec) == cluster
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
+def test_rendered_texts_are_as_committed(golden: Path) -> None:
+    """What would be submitted for a cluster file is the text in cluster/rendered/."""
+    assert render(load_cluster(FOLDER / f"{golden.stem}.toml")) == golden.read_text()
+
+
+def test_every_remote_kind_has_a_golden_text() -> None:
+    """No cluster file that submits something lacks its text in cluster/rendered/."""
+    remote = [file.stem for file in FILES if file.stem not in {"threads", "embedded", "address"}]
+    assert sorted(golden.stem for golden in GOLDEN) == remote
+    assert {load_cluster(file).__struct_config__.tag for file in FILES} | {"auto"} == {
+        kind.__struct_config__.tag for kind in clusters.ClusterSpec.__args__
+    }
+
+
+@pytest.mark.parametrize("golden", [path for path in GOLDEN if path.suffix == ".sh"], ids=lambda golden: golden.name)
+def test_scripts_are_valid_shell(golden: Path) -> None:
+    """The shell accepts every rendered script."""
+    subprocess.run(["sh", "-n", str(golden)], check=True)
+
+
+def test_an_odd_value_stays_one_word() -> None:
+    """Quotes and spaces in values reach the worker as they are, through the shell and through HTCondor's quoting."""
+    value = 'it\'s "here" $HOME'
+    options = {"insecure": True, "environment": {"NOTE": value}, "python": "/opt/my python/bin/python"}
+    for text in (render(Slurm(**options)), render(HtCondor(**options)).replace('""', '"').replace("''", "'")):
+        assert "export NOTE='it'\"'\"'s \"here\" $HOME'" in text
+        assert "exec '/opt/my python/bin/python' -m distributed.cli.dask_worker SCHEDULER" in text
+
+
+@pytest.mark.parametrize(
+    "kind", [Slurm, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (Pbs, Lsf, Sge, HtCondor))]
+)
+def test_batch_systems_start_workers_and_cancel_them(
+    kind: type[Batch], batch_system: Callable[[type[Batch]], tuple[Path, Path]]
+) -> None:
+    """Workers submitted as a job scan; closing cancels the job by its id; ``render`` is what was submitted."""
+    submit, cancel = batch_system(kind)
+    spec = kind(host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
+    with connect(spec) as executor:
+        scans(executor)
+        address = executor.client.scheduler.address
+        job = executor.description.split("job ")[1].split(",")[0]
+    submitted = Path(f"{submit}.log").read_text().partition("\n")[2]
+    assert submitted == render(spec).replace("SCHEDULER", address)
+    assert Path(f"{cancel}.log").read_text().split() == [job]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New workers are asked for at once when none is left."""
+    monkeypatch.setattr(launch, "Absence", partial(Absence, left_s=0.1))
+
+
+@pytest.mark.parametrize(
+    "kind", [Slurm, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (Pbs, Lsf, Sge, HtCondor))]
+)
+def test_an_array_that_has_ended_is_submitted_again(
+    kind: type[Batch], batch_system: Callable[[type[Batch]], tuple[Path, Path]], impatient: None
+) -> None:
+    """When the workers of a job have gone before the scan, the same text is submitted once more; that a job which has
+    ended cannot be cancelled is no error; in the end the new job is cancelled.
+    """
+    submit, cancel = batch_system(kind)
+    spec = kind(host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
+    with connect(spec) as executor:
+        first = executor.description.split("job ")[1].split(",")[0]
+        os.killpg(int(first.split(".")[0]), signal.SIGKILL)
+        scans(executor)
+        address = executor.client.scheduler.address
+    text = render(spec).replace("SCHEDULER", address)
+    assert Path(f"{submit}.log").read_text().count(text) == 2
+    cancelled = Path(f"{cancel}.log").read_text().split()
+    assert len(cancelled) == 2
+    assert cancelled[0] == first != cancelled[1]
+
+
+def test_a_job_that_is_submitted_during_ctrl_c_is_cancelled(command: Command) -> None:
+    """An interrupt while the submit command is at work waits for the job's id, without which nobody could cancel it."""
+    command(
+        "sbatch", TEXT + "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5); print(77)"
+    )
+    cancel = command("scancel", TEXT)
+    with pytest.raises(KeyboardInterrupt):
+        connect(Slurm(host="127.0.0.1", insecure=True))
+    assert Path(f"{cancel}.log").read_text() == "77\n"
+
+
+@pytest.mark.slow
+def test_hosts_whose_ssh_has_ended_are_started_again(
+    command: Command, impatient: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When no worker is left on any host, ssh is started once more where it has ended; its last words are logged."""
+    ssh = command("ssh", TEXT + "import os\nprint('pid', os.getpid())\nos.execv('/bin/sh', ['sh', '-c', sys.argv[-1]])")
+    spec = Ssh(hosts=("one",), host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
+    with connect(spec) as executor:
+        for nanny in psutil.Process().children():
+            if "distributed.cli.dask_worker" in nanny.cmdline():
+                nanny.kill()
+        scans(executor)
+    assert Path(f"{ssh}.log").read_text().count("-o BatchMode=yes one export ") == 2
+    assert "no worker is left: started ssh one again" in caplog.messages
+    assert any(message.startswith("ssh one ended with status -9: ") for message in caplog.messages)
+
+
+def test_ssh_starts_workers(command: Command) -> None:
+    """A worker per host is started through ssh, and leaves when the executor is closed."""
+    ssh = command("ssh", TEXT + "sys.exit(subprocess.call(['sh', '-c', sys.argv[-1]]))")
+    spec = Ssh(hosts=("one",), host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
+    with connect(spec) as executor:
+        scans(executor)
+    assert Path(f"{ssh}.log").read_text().startswith("-o BatchMode=yes one export ")
+
+
+def test_kubernetes_applies_the_manifest_and_forwards_a_port(command: Command, embedded: Executor) -> None:
+    """The manifest is applied, the scheduler reached through a forwarded port, the resource deleted in the end."""
+    port = embedded.client.scheduler.address.rpartition(":")[2]
+    forward = f"print('Forwarding from 127.0.0.1:{port} -> 8786', flush=True); import time; time.sleep(600)"
+    text = f"{TEXT}\nif 'port-forward' in sys.argv:\n    {forward}\nelse:\n    log.open('a').write(sys.stdin.read())\n"
+    kubectl = command("kubectl", text)
+    spec = Kubernetes(image="coremargin:test", insecure=True, namespace="lab")
+    with connect(spec) as executor:
+        scans(executor)
+    said = Path(f"{kubectl}.log").read_text()
+    assert f"apply -f -\n{render(spec)}-n lab port-forward service/coremargin-scheduler :8786" in said
+    assert said.endswith(f"delete --wait=false -f -\n{render(spec)}")
+
+
+def test_an_existing_scheduler_is_used_and_left_alone(embedded: Executor) -> None:
+    """An address leads to the scheduler that runs there; closing leaves it running."""
+    with connect(load_cluster(embedded.client.scheduler.address)) as executor:
+        scans(executor)
+    scans(embedded)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
+def test_tls_is_one_setting(tmp_path: Path, batch_system: Callable[[type[Batch]], tuple[Path, Path]]) -> None:
+    """With [tls] scheduler, workers and client talk TLS, and a client without the certificate is refused."""
+    from distributed import Client
+
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    words += [
+        "-keyout",
+        str(key),
+        "-out",
+        str(cert),
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
+    subprocess.run(words, check=True, capture_output=True)
+    batch_system(Slurm)
+    tls = Tls(ca=cert, cert=cert, key=key)
+    with connect(Slurm(host="127.0.0.1", tls=tls, python=sys.executable, environment=here())) as executor:
+        address = executor.client.scheduler.address
+        assert address.startswith("tls://")
+        scans(executor)
+        with pytest.raises((OSError, TypeError)):
+            Client(address.replace("tls://", "tcp://"), timeout="2 s", set_as_default=False)
+
+
+def test_a_failing_submission_says_what_the_batch_system_said(command: Command) -> None:
+    """A submit command that fails, or answers nonsense, is a RunError with its words."""
+    command("scancel", TEXT)
+    spec = Slurm(host="127.0.0.1", insecure=True)
+    command("sbatch", TEXT + "sys.exit('sbatch: error: invalid partition')")
+    with pytest.raises(RunError, match="sbatch failed with status 1: sbatch: error: invalid partition"):
+        connect(spec)
+    command("sbatch", TEXT + "print('hello')")
+    with pytest.raises(RunError, match="sbatch answered 'hello.*expected the id of a job"):
+        connect(spec)
+
+
+def test_a_queue_that_does_not_move_ends_in_time(command: Command) -> None:
+    """When no worker comes within ``start_timeout``, the job is cancelled and RunError says where to look."""
+    command("sbatch", TEXT + "print(77)")
+    cancel = command("scancel", TEXT)
+    with pytest.raises(RunError, match=r"Slurm job 77.*no worker within 0.20 s; look at the queue"):
+        connect(Slurm(host="127.0.0.1", insecure=True, start_timeout=specs.Seconds(0.2)))
+    assert Path(f"{cancel}.log").read_text() == "77\n"
+
+
+def test_an_ssh_that_fails_ends_the_wait_with_its_words(command: Command) -> None:
+    """Nobody waits for ``start_timeout`` once every ssh has ended; the error has the last line and status of each."""
+    command("ssh", TEXT + "print('banner'); sys.exit(f'ssh: Could not resolve hostname {sys.argv[3]}')")
+    started = time.monotonic()
+    spec = Ssh(hosts=("one", "two"), host="127.0.0.1", insecure=True, start_timeout=specs.Seconds(600))
+    message = (
+        "ssh one ended with status 1: ssh: Could not resolve hostname one; "
+        "ssh two ended with status 1: ssh: Could not resolve hostname two; see that"
+    )
+    with pytest.raises(RunError, match=message):
+        connect(spec)
+    assert time.monotonic() - started < 60
+
+
+def test_one_ssh_that_fails_is_told_and_the_others_work(command: Command, caplog: pytest.LogCaptureFixture) -> None:
+    """A host that cannot be reached is named at once; the scan is done by those that can."""
+    command(
+        "ssh",
+        TEXT + "if 'bad' in sys.argv: sys.exit('Permission denied (publickey).')\n"
+        "import time\ntime.sleep(1)\nsys.exit(subprocess.call(['sh', '-c', sys.argv[-1]]))",
+    )
+    spec = Ssh(hosts=("bad", "good"), host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
+    with connect(spec) as executor:
+        scans(executor)
+    assert "ssh bad ended with status 1: Permission denied (publickey)." in caplog.messages
+
+
+@pytest.mark.parametrize("says", ["", "print('Unable to connect to the server', flush=True); "])
+def test_a_kubectl_that_hangs_does_not_hold_the_job(command: Command, says: str) -> None:
+    """A port-forward that never says where it leads is ended at ``start_timeout``, and the manifest deleted."""
+    text = f"{TEXT}\nif 'port-forward' in sys.argv:\n    {says}import time; time.sleep(600)\n"
+    kubectl = command("kubectl", text)
+    with pytest.raises(
+        RunError, match="pod is not there after 0.50 s: " + ("Unable to connect" if says else "kubectl ")
+    ):
+        connect(Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(0.5)))
+    assert Path(f"{kubectl}.log").read_text().splitlines()[-1] == "delete --wait=false -f -"
+
+
+def test_a_forwarded_port_that_leads_nowhere_has_the_words_of_kubectl(command: Command) -> None:
+    """When nobody answers behind the port because the port-forward is gone, its end is a note on the error."""
+    says = "print('Forwarding from 127.0.0.1:1 -> 8786', flush=True); sys.exit('pod not found')"
+    command("kubectl", f"{TEXT}\nif 'port-forward' in sys.argv: {says}\n")
+    with pytest.raises(RunError, match="no Dask scheduler answers at tcp://127.0.0.1:1") as caught:
+        connect(Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(3)))
+    assert caught.value.__notes__ == ["kubectl port-forward ended with status 1: pod not found"]
+
+
+def test_a_forwarded_port_that_closes_is_noticed(command: Command) -> None:
+    """When the port-forward ends before there is a worker, the error says so, with its last line."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as empty:
+        port = empty.scheduler_address.rpartition(":")[2]
+        says = f"print('Forwarding from 127.0.0.1:{port} -> 8786', flush=True); time.sleep(1)"
+        command("kubectl", f"{TEXT}\nimport time\nif 'port-forward' in sys.argv: {says}; sys.exit('lost connection')\n")
+        spec = Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(600))
+        with pytest.raises(RunError, match="kubectl port-forward ended with status 1: lost connection; see that"):
+            connect(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        (Slurm(insecure=True), "sbatch"),
+        (Ssh(hosts=("a",), insecure=True), "ssh"),
+        (Kubernetes(image="x", insecure=True), "kubectl"),
+    ],
+)
+def test_a_missing_command_is_named(spec: clusters.ClusterSpec, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the command of the batch system nothing is started, and the error names it."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(UsageError, match=f"'{name}' is not on this host"):
+        connect(spec)
+
+
+def test_no_scheduler_at_an_address_is_a_run_error() -> None:
+    """An address where nobody listens is a RunError that names it."""
+    with pytest.raises(RunError, match="no Dask scheduler answers at tcp://127.0.0.1:1"):
+        connect(Address(address="tcp://127.0.0.1:1", start_timeout=specs.Seconds(1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kind = "slurm"', "without TLS.*insecure = true"),
+        ('kind = "address"\naddress = "tcp://10.0.0.1:8786"', "without TLS"),
+        ('kind = "address"\naddress = "tls://127.0.0.1:8786"', "needs \\[tls\\]"),
+        ('kind = "address"\naddress = "10.0.0.1:8786"', "address"),
+        ('kind = "slrum"', "did you mean 'slurm'"),
+        ("jobs = 2", "key 'kind' is missing"),
+        ('kind = "slurm"\nmemroy = 3', "unknown key 'memroy'; did you mean 'memory'"),
+        ('kind = "slurm"\ninsecure = true\nthreads = 3\nworkers = 2', "threads = 3 cannot be shared evenly"),
+        ('kind = "slurm"\ninsecure = true\nqueue = "a\\n#SBATCH --x"', "queue"),
+        ('kind = "kubernetes"\nimage = "a"\ninsecure = true\ntls_secret = "s"', "go together"),
+        ('kind = "embedded"\nworkers = 0', "workers: expected int >= 1; found 0"),
+    ],
+)
+def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    """What is unsafe, unknown or impossible in a cluster file is a SpecError that names the file."""
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(SpecError, match=message) as caught:
+        load_cluster(file)
+    assert str(file) in str(caught.value)
+
+
+def test_missing_certificates_are_named(tmp_path: Path) -> None:
+    """A certificate that is not there is a UsageError with its path."""
+    tls = Tls(ca=tmp_path / "ca.pem", cert=tmp_path / "c.pem", key=tmp_path / "k.pem")
+    with pytest.raises(UsageError, match="ca.pem is not a file"):
+        connect(Address(address="tls://127.0.0.1:1", tls=tls))
+
+
+def test_defaults_follow_the_size_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small stores are scanned in this process; large ones by embedded workers that share all cores."""
+    monkeypatch.setattr(clusters, "cores", lambda: 20)
+    assert load_cluster(None) == Auto()
+    assert resolve(Auto(), 2**20) == Threads(threads=20)
+    assert resolve(Auto(), 2**40) == Embedded(workers=3, threads=6)
+    assert resolve(Embedded(threads=4), 0) == Embedded(workers=5, threads=4)
+    assert resolve(Embedded(workers=2), 0) == Embedded(workers=2, threads=10)
+    assert resolve(Embedded(processes=False), 0) == Embedded(workers=1, threads=20, processes=False)
+    assert check(Threads(), "here") == Threads()
+
+
+@pytest.mark.parametrize("kind", ["threads", "auto"])
+def test_a_bare_kind_is_enough(kind: str) -> None:
+    """``--cluster threads`` needs no file, and a small source never starts a cluster."""
+    source = FakeHandle(rows=50).open_source()
+    with connect(load_cluster(kind), source) as executor:
+        assert executor.description.startswith("in this process")
+        assert len(list(executor.run(source, Slow(), plan_blocks(source)))) == 5

@@ -1,0 +1,104 @@
+"""How long nobody is waited for, and who is asked for workers meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from coremargin.engine import absence
+from coremargin.engine.absence import Absence
+from coremargin.errors import RunError
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of ``absence``."""
+    clock = Clock()
+    monkeypatch.setattr(absence, "time", clock)
+    return clock
+
+
+def looks(absent: Absence, clock: Clock, seconds: float) -> None:
+    """Nobody is there for so long, as seen every half second."""
+    end = clock.now + seconds
+    while clock.now < end:
+        absent.look()
+        clock.now += 0.5
+
+
+def test_where_nobody_can_be_asked_the_wait_ends(clock: Clock) -> None:
+    """Workers that others start are waited for, each time anew, and RunError says for how long."""
+    absent = Absence(wait_s=10.0)
+    for _ in range(3):
+        looks(absent, clock, 9.5)
+        absent.over()
+    with pytest.raises(RunError, match="no worker is left, and none came within 10 s; see whether the cluster runs"):
+        looks(absent, clock, 11.0)
+
+
+def test_workers_are_asked_for_once_and_then_waited_for(clock: Clock) -> None:
+    """New workers are asked for after a while, once; from then on they have the whole wait to come."""
+    asked: list[float] = []
+    absent = Absence(10.0, lambda: f"asked {asked.append(clock.now)}", left_s=3.0)
+    looks(absent, clock, 12.5)
+    assert asked == [103.0]
+    with pytest.raises(RunError, match="none came within 10 s"):
+        looks(absent, clock, 2.0)
+    assert asked == [103.0]
+
+
+def test_a_short_absence_is_nobodys_business(clock: Clock) -> None:
+    """Who is replaced by a nanny in time is not asked for."""
+    absent = Absence(10.0, lambda: pytest.fail("asked"), left_s=3.0)
+    for _ in range(9):
+        looks(absent, clock, 2.5)
+        absent.over()
+
+
+def test_a_refusal_is_tried_again_and_is_the_error_in_the_end(clock: Clock) -> None:
+    """A batch system that does not answer for a while is asked again; when it never does, its words end the run."""
+    refusals = 2
+
+    def recruit() -> str:
+        nonlocal refusals
+        refusals -= 1
+        if refusals >= 0:
+            raise RunError("sbatch failed with status 1: Unable to contact slurm controller")
+        return "submitted"
+
+    absent = Absence(10.0, recruit, left_s=3.0)
+    looks(absent, clock, 18.0)
+    assert refusals == -1
+    absent.over()
+    refusals = 100
+    with pytest.raises(RunError, match="Unable to contact slurm controller"):
+        looks(absent, clock, 20.0)
+    assert refusals == 97
+
+
+def test_workers_that_always_leave_are_asked_for_three_times(clock: Clock) -> None:
+    """Workers that come and leave without a block done are asked for no more than three times; a block starts anew."""
+    asked: list[float] = []
+    absent = Absence(10.0, lambda: f"asked {asked.append(clock.now)}", left_s=3.0)
+
+    def come_and_go() -> None:
+        looks(absent, clock, 4.0)
+        absent.over()
+
+    for _ in range(5):
+        come_and_go()
+        absent.worked()
+    for _ in range(3):
+        come_and_go()
+    assert len(asked) == 8
+    with pytest.raises(RunError, match="started anew 3 times, and each time left before they had done one block"):
+        come_and_go()

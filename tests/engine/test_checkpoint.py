@@ -1,0 +1,276 @@
+"""Checkpoints: what they keep, whose they are, and what a damaged or foreign one says."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+from coremargin.engine.checkpoint import Checkpoint, folder_of, rows_then
+from coremargin.engine.executors import InProcess
+from coremargin.errors import Busy, CheckpointError, Interrupted, OutputError, UsageError
+from coremargin.learn import train as train_module
+from coremargin.learn.job import TrainJob
+from coremargin.learn.train import Progress, open_store, train_job
+from coremargin.verify import verify
+
+EXACT = ("model.json", "arrays.npz")
+
+
+def exact(model: Path) -> dict[str, bytes]:
+    """What must be equal to the bit."""
+    return {name: (model / name).read_bytes() for name in EXACT}
+
+
+def stop_after(blocks: int) -> Progress:
+    """Ctrl-C after so many blocks."""
+    left = [blocks]
+
+    def count(_: object) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+
+    return Progress(on_block=count)
+
+
+@pytest.fixture
+def store(make_separable: Callable[..., Any], make_store: Callable[..., Store]) -> Store:
+    """800 rows of 5 features in 13 chunks."""
+    return make_store(*make_separable(800, 5, margin=0.05))
+
+
+@pytest.fixture
+def job(store: Store, tmp_path: Path) -> TrainJob:
+    """A job of some ten scans."""
+    return TrainJob(store=store.path, out=tmp_path / "m", strategy="paper")
+
+
+@pytest.fixture
+def interrupted(job: TrainJob, store: Store) -> Iterator[Path]:
+    """The checkpoint of a job that was interrupted in the middle of its third scan."""
+    with pytest.raises(Interrupted, match="go on with the same command and --resume"):
+        train_job(job, store, InProcess(1), progress=stop_after(30))
+    return folder_of(job.out)
+
+
+def resume(job: TrainJob) -> train_module.Outcome:
+    """Go on."""
+    return train_job(job, open_store(job, "resume"), InProcess(1), begin="resume")
+
+
+def test_resume_reads_what_is_missing_only(job: TrainJob, store: Store, interrupted: Path) -> None:
+    """A resumed job starts in the middle of the scan and counts the rounds, scans and bytes of the whole job."""
+    blocks: list[int] = []
+    progress = Progress(on_block=lambda result: blocks.append(result.block.index))
+    done = train_job(job, store, InProcess(1), begin="resume", progress=progress)
+    alone = train_job(replace_out(job, "alone"), store, InProcess(1))
+    assert len(blocks) == alone.run["scans"] * store.chunks - 30
+    assert done.run["resumed"] == 1
+    assert [record["round"] for record in done.rounds] == [record["round"] for record in alone.rounds]
+    for key in ("scans", "bytes_read", "pool_rows"):
+        assert done.run[key] == alone.run[key]
+    assert exact(job.out) == exact(job.out.with_name("alone"))
+    assert not interrupted.exists()
+
+
+def replace_out(job: TrainJob, name: str) -> TrainJob:
+    """The same job for another output."""
+    return TrainJob(
+        **{field: getattr(job, field) for field in job.__struct_fields__} | {"out": job.out.with_name(name)}
+    )
+
+
+def test_interrupted_again_and_again(job: TrainJob, store: Store) -> None:
+    """A job that is interrupted every seven blocks comes to the same end, and does no block twice."""
+    alone = train_job(replace_out(job, "alone"), store, InProcess(1))
+    begin: train_module.Begin = "new"
+    for _ in range(alone.run["scans"] * store.chunks // 7):
+        with pytest.raises(Interrupted):
+            train_job(job, store, InProcess(1), begin=begin, progress=stop_after(7))
+        begin = "resume"
+    done = train_job(job, store, InProcess(1), begin="resume", progress=stop_after(7))
+    assert done.run["resumed"] == alone.run["scans"] * store.chunks // 7
+    assert exact(job.out) == exact(job.out.with_name("alone"))
+
+
+def test_a_second_job_on_one_output_is_refused_at_once(job: TrainJob, store: Store) -> None:
+    """While a job runs, another one on its output ends with Busy, under any name of the folder, before it reads."""
+    link = job.out.with_name("link")
+    link.symlink_to(job.out)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait(_: object) -> None:
+        inside.set()
+        assert go_on.wait(60)
+
+    first = threading.Thread(
+        target=train_job, args=(job, store, InProcess(1)), kwargs={"progress": Progress(on_round=wait)}
+    )
+    first.start()
+    try:
+        assert inside.wait(60)
+        for out in ("m", "link"):
+            with pytest.raises(Busy, match="another job is writing this model"):
+                train_job(replace_out(job, out), store, InProcess(1), progress=stop_after(1))
+            with pytest.raises(Busy):
+                train_module.check_output(replace_out(job, out), "new")
+    finally:
+        go_on.set()
+        first.join(60)
+    assert job.out.is_dir()
+
+
+def test_new_refuses_a_checkpoint_and_restart_throws_it_away(job: TrainJob, store: Store, interrupted: Path) -> None:
+    """Without a word a checkpoint is neither used nor lost; --restart begins again."""
+    before = sorted(path.name for path in interrupted.iterdir())
+    with pytest.raises(UsageError, match="go on with --resume, or start again with --restart"):
+        train_job(job, store, InProcess(1))
+    assert sorted(path.name for path in interrupted.iterdir()) == before
+    assert train_job(job, store, InProcess(1), begin="restart").run["resumed"] == 0
+    assert not interrupted.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"epsilon": 0.01}, "epsilon was 0.001, is 0.01"),
+        ({"strategy": "fast"}, "strategy was 'paper', is 'fast'"),
+        ({"intercept": False, "block": 1 << 20}, "intercept was True, is False; block was 134217728, is 1048576"),
+    ],
+)
+def test_another_job(job: TrainJob, store: Store, interrupted: Path, change: dict[str, Any], names: str) -> None:
+    """A checkpoint of another job is refused with all that differs, and stays."""
+    fields = {field: getattr(job, field) for field in job.__struct_fields__}
+    with pytest.raises(CheckpointError, match=f"{names}; go on with what it was, or start again with --restart"):
+        train_job(TrainJob(**fields | change), store, InProcess(1), begin="resume")
+    assert interrupted.exists()
+
+
+def test_rows_appended_meanwhile_wait_for_the_next_job(
+    job: TrainJob, store: Store, interrupted: Path, make_separable: Callable[..., Any]
+) -> None:
+    """A resumed job finishes on the rows that it began with, to the bit; verify says that rows were appended since."""
+    train_job(replace_out(job, "alone"), store, InProcess(1))
+    X, y = make_separable(100, 5)
+    with StoreWriter.append(store.path) as writer:
+        writer.write(X, y)
+        writer.commit()
+    with pytest.raises(CheckpointError, match="store was 'sha256:.*', is 'sha256:.*'; rows was 800, is 900"):
+        train_job(job, Store.open(store.path), InProcess(1), begin="resume")
+    assert rows_then(job.out) == 800
+    assert resume(job).model.rows == 800
+    assert exact(job.out) == exact(job.out.with_name("alone"))
+    with pytest.raises(Exception, match="rows were appended after training: train again on all of them"):
+        verify(job.out, store.path)
+
+
+def test_a_store_made_anew_meanwhile(job: TrainJob, store: Store, interrupted: Path) -> None:
+    """A store with other rows than the checkpoint's is refused, however many rows it has."""
+    X, y = store.read(0)
+    for rows in (np.tile(X, (13, 1))[:800], X):
+        with StoreWriter.create(store.path, features=5, chunk_bytes=64 * 20, overwrite=True) as writer:
+            writer.write(rows, np.resize(y, len(rows)))
+            writer.commit()
+        with pytest.raises(CheckpointError, match="store was 'sha256:"):
+            resume(job)
+
+
+@pytest.mark.parametrize("harm", ["truncate", "flip", "missing", "garbage", "keys", "history", "folder"])
+def test_a_damaged_checkpoint(job: TrainJob, store: Store, interrupted: Path, harm: str) -> None:
+    """A checkpoint with any damage is refused in one line that says how to start again, which then works."""
+    state = next(interrupted.glob("state-*.npz"))
+    record = interrupted / "job.json"
+    if harm == "truncate":
+        state.write_bytes(state.read_bytes()[:-100])
+    elif harm == "flip":
+        content = bytearray(state.read_bytes())
+        content[len(content) // 2] ^= 1
+        state.write_bytes(content)
+    elif harm == "missing":
+        state.unlink()
+    elif harm == "garbage":
+        record.write_text("[1, 2")
+    elif harm == "keys":
+        record.write_text(json.dumps({"identity": 3}))
+    elif harm == "history":
+        content = json.loads(record.read_text())
+        record.write_text(json.dumps(content | {"history": {"fuel": 3}}))
+    else:
+        record.unlink()
+        record.mkdir()
+    with pytest.raises(CheckpointError, match="the checkpoint cannot be read .*; start again with --restart") as caught:
+        train_job(job, store, InProcess(1), begin="resume")
+    assert str(interrupted) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    if harm != "folder":
+        assert train_job(job, store, InProcess(1), begin="restart").model.status == "certified"
+
+
+def test_a_damaged_part_costs_its_blocks_only_when_it_is_gone(job: TrainJob, store: Store, interrupted: Path) -> None:
+    """Without a file of finished blocks those blocks are done again; the bits stay."""
+    for path in interrupted.glob("blocks-*.npz"):
+        path.unlink()
+    assert resume(job).run["resumed"] == 1
+    train_job(replace_out(job, "alone"), store, InProcess(1))
+    assert exact(job.out) == exact(job.out.with_name("alone"))
+
+
+def test_what_a_kill_left_without_a_record_is_no_checkpoint(job: TrainJob, store: Store, interrupted: Path) -> None:
+    """A folder without its record is swept, and the job starts from the beginning."""
+    (interrupted / "job.json").unlink()
+    assert train_job(job, store, InProcess(1)).run["resumed"] == 0
+    assert not interrupted.exists()
+
+
+def test_resume_without_a_checkpoint_starts_from_the_beginning(job: TrainJob) -> None:
+    """--resume may always be given: a script need not know whether there is something to go on with."""
+    assert resume(job).run["resumed"] == 0
+
+
+def test_resume_of_a_finished_job_takes_its_model(job: TrainJob, store: Store, tmp_path: Path) -> None:
+    """A job that was killed between its model and the end of its checkpoint is finished without a read."""
+    first = train_job(job, store, InProcess(1))
+    bits = exact(job.out)
+    again = train_job(job, store, InProcess(1), begin="resume", progress=stop_after(1))
+    assert again.summary() == first.summary()
+    assert exact(job.out) == bits
+    changed = replace_out(job, "m")
+    changed = TrainJob(**{field: getattr(job, field) for field in job.__struct_fields__} | {"epsilon": 0.5})
+    with pytest.raises(OutputError, match="a model is there already"):
+        train_job(changed, store, InProcess(1), begin="resume", progress=stop_after(1))
+
+
+def test_a_checkpoint_is_written_as_often_as_asked(
+    job: TrainJob, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no time between checkpoints every block is on disk at once; the folder holds one state and its blocks."""
+    monkeypatch.setattr(train_module, "EVERY_S", 0.0)
+    folder = folder_of(job.out)
+    seen: list[tuple[int, set[str]]] = []
+
+    def look(_: object) -> None:
+        names = {path.name for path in folder.iterdir()}
+        seen.append((sum(name.startswith("blocks-") for name in names), names))
+
+    train_job(job, store, InProcess(1), progress=Progress(on_block=look))
+    assert [count for count, _ in seen[: store.chunks]] == list(range(1, store.chunks + 1))
+    for _, names in seen:
+        rounds = {name.split("-")[1].split(".")[0] for name in names if name != "job.json"}
+        assert len(rounds) == 1
+    assert not folder.exists()
+
+
+def test_the_lock_leaves_no_trace(tmp_path: Path) -> None:
+    """After a job its lock is gone, and the next job gets it; another job's error passes through."""
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), Checkpoint(tmp_path / "m", {}):
+            raise ZeroDivisionError
+        assert list(tmp_path.iterdir()) == []

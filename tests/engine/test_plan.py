@@ -1,0 +1,58 @@
+"""How chunks are grouped into blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coremargin.engine.plan import BLOCK_BYTES, SMALL_BLOCKS, plan_blocks
+from coremargin.errors import UsageError
+from scan_fakes import FakeHandle
+
+
+@given(rows=st.integers(0, 400), chunk_rows=st.integers(1, 50), block_bytes=st.integers(1, 5000), data=st.data())
+def test_every_chunk_that_is_not_skipped_is_read_once(
+    rows: int, chunk_rows: int, block_bytes: int, data: st.DataObject
+) -> None:
+    """Blocks hold the wanted chunks in order, once each, and keep the index that they have when nothing is skipped."""
+    source = FakeHandle(rows=rows, chunk_rows=chunk_rows).open_source()
+    skip = np.array(data.draw(st.lists(st.booleans(), min_size=source.chunks, max_size=source.chunks)), dtype=bool)
+    everything = plan_blocks(source, block_bytes)
+    some = plan_blocks(source, block_bytes, skip)
+    assert [chunk for block in everything for chunk in block.chunks] == list(range(source.chunks))
+    assert [chunk for block in some for chunk in block.chunks] == [c for c in range(source.chunks) if not skip[c]]
+    home = {chunk: block.index for block in everything for chunk in block.chunks}
+    assert all(home[chunk] == block.index for block in some for chunk in block.chunks)
+    assert [block.index for block in everything] == list(range(len(everything)))
+
+
+def test_a_small_store_gives_every_core_work() -> None:
+    """A store far below one block's bytes is still cut into some 16 blocks."""
+    source = FakeHandle(rows=10_000, chunk_rows=10).open_source()
+    assert source.nbytes < BLOCK_BYTES
+    assert len(plan_blocks(source)) == pytest.approx(SMALL_BLOCKS, abs=1)
+
+
+def test_blocks_stay_below_block_bytes() -> None:
+    """A block holds no more than ``block_bytes``, but at least one chunk."""
+    source = FakeHandle(rows=10_000, chunk_rows=10).open_source()  # 160 bytes per chunk
+    assert {len(block.chunks) for block in plan_blocks(source, 500)} == {3, 1}
+    assert {len(block.chunks) for block in plan_blocks(source, 1)} == {1}
+
+
+def test_nothing_to_read_gives_no_blocks() -> None:
+    """An empty store, or one whose chunks are all skipped, has no blocks."""
+    assert plan_blocks(FakeHandle(rows=0).open_source()) == ()
+    source = FakeHandle(rows=100).open_source()
+    assert plan_blocks(source, skip=np.ones(source.chunks, dtype=bool)) == ()
+
+
+def test_wrong_arguments_are_refused() -> None:
+    """A size below one byte and a skip of another length are UsageErrors that say both."""
+    source = FakeHandle(rows=100).open_source()
+    with pytest.raises(UsageError, match="block_bytes: expected at least 1, got 0"):
+        plan_blocks(source, 0)
+    with pytest.raises(UsageError, match=r"shape \(10,\), got \(3,\)"):
+        plan_blocks(source, skip=np.zeros(3, dtype=bool))
