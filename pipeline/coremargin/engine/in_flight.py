@@ -8,7 +8,7 @@ the task raises any other exception       it is raised here at once: a bug does 
 OSError on the way to or from a worker    sent again after a pause, up to ``Patience.tries`` times
 the worker dies                           Dask does the block again elsewhere; after several deaths (KilledWorker) the
                                           block flies again *alone*: innocents pass, the guilty one is BlockFailed
-the worker that has the question dies     Dask sends it again, see parcel.py; after several deaths (KilledWorker of the
+the worker that has the question dies     Dask sends it again, see payload.py; after several deaths (KilledWorker of the
                                           question) it is handed over anew, and the block sent again
 no answer for long (a stopped worker)     a copy is sent to other workers; the first answer counts
 all workers died at once                  a copy without a hint is sent: Dask keeps hinted tasks for their worker when

@@ -190,7 +190,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
     def _linear(self) -> Linear:
         check_is_fitted(self)
-        return self.model_.linear()
+        model: AnyModel = self.model_
+        return model.linear()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,7 +1,7 @@
 """A model's folder opened for reading, although a new model may take its place at any moment.
 
 A reader holds the folder it opened, so a replacement in the middle of a load cannot mix the files of two models; how a
-folder is replaced is told in models' folder.py. Files are read only where they are plain ones: a pipe would wait for
+folder is replaced is told in data/folder.py. Files are read only where they are plain ones: a pipe would wait for
 ever, a device would not end.
 """
 

@@ -2,7 +2,7 @@
 
 On disk a model is a folder. ``model.json`` (the record: problem, classes, certificate) and ``arrays.npz`` (hypothesis,
 dual weights, coreset, ledger) are the same bytes for the same job: no clock, no host. ``run.json``, ``rounds.jsonl``
-and ``report.html`` tell how this run went. Loading runs no code; folder.py says how a model appears
+and ``report.html`` tell how this run went. Loading runs no code; data/folder.py says how a model appears
 whole or not at all.
 """
 

@@ -5,8 +5,8 @@ done drops out. Rows that several members want travel once and are held once (fl
 solved, and only then, it has a copy of its own. Memory is shared: half of it is for the rows that one scan sends home,
 a quarter bounds what one member takes of these; pools of hard margins get equal parts, and so do rows that soft margins
 hold, for all values of C together, as these want mostly the same; matrices of squared hinges that do not all fit are
-done without (wide_steps.py). Members are solved side by
-side, each on one thread, and taken in their order, so that the bits do not depend on how many threads there are.
+done without (problems/soft/wide_steps.py). Members are solved side by side, each on one thread, and taken in their
+order, so that the bits do not depend on how many threads there are.
 """
 
 from __future__ import annotations

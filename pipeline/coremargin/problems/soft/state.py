@@ -28,7 +28,7 @@ class SoftState:
     ``reference``, else 0).
     sample: rows that stand for those far from the margin; held: rows that no scan needs to send, held_duals (m,)
     theirs; the weights of both are prices. widen: how much wider than at first the band is; idle: scans
-    in a row that hardly narrowed the gap. sweep: where rows are scanned a segment at a time (swept_margin.py).
+    in a row that hardly narrowed the gap. sweep: where rows are scanned a segment at a time (block_minimisation.py).
     """
 
     round: int
