@@ -107,6 +107,15 @@ def source(
 class TestSource:
     """What every source promises."""
 
+    def test_rows_stay_as_they_were_read(self, source: Source) -> None:
+        """Whoever keeps rows and labels of a chunk keeps them: a reader does not write over them."""
+        kept = [source.read(chunk) for chunk in range(source.chunks)]
+        for chunk, (rows, codes) in enumerate(kept):
+            again = source.read(chunk)
+            np.testing.assert_array_equal(rows, again[0])
+            np.testing.assert_array_equal(codes, again[1])
+            np.testing.assert_array_equal(codes, source.labels(chunk))
+
     def test_facts(self, source: Source) -> None:
         """A source knows its rows, features, classes, chunks and bytes without reading them."""
         assert isinstance(source, Source)

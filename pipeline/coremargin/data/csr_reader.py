@@ -37,7 +37,7 @@ class CsrReader:
         self._trusted: dict[int, tuple[States, ...]] = {}
 
     def read(self, chunk: int) -> csr_array:
-        """Rows (n, d) of a chunk, read-only; valid until this thread reads again. Raises DamagedChunk."""
+        """Rows (n, d) of a chunk, read-only. Raises DamagedChunk."""
         low, high = int(self._starts[chunk]), int(self._starts[chunk + 1])
         first = chunk * self._indptr.layout.chunk_rows
         try:

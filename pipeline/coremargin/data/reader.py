@@ -1,20 +1,20 @@
 """Chunks from disk: kept-open memory maps or a reused buffer, both giving the rows that zarr-python gives.
 
 Uncompressed chunks are mapped and stay mapped as far as the process's budget goes (maps.py). Chunks beyond it, and
-compressed ones, go through one buffer per thread. Whatever the way, the checksum of the rows is held against the
+compressed ones, go through buffers of each thread. Whatever the way, the checksum of the rows is held against the
 store's manifest once per file and state (inode, size, time), and trusted after that.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.maps import FileState, Maps
+from coremargin.data.reused import Reused
 from coremargin.errors import DamagedChunk, raise_if_limit
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ class ArrayReader:
         self.layout, self._rows, self._crcs = layout, rows, crcs
         self._trusted: dict[int, FileState] = {}
         self._maps = Maps(layout.chunk_bytes, map_bytes)
-        self._buffers = threading.local()
+        self._buffers = Reused()
 
     def read(self, chunk: int) -> np.ndarray:
-        """Rows (n, *tail) of a chunk, read-only; valid until this thread reads again. Raises DamagedChunk."""
+        """Rows (n, *tail) of a chunk, read-only. Raises DamagedChunk."""
         values = self._read_raw(chunk) if self.layout.encoding.raw else self._read_encoded(chunk)
         values.flags.writeable = False
         return values
@@ -72,7 +72,7 @@ class ArrayReader:
         return self._shaped(self._maps.keep(chunk, state, data), chunk)
 
     def _filled(self, chunk: int, file: Any, state: FileState) -> np.ndarray:
-        buffer = self._buffer("chunk", self.layout.chunk_bytes)
+        buffer = self._buffers.take("chunk", self.layout.chunk_bytes)
         read_into(file, buffer[: int(self._rows[chunk]) * self.layout.row_bytes])
         values = self._shaped(buffer, chunk)
         self._check(chunk, values, state)
@@ -86,11 +86,11 @@ class ArrayReader:
                 limit = self.layout.chunk_bytes + self.layout.chunk_bytes // 8 + 65536
                 if status.st_size > limit:
                     self._damaged(chunk, f"expected at most {limit:,} bytes, got {status.st_size:,}")
-                packed = self._buffer("file", limit)[: status.st_size]
+                packed = self._buffers.take("file", limit)[: status.st_size]
                 read_into(file, packed)
         except OSError as error:
             self._unreadable(chunk, error)
-        buffer = self._buffer("chunk", self.layout.chunk_bytes)
+        buffer = self._buffers.take("chunk", self.layout.chunk_bytes)
         try:
             self.layout.encoding.decode(packed.data, buffer)
         except ValueError as error:
@@ -118,14 +118,6 @@ class ArrayReader:
     def _shaped(self, data: np.ndarray, chunk: int) -> np.ndarray:
         rows = int(self._rows[chunk])
         return data[: rows * self.layout.row_bytes].view(self.layout.dtype).reshape(rows, *self.layout.tail)
-
-    def _buffer(self, use: str, size: int) -> np.ndarray:
-        """This thread's buffer; the pages of the last read are warm, so that refilling it costs no page faults."""
-        buffer: np.ndarray | None = getattr(self._buffers, use, None)
-        if buffer is None or buffer.nbytes < size:
-            buffer = np.empty(size, dtype=np.uint8)
-            setattr(self._buffers, use, buffer)
-        return buffer[:size]
 
     def _check(self, chunk: int, values: np.ndarray, state: FileState) -> None:
         if self._trusted.get(chunk) == state:

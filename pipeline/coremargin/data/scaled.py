@@ -16,7 +16,6 @@ rows are to the bit. Both are rounded to the store's precision first, so that an
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.moments import Moments, moments
+from coremargin.data.reused import Reused
 from coremargin.data.sparse import as_sparse_rows, csr_rows
 from coremargin.data.view import View
 from coremargin.errors import BadRow, UsageError
@@ -51,17 +51,15 @@ class Scaled(View):
         """Use ``scaled``; shift and factor (d,) of the base's dtype, None for rownorm."""
         super().__init__(base, how, shift, factor)
         self.scaling = Scaling(how, shift, factor)
-        self._buffers = threading.local()
+        self._buffers = Reused()
 
     def read(self, chunk: int) -> tuple[Any, np.ndarray]:
-        """Scaled rows (n, d) and codes (n,) of a chunk, read-only, valid until this thread reads again."""
+        """Scaled rows (n, d) and codes (n,) of a chunk, read-only."""
         rows, codes = self.base.read(chunk)
         first = self.span(chunk)[0]
         if is_sparse(rows):
             return self._sparse(rows, first + np.arange(rows.shape[0])), codes
-        if not hasattr(self._buffers, "rows"):
-            self._buffers.rows = np.empty((self.chunk_rows, self.features), self.dtype)
-        out = self._buffers.rows[: len(rows)]
+        out = self._buffers.take("rows", rows.size, self.dtype).reshape(rows.shape)
         self._check(self.scaling.into(rows, out), rows, first + np.arange(len(rows)))
         out.flags.writeable = False
         return out, codes

@@ -41,7 +41,6 @@ class Source(Protocol):
         """Rows (n, d) in ``dtype``, read-only, and label codes (n,) int32; -1 is unlabelled.
 
         Rows are an array in C order, or with ``sparse`` a csr_array: indices ascending, none twice, no explicit zeros.
-        The arrays are valid until the same thread calls ``read`` again: a reader may reuse its buffer.
         Raises DamagedChunk with the place when the chunk is missing, truncated or altered.
         """
 

@@ -138,7 +138,7 @@ class Store:
         return chunk * self.chunk_rows, min(self.rows, (chunk + 1) * self.chunk_rows)
 
     def read(self, chunk: int) -> tuple[Any, np.ndarray]:
-        """Rows (n, d), an array or csr_array, and codes (n,) int32, read-only, valid until this thread reads again."""
+        """Rows (n, d), an array or csr_array, and codes (n,) int32, read-only."""
         self.span(chunk)
         return self.readers().X.read(chunk), self.labels(chunk)
 
@@ -154,7 +154,7 @@ class Store:
         return codes
 
     def weights(self, chunk: int) -> np.ndarray | None:
-        """Sample weights (n,) float64 of a chunk, valid until this thread asks again; None: all are 1."""
+        """Sample weights (n,) float64 of a chunk, read-only; None: all are 1."""
         self.span(chunk)
         reader = self.readers().weights
         return None if reader is None else reader.read(chunk)

@@ -15,6 +15,7 @@ import numpy as np
 
 from coremargin.data.maps import FileState, Maps
 from coremargin.data.reader import read_into
+from coremargin.data.reused import Reused
 from coremargin.errors import raise_if_limit
 
 if TYPE_CHECKING:
@@ -40,14 +41,15 @@ class ValueReader:
         self.layout = layout
         self._maps = Maps(layout.chunk_bytes, map_bytes)
         self._local = threading.local()
+        self._buffers = Reused()
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, States]:
-        """The values, valid until this thread reads again, and the states of the files. Raises FileProblem."""
+        """The values, and the states of the files. Raises FileProblem."""
         parts = list(self._parts(start, stop))
         if len(parts) == 1:
             values, state = self._part(*parts[0], out=None)
             return values, (state,)
-        out, done, states = self._buffer("joined", stop - start), 0, []
+        out, done, states = self._buffers.take("joined", stop - start, self.layout.dtype), 0, []
         for file, low, high in parts:
             values, state = self._part(file, low, high, out=out[done : done + high - low])
             if not np.shares_memory(values, out):
@@ -85,7 +87,7 @@ class ValueReader:
                 state = self._state(file, os.fstat(opened.fileno()))
                 data = self._maps.new(opened.fileno())
                 if data is None:
-                    out = self._buffer("run", high - low) if out is None else out
+                    out = self._buffers.take("run", high - low, self.layout.dtype) if out is None else out
                     opened.seek(low * self.layout.dtype.itemsize)
                     read_into(opened, out.view(np.uint8))
                     return out, state
@@ -127,13 +129,6 @@ class ValueReader:
             what = "cut short" if status.st_size < (expected or 0) else "too long"
             raise self._problem(file, f"the file is {what}: expected {expected:,} bytes, got {status.st_size:,}")
         return FileState.of(status)
-
-    def _buffer(self, use: str, size: int) -> np.ndarray:
-        buffer: np.ndarray | None = getattr(self._local, use, None)
-        if buffer is None or len(buffer) < size:
-            buffer = np.empty(size, dtype=self.layout.dtype)
-            setattr(self._local, use, buffer)
-        return buffer[:size]
 
     def _problem(self, file: int, what: str) -> FileProblem:
         return FileProblem(self.layout.key(file), what)

@@ -53,7 +53,7 @@ class View:
         return self.base.span(chunk)
 
     def read(self, chunk: int) -> tuple[Any, np.ndarray]:
-        """Rows and codes of a chunk, read-only, valid until this thread reads again."""
+        """Rows and codes of a chunk, read-only."""
         return self.base.read(chunk)
 
     def labels(self, chunk: int) -> np.ndarray:
