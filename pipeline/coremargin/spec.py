@@ -9,7 +9,6 @@ units (:class:`Size`, :class:`Seconds`), relative paths (``pathlib.Path``) start
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 import tomllib
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import tomli_w
 from msgspec import inspect
 
 from coremargin.errors import SpecError, raise_if_limit
@@ -145,9 +145,7 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
 
 def dump(spec: Any) -> str:
     """TOML text from which ``load`` makes an equal spec; None is left out, sizes keep a unit where that is exact."""
-    lines: list[str] = []
-    _write_table(_plain(spec), (), lines)
-    return "\n".join(lines).strip() + "\n"
+    return tomli_w.dumps(_plain(spec))
 
 
 def _path(value: Any, folder: Path) -> Path:
@@ -260,38 +258,3 @@ def _exact_size(size: Size) -> str | int:
         if whole and not rest:
             return f"{whole} {unit}"
     return int(size)
-
-
-def _write_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
-    for key, value in table.items():
-        if not isinstance(value, Mapping) and not _is_tables(value):
-            lines.append(f"{_key(key)} = {_scalar(value)}")
-    for key, value in table.items():
-        name = (*path, _key(key))
-        if isinstance(value, Mapping):
-            lines.extend(["", f"[{'.'.join(name)}]"])
-            _write_table(value, name, lines)
-        elif _is_tables(value):
-            for item in value:
-                lines.extend(["", f"[[{'.'.join(name)}]]"])
-                _write_table(item, name, lines)
-
-
-def _is_tables(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _scalar(key)
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return f"[{', '.join(_scalar(item) for item in value)}]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)} = {_scalar(item)}" for key, item in value.items()) + "}"
-    return repr(value)

@@ -232,7 +232,7 @@ def test_dump_is_readable() -> None:
     """Sizes and durations keep their units, None is left out, tables come last."""
     job = Job(epsilon=1e-3, names=("a",), limits=Limits(memory=Size(3 * 2**30), walltime=Seconds(90)))
     assert dump(job) == (
-        'epsilon = 0.001\nrounds = 10\nstrategy = "fast"\nshape = "round"\nverbose = false\nnames = ["a"]\n'
+        'epsilon = 0.001\nrounds = 10\nstrategy = "fast"\nshape = "round"\nverbose = false\nnames = [\n    "a",\n]\n'
         'stages = []\n\n[limits]\nmemory = "3 GiB"\nwalltime = "90 s"\n\n[limits.environment]\n'
     )
     assert dump(Dog()) == 'kind = "dog"\n'

@@ -21,6 +21,7 @@ from coremargin import spec as specs
 from coremargin.engine.absence import Absence
 from coremargin.engine.clusters import launch
 from coremargin.engine.clusters import specs as clusters
+from coremargin.engine.clusters.connect import connect, render
 from coremargin.engine.clusters.specs import (
     Address,
     Auto,
@@ -36,9 +37,7 @@ from coremargin.engine.clusters.specs import (
     Threads,
     Tls,
     check,
-    connect,
     load_cluster,
-    render,
     resolve,
 )
 from coremargin.engine.plan import plan_blocks

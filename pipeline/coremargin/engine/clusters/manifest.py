@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from coremargin.engine.clusters.scripts import ENVIRONMENT
 
@@ -11,26 +12,16 @@ if TYPE_CHECKING:
     from coremargin.engine.clusters.specs import Kubernetes
 
 
+class _Plain(yaml.SafeDumper):
+    """Without references: what is there twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def text(cluster: Kubernetes) -> str:
     """The manifest as YAML, for ``kubectl apply -f``."""
-    return "\n".join(_yaml(resource(cluster))) + "\n"
-
-
-def _yaml(value: Any) -> list[str]:
-    """Lines of block-style YAML; text is always quoted (JSON's quotes are YAML's), so that "8" stays text."""
-    if isinstance(value, dict):
-        lines = []
-        for key, item in value.items():
-            nested = isinstance(item, dict | list) and item
-            lines.append(f"{key}:" if nested else f"{key}: {json.dumps(item)}")
-            if nested:
-                lines.extend(f"  {line}" for line in _yaml(item))
-        return lines
-    return [f"{'  ' if index else '- '}{line}" for item in value for index, line in enumerate(_item(item))]
-
-
-def _item(value: Any) -> list[str]:
-    return _yaml(value) if isinstance(value, dict | list) else [json.dumps(value)]
+    return yaml.dump(resource(cluster), Dumper=_Plain, sort_keys=False)
 
 
 def resource(cluster: Kubernetes) -> dict[str, Any]:
