@@ -102,7 +102,7 @@ def _epsilon(model: Json) -> float:
         found = numbers.finite((holder or {}).get("epsilon"))
         if found is not None and 0.0 < found < 1.0:
             return found
-    return 1e-3
+    raise DataError("model.json: expected an epsilon between 0 and 1, found none; is this a model's folder?")
 
 
 def _ratio(certificate: Json, lower: float | None, upper: float | None) -> float | None:
