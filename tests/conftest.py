@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from coremargin.data.store import Store
-    from coremargin.scan.protocols import Executor
+    from coremargin.engine.protocols import Executor
 
 # The same examples in every run and on every machine, however busy it is; nothing is remembered between runs.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, print_blob=True)
@@ -35,8 +35,9 @@ STDERR = pytest.StashKey[int]()
 def pytest_configure(config: pytest.Config) -> None:
     """What every run needs, however it was started."""
     config.stash[STDERR] = os.dup(2)  # what the tests print is captured
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as behind `&` in a script; what the tests start inherits it
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:  # by `&` in a script, by nohup; what the tests start inherits it
+            signal.signal(number, handler)
     put_tmp_path_into_memory(config)
 
 
@@ -146,7 +147,7 @@ def make_store(tmp_path: Path) -> Callable[..., Store]:
 @pytest.fixture(scope="session")
 def embedded() -> Iterator[Executor]:
     """One embedded Dask cluster for all tests that do it no harm: two processes of one thread."""
-    from coremargin.scan.embedded import start_embedded
+    from coremargin.engine.clusters.embedded import start_embedded
 
     with start_embedded(workers=2, threads=1) as executor:
         yield executor
