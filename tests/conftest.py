@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from coremargin.data.store import Store
-    from coremargin.engine.protocols import Executor
+    from coremargin.scan.protocols import Executor
 
 # The same examples in every run and on every machine, however busy it is; nothing is remembered between runs.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, print_blob=True)
@@ -147,7 +147,7 @@ def make_store(tmp_path: Path) -> Callable[..., Store]:
 @pytest.fixture(scope="session")
 def embedded() -> Iterator[Executor]:
     """One embedded Dask cluster for all tests that do it no harm: two processes of one thread."""
-    from coremargin.engine.clusters.embedded import start_embedded
+    from coremargin.scan.embedded import start_embedded
 
     with start_embedded(workers=2, threads=1) as executor:
         yield executor

@@ -40,6 +40,19 @@ def test_an_earlier_demo_is_forgotten_and_nothing_else(repository: Path, tmp_pat
     subprocess.run([sys.executable, repository / "jobs" / "demo_data.py", tmp_path], check=True, timeout=120)
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
     assert left == {"cancer.csv", "cancer.zarr", "cancer.zarr/notes.txt", "digits.X.npy", "digits.y.npy", "mine.txt"}
+    subprocess.run(
+        [sys.executable, repository / "jobs" / "demo_data.py", tmp_path, "--forget"], check=True, timeout=120
+    )
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+    assert left == {"cancer.zarr", "cancer.zarr/notes.txt", "mine.txt"}
+
+
+def test_forgetting_leaves_no_empty_folder(repository: Path, tmp_path: Path) -> None:
+    """`make clean` leaves nothing behind."""
+    for words in ([], ["--forget"], ["--forget"]):
+        command = [sys.executable, repository / "jobs" / "demo_data.py", tmp_path / "demo", *words]
+        subprocess.run(command, check=True, timeout=120)
+    assert not (tmp_path / "demo").exists()
 
 
 @pytest.mark.slow

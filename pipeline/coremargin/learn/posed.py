@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coremargin.data.scaled import scaled
-from coremargin.formats.outlier_counts import MANY
 from coremargin.problems.hard_margin import HardMargin
 from coremargin.problems.soft_margin import SoftMargin
 from coremargin.problems.start import rows_that_count
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from coremargin.learn.protocol import Problem
     from coremargin.problems.fleet_members import MemberProblem
     from coremargin.problems.outliers import OutlierMargin
+
+#: From this many outliers on the exact search is not tried unless it is asked for.
+MANY = 1000
 
 
 def problem_of(job: TrainJob, source: Source) -> Problem:
