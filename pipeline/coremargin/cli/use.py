@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -225,13 +226,12 @@ def _common(result: Evaluation | Weighted) -> list[tuple[str, str]]:
 def _rows_shown(advance: Advance | None, what: str, store: Path) -> Callable[[int, int], None] | None:
     if advance is None:
         return None
-    from coremargin.data.store import Store
-
-    opened = Store.open(store)
-    row_bytes = opened.nbytes // opened.rows
+    size = 0
+    with suppress(OSError):  # whether it is a store, and can be read, others say
+        size = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
 
     def shown(done: int, rows: int) -> None:
-        advance(what, done * row_bytes, rows * row_bytes, f"{done:,} rows")
+        advance(what, size * done // rows, size, f"{done:,} rows")
 
     return shown
 
