@@ -368,6 +368,27 @@ def test_statistics_of_sparse_chunks_that_lie(specimens: Specimens, tmp_path: Pa
     assert examined(store) == "refused"
 
 
+def test_stored_values_that_inflate(specimens: Specimens, tmp_path: Path) -> None:
+    """Files of zeros that inflate to a gigabyte, and a chunk that says it stores them all: nobody inflates them."""
+    specimen, entries, files = specimens["sparse-hinge"], 1 << 23, 12
+    store = copied(specimen, tmp_path / "s.zarr")
+    edit(store, "zarr.json", lambda record: put(record, ("attributes", "file_entries"), entries))
+    configuration = {"cname": "zstd", "clevel": 3, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
+    packing = {"name": "blosc", "configuration": configuration}
+    for name in ("X/data", "X/indices"):
+        edit(store, f"{name}/zarr.json", lambda record: put(record, ("shape", 0), entries * files))
+        edit(store, f"{name}/zarr.json", lambda record: put(record, CHUNK, entries))
+        edit(store, f"{name}/zarr.json", lambda record: record["codecs"].insert(1, packing))
+        packed = with_checksum(blosc.Blosc(cname="zstd", clevel=3).encode(np.zeros(entries, "<i4")))
+        for number in range(files):
+            (store / name / f"c.{number}").write_bytes(packed)
+    file = store / "blocks/000000/nonzeros/c.0"
+    counts = np.frombuffer(file.read_bytes()[:-4], "<i8").copy()
+    counts[0] = entries * files
+    file.write_bytes(with_checksum(counts.tobytes()))
+    assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
+
+
 STATISTICS = ["centre", "low", "high", "total", "spread", "radius", "max_norm", "counts", "unlabelled", "rows"]
 TRAINED: dict[str, dict[str, Any]] = {
     "hard": {"epsilon": 1e-3},

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _BLOSC_HEADER = 16  # bytes; those from 4 to 8 say how many there will be
 _BESIDE = 1 << 16  # bytes that checksums, headers and indices may take
 _RECENT = 6  # files of values in memory, besides the chunks made of them
+_RECENT_BYTES = 1 << 30  # nor more bytes, but two files in any case: those of the values and of their features
 _SPARSE = ("X/data", "X/indices", "X/indptr")
 
 
@@ -119,12 +120,18 @@ class Files:
                 values = self._recent.get((name, number))
             if values is None:
                 values = self.read(name, number * step, min(length, (number + 1) * step), chunk)
-                with self._lock:
-                    self._recent[name, number] = values
-                    while len(self._recent) > _RECENT:
-                        del self._recent[next(iter(self._recent))]
+                self._keep((name, number), values)
             parts.append(values[max(0, first - number * step) : max(0, last - number * step)])
         return np.concatenate(parts)
+
+    def _keep(self, file: tuple[str, int], values: np.ndarray) -> None:
+        """The values of a file, for the next chunks; those kept longest make room."""
+        with self._lock:
+            self._recent[file] = values
+            while len(self._recent) > _RECENT or (
+                len(self._recent) > 2 and sum(kept.nbytes for kept in self._recent.values()) > _RECENT_BYTES
+            ):
+                del self._recent[next(iter(self._recent))]
 
     def read_sparse(self, start: int, stop: int, first: int, last: int, chunk: str) -> csr_array:
         """Rows [start, stop), whose stored values are [first, last).
@@ -134,9 +141,9 @@ class Files:
         begins = self.read("X/indptr", start, stop, chunk)
         inside = ((begins >= first) & (begins <= last)).all()  # else differences could wrap around
         lengths = np.diff(begins, append=last)
-        data, indices = (self._values(name, first, last, chunk) for name in _SPARSE[:2])
-        fits = len(indices) == len(data) == last - first and begins[0] == first and inside and (lengths >= 0).all()
-        if fits:
+        fits = begins[0] == first and inside and (lengths >= 0).all() and (lengths <= self.features).all()
+        if fits:  # only now is there room for the values
+            data, indices = (self._values(name, first, last, chunk) for name in _SPARSE[:2])
             follows = np.ones(len(indices), dtype=bool)  # not the first of its row
             follows[(begins - first)[begins < last]] = False
             ascending = (np.diff(indices, prepend=-1) > 0) | ~follows
