@@ -21,7 +21,7 @@ from numcodecs import blosc
 
 import coremargin
 from coremargin.data.check import check_store
-from coremargin.errors import CoremarginError
+from coremargin.errors import CoremarginError, StoreError
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from forge_assert import answer, called, calm, forged, refused
@@ -285,6 +285,27 @@ def test_chunks_that_inflate(specimens: Specimens, tmp_path: Path) -> None:
     assert len(packed) < 1 << 20
     (store / "X" / "c.0.0").write_bytes(packed)
     assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
+
+
+def test_padding_that_inflates(specimens: Specimens, tmp_path: Path) -> None:
+    """Forty rows in a chunk that says it holds 50 million: nobody makes room for the others."""
+    specimen, rows = specimens["hard"], 50_000_000
+    store = copied(specimen, tmp_path / "s.zarr")
+    edit(store, "zarr.json", lambda record: put(record, ("attributes", "chunk_rows"), rows))
+    configuration = {"cname": "zstd", "clevel": 3, "shuffle": "noshuffle", "typesize": 4, "blocksize": 0}
+    packing = {"name": "blosc", "configuration": configuration}
+    for name, file, kind, width in (("X", "c.0.0", "<f4", 3), ("y", "c.0", "<i4", 1)):
+        whole = np.zeros(rows * width, kind)
+        honest = np.frombuffer((store / name / file).read_bytes()[:-4], kind)[: 40 * width]
+        whole[: len(honest)] = honest
+        packed = blosc.Blosc(cname="zstd", clevel=3, shuffle=blosc.NOSHUFFLE).encode(whole)
+        (store / name / file).write_bytes(with_checksum(packed))
+        edit(store, f"{name}/zarr.json", lambda record: put(record, CHUNK, rows))
+        edit(store, f"{name}/zarr.json", lambda record: record["codecs"].insert(1, packing))
+    del whole
+    assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
+    with pytest.raises(StoreError, match="expected chunks of at most"):
+        coremargin.train(store, out=tmp_path / "m", cluster="threads")
 
 
 def test_shards_are_refused(specimens: Specimens, tmp_path: Path) -> None:
