@@ -208,6 +208,7 @@ ATTRIBUTES = {
     "no rows": ({"rows": 0, "commits": []}, "rows: expected int >= 1"),
     "no features": ({"features": 0}, "features: expected int >= 1"),
     "rows beyond the commit": ({"rows": 301}, "expected the rows of the last commit, 300, got 301"),
+    "classes beyond the commit": ({"classes": [0, 1, 2]}, "expected the classes of the last commit, 2, got 3"),
     "another dtype": ({"dtype": "float16"}, "dtype: invalid enum value 'float16'"),
     "classes no list": ({"classes": "ab"}, "classes: expected a list, got str"),
     "a commit that is none": ({"commits": [3]}, "commits.0: expected an object, got int"),

@@ -223,6 +223,18 @@ def test_codes_that_are_no_labels(specimens: Specimens, tmp_path: Path, code: in
         refused(tmp_path / "trained", store)
 
 
+def test_a_code_of_a_class_that_no_digest_names(specimens: Specimens, tmp_path: Path) -> None:
+    """A class more than the last commit has is none: rows of it are in no digest that names its label."""
+    specimen = specimens["hard"]
+    codes = codes_of(specimen)
+    codes[5] = 2
+    store, digest = relabelled(specimen, tmp_path / "s.zarr", codes)
+    edit(store, "zarr.json", lambda record: record["attributes"]["classes"].append("more"))
+    model = forged(specimen, tmp_path / "m", lambda draft: draft.claims.update(store_digest=digest))
+    assert "classes of the last commit" in refused(model, store)
+    assert opens(store)
+
+
 def test_a_support_row_whose_label_nobody_else_sees(tmp_path: Path, specimens: Specimens) -> None:
     """A row of code -2 carries no proof: without it a wider margin is possible."""
     specimen = specimens["hard"]

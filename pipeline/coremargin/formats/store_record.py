@@ -83,17 +83,20 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
         if self.version != (1 if plain else VERSION):
             raise ValueError(f"expected version {1 if plain else VERSION} of such rows, found {self.version}")
         self._check_sizes()
-        if self.rows != self.commits[-1].rows:
-            raise ValueError(f"expected the rows of the last commit, {self.commits[-1].rows:,}, got {self.rows:,}")
-        before = 0
         if len({commit.group for commit in self.commits}) < len(self.commits):
             raise ValueError("expected a group of its own for each commit, found one twice")
+        before = 0
         for commit in self.commits:
             if commit.rows <= before or commit.classes > len(self.classes):
                 raise ValueError(f"commit {commit.group!r} does not follow from the one before")
             if not commit.first < commit.last == -(-commit.rows // self.chunk_rows):
                 raise ValueError(f"commit {commit.group!r} covers chunks {commit.first} to {commit.last}")
             before = commit.rows
+        if before != self.rows:
+            raise ValueError(f"expected the rows of the last commit, {before:,}, got {self.rows:,}")
+        if self.commits[-1].classes != len(self.classes):  # both are written at once; the digest names these classes
+            committed = self.commits[-1].classes
+            raise ValueError(f"expected the classes of the last commit, {committed}, got {len(self.classes)}")
 
     def _check_sizes(self) -> None:
         """Raises ValueError for chunks and files beyond what the rows need."""

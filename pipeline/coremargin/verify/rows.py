@@ -162,7 +162,7 @@ class Rows:
             "format": "coremargin-store",
             "features": self.features,
             "dtype": self.dtype,
-            "classes": list(self.classes[: self.commits[-1].classes]),
+            "classes": list(self.classes),
             "rows": self.rows,
             **crcs,
         }
