@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -251,6 +252,26 @@ def test_leftovers_are_ignored(damaged: Path) -> None:
     (damaged / "X" / "c.5.0").write_bytes(b"uncommitted")
     assert len(all_rows(Store.open(damaged))[0]) == 300
     assert check_store(damaged).whole
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+@pytest.mark.parametrize("name", ["X/data", "X/indptr", "X", "y", "weights"])
+def test_a_pipe_is_no_chunk(tmp_path: Path, name: str, compression: str) -> None:
+    """Nobody waits for a pipe in the place of a chunk's file: it is damage."""
+    path, X = tmp_path / "s.zarr", np.ones((40, 2), dtype=np.float32)
+    options: dict[str, Any] = {"compression": compression, "sparse": "/" in name, "chunk_bytes": 4096}
+    with StoreWriter.create(path, features=2, weighted=True, **options) as writer:
+        writer.write(X, list("ab") * 20, np.ones(40))
+    (file,) = (path / name).glob("c.*")
+    file.unlink()
+    os.mkfifo(file)
+    store = Store.open(path)
+    with pytest.raises(DamagedChunk, match=r"c\.0"):
+        (store.read(0), store.weights(0))
+    (found,) = check_store(path).damaged
+    assert "no plain file" in found.what
+    with pytest.raises(DamagedChunk, match="plain file"):
+        list(Rows(path).scan(lambda chunk: None))
 
 
 @pytest.mark.parametrize("code", [-2, -100])
