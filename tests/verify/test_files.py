@@ -166,3 +166,31 @@ def test_chunks_store_no_more_than_there_is(data: tuple[Path, Any, Any, Any], na
     file.write_text(json.dumps(record))
     length, stored = record["shape"][0], data[1].nnz
     both_refuse(data[0], f"expected at most {length:,} stored values, as many as {name} has, found {stored:,}")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("data", ["lz4"], indirect=True)
+def test_a_packed_chunk_ends_where_it_says(data: tuple[Path, Any, Any, Any]) -> None:
+    """Bytes behind a packed chunk are damage for everybody, be the metadata such that nobody expects a checksum."""
+    file = data[0] / "y" / "zarr.json"
+    record = json.loads(file.read_text())
+    assert record["codecs"].pop() == {"name": "crc32c"}
+    file.write_text(json.dumps(record))
+    for read in (lambda: Store.open(data[0]).labels(0), lambda: list(Rows(data[0]).scan(lambda chunk: None))):
+        with pytest.raises(DamagedChunk, match="header promises"):
+            read()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("sparse", "weighted", "column"), [(False, True, 0), (False, True, 1), (True, False, 2)])
+def test_checksums_of_nothing(tmp_path: Path, column: int, *, sparse: bool, weighted: bool) -> None:
+    """Dense rows have no checksums of indices, rows without weights none of weights."""
+    path, X = tmp_path / "s.zarr", np.ones((40, 2), dtype=np.float32)
+    with StoreWriter.create(path, features=2, sparse=sparse, weighted=weighted) as writer:
+        writer.write(X, list("ab") * 20, np.ones(40) if weighted else None)
+    file = path / "blocks/000000/marks/c.0.0"
+    marks = np.frombuffer(file.read_bytes()[:-4], "<u4").copy()
+    marks[column] = 1
+    file.write_bytes(with_checksum(marks.tobytes()))
+    with pytest.raises(StoreError, match="checksums of what the rows do not have"):
+        Rows(path)

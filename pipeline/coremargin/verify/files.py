@@ -17,13 +17,14 @@ from scipy.sparse import csr_array
 
 from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
 from coremargin.formats.plain_file import opened_plain
-from coremargin.formats.zarr_metadata import Blosc, read_array_metadata, read_csr_group
+from coremargin.formats.raw_array import CRC_BYTES
+from coremargin.formats.zarr_metadata import Blosc, Crc32c, read_array_metadata, read_csr_group
 
 if TYPE_CHECKING:
     from coremargin.formats.store_record import StoreRecord
     from coremargin.formats.zarr_metadata import ArrayMetadata
 
-_BLOSC_HEADER = 16  # bytes; those from 4 to 8 say how many there will be
+_BLOSC_HEADER = 16  # bytes; those from 4 to 8 say how many there will be, from 12 to 16 how many there are
 _BESIDE = 1 << 16  # bytes that checksums, headers and indices may take
 _RECENT = 6  # files of values in memory, besides the chunks made of them
 _RECENT_BYTES = 1 << 30  # nor more bytes, but two files in any case: those of the values and of their features
@@ -106,9 +107,12 @@ class Files:
                 f"{file}: {chunk} is missing; restore it from a copy, or ingest the data again"
             ) from None
         packed = metadata.codecs[1:2] and isinstance(metadata.codecs[1], Blosc)
-        inflated = int.from_bytes(head[4:8], "little") if packed else whole
-        if size > 2 * whole + _BESIDE or inflated != whole:
-            found = f"{size:,} bytes that promise {inflated:,}" if packed else f"{size:,} bytes"
+        inflated, stated = whole, size
+        if packed:
+            beside = CRC_BYTES if isinstance(metadata.codecs[-1], Crc32c) else 0
+            inflated, stated = int.from_bytes(head[4:8], "little"), int.from_bytes(head[12:16], "little") + beside
+        if size > 2 * whole + _BESIDE or inflated != whole or stated != size:
+            found = f"{size:,} bytes" + (f", whose header promises {inflated:,} of {stated:,}" if packed else "")
             raise DamagedChunk(f"{file}: {chunk}: expected {whole:,} bytes, found {found}; restore it from a copy")
 
     def _values(self, name: str, first: int, last: int, chunk: str) -> np.ndarray:

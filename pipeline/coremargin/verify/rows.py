@@ -196,6 +196,8 @@ def _read_sums(blocks: Path, record: StoreRecord) -> _Sums:
     if sparse:
         shape = {"rows": record.rows, "chunk_rows": record.chunk_rows, "features": record.features}
         check_stored_values(blocks.parent, nonzeros, **shape)
+    if (not sparse and marks[:, :2].any()) or (not record.weighted and marks[:, 2].any()):
+        raise StoreError(f"{blocks}: expected no checksums of what the rows do not have, found some; ingest again")
     parts = {"x": digests >> np.uint64(32), "y": digests & np.uint64(0xFFFFFFFF)}
     if sparse:
         parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
