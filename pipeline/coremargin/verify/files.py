@@ -145,19 +145,21 @@ class Files:
         begins = self.read("X/indptr", start, stop, chunk)
         inside = ((begins >= first) & (begins <= last)).all()  # else differences could wrap around
         lengths = np.diff(begins, append=last)
-        fits = begins[0] == first and inside and (lengths >= 0).all() and (lengths <= self.features).all()
-        if fits:  # only now is there room for the values
-            data, indices = (self._values(name, first, last, chunk) for name in _SPARSE[:2])
-            follows = np.ones(len(indices), dtype=bool)  # not the first of its row
-            follows[(begins - first)[begins < last]] = False
-            ascending = (np.diff(indices, prepend=-1) > 0) | ~follows
-            fits = bool((ascending & (indices >= 0) & (indices < self.features)).all())
-        if not fits:
-            raise DamagedChunk(
-                f"{self.path}/X: {chunk}: the row starts or the indices are not those of rows of {self.features:,} "
-                f"features in ascending order; restore the store from a copy"
-            )
+        if not (begins[0] == first and inside and (lengths >= 0).all() and (lengths <= self.features).all()):
+            raise self._disordered(chunk)  # before there is room for the values
+        data, indices = (self._values(name, first, last, chunk) for name in _SPARSE[:2])
+        follows = np.ones(len(indices), dtype=bool)  # not the first of its row
+        follows[(begins - first)[begins < last]] = False
+        ascending = (np.diff(indices, prepend=-1) > 0) | ~follows
+        if not (ascending & (indices >= 0) & (indices < self.features)).all():
+            raise self._disordered(chunk)
         indptr = np.append(begins, last) - first
         if indptr[-1] <= np.iinfo(np.int32).max:  # of one kind with the indices: SciPy would copy both else
             indptr = indptr.astype(np.int32)
         return csr_array((data, indices, indptr), shape=(stop - start, self.features))
+
+    def _disordered(self, chunk: str) -> DamagedChunk:
+        return DamagedChunk(
+            f"{self.path}/X: {chunk}: the row starts or the indices are not those of rows of {self.features:,} "
+            f"features in ascending order; restore the store from a copy"
+        )
