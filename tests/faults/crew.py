@@ -19,8 +19,8 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from cluster_kit import worker_environment
 from coremargin.scan.dask_executor import DaskExecutor
-from coremargin.scan.embedded import settings
 from coremargin.scan.flights import Patience
+from coremargin.scan.local_cluster import settings
 from coremargin.scan.parcel import KEY
 
 if TYPE_CHECKING:

@@ -297,7 +297,7 @@ def test_a_thread_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_start_that_never_ends(tmp_path: Path, place: Path, number: signal.Signals) -> None:
     """A signal while worker processes are waited for that never come ends the command, and no process is left."""
     words = ["train", place / "rows.zarr", "--out", tmp_path / "m", "--cluster", "embedded"]
-    running = Running(words, command=(sys.executable, str(HERE / "start_kit.py"), "never", "0"))
+    running = Running(words, command=(sys.executable, str(HERE / "start_kit.py"), "embedded", "never", "0"))
     assert running.popen.stdout is not None
     assert running.popen.stdout.readline() == "starting\n"
     running.send(number, group=True)
