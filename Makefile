@@ -48,5 +48,6 @@ bench: $(STAMP) ## measure against a pure pass, the paper's strategy and scikit-
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python jobs/bench/run.py $(BENCH_ARGS)
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	if [ -x $(BIN)/python ]; then $(BIN)/python jobs/demo_data.py demo --forget; fi
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find pipeline tests jobs -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -1,5 +1,7 @@
 """Write the real data that scikit-learn bundles as files for `make demo`: `python jobs/demo_data.py FOLDER`.
 
+With --forget behind it, remove what the tour left there.
+
 Stores and models that an earlier tour left in the folder are removed; whatever else is there stays.
 
 digits.X.npy, digits.y.npy   8 x 8 pixel images of handwritten digits, values 0 to 16, and the digits
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +24,15 @@ from coremargin.models.files import MODEL
 
 
 def forget(folder: Path) -> None:
-    """Remove what an earlier tour made, and nothing else."""
+    """Remove what an earlier tour made, and nothing else; the folder too, if that was all."""
     for name in ("digits", "cancer"):
         STORE.remove(folder / f"{name}.zarr")
         MODEL.remove(folder / f"{name}.model")
         CHECKPOINT.remove(folder_of(folder / f"{name}.model"))
+    for name in ("digits.X.npy", "digits.y.npy", "cancer.csv"):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):  # something else is in it
+        folder.rmdir()
 
 
 def write_digits(folder: Path) -> None:
@@ -48,7 +55,8 @@ def write_cancer(folder: Path) -> None:
 
 if __name__ == "__main__":
     target = Path(sys.argv[1])
-    target.mkdir(parents=True, exist_ok=True)
     forget(target)
-    write_digits(target)
-    write_cancer(target)
+    if "--forget" not in sys.argv:
+        target.mkdir(parents=True, exist_ok=True)
+        write_digits(target)
+        write_cancer(target)

@@ -35,8 +35,9 @@ STDERR = pytest.StashKey[int]()
 def pytest_configure(config: pytest.Config) -> None:
     """What every run needs, however it was started."""
     config.stash[STDERR] = os.dup(2)  # what the tests print is captured
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as behind `&` in a script; what the tests start inherits it
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:  # by `&` in a script, by nohup; what the tests start inherits it
+            signal.signal(number, handler)
     put_tmp_path_into_memory(config)
 
 

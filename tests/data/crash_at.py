@@ -28,6 +28,7 @@ SPARSE = sys.argv[4:] == ["sparse"]
 X = (RNG.normal(size=(NEW, 3)) * (RNG.random((NEW, 3)) < (0.6 if SPARSE else 2))).astype(np.float32)
 WEIGHTS = RNG.random(NEW) if SPARSE else None
 Y = np.where(X[:, 0] > 0, "a", "b")
+Y[[OLD + 1, 210]] = "c", "d"  # each commit of an append brings a class
 STEPS = ("replace", "rename", "fsync", "mkdir", "unlink")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,6 +209,7 @@ ATTRIBUTES = {
     "no rows": ({"rows": 0, "commits": []}, "rows: expected int >= 1"),
     "no features": ({"features": 0}, "features: expected int >= 1"),
     "rows beyond the commit": ({"rows": 301}, "expected the rows of the last commit, 300, got 301"),
+    "classes beyond the commit": ({"classes": [0, 1, 2]}, "expected the classes of the last commit, 2, got 3"),
     "another dtype": ({"dtype": "float16"}, "dtype: invalid enum value 'float16'"),
     "classes no list": ({"classes": "ab"}, "classes: expected a list, got str"),
     "a commit that is none": ({"commits": [3]}, "commits.0: expected an object, got int"),
@@ -250,6 +252,26 @@ def test_leftovers_are_ignored(damaged: Path) -> None:
     (damaged / "X" / "c.5.0").write_bytes(b"uncommitted")
     assert len(all_rows(Store.open(damaged))[0]) == 300
     assert check_store(damaged).whole
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+@pytest.mark.parametrize("name", ["X/data", "X/indptr", "X", "y", "weights"])
+def test_a_pipe_is_no_chunk(tmp_path: Path, name: str, compression: str) -> None:
+    """Nobody waits for a pipe in the place of a chunk's file: it is damage."""
+    path, X = tmp_path / "s.zarr", np.ones((40, 2), dtype=np.float32)
+    options: dict[str, Any] = {"compression": compression, "sparse": "/" in name, "chunk_bytes": 4096}
+    with StoreWriter.create(path, features=2, weighted=True, **options) as writer:
+        writer.write(X, list("ab") * 20, np.ones(40))
+    (file,) = (path / name).glob("c.*")
+    file.unlink()
+    os.mkfifo(file)
+    store = Store.open(path)
+    with pytest.raises(DamagedChunk, match=r"c\.0"):
+        (store.read(0), store.weights(0))
+    (found,) = check_store(path).damaged
+    assert "no plain file" in found.what
+    with pytest.raises(DamagedChunk, match="plain file"):
+        list(Rows(path).scan(lambda chunk: None))
 
 
 @pytest.mark.parametrize("code", [-2, -100])

@@ -385,7 +385,7 @@ def test_second_writer_is_refused(tmp_path: Path, rng: np.random.Generator) -> N
 
 
 def test_append_refuses_foreign_codecs(tmp_path: Path, rng: np.random.Generator) -> None:
-    """A store whose arrays were stored again with other codecs is read, but not appended to."""
+    """A store whose arrays have another checksum and chunk names than the writer's is read, but not appended to."""
     from store_kit import rewrite_array
 
     X, y = _rows(rng)

@@ -240,6 +240,20 @@ class Deadly(SumProbe):
 
 
 @dataclass(frozen=True)
+class Halted(SumProbe):
+    """One block takes for ever until there is a file "over"; that it has begun is told by a file "begun"."""
+
+    folder: Path = Path("halted")
+    block: int = 5
+
+    def before(self, block: Block) -> None:
+        time.sleep(0.01)
+        if block.index == self.block and not (self.folder / "over").exists():
+            (self.folder / "begun").touch()
+            time.sleep(3600)
+
+
+@dataclass(frozen=True)
 class Stopped(SumProbe):
     """Stops its process once, as a machine that hangs does."""
 

@@ -56,6 +56,32 @@ def test_workers_are_asked_for_once_and_then_waited_for(clock: Clock) -> None:
     assert asked == [103.0]
 
 
+@pytest.mark.parametrize("wait_s", [0.5, 10.0, 14.5, 15.0, 600.0])
+def test_workers_are_asked_for_however_short_the_wait(clock: Clock, wait_s: float) -> None:
+    """Whoever waits for less than the 15 seconds after which workers are asked for, waits for those first."""
+    asked: list[float] = []
+    absent = Absence(wait_s, lambda: f"asked {asked.append(clock.now)}")
+    looks(absent, clock, 15.0 + wait_s + 0.5)
+    assert asked == [115.0]
+    with pytest.raises(RunError, match="none came within"):
+        looks(absent, clock, 1.0)
+    absent.over()
+    absent.worked()
+    looks(absent, clock, 15.5)
+    assert len(asked) == 2
+
+
+def test_a_refusal_ends_a_short_wait(clock: Clock) -> None:
+    """Whoever waits for less than lies between two attempts sees one refused, with its words."""
+
+    def recruit() -> str:
+        raise RunError("sbatch failed with status 1: Unable to contact slurm controller")
+
+    with pytest.raises(RunError, match="Unable to contact slurm controller"):
+        looks(Absence(10.0, recruit), clock, 60.0)
+    assert clock.now == 125.5
+
+
 def test_a_short_absence_is_nobodys_business(clock: Clock) -> None:
     """Who is replaced by a nanny in time is not asked for."""
     absent = Absence(10.0, lambda: pytest.fail("asked"), left_s=3.0)
@@ -76,13 +102,13 @@ def test_a_refusal_is_tried_again_and_is_the_error_in_the_end(clock: Clock) -> N
         return "submitted"
 
     absent = Absence(10.0, recruit, left_s=3.0)
-    looks(absent, clock, 18.0)
+    looks(absent, clock, 18.5)
     assert refusals == -1
     absent.over()
     refusals = 100
     with pytest.raises(RunError, match="Unable to contact slurm controller"):
         looks(absent, clock, 20.0)
-    assert refusals == 97
+    assert refusals == 96
 
 
 def test_workers_that_always_leave_are_asked_for_three_times(clock: Clock) -> None:

@@ -109,7 +109,7 @@ def test_threads_of_this_process() -> None:
 )
 def test_an_embedded_cluster(monkeypatch: pytest.MonkeyPatch, kind: int, most: Callable[[], int], says: str) -> None:
     """A cluster that the limits do not allow is refused at once: no thread, process or environment is touched."""
-    monkeypatch.setattr(embedded, "Start", lambda **_: pytest.fail("it starts"))
+    monkeypatch.setattr(embedded, "Start", lambda *_, **__: pytest.fail("it starts"))
     before = dict(os.environ)
     with limited(kind, most()), pytest.raises(MachineLimit, match=says):
         start_embedded(workers=2 if kind == resource.RLIMIT_NOFILE else 9, threads=1)

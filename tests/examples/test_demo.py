@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,19 @@ def test_an_earlier_demo_is_forgotten_and_nothing_else(repository: Path, tmp_pat
     subprocess.run([sys.executable, repository / "jobs" / "demo_data.py", tmp_path], check=True, timeout=120)
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
     assert left == {"cancer.csv", "cancer.zarr", "cancer.zarr/notes.txt", "digits.X.npy", "digits.y.npy", "mine.txt"}
+    subprocess.run(
+        [sys.executable, repository / "jobs" / "demo_data.py", tmp_path, "--forget"], check=True, timeout=120
+    )
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+    assert left == {"cancer.zarr", "cancer.zarr/notes.txt", "mine.txt"}
+
+
+def test_forgetting_leaves_no_empty_folder(repository: Path, tmp_path: Path) -> None:
+    """`make clean` leaves nothing behind."""
+    for words in ([], ["--forget"], ["--forget"]):
+        command = [sys.executable, repository / "jobs" / "demo_data.py", tmp_path / "demo", *words]
+        subprocess.run(command, check=True, timeout=120)
+    assert not (tmp_path / "demo").exists()
 
 
 @pytest.mark.slow
@@ -55,3 +69,29 @@ def test_the_demo_certifies_verifies_and_reports(repository: Path, tmp_path: Pat
     reports = [Path(line.strip()) for line in done.stdout.splitlines() if line.strip().endswith("report.html")][-2:]
     assert len(reports) == 2
     assert all(report.stat().st_size > 1000 for report in reports)
+    assert_shown(tour_of((repository / "README.md").read_text()), done.stdout + done.stderr)
+
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def tour_of(page: str) -> list[str]:
+    """What the page says that the tour prints: the lines of its first section on a first job."""
+    section = page.split("## A first job")[1].split("From Python:", maxsplit=1)[0]
+    blocks = section.split("```")[1::2]
+    lines = [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
+    assert len(lines) > 8
+    return lines
+
+
+def assert_shown(lines: list[str], printed: str) -> None:
+    """Each line was printed, but for what follows its dots; its numbers are as said, other than times."""
+    known = [" ".join(line.split()) for line in printed.splitlines()]
+    for line in lines:
+        wanted = " ".join(line.removesuffix("...").split())
+        found = [text for text in known if NUMBER.sub("#", text).startswith(NUMBER.sub("#", wanted))]
+        assert found, f"README says what the tour does not print: {line}"
+        if not re.search(r"\d s\b", wanted):
+            said = [float(number) for number in NUMBER.findall(wanted)]
+            others = [[float(number) for number in NUMBER.findall(text)][: len(said)] for text in found]
+            assert any(said == pytest.approx(numbers, rel=1e-6) for numbers in others), line

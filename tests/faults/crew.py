@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from cluster_kit import worker_environment
-from coremargin.engine.clusters.embedded import settings
+from coremargin.engine.clusters.local_cluster import settings
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.in_flight import Patience
 from coremargin.engine.payload import KEY

@@ -1,8 +1,9 @@
-"""An embedded cluster whose start cannot succeed, in a process of its own.
+"""A cluster whose start cannot succeed, in a process of its own.
 
-Usage: start_kit.py HOW TIMEOUT_S [COMMAND ...]. HOW is "never" (workers are waited for for ever) or a number of open
-files, that the check beforehand does not know of. Prints "starting" when it does, then what became of it and which
-processes are left; with a COMMAND, that of the command line is run instead.
+Usage: start_kit.py KIND HOW TIMEOUT_S [COMMAND ...]. KIND is "embedded", "ssh" or "slurm"; HOW is "never" (embedded
+workers are waited for for ever) or a number of open files, of which the check beforehand does not know, or does with a
+"+" behind it. Prints "starting" when it does, then what became of it and which processes are left; with a COMMAND, that
+of the command line is run instead.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import psutil
 from distributed import Nanny
 
 from coremargin.__main__ import main as command
-from coremargin.engine.clusters import embedded
+from coremargin.engine.clusters import embedded, launch
 from coremargin.engine.clusters.scripts import ENVIRONMENT
+from coremargin.engine.clusters.specs import ClusterSpec, Embedded, Slurm, Ssh, connect
 from coremargin.errors import RunError
+from coremargin.spec import Seconds
 
 
 async def never(_: object) -> None:
@@ -31,9 +34,19 @@ def spoil(how: str) -> None:
     """Let no start of this process succeed."""
     if how == "never":
         Nanny.instantiate = never
-    else:
-        embedded.need_files = lambda *_: None  # type: ignore[assignment]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (int(how), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        return
+    if not how.endswith("+"):
+        embedded.need_files = launch.need_files = lambda *_: None  # type: ignore[assignment]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(how.strip("+")), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def cluster(kind: str, timeout_s: float) -> ClusterSpec:
+    """Two workers with a thread each."""
+    if kind == "embedded":
+        return Embedded(workers=2, threads=1, start_timeout=Seconds(timeout_s))
+    options = {"host": "127.0.0.1", "insecure": True, "python": sys.executable, "start_timeout": Seconds(timeout_s)}
+    options["environment"] = {"PYTHONPATH": os.environ["PYTHONPATH"]}
+    return Ssh(hosts=("one", "two"), **options) if kind == "ssh" else Slurm(workers=2, threads=2, **options)
 
 
 def ours() -> dict[str, str | None]:
@@ -43,19 +56,19 @@ def ours() -> dict[str, str | None]:
 
 def main() -> None:
     """Start, and tell."""
-    how, timeout_s, *words = sys.argv[1:]
+    kind, how, timeout_s, *words = sys.argv[1:]
     spoil(how)
     if words:
         sys.argv[1:] = words
         command()
     before = ours()
     try:
-        embedded.start_embedded(workers=2, threads=1, start_timeout_s=float(timeout_s)).close()
+        connect(cluster(kind, float(timeout_s))).close()
         said = "it started"
     except RunError as error:
         said = f"{type(error).__name__}: {error}"
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    left = [child for child in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+    left = [child for child in psutil.Process().children(recursive=True) if "tracker" not in " ".join(child.cmdline())]
     psutil.wait_procs(left, timeout=10)
     print(said, [child.pid for child in left if child.is_running()], ours() == before, flush=True)  # noqa: T201
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from coremargin.engine.in_flight import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BlockFailed, RunError
 from crew import Crew, DeadlyQuestion
-from scan_fakes import FakeHandle, FakeSource, Slow  # tests/scan is on the path
+from scan_fakes import FakeHandle, FakeSource, Halted, Slow  # tests/scan is on the path
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -233,6 +234,35 @@ def test_what_breaks_while_the_scheduler_lives_is_no_loss_of_it(
         ):
             list(patient.run(source, probe, blocks))
     assert len(failed) == times
+
+
+def test_a_copy_that_fails_is_sent_again(crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask keeps what was meant for a worker until that is there again, which it never is: when the copy of such a
+    block meets an error that heals, the block is sent again, and nobody waits for the first one.
+    """
+    source = FakeHandle().open_source()
+    blocks, failed = plan_blocks(source, 1), []
+
+    async def land(landed: Any, key: str, future: Any) -> None:
+        outcome = await future
+        if outcome.block.index == 5 and len(failed) < 2:
+            failed.append(key)
+            outcome = ConnectionResetError(104, "Connection reset by peer")
+        landed.put((key, outcome))
+
+    def struck() -> bool:
+        if not (tmp_path / "begun").exists():
+            return False
+        (tmp_path / "over").touch()
+        return crew.kill() == 2
+
+    monkeypatch.setattr(flights, "_land", land)
+    crew.hire_when(struck, 2)
+    started = time.monotonic()
+    results = list(crew.executor.run(source, Halted(folder=tmp_path), blocks))
+    assert sorted(result.block.index for result in results) == list(range(len(blocks)))
+    assert len(failed) == 2
+    assert time.monotonic() - started < 40  # a block is overdue after a minute
 
 
 def test_nobody_comes_back(crew: Crew, source: FakeSource, probe: Slow, blocks: tuple[Block, ...]) -> None:

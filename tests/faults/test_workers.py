@@ -78,7 +78,7 @@ def test_killed_workers_change_nothing(executor: DaskExecutor, source: FakeSourc
 
 
 def test_arrays_are_sent_again_when_their_holders_died(executor: DaskExecutor) -> None:
-    """Scattered arrays die with all workers that hold them, and are scattered again: the scan goes on."""
+    """Arrays outlive all workers that hold them: the scheduler sends them to those who come, and the scan goes on."""
     source = FakeHandle(rows=120, features=20_000, chunk_rows=2).open_source()
     blocks = plan_blocks(source, 1)
     weight = np.random.default_rng(3).standard_normal(20_000)

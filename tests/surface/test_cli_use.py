@@ -90,7 +90,7 @@ def test_verify_can_demand_an_epsilon(run_cli: RunCli, save_model: Callable[...,
     assert "verified: the bounds hold; they do not prove epsilon 0.001" in run_cli("verify", stopped, store.path).stdout
     run_cli("verify", stopped, store.path, "--epsilon", "0.3")
     result = run_cli("verify", stopped, store.path, "--epsilon", "0.2", exit_code=4)
-    assert "prove epsilon 0.25, not epsilon 0.2" in result.stderr
+    assert "prove epsilon 0.250000, not epsilon 0.2" in result.stderr
     nothing = save_model("stopped", lower=None, ratio=None)
     assert "prove nothing" in run_cli("verify", nothing, store.path, "--epsilon", "0.2", exit_code=4).stderr
 
@@ -104,6 +104,7 @@ def test_damage_is_exit_code_3(run_cli: RunCli, save_model: Callable[..., Path],
     assert "arrays.npz" in run_cli("verify", model, store.path, exit_code=3).stderr
     assert "arrays.npz" in run_cli("show", model, exit_code=3).stderr
     assert "found nothing there" in run_cli("show", model.parent / "other", exit_code=3).stderr
+    assert "found the root of the file system" in run_cli("show", "/", exit_code=3).stderr
 
 
 def test_predict_writes_labels(run_cli: RunCli, save_model: Callable[..., Path], store: Store, tmp_path: Path) -> None:

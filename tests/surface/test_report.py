@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coremargin.errors import DataError, OutputError
 from coremargin.report import charts, numbers, soft, svg
@@ -496,3 +499,19 @@ def test_a_stopped_soft_margin_claims_what_is_known() -> None:
 def test_a_gap_is_rounded_up(share: float | None, shown: str) -> None:
     """What may be missing is never written smaller than it is."""
     assert numbers.percent_up(share).replace(numbers.NO_BREAK, " ") == shown
+
+
+@given(st.floats(1e-300, 1e300), st.floats(1e-12, 1.0))
+def test_bounds_on_a_terminal_are_rounded_outward(upper: float, ratio: float) -> None:
+    """What is written is as true as what is known, however close the two are; so is their share."""
+    lower = upper * ratio
+    down, up = (_read(text) for text in numbers.plain_bounds(lower, upper))
+    assert down <= Decimal(lower) <= Decimal(upper) <= up
+    share = numbers.plain_share(lower / upper)
+    assert Decimal(share.removesuffix(" %")) <= 100 * Decimal(lower / upper) * (1 + Decimal(2) ** -52)
+
+
+def _read(text: str) -> Decimal:
+    """A number as people read it."""
+    raised = str.maketrans("\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079", "-0123456789")
+    return Decimal(text.replace(",", "").replace(" \u00d7 10", "e").translate(raised))

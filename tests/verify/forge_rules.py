@@ -185,6 +185,11 @@ STORES: tuple[Rule, ...] = (
         _anything,
         "names, and a value for chunks that are missing: none may be",
     ),
+    Rule(
+        rf"{_JSON}codecs\.1\.configuration\.(cname|clevel|shuffle|typesize|blocksize)",
+        _anything,
+        "how chunks were packed: each says by itself how it is unpacked",
+    ),
     Rule(r"blocks(/\d+)?/zarr\.json:?.*", _anything, "groups that say nothing about rows"),
     Rule(
         r"blocks/\d+/(?!digest|nonzeros|marks)[^:]*:?.*",

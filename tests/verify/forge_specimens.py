@@ -84,13 +84,14 @@ class Specimen:
 
 
 def write_store(path: Path, X: np.ndarray, labels: list[Any], **options: Any) -> Rows:
-    """A store of these rows; options: weights, dtype, sparse, chunk_rows."""
+    """A store of these rows; options: weights, dtype, sparse, chunk_rows, compression."""
     weights, dtype = options.get("weights"), options.get("dtype", "float32")
     sparse = bool(options.get("sparse"))
     held = np.ascontiguousarray(X, dtype=dtype)
     with StoreWriter.create(
         path, features=X.shape[1], dtype=dtype, sparse=sparse, weighted=weights is not None,
         chunk_rows=options.get("chunk_rows", 64), chunk_bytes=4096, overwrite=True,
+        compression=options.get("compression", "none"),
     ) as writer:  # fmt: skip
         writer.write(sp.csr_array(held) if sparse else held, list(labels), weights)
     return Rows(path, held.astype(np.float64), list(labels), weights, dtype, sparse, Store.open(path).digest)
@@ -121,6 +122,8 @@ def _store(folder: Path, kind: str) -> Rows:
         return write_store(path, *_two(1, 40, 3))
     if kind == "apart64":
         return write_store(path, *_two(2, 36, 3), dtype="float64", chunk_rows=16)
+    if kind == "zstd":
+        return write_store(path, *_two(11, 40, 3), chunk_rows=16, compression="zstd")
     if kind == "mixed":
         return write_store(path, *_two(3, 40, 3, noise=1.5))
     if kind == "noisy":
@@ -135,11 +138,12 @@ def _store(folder: Path, kind: str) -> Rows:
         X[np.random.default_rng(6).random(X.shape) < 0.4] = 0.0
         X[:, 0] = np.where(X[:, 0] == 0, [0.5 if label == "yes" else -0.5 for label in labels], X[:, 0])
         return write_store(path, X, labels, sparse=True, dtype="float64")
-    if kind == "heavy":
+    if kind in ("heavy", "lz4"):
         X, labels = _two(7, 60, 4, noise=1.0)
         X[np.random.default_rng(7).random(X.shape) < 0.4] = 0.0
         weights = np.random.default_rng(7).choice([0.0, 0.5, 1.0, 2.0], 60)
-        return write_store(path, X, labels, sparse=True, weights=weights)
+        packed = {"compression": "lz4", "chunk_rows": 16} if kind == "lz4" else {}
+        return write_store(path, X, labels, sparse=True, weights=weights, **packed)
     if kind == "wrong":
         X, labels = _two(8, 20, 2)
         for row in (4, 11, 15):
@@ -176,6 +180,8 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "fleet": ("heap", {"classes": "ovr", "loss": "hinge", "C": [0.1, 1.0]}),
     "fleet-folds": ("heap", {"classes": "ovr", "loss": "squared_hinge", "C": [0.5], "folds": 2}),
     "fleet-hard": ("corners", {"classes": "ovr"}),
+    "packed": ("zstd", {}),
+    "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
     "pair": ("noisy", {"loss": "hinge", "C": [0.1, 1.0]}),
     "pair-folds": ("noisy64", {"loss": "squared_hinge", "C": [0.5, 5.0], "folds": 2}),
 }  # fmt: skip
@@ -192,8 +198,11 @@ KINDS: dict[str, tuple[str, ...]] = {
     "pair": ("pair", "pair-folds"),
 }
 
-#: The same with mutated stores: (specimen of dense rows, of sparse and weighted ones).
-STORES: dict[str, tuple[str, ...]] = {"store": ("hard", "hard-origin"), "store-sparse": ("sparse-hinge",)}
+#: The same with mutated stores: of dense rows, some compressed, some with weights; of sparse rows with weights.
+STORES: dict[str, tuple[str, ...]] = {
+    "store": ("hard", "hard-origin", "packed", "hinge"),
+    "store-sparse": ("sparse-hinge", "packed-sparse"),
+}
 
 
 def _stopped(model: Path) -> None:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import re
 import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import crc32c
 import numpy as np
+from numcodecs import blosc
 
 import forge_json
 import forge_rules
@@ -31,12 +35,34 @@ from forge_specimens import STORES, Record, Rows, Specimen, Specimens, write_sto
 
 Files = dict[str, bytes | None]
 
+_PROMISE = b"\x02\x01\x21\x01" + struct.pack("<III", 2**31 - 1, 2**18, 24)  # a blosc header
 _INGESTED = 0.15  # share of the mutations that are other rows, written with every checksum right
 
 
 def with_checksum(data: bytes) -> bytes:
     """A chunk's file: bytes, and their checksum."""
     return data + struct.pack("<I", crc32c.crc32c(data))
+
+
+def _array(files: dict[str, bytes], name: str) -> Any:
+    """What ``zarr.json`` says of the array that a chunk's file is of."""
+    return json.loads(files[f"{name.rpartition('/')[0]}/zarr.json"])
+
+
+def _entries(about: Any) -> tuple[int, int]:
+    """Entries of a whole chunk of an array, and bytes of each."""
+    step = about["chunk_grid"]["configuration"]["chunk_shape"]
+    return step[0], int(np.dtype(about["data_type"]).itemsize * np.prod(step[1:], dtype=int))
+
+
+def _packed(about: Any) -> bool:
+    return any(codec["name"] == "blosc" for codec in about["codecs"])
+
+
+@lru_cache(maxsize=64)
+def _zeros(size: int) -> bytes:
+    """A chunk's file that inflates to so many zeros."""
+    return with_checksum(blosc.Blosc(cname="zstd", clevel=1).encode(np.zeros(size, np.uint8)))
 
 
 def _chunk(rng: np.random.Generator, name: str, files: dict[str, bytes]) -> tuple[str, Files]:
@@ -48,6 +74,7 @@ def _chunk(rng: np.random.Generator, name: str, files: dict[str, bytes]) -> tupl
     other = files[same[rng.integers(len(same))]]
     place = int(rng.integers(max(1, len(data) - 4)))
     flipped = data[:place] + bytes([data[place] ^ 1 << int(rng.integers(8))]) + data[place + 1 :]
+    whole = math.prod(_entries(_array(files, name))) if f"{name.rpartition('/')[0]}/zarr.json" in files else 8
     kinds: tuple[tuple[str, Callable[[], bytes | None]], ...] = (
         ("missing", lambda: None),
         ("empty", lambda: b""),
@@ -60,10 +87,10 @@ def _chunk(rng: np.random.Generator, name: str, files: dict[str, bytes]) -> tupl
         ("zeros, checksum right", lambda: with_checksum(bytes(len(data) - 4))),
         ("ones, checksum right", lambda: with_checksum(b"\xff" * (len(data) - 4))),
         ("of another chunk", lambda: other),
-        (
-            "of a blosc header that promises 2 GiB",
-            lambda: b"\x02\x01\x21\x01" + struct.pack("<III", 2**31 - 1, 2**18, 24) + data,
-        ),
+        ("of a blosc header that promises 2 GiB", lambda: _PROMISE + data),
+        ("of a blosc header that promises 2 GiB, checksum right", lambda: with_checksum(_PROMISE + data[:-4])),
+        ("zeros, packed", lambda: _zeros(whole)),
+        ("too many zeros, packed", lambda: _zeros((64 << 20) + whole)),
     )
     what, make = kinds[rng.integers(len(kinds))]
     return f"{name} {what} ({place})", {name: make()}
@@ -125,23 +152,102 @@ def codecs(rng: np.random.Generator, files: dict[str, bytes]) -> tuple[str, File
     return f"{name}: codec {ascii(more)[:60]} at {place}", {name: json.dumps(record).encode()}
 
 
+#: Sizes that no honest store has: near the limits of what may be padding, of a chunk, and of numbers.
+_SIZES = (
+    0,
+    -1,
+    1,
+    2,
+    1 << 20,
+    1 << 22,
+    5_592_405,
+    8 << 20,
+    16 << 20,
+    50_000_000,
+    80_000_000,
+    1 << 27,
+    200_000_000,
+    1 << 30,
+    1 << 31,
+    1 << 53,
+)
+
+
+def _resized(files: dict[str, bytes], key: str, names: list[str], size: int, *, zeros: bool) -> Files:
+    """The root says another size of chunks or files, and these arrays say the same; zeros: and inflate to as much."""
+    root = json.loads(files["zarr.json"])
+    facts = root["attributes"]
+    facts[key] = size
+    if key == "chunk_rows" and size > 0:
+        facts["commits"][-1]["last"] = -(-facts["rows"] // size)
+    changed: Files = {"zarr.json": json.dumps(root).encode()}
+    for name in names:
+        about = json.loads(files[f"{name}/zarr.json"])
+        about["chunk_grid"]["configuration"]["chunk_shape"][0] = size
+        changed[f"{name}/zarr.json"] = json.dumps(about).encode()
+        whole = math.prod(_entries(about))
+        if zeros and _packed(about) and 0 < whole <= 1 << 30:
+            changed |= {file: _zeros(whole) for file in files if file.startswith(f"{name}/c.")}
+    return changed
+
+
+def _stored(rng: np.random.Generator, files: dict[str, bytes]) -> tuple[str, Files]:
+    """Other numbers of stored values, with the checksum of their file; the arrays are as long in half of the cases."""
+    name = next(name for name in files if re.fullmatch(r"blocks/\d+/nonzeros/c\.0", name))
+    counts = np.frombuffer(files[name][:-4], "<i8").copy()
+    facts = json.loads(files["zarr.json"])["attributes"]
+    chunk, most = int(rng.integers(len(counts))), facts["chunk_rows"] * facts["features"]
+    sizes = (*_SIZES, int(counts[chunk]) - 1, int(counts[chunk]) + 1, most, most + 1, -(2**63), 2**62, 2**63 - 1)
+    counts[chunk] = size = sizes[rng.integers(len(sizes))]
+    if len(counts) > 1 and rng.integers(2):  # what one chunk gets another loses
+        with np.errstate(over="ignore"):
+            counts[chunk - 1] -= counts[chunk] - np.frombuffer(files[name][:-4], "<i8")[chunk]
+    changed: Files = {name: with_checksum(counts.tobytes())}
+    if rng.integers(2):
+        for array in ("X/data", "X/indices"):
+            about = json.loads(files[f"{array}/zarr.json"])
+            about["shape"][0] = max(about["shape"][0], min(size, 1 << 53))
+            changed[f"{array}/zarr.json"] = json.dumps(about).encode()
+    return f"chunk {chunk} stores {size} values, {counts.tolist()[:8]} in all", changed
+
+
+def sizes_of(rng: np.random.Generator, files: dict[str, bytes]) -> tuple[str, Files]:
+    """Other sizes: of chunks, of files of values, of what a chunk stores."""
+    sparse = "X/indptr/zarr.json" in files
+    kind = int(rng.integers(3)) if sparse else 0
+    if kind == 2:
+        return _stored(rng, files)
+    key = ("chunk_rows", "file_entries")[kind]
+    old = json.loads(files["zarr.json"])["attributes"][key]
+    sizes = (*_SIZES, old - 1, old + 1, 2 * old, old // 2)
+    size = sizes[rng.integers(len(sizes))]
+    by_rows = ["y", "X/indptr" if sparse else "X", *(["weights"] if "weights/zarr.json" in files else [])]
+    names = ["X/data", "X/indices"] if kind else by_rows
+    names = names[: int(rng.integers(len(names) + 1))] if rng.random() < 0.2 else names
+    zeros = bool(rng.integers(2))
+    told = f"{key} {size}, and of {names}{', zeros' * zeros}"
+    return told, _resized(files, key, names, size, zeros=zeros)
+
+
 def drawn(rng: np.random.Generator, files: dict[str, bytes]) -> tuple[str, Files]:
     """One mutation of what a store consists of."""
     kind = rng.random()
     texts = [name for name in files if name.endswith("zarr.json")]
     chunks = [name for name in files if not name.endswith(".json") and files[name]]
-    if kind < 0.6:
+    if kind < 0.55:
         read = [
             name
             for name in texts
             if not name.startswith("blocks") or "digest" in name or "marks" in name or "nonzeros" in name
         ]
-        name = "zarr.json" if kind < 0.35 else read[rng.integers(len(read))]
+        name = "zarr.json" if kind < 0.32 else read[rng.integers(len(read))]
         told, content = forge_json.mutated(rng, files[name])
         return f"{name}: {told}", {name: content}
-    if kind < 0.85:
+    if kind < 0.78:
         return _chunk(rng, chunks[rng.integers(len(chunks))], files)
-    return codecs(rng, files) if kind < 0.92 else _elsewhere(rng, files)
+    if kind < 0.9:
+        return codecs(rng, files) if kind < 0.84 else _elsewhere(rng, files)
+    return sizes_of(rng, files)
 
 
 def other_rows(rng: np.random.Generator, rows: Rows) -> tuple[str, Rows]:
@@ -214,15 +320,20 @@ class _Place:
 
     def _rows_of(self, name: str, content: bytes | None) -> bytes | None:
         """A chunk's file with the honest bytes behind its last entry, if its checksum is right."""
-        folder, _, file = name.rpartition("/")
+        file = name.rpartition("/")[2]
         if content is None or not file.startswith("c.") or content[-4:] != with_checksum(content[:-4])[-4:]:
             return content
-        about = json.loads(self.files[f"{folder}/zarr.json"])
-        shape, step = about["shape"], about["chunk_grid"]["configuration"]["chunk_shape"]
-        entry = int(np.dtype(about["data_type"]).itemsize * np.prod(step[1:], dtype=int))
-        known = max(0, min(step[0], shape[0] - int(file.split(".")[1]) * step[0])) * entry
-        honest = self.files[name]
-        return with_checksum(content[:known] + honest[known:-4]) if len(content) == len(honest) else content
+        about, honest = _array(self.files, name), self.files[name]
+        step, entry = _entries(about)
+        known = max(0, min(step, about["shape"][0] - int(file.split(".")[1]) * step)) * entry
+        if not _packed(about):
+            return with_checksum(content[:known] + honest[known:-4]) if len(content) == len(honest) else content
+        try:
+            rows = [blosc.Blosc().decode(packed[:-4]) for packed in (content, honest)]
+        except (RuntimeError, ValueError):
+            return content
+        same = len(rows[0]) == len(rows[1]) and rows[0][:known] == rows[1][:known]
+        return honest if same else content  # packed in another way, or with other padding
 
 
 def whole_of(guard: Guard, store: Path) -> tuple[bool, str]:

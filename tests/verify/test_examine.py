@@ -151,7 +151,7 @@ def _ulp(value: float, up: bool) -> float:
             "dual weights",
             "of the coreset sum to 2",
         ),
-        ({"w": np.array([0.6, 0.8])}, "lower bound", "row 2 (class 'a') has margin -1.2; 3 of 6"),
+        ({"w": np.array([0.6, 0.8])}, "lower bound", "row 2 (class 'a') has margin -1.2"),
         ({"w": np.array([2.0, 0.0])}, "hypothesis", "||w|| = 2, b = 0: expected ||w|| = 1"),
         ({"b": 0.25}, "lower bound", "row 0 (class 'a') has margin 0.75; 1 of 6 rows are below"),
         ({"alpha": np.array([1.0, -1.0])}, "dual weights", "the weight of row 1 is -1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.verify.rows import Rows
+from forge_stores import with_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,3 +114,83 @@ def test_arrays_are_checked(data: tuple[Path, Any, Any, Any]) -> None:
     group.create_array("X/indptr", data=values.astype(np.int32), chunks=(64,), compressors=None)
     with pytest.raises(StoreError, match="X/indptr: expected int64 for 301 rows"):
         Rows(data[0])
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("starts", [{5: 10**9}, {5: -1}, {3: 20, 4: 19}, {3: 0, 4: 30}], ids=str)
+def test_row_starts_are_checked_before_values_are_read(
+    data: tuple[Path, Any, Any, Any], starts: dict[int, int]
+) -> None:
+    """Starts that descend, leave the chunk, or give a row more values than features: no file of values is opened."""
+    group = zarr.open_group(data[0], mode="r+")
+    array: Any = group["X/indptr"]
+    for row, start in starts.items():
+        array[row] = start
+    for file in (*data[0].glob("X/data/c.*"), *data[0].glob("X/indices/c.*")):
+        file.unlink()
+    with pytest.raises(DamagedChunk, match=r"chunk 0 .*the row starts"):
+        list(Rows(data[0]).scan(lambda chunk: None))
+
+
+def both_refuse(path: Path, match: str) -> None:
+    """The verifier and all other readers refuse a store."""
+    with pytest.raises(StoreError, match=match):
+        Rows(path)
+    with pytest.raises(StoreError, match=match):
+        Store.open(path).scalars()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(
+    ("chunk", "stored", "most"), [(0, -1, 576), (0, 577, 576), (-1, 397, 396), (1, 2**62, 576), (1, -(2**63), 576)]
+)
+def test_no_chunk_stores_more_than_its_rows_have(
+    data: tuple[Path, Any, Any, Any], chunk: int, stored: int, most: int
+) -> None:
+    """So many values as rows times features is all that a chunk may claim, the last one of fewer rows too."""
+    for file in data[0].glob("blocks/*/nonzeros/c.0"):
+        counts = np.frombuffer(file.read_bytes()[:-4], "<i8").copy()
+        if len(counts) == 5 or chunk == 0:
+            counts[chunk] = stored
+        file.write_bytes(with_checksum(counts.tobytes()))
+    both_refuse(data[0], rf"expected 0 to {most} stored values in a chunk of \d+ rows, found {stored:,}")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", ["X/data", "X/indices"])
+def test_chunks_store_no_more_than_there_is(data: tuple[Path, Any, Any, Any], name: str) -> None:
+    """What all chunks claim fits the arrays of values."""
+    file = data[0] / name / "zarr.json"
+    record = json.loads(file.read_text())
+    record["shape"][0] -= 1
+    file.write_text(json.dumps(record))
+    length, stored = record["shape"][0], data[1].nnz
+    both_refuse(data[0], f"expected at most {length:,} stored values, as many as {name} has, found {stored:,}")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("data", ["lz4"], indirect=True)
+def test_a_packed_chunk_ends_where_it_says(data: tuple[Path, Any, Any, Any]) -> None:
+    """Bytes behind a packed chunk are damage for everybody, be the metadata such that nobody expects a checksum."""
+    file = data[0] / "y" / "zarr.json"
+    record = json.loads(file.read_text())
+    assert record["codecs"].pop() == {"name": "crc32c"}
+    file.write_text(json.dumps(record))
+    for read in (lambda: Store.open(data[0]).labels(0), lambda: list(Rows(data[0]).scan(lambda chunk: None))):
+        with pytest.raises(DamagedChunk, match="header promises"):
+            read()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("sparse", "weighted", "column"), [(False, True, 0), (False, True, 1), (True, False, 2)])
+def test_checksums_of_nothing(tmp_path: Path, column: int, *, sparse: bool, weighted: bool) -> None:
+    """Dense rows have no checksums of indices, rows without weights none of weights."""
+    path, X = tmp_path / "s.zarr", np.ones((40, 2), dtype=np.float32)
+    with StoreWriter.create(path, features=2, sparse=sparse, weighted=weighted) as writer:
+        writer.write(X, list("ab") * 20, np.ones(40) if weighted else None)
+    file = path / "blocks/000000/marks/c.0.0"
+    marks = np.frombuffer(file.read_bytes()[:-4], "<u4").copy()
+    marks[column] = 1
+    file.write_bytes(with_checksum(marks.tobytes()))
+    with pytest.raises(StoreError, match="checksums of what the rows do not have"):
+        Rows(path)

@@ -21,7 +21,7 @@ from numcodecs import blosc
 
 import coremargin
 from coremargin.data.check import check_store
-from coremargin.errors import CoremarginError
+from coremargin.errors import CoremarginError, StoreError
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from forge_assert import answer, called, calm, forged, refused
@@ -223,6 +223,18 @@ def test_codes_that_are_no_labels(specimens: Specimens, tmp_path: Path, code: in
         refused(tmp_path / "trained", store)
 
 
+def test_a_code_of_a_class_that_no_digest_names(specimens: Specimens, tmp_path: Path) -> None:
+    """A class more than the last commit has is none: rows of it are in no digest that names its label."""
+    specimen = specimens["hard"]
+    codes = codes_of(specimen)
+    codes[5] = 2
+    store, digest = relabelled(specimen, tmp_path / "s.zarr", codes)
+    edit(store, "zarr.json", lambda record: record["attributes"]["classes"].append("more"))
+    model = forged(specimen, tmp_path / "m", lambda draft: draft.claims.update(store_digest=digest))
+    assert "classes of the last commit" in refused(model, store)
+    assert opens(store)
+
+
 def test_a_support_row_whose_label_nobody_else_sees(tmp_path: Path, specimens: Specimens) -> None:
     """A row of code -2 carries no proof: without it a wider margin is possible."""
     specimen = specimens["hard"]
@@ -285,6 +297,27 @@ def test_chunks_that_inflate(specimens: Specimens, tmp_path: Path) -> None:
     assert len(packed) < 1 << 20
     (store / "X" / "c.0.0").write_bytes(packed)
     assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
+
+
+def test_padding_that_inflates(specimens: Specimens, tmp_path: Path) -> None:
+    """Forty rows in a chunk that says it holds 50 million: nobody makes room for the others."""
+    specimen, rows = specimens["hard"], 50_000_000
+    store = copied(specimen, tmp_path / "s.zarr")
+    edit(store, "zarr.json", lambda record: put(record, ("attributes", "chunk_rows"), rows))
+    configuration = {"cname": "zstd", "clevel": 3, "shuffle": "noshuffle", "typesize": 4, "blocksize": 0}
+    packing = {"name": "blosc", "configuration": configuration}
+    for name, file, kind, width in (("X", "c.0.0", "<f4", 3), ("y", "c.0", "<i4", 1)):
+        whole = np.zeros(rows * width, kind)
+        honest = np.frombuffer((store / name / file).read_bytes()[:-4], kind)[: 40 * width]
+        whole[: len(honest)] = honest
+        packed = blosc.Blosc(cname="zstd", clevel=3, shuffle=blosc.NOSHUFFLE).encode(whole)
+        (store / name / file).write_bytes(with_checksum(packed))
+        edit(store, f"{name}/zarr.json", lambda record: put(record, CHUNK, rows))
+        edit(store, f"{name}/zarr.json", lambda record: record["codecs"].insert(1, packing))
+    del whole
+    assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
+    with pytest.raises(StoreError, match="expected chunks of at most"):
+        coremargin.train(store, out=tmp_path / "m", cluster="threads")
 
 
 def test_shards_are_refused(specimens: Specimens, tmp_path: Path) -> None:
@@ -366,6 +399,27 @@ def test_statistics_of_sparse_chunks_that_lie(specimens: Specimens, tmp_path: Pa
     file.write_bytes(with_checksum(held.tobytes()))
     refused(specimen.model, store)
     assert examined(store) == "refused"
+
+
+def test_stored_values_that_inflate(specimens: Specimens, tmp_path: Path) -> None:
+    """Files of zeros that inflate to a gigabyte, and a chunk that says it stores them all: nobody inflates them."""
+    specimen, entries, files = specimens["sparse-hinge"], 1 << 23, 12
+    store = copied(specimen, tmp_path / "s.zarr")
+    edit(store, "zarr.json", lambda record: put(record, ("attributes", "file_entries"), entries))
+    configuration = {"cname": "zstd", "clevel": 3, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
+    packing = {"name": "blosc", "configuration": configuration}
+    for name in ("X/data", "X/indices"):
+        edit(store, f"{name}/zarr.json", lambda record: put(record, ("shape", 0), entries * files))
+        edit(store, f"{name}/zarr.json", lambda record: put(record, CHUNK, entries))
+        edit(store, f"{name}/zarr.json", lambda record: record["codecs"].insert(1, packing))
+        packed = with_checksum(blosc.Blosc(cname="zstd", clevel=3).encode(np.zeros(entries, "<i4")))
+        for number in range(files):
+            (store / name / f"c.{number}").write_bytes(packed)
+    file = store / "blocks/000000/nonzeros/c.0"
+    counts = np.frombuffer(file.read_bytes()[:-4], "<i8").copy()
+    counts[0] = entries * files
+    file.write_bytes(with_checksum(counts.tobytes()))
+    assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
 
 
 STATISTICS = ["centre", "low", "high", "total", "spread", "radius", "max_norm", "counts", "unlabelled", "rows"]

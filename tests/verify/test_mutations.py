@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import forge_repeat
+from coremargin.data.store import Store
 from coremargin.verify import verify
 from forge_judges import Bench
 from forge_plans import Draft
@@ -220,4 +221,6 @@ def test_honest_specimens_are_what_they_are_called(specimens: Specimens) -> None
         (False, False), (False, True), (True, False), (True, True),
     }  # fmt: skip
     assert {one.dtype for one in rows} == {"float32", "float64"}
-    assert sorted({name for names in KINDS.values() for name in names}) == sorted(ASKED)
+    assert {name for kinds in (KINDS, STORES) for names in kinds.values() for name in names} == set(ASKED)
+    attacked = {name: {Store.open(specimens[one].store).compression for one in STORES[name]} for name in STORES}
+    assert attacked == {"store": {"none", "zstd"}, "store-sparse": {"none", "lz4"}}

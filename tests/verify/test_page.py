@@ -5,8 +5,16 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 import coremargin
+from coremargin.verify.checks import overlap
+
+if TYPE_CHECKING:
+    from coremargin.verify.claim import Claim
 
 PAGE = Path(coremargin.__path__[0]) / "verify" / "README.md"
 
@@ -29,8 +37,12 @@ def test_the_page_is_one_screen() -> None:
 
 
 def test_the_limit_of_zero_is_the_one_on_the_page() -> None:
-    """The number that tells zero from a margin is the one that the code uses."""
-    text = (PAGE.parent / "checks.py").read_text()
-    assert "_ZERO = 64" in text
-    assert "_MOST = 1e-12" in text
-    assert "min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size" in text
+    """The numbers that tell zero from a margin are those that the code uses."""
+    text = " ".join(PAGE.read_text().split())
+    found = re.search(r"rounding: (\d+) \(2 d \+ 18\) 2\^-53, and no more than ([\de-]+), of the weighed length", text)
+    assert found is not None
+    for features in (1, 30, 10**6):
+        limit = min(int(found[1]) * (2 * features + 18) * 2.0**-53, float(found[2])) * 3.0
+        for size, ok in ((limit, True), (np.nextafter(limit, 1.0), False)):
+            claim = cast("Claim", SimpleNamespace(status="not_separable", features=features))
+            assert [check.ok for check in overlap(claim, size, 3.0)] == [ok]

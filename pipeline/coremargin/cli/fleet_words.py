@@ -47,9 +47,9 @@ def _fleet_verdict(fleet: FleetModel, job: TrainJob) -> list[str]:
     words = [entry["status"] for entry in fleet.record["members"]]
     if set(words) == {"certified"}:
         models = count(len(words), "model")
-        return [f"certified: all {models} are proven to be within {job.epsilon:g} of the best possible."]
+        return [f"certified: all {models} are proven to be within {job.epsilon} of the best possible."]
     told = ", ".join(f"{words.count(word):,} {word.replace('_', ' ')}" for word in dict.fromkeys(sorted(words)))
-    return [f"of {count(len(words), 'model')}: {told}; epsilon asked for {job.epsilon:g}."]
+    return [f"of {count(len(words), 'model')}: {told}; epsilon asked for {job.epsilon}."]
 
 
 def _accuracies(fleet: FleetModel) -> list[str]:

@@ -13,6 +13,7 @@ from coremargin.cli.common import PLAIN_SECONDS
 from coremargin.cli.printing import rich_text, say
 from coremargin.learn.train import Progress
 from coremargin.maths.margin import ratio
+from coremargin.report.numbers import plain_bounds
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _bounds(record: dict[str, Any]) -> str:
     """What is proven so far, the ratio never rounded up; nothing before a soft margin's first scan."""
     if record["lower"] is None and record["upper"] is None:
         return ""
-    lower, upper = ("?" if record[name] is None else f"{record[name]:.6g}" for name in ("lower", "upper"))
+    lower, upper = (text or "?" for text in plain_bounds(record["lower"], record["upper"]))
     proven = None not in (record["lower"], record["upper"], record["ratio"])
     ratio = f" (ratio {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
     if "members" in record:

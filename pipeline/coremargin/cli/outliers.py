@@ -10,6 +10,7 @@ import click
 
 from coremargin.cli.common import json_option
 from coremargin.cli.printing import say, say_json, table
+from coremargin.report.numbers import plain_bounds, plain_share
 
 if TYPE_CHECKING:
     from coremargin.models.left_out import LeftOut, Step
@@ -73,12 +74,11 @@ def which_rows(model: Model | MulticlassModel) -> str:
 
 
 def _step(step: Step) -> tuple[str, str, str, str]:
-    lower = "none" if step.lower is None else f"{step.lower:.8g}"
-    upper = "?" if step.upper is None else f"{step.upper:.8g}"
+    lower, upper = plain_bounds(step.lower, step.upper)
     if step.impossible:
-        return f"{step.k:,}", lower, "0", "not separable"
-    share = "" if step.lower is None or not step.upper else f"{100 * min(1.0, step.lower / step.upper):.2f} %"
-    return f"{step.k:,}", lower, upper, share
+        return f"{step.k:,}", lower or "none", "0", "not separable"
+    share = plain_share(min(1.0, step.lower / step.upper)) if step.lower is not None and step.upper else ""
+    return f"{step.k:,}", lower or "none", upper or "?", share
 
 
 COMMANDS = (outliers,)

@@ -95,7 +95,7 @@ def _scaling(model: Model | MulticlassModel) -> list[tuple[str, str]]:
 
 def _claims(model: Model | MulticlassModel) -> list[tuple[str, str]]:
     claims, asked = model.certificate, model.parameters
-    ratio = ("ratio", f"{_bound(claims.ratio)}, epsilon {claims.epsilon:g}")
+    ratio = ("ratio", f"{_bound(claims.ratio)}, epsilon {claims.epsilon}")
     if claims.kind == "duality_gap":
         weight = asked["class_weight"]
         shown = "" if weight is None else f", class weight {weight if weight == 'balanced' else tuple(weight)}"

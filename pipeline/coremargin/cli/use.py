@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from coremargin.cli.common import cluster_option, json_option, progress, quiet_o
 from coremargin.cli.printing import count, facts, say, say_json, table
 from coremargin.engine.interruption import terminable
 from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
-from coremargin.report.numbers import NO_BREAK, precision_for
+from coremargin.report.numbers import plain_bounds
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
@@ -97,24 +98,20 @@ def _checklist(result: Verification | FleetVerification) -> list[str]:
         *(f"  {text}" for text in result.unchecked),
         "",
     ]
-    proven = f"the margin is at least (1 - {result.epsilon:g}) of the best possible"
+    proven = f"the margin is at least (1 - {result.epsilon}) of the best possible"
     if result.soft:
-        proven = f"no hypothesis has a value below (1 - {result.epsilon:g}) of this one's"
+        proven = f"no hypothesis has a value below (1 - {result.epsilon}) of this one's"
     of = " of some members" if fleet else ""
     if not isinstance(result, FleetVerification) and result.upper is not None:
-        of = f": none has a margin above {_up(result.upper)}, which is zero for such rows"
+        of = f": none has a margin above {plain_bounds(None, result.upper)[1]}, which is zero for such rows"
     about = ", for each member" if isinstance(result, FleetVerification) else f", on {result.part}" * bool(result.part)
     verdict = {
         "certified": f"verified: {proven}{about}",
         "not_separable": f"verified: no hyperplane separates the classes{of}{about if not fleet else ''}",
-        "stopped": f"verified: the bounds hold{about}; they do not prove epsilon {result.epsilon:g}",
+        "stopped": f"verified: the bounds hold{about}; they do not prove epsilon {result.epsilon}",
     }
     failed = f"refuted: {len(result.failures)} of {len(result.checks)} checks failed"
     return [*lines, verdict[result.status] if result.ok else failed]
-
-
-def _up(value: float) -> str:
-    return precision_for(None, value).up(value).replace(NO_BREAK, " ")
 
 
 def _demand(result: Verification, epsilon: float) -> None:
@@ -124,10 +121,10 @@ def _demand(result: Verification, epsilon: float) -> None:
 
     lower, upper = result.claimed_lower, result.claimed_upper  # both hold
     if not certified(lower, upper, epsilon):
-        proven = f"epsilon {_up(1 - lower / upper)}" if lower and upper and lower > 0 else "nothing"
+        proven = f"epsilon {plain_bounds(None, 1 - lower / upper)[1]}" if lower and upper and lower > 0 else "nothing"
         raise NotCertified(
-            f"{result.model}: the claims hold, but prove {proven}, not epsilon {epsilon:g}; "
-            f"train with --epsilon {epsilon:g}"
+            f"{result.model}: the claims hold, but prove {proven}, not epsilon {epsilon}; "
+            f"train with --epsilon {epsilon}"
         )
 
 
@@ -229,13 +226,12 @@ def _common(result: Evaluation | Weighted) -> list[tuple[str, str]]:
 def _rows_shown(advance: Advance | None, what: str, store: Path) -> Callable[[int, int], None] | None:
     if advance is None:
         return None
-    from coremargin.data.store import Store
-
-    opened = Store.open(store)
-    row_bytes = opened.nbytes // opened.rows
+    size = 0
+    with suppress(OSError):  # whether it is a store, and can be read, others say
+        size = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
 
     def shown(done: int, rows: int) -> None:
-        advance(what, done * row_bytes, rows * row_bytes, f"{done:,} rows")
+        advance(what, size * done // rows, size, f"{done:,} rows")
 
     return shown
 

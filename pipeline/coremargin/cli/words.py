@@ -9,7 +9,7 @@ from coremargin.cli.printing import facts
 from coremargin.models.fleet import FleetModel
 from coremargin.models.left_out import left_out
 from coremargin.models.multiclass import MulticlassModel
-from coremargin.report.numbers import NO_BREAK, percent_down, percent_up, precision_for, relative_gap
+from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, plain_share, relative_gap
 
 if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
@@ -53,11 +53,12 @@ def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
     done = outcome.summary()
     if job.outliers is not None:
         return _verdict_on_outliers(outcome, job)
-    lower, upper = _bounds(done["lower"], done["upper"])
+    lower, upper = plain_bounds(done["lower"], done["upper"])
     if done["status"] == "certified":
+        share = plain_share(done["ratio"])
         return [
             f"certified: the margin {lower} is proven on all {done['rows']:,} rows;",
-            f"no {_thing(outcome)} reaches more than {upper}: at least {_share(done)} of the best possible.",
+            f"no {_thing(outcome)} reaches more than {upper}: at least {share} of the best possible.",
         ]
     if done["status"] == "not_separable":
         ids = ", ".join(str(row) for row in _model(outcome).coreset_ids[:8].tolist())
@@ -74,7 +75,7 @@ def _verdict(outcome: Outcome, job: TrainJob) -> list[str]:
     possible = f"at most {upper}" if upper else "not known"
     return [
         f"stopped before the proof was complete: {outcome.run['reason']};",
-        f"margin proven so far {lower or 'none'}, best possible {possible}, epsilon asked for {job.epsilon:g}.",
+        f"margin proven so far {lower or 'none'}, best possible {possible}, epsilon asked for {job.epsilon}.",
     ]
 
 
@@ -82,11 +83,12 @@ def _verdict_on_outliers(outcome: Outcome, job: TrainJob) -> list[str]:
     """The margin once rows are left out, and what no others allow."""
     done, found = outcome.summary(), left_out(_model(outcome))
     step, count = found.steps[-1], f"{len(found.rows):,} of {done['rows']:,} rows"
-    lower, upper = _bounds(step.lower, step.upper)
+    lower, upper = plain_bounds(step.lower, step.upper)
     if done["status"] == "certified":
+        share = plain_share(done["ratio"])
         return [
             f"certified: without {count} the margin is {lower};",
-            f"no {step.k:,} left out allow more than {upper}: at least {_share(done)} of the best possible.",
+            f"no {step.k:,} left out allow more than {upper}: at least {share} of the best possible.",
         ]
     if done["status"] == "not_separable":
         return [
@@ -97,14 +99,14 @@ def _verdict_on_outliers(outcome: Outcome, job: TrainJob) -> list[str]:
     possible = f"at most {upper}" if upper else "not known"
     return [
         f"{'heuristic' if 'heuristic' in outcome.run['reason'] else 'stopped'}: {outcome.run['reason']};",
-        f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon:g}.",
+        f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
     ]
 
 
 def _verdict_on_value(outcome: Outcome, job: TrainJob) -> list[str]:
     """The value of a soft margin, and what none is below."""
     done = outcome.summary()
-    lower, upper = _bounds(done["lower"], done["upper"])
+    lower, upper = plain_bounds(done["lower"], done["upper"])
     if done["status"] == "certified":
         gap = percent_up(relative_gap(done)).replace(NO_BREAK, " ")
         return [
@@ -116,7 +118,7 @@ def _verdict_on_value(outcome: Outcome, job: TrainJob) -> list[str]:
         known = f"value over all rows {upper}, best possible at least {lower}"
     return [
         f"stopped before the proof was complete: {outcome.run['reason']};",
-        f"{known}, epsilon asked for {job.epsilon:g}.",
+        f"{known}, epsilon asked for {job.epsilon}.",
     ]
 
 
@@ -134,15 +136,3 @@ def _next(outcome: Outcome, job: TrainJob) -> list[str]:
     if outcome.resumable:
         lines.append("go on   the same command with --resume and a larger limit")
     return [*lines, f"check   coremargin verify {job.out} {job.store}"]
-
-
-def _bounds(lower: float | None, upper: float | None) -> tuple[str, str]:
-    """Both as text, neither rounded in its own favour; empty for one that is not known."""
-    digits = precision_for(lower, upper)
-    down = "" if lower is None else digits.down(lower)
-    up = "" if upper is None else digits.up(upper)
-    return down.replace(NO_BREAK, " "), up.replace(NO_BREAK, " ")
-
-
-def _share(done: dict[str, Any]) -> str:
-    return percent_down(done["ratio"]).replace(NO_BREAK, " ")

@@ -1,6 +1,6 @@
-"""How a chunk's bytes become a file, and the codecs that a store may use.
+"""How a chunk's bytes become a file, and a file becomes them again.
 
-A file cannot inflate beyond the size of its chunk; which codecs may be run at all, formats/zarr_metadata.py says.
+A file cannot inflate beyond the size of its chunk; which codecs a store may use, formats/zarr_metadata.py says.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BLOSC_HEADER = 16
 
 @dataclass(frozen=True)
 class Encoding:
-    """Codecs that this module runs itself: raw bytes, or Blosc, each with or without a crc32c at the end."""
+    """The codecs of an array: raw bytes, or Blosc, each with or without a crc32c at the end."""
 
     compression: str = "none"
     checksum: bool = True

@@ -17,6 +17,7 @@ from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.data.support import read_vectors, vector_file
 from coremargin.errors import StoreError
 from coremargin.formats.raw_array import read_raw_array
+from coremargin.formats.stored_values import check_stored_values
 from coremargin.maths.rows import concatenate as stacked
 from coremargin.maths.rows import nothing
 
@@ -98,10 +99,9 @@ class Manifest:
         columns["marks"] = np.zeros((self._last.last, MARKS), dtype=np.uint32)
         for name, (dtype, tail) in _extra(self._facts).items():
             columns[name] = self._column(name, dtype, tail, 0, self._last.last)
-        most = self._facts.chunk_rows * self._facts.features
-        if ((columns["nonzeros"] < 0) | (columns["nonzeros"] > most)).any():
-            text = f"expected 0 to {most:,} stored values in a chunk, found others; restore it from a copy"
-            raise StoreError(f"{self._store}/{BLOCKS}: {text}")
+        if self._facts.sparse:
+            shape = {"rows": self._last.rows, "chunk_rows": self._facts.chunk_rows, "features": self._facts.features}
+            check_stored_values(self._store, columns["nonzeros"], **shape)
         scalars = ChunkScalars(counts=np.concatenate(counts), **columns)
         self._check(scalars)
         return scalars

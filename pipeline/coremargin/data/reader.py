@@ -16,6 +16,7 @@ from coremargin.data.checksum import crc32c
 from coremargin.data.maps import FileState, Maps
 from coremargin.data.reused import Reused
 from coremargin.errors import DamagedChunk, raise_if_limit
+from coremargin.formats.plain_file import plain
 
 if TYPE_CHECKING:
     from coremargin.data.layout import ArrayLayout
@@ -59,7 +60,7 @@ class ArrayReader:
             data = self._maps.get(chunk, state)
             if data is not None:
                 return self._shaped(data, chunk)
-            with open(path, "rb", buffering=0) as file:
+            with open(path, "rb", buffering=0, opener=plain) as file:
                 state = FileState.of(os.fstat(file.fileno()))
                 self._check_size(chunk, state.size)
                 data = self._maps.new(file.fileno())
@@ -81,7 +82,7 @@ class ArrayReader:
     def _read_encoded(self, chunk: int) -> np.ndarray:
         path = self.layout.file(chunk)
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open(path, "rb", buffering=0, opener=plain) as file:
                 status = os.fstat(file.fileno())
                 limit = self.layout.chunk_bytes + self.layout.chunk_bytes // 8 + 65536
                 if status.st_size > limit:
@@ -105,7 +106,7 @@ class ArrayReader:
         picked = np.empty((len(offsets), *self.layout.tail), dtype=self.layout.dtype)
         raw = picked.reshape(-1).view(np.uint8).reshape(len(offsets), width)
         try:
-            with open(self.layout.file(chunk), "rb", buffering=0) as file:
+            with open(self.layout.file(chunk), "rb", buffering=0, opener=plain) as file:
                 if FileState.of(os.fstat(file.fileno())) != self._trusted.get(chunk):
                     return None
                 for k, offset in enumerate(offsets.tolist()):

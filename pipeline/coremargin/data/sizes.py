@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
+from coremargin.formats.limits import LARGEST_CHUNK_BYTES
 
 LABEL_DTYPE = np.dtype("<i4")
 WEIGHT_DTYPE = np.dtype("<f8")
@@ -47,7 +48,8 @@ def fitting_sparse(rows: int, nonzeros: int, dtype: str, chunk_bytes: int) -> tu
     """Rows per chunk and stored values per file of a new sparse store whose first rows are these."""
     smallest, entry = min(chunk_bytes, SMALLEST_CHUNK_BYTES), entry_bytes(dtype)
     full, least = (sparse_chunk_rows(rows, nonzeros, dtype, size) for size in (chunk_bytes, smallest))
-    return min(full, max(rows, least)), max(1, min(FILE_CHUNKS * chunk_bytes, max(nonzeros * entry, smallest)) // entry)
+    file_bytes = min(FILE_CHUNKS * chunk_bytes, LARGEST_CHUNK_BYTES, max(nonzeros * entry, smallest))
+    return min(full, max(rows, least)), max(1, file_bytes // entry)
 
 
 def scanned_bytes(rows: int, row_bytes: int, *, nonzeros: int | None = None, weighted: bool = False) -> int:

@@ -17,6 +17,7 @@ from coremargin.data.maps import FileState, Maps
 from coremargin.data.reader import read_into
 from coremargin.data.reused import Reused
 from coremargin.errors import raise_if_limit
+from coremargin.formats.plain_file import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +120,7 @@ class ValueReader:
 
     def _opened(self, file: int) -> Any:
         try:
-            return open(self.layout.file(file), "rb", buffering=0)
+            return open(self.layout.file(file), "rb", buffering=0, opener=plain)
         except OSError as error:
             raise self._unreadable(file, error) from error
 

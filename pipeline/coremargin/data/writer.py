@@ -32,6 +32,7 @@ from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import StoreError, UsageError
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
+from coremargin.formats.store_record import most_chunk_rows, most_file_entries
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
@@ -83,11 +84,12 @@ class StoreWriter:
 
         compression: "none" (can be mapped), "lz4", "zstd", or "auto" (lz4 where the first chunk shrinks by a third).
         sparse: keep rows as CSR; weighted: every row comes with a weight. chunk_rows: rows of a chunk, instead of what
-        fits ``chunk_bytes``; of sparse rows that is guessed from the first ones.
+        fits ``chunk_bytes``; of sparse rows that is guessed from the first ones. Small stores have smaller chunks.
         Raises UsageError (a store is there, absurd numbers), OutputError (cannot write), Busy (another writer).
         """
         name = np.dtype(dtype).name
-        _check_options(features, name, chunk_bytes, compression, chunk_rows)
+        _check_options(features, name, chunk_bytes, compression)
+        _check_rows(chunk_rows, most_chunk_rows(features, name, sparse=sparse))
         rows = chunk_rows or (MOST_SPARSE_CHUNK_ROWS if sparse else default_chunk_rows(features, name, chunk_bytes))
         facts = Facts(features, name, rows, (), weighted=weighted)
         buffer = SparseBuffer(rows, features, np.dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
@@ -235,13 +237,17 @@ class StoreWriter:
     def _shape(self, rows: int, X: Rows, *, whole: bool) -> tuple[int, int]:
         """Rows per chunk of a new store, and for sparse ones values per file."""
         facts, size = self._facts, self._chunk_bytes
+        most = most_chunk_rows(facts.features, facts.dtype, sparse=self.sparse, rows=rows)
         if not is_sparse(X):
             full = whole or self._chunk_rows is not None
-            return facts.chunk_rows if full else fitting_chunk_rows(rows, facts.features, facts.dtype, size), 0
+            fitting = facts.chunk_rows if full else fitting_chunk_rows(rows, facts.features, facts.dtype, size)
+            return min(most, fitting), 0
         chunk_rows, entries = fitting_sparse(rows, X.nnz, facts.dtype, size)
         if whole:
             chunk_rows, entries = fitting_sparse(MOST_ROWS, MOST_ROWS * X.nnz // rows, facts.dtype, size)
-        return self._chunk_rows or chunk_rows, entries
+        return min(most, self._chunk_rows or chunk_rows), min(
+            entries, most_file_entries(facts.features, facts.dtype, rows)
+        )
 
     def _hand_over(self) -> None:
         """Give the full buffer to the writing threads and start a new one."""
@@ -256,7 +262,7 @@ class StoreWriter:
         self._next += 1
 
 
-def _check_options(features: int, dtype: str, chunk_bytes: int, compression: str, chunk_rows: int | None) -> None:
+def _check_options(features: int, dtype: str, chunk_bytes: int, compression: str) -> None:
     if dtype not in DTYPES:
         raise UsageError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
     if compression not in COMPRESSIONS:
@@ -267,5 +273,8 @@ def _check_options(features: int, dtype: str, chunk_bytes: int, compression: str
         raise UsageError(f"features: expected 1 to {MOST_FEATURES:,}, got {features}")
     if not 1 <= chunk_bytes <= LARGEST_CHUNK_BYTES:
         raise UsageError(f"chunk_bytes: expected 1 to {LARGEST_CHUNK_BYTES:,}, got {chunk_bytes}")
-    if chunk_rows is not None and not 1 <= chunk_rows <= MOST_ROWS:
-        raise UsageError(f"chunk_rows: expected at least 1, got {chunk_rows}")
+
+
+def _check_rows(chunk_rows: int | None, most: int) -> None:
+    if chunk_rows is not None and not 1 <= chunk_rows <= most:
+        raise UsageError(f"chunk_rows: expected 1 to {most:,} of such rows, got {chunk_rows:,}")

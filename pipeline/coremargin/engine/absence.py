@@ -30,8 +30,8 @@ Recruit = Callable[[], str]
 class Absence:
     """The times without any worker of one executor.
 
-    wait_s: how long new ones are waited for, counted from when they were asked for; recruit: None where others start
-    them; left_s: how long to wait before they are asked for, and between two attempts.
+    wait_s: how long new ones are waited for, counted from when they are first asked for; recruit: None where others
+    start them; left_s: how long to wait before they are asked for, and between two attempts.
     """
 
     def __init__(self, wait_s: float = WAIT_S, recruit: Recruit | None = None, *, left_s: float = LEFT_S) -> None:
@@ -57,7 +57,8 @@ class Absence:
             log.warning("no worker is left; waiting for new ones")
             self._lasts, self._refused = True, None
             self._ask_at = math.inf if self._recruit is None else now + self._left_s
-            self._until = now + self._wait_s
+            # short as the wait may be, nobody is given up who was not asked for
+            self._until = self._wait_s + (now if self._recruit is None else self._ask_at)
         if self._recruit is not None and now >= self._ask_at:
             self._ask(self._recruit, now)
         elif now > self._until:

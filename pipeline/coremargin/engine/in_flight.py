@@ -76,6 +76,7 @@ class _Flight:
     alone: bool
     hint: str | None  #: address of the worker it was meant for
     parcels: frozenset[str]  #: keys of the large arrays that it waits for
+    copied: bool = False  #: it may never land: no worker has it, or one that hangs
 
 
 @dataclass
@@ -224,7 +225,9 @@ class Flights:
             self._forget_parcels(flight)
             if isinstance(error, KilledWorker):
                 self._deadly.add(str(error.task))
-            if not record.keys or len(self._deadly) >= self._patience.tries:  # else a twin still flies
+            # else a twin still flies, on which one can rely
+            if len(self._deadly) >= self._patience.tries or all(self._flights[key].copied for key in record.keys):
+                self._cancel_twins(record)
                 self._try_later(block, record, where, error)
         else:
             raise error
@@ -277,7 +280,7 @@ class Flights:
             if not number:
                 more = f", and {len(flights) - 1} more blocks" if len(flights) > 1 else ""
                 log.warning("%s%s: %s; sent to another worker", place(self._source, flight.block), more, why)
-            flight.hint = None
+            flight.hint, flight.copied = None, True
             self._records[flight.block.index].copies += 1
             self._send(flight.block, anywhere=anywhere)
 

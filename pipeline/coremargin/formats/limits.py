@@ -10,3 +10,5 @@ MOST_SEED = 2**63 - 1
 PRICES = (1e-120, 1e120)
 LARGEST_WEIGHT = 1e200  #: of a row: sums of them stay finite
 LARGEST_CHUNK_BYTES = 1 << 30
+#: Of a chunk, or of a file of stored values, beyond what all rows of its store need: readers make room for all of it.
+MOST_PADDING_BYTES = 64 << 20

@@ -78,6 +78,8 @@ def _is_current(handle: int, path: Path) -> bool:
 
 
 def _open_folder(path: Path) -> int:
+    if not path.name:  # the root has no name that a model could have beside it
+        raise DataError(f"{path}: expected a model's folder, found the root of the file system; give the folder")
     for _ in range(_TRIES):
         for place in (path, previous_of(path)):
             try:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 #: More than so many values of k in one run are a slip of the pen.
 MOST_COUNTS = 1000
 _MOST_DIGITS = 18
-#: From this many outliers on the exact search is not tried unless it is asked for.
-MANY = 1000
 
 
 def outlier_counts(

@@ -1,7 +1,8 @@
-"""Files that are read whole: plain ones of bounded size. A pipe would wait for ever, a device would not end."""
+"""Files that are read: plain ones, whole ones of bounded size. A pipe would wait for ever, a device would not end."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -10,6 +11,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from coremargin.errors import DataError, raise_if_limit
+
+
+def plain(path: str, flags: int) -> int:
+    """An opener for ``open``: waits for nothing. Raises OSError for what is no plain file."""
+    handle = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no plain file", path)
+    return handle
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 
 from coremargin.errors import StoreError
-from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES
+from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES
 from coremargin.formats.model_record import (
     Count,
     Digest,
@@ -25,7 +25,24 @@ from coremargin.formats.zarr_metadata import read_group
 FORMAT = "coremargin-store"
 VERSION = 2  #: the newest; stores of dense rows without weights say 1, so that older readers open them
 _START_BYTES = 8  # of a row start
+_INDEX_BYTES = 4  # of a stored value's feature
 _ITEM_BYTES = {"float32": 4, "float64": 8}
+
+
+def most_chunk_rows(features: int, dtype: str, *, sparse: bool, rows: int | None = None) -> int:
+    """Rows per chunk that a store may have, at least one; rows: of all of the store, when that is known.
+
+    Chunks are stored at full size, and compressed padding costs next to nothing: without a limit, a few rows that say
+    they are one of a billion would take the memory of a billion. Uncompressed ones may be files with holes.
+    """
+    row_bytes = _START_BYTES if sparse else features * _ITEM_BYTES[dtype]
+    most = max(1, LARGEST_CHUNK_BYTES // row_bytes)
+    return most if rows is None else min(most, rows + MOST_PADDING_BYTES // row_bytes)
+
+
+def most_file_entries(features: int, dtype: str, rows: int) -> int:
+    """Stored values per file that a store of so many sparse rows may have, for the same reason."""
+    return rows * features + MOST_PADDING_BYTES // (_ITEM_BYTES[dtype] + _INDEX_BYTES)
 
 
 class CommitRecord(Strict, frozen=True, kw_only=True):
@@ -65,23 +82,35 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
         plain = not self.sparse and not self.weighted
         if self.version != (1 if plain else VERSION):
             raise ValueError(f"expected version {1 if plain else VERSION} of such rows, found {self.version}")
-        row_bytes = self.features * _ITEM_BYTES[self.dtype]
-        chunk_bytes = self.chunk_rows * row_bytes
-        if not self.sparse and chunk_bytes > max(LARGEST_CHUNK_BYTES, row_bytes):
-            raise ValueError(f"expected chunks of at most {LARGEST_CHUNK_BYTES:,} bytes, got {chunk_bytes:,}")
-        if self.sparse and self.chunk_rows * _START_BYTES > LARGEST_CHUNK_BYTES:
-            raise ValueError(f"expected chunks of at most {LARGEST_CHUNK_BYTES // _START_BYTES:,} sparse rows")
-        if self.rows != self.commits[-1].rows:
-            raise ValueError(f"expected the rows of the last commit, {self.commits[-1].rows:,}, got {self.rows:,}")
-        before = 0
+        self._check_sizes()
         if len({commit.group for commit in self.commits}) < len(self.commits):
             raise ValueError("expected a group of its own for each commit, found one twice")
+        before = 0
         for commit in self.commits:
             if commit.rows <= before or commit.classes > len(self.classes):
                 raise ValueError(f"commit {commit.group!r} does not follow from the one before")
             if not commit.first < commit.last == -(-commit.rows // self.chunk_rows):
                 raise ValueError(f"commit {commit.group!r} covers chunks {commit.first} to {commit.last}")
             before = commit.rows
+        if before != self.rows:
+            raise ValueError(f"expected the rows of the last commit, {before:,}, got {self.rows:,}")
+        if self.commits[-1].classes != len(self.classes):  # both are written at once; the digest names these classes
+            committed = self.commits[-1].classes
+            raise ValueError(f"expected the classes of the last commit, {committed}, got {len(self.classes)}")
+
+    def _check_sizes(self) -> None:
+        """Raises ValueError for chunks and files beyond what the rows need."""
+        most = most_chunk_rows(self.features, self.dtype, sparse=self.sparse, rows=self.rows)
+        if self.chunk_rows > most:
+            raise ValueError(
+                f"expected chunks of at most {most:,} of these {self.rows:,} rows, found chunks of {self.chunk_rows:,}"
+            )
+        entries = 0 if self.file_entries is UNSET else self.file_entries
+        if entries > most_file_entries(self.features, self.dtype, self.rows):
+            raise ValueError(
+                f"expected files of at most {most_file_entries(self.features, self.dtype, self.rows):,} stored values "
+                f"for {self.rows:,} rows, found {entries:,}"
+            )
 
 
 def read_store_record(path: Path) -> StoreRecord:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from coremargin.data.scaled import scaled
 from coremargin.engine.plan import plan_blocks
-from coremargin.formats.outlier_counts import MANY
 from coremargin.problems.common.start import rows_that_count
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft.block_minimisation import soft_margin
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from coremargin.learn.job import TrainJob
     from coremargin.problems.fleet.members import MemberProblem
     from coremargin.problems.outliers.problem import OutlierMargin
+
+#: From this many outliers on the exact search is not tried unless it is asked for.
+MANY = 1000
 
 
 def problem_of(job: TrainJob, source: Source) -> Problem:

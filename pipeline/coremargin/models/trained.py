@@ -201,8 +201,8 @@ class Single(Trained):
 
     def bounds_text(self) -> str:
         """The two bounds as far as they are claimed, for people."""
-        claims = self.certificate
-        known = [f"{name} {value:.6g}" for name in ("lower", "upper") if (value := getattr(claims, name)) is not None]
+        bounds = {name: getattr(self.certificate, name) for name in ("lower", "upper")}
+        known = [f"{name} {value!r}".removesuffix(".0") for name, value in bounds.items() if value is not None]
         return ", ".join(known) or "no bounds"
 
     @abstractmethod

@@ -141,6 +141,19 @@ def percent_down(ratio: Any) -> str:
     return f"{Precision(decimals).down(100.0 * number)}{NO_BREAK}%"
 
 
+def plain_bounds(lower: Any, upper: Any) -> tuple[str, str]:
+    """Both as text for a terminal, neither rounded in its own favour; empty for one that is not known."""
+    digits = precision_for(lower, upper)
+    down = "" if finite(lower) is None else digits.down(lower)
+    up = "" if finite(upper) is None else digits.up(upper)
+    return down.replace(NO_BREAK, " "), up.replace(NO_BREAK, " ")
+
+
+def plain_share(ratio: Any) -> str:
+    """``percent_down`` for a terminal."""
+    return percent_down(ratio).replace(NO_BREAK, " ")
+
+
 def percent_up(share: Any) -> str:
     """A share that may be missing, rounded up to two digits."""
     number = finite(share)

@@ -94,7 +94,7 @@ def value_reached(claim: AnyClaim, value: float, rows: str) -> Check:
     """Whether the hypothesis of a soft margin is as good as claimed; value: as found, rows: over which, in words."""
     if claim.upper is None:
         return Check("value", ok=True, text="nothing is claimed")
-    claimed, found = apart(claim.upper, value)
+    claimed, found = shown(claim.upper), shown(value)
     text = f"of the hypothesis over all {rows}: {found}"
     if value <= claim.upper:
         return Check("value", ok=True, text=f"{text} (claimed: at most {claimed})")
@@ -105,7 +105,7 @@ def value_bounded(claim: AnyClaim, dual: float) -> Check:
     """Whether nothing can be as good as the claimed bound says nothing is; dual: the bound as found."""
     if claim.lower is None:
         return Check("dual bound", ok=True, text="nothing is claimed")
-    claimed, found = apart(claim.lower, dual)
+    claimed, found = shown(claim.lower), shown(dual)
     if claim.lower <= dual:
         return Check("dual bound", ok=True, text=f"no hypothesis has a value below {found} (claimed: {claimed})")
     return Check("dual bound", ok=False, text=f"model claims {claimed}, the dual weights prove {found}")
@@ -124,10 +124,10 @@ def same_epsilon(claim: AnyClaim) -> list[Check]:
 def status(claim: AnyClaim) -> Check:
     """Whether the status is what the bounds of a margin say; that they hold is for other checks to say."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
-    bounds = f"lower {shown(lower)}, upper {shown(upper)}, epsilon {epsilon:g}"
+    bounds = f"lower {shown(lower)}, upper {shown(upper)}, epsilon {epsilon}"
     if claim.status == "certified":
         ok = claim.kind == "margin" and in_order(claim) and certified(lower, upper, epsilon)
-        text = f"certified: lower / upper is at least 1 - {epsilon:g}"
+        text = f"certified: lower / upper is at least 1 - {epsilon}"
         if not ok:
             text = f"model claims to be certified, its own numbers do not say so: {claim.kind}, {bounds}"
     elif claim.status == "not_separable":
@@ -215,17 +215,11 @@ def weighed_length(x: Any, weights: np.ndarray, *, centred: bool) -> float:
 
 def bounded_above(claimed: float, found: float, proof: str, name: str = "upper bound") -> Check:
     """Whether an upper bound of a margin is as high as what was found; proof: in words."""
-    said, proven = apart(claimed, found)
+    said, proven = shown(claimed), shown(found)
     ok = found <= claimed
     return Check(name, ok, f"{proof} {proven} (claimed: {said})" if ok else f"model claims {said}, {proof} {proven}")
 
 
-def apart(claimed: float, found: float) -> tuple[str, str]:
-    """Two numbers as text, with as many digits as it takes to tell them apart."""
-    short = (f"{claimed:.12g}", f"{found:.12g}")
-    return short if short[0] != short[1] or claimed == found else (repr(claimed), repr(found))
-
-
 def shown(value: float | None) -> str:
-    """A number that may not be there."""
-    return "none" if value is None else f"{value:.12g}"
+    """A number, exactly, that may not be there."""
+    return "none" if value is None else repr(float(value)).removesuffix(".0")

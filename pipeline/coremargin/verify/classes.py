@@ -17,11 +17,11 @@ import numpy as np
 from coremargin.verify.checks import (
     CLOSE,
     Check,
-    apart,
     bounded_above,
     overlap,
     same_epsilon,
     same_ratio,
+    shown,
     typed,
     value_bounded,
     value_reached,
@@ -150,7 +150,7 @@ class ClassesProof(ClassesScan):
             return Check("lower bound", ok=False, text="the store has no labelled row, nothing can be claimed about it")
         if claim.lower is None:
             return Check("lower bound", ok=True, text="nothing is claimed")
-        claimed, found = apart(claim.lower, margin)
+        claimed, found = shown(claim.lower), shown(margin)
         lowest = f"row {row} (class {claim.labels[place]!r}) has margin {found}"
         if self.below:
             text = f"model claims {claimed}, {lowest}; {self.below:,} of {count:,} rows are below{self.aside}"

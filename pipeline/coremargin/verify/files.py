@@ -17,15 +17,17 @@ from scipy.sparse import csr_array
 
 from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
 from coremargin.formats.plain_file import opened_plain
-from coremargin.formats.zarr_metadata import Blosc, read_array_metadata, read_csr_group
+from coremargin.formats.raw_array import CRC_BYTES
+from coremargin.formats.zarr_metadata import Blosc, Crc32c, read_array_metadata, read_csr_group
 
 if TYPE_CHECKING:
     from coremargin.formats.store_record import StoreRecord
     from coremargin.formats.zarr_metadata import ArrayMetadata
 
-_BLOSC_HEADER = 16  # bytes; those from 4 to 8 say how many there will be
+_BLOSC_HEADER = 16  # bytes; those from 4 to 8 say how many there will be, from 12 to 16 how many there are
 _BESIDE = 1 << 16  # bytes that checksums, headers and indices may take
 _RECENT = 6  # files of values in memory, besides the chunks made of them
+_RECENT_BYTES = 1 << 30  # nor more bytes, but two files in any case: those of the values and of their features
 _SPARSE = ("X/data", "X/indices", "X/indptr")
 
 
@@ -105,9 +107,12 @@ class Files:
                 f"{file}: {chunk} is missing; restore it from a copy, or ingest the data again"
             ) from None
         packed = metadata.codecs[1:2] and isinstance(metadata.codecs[1], Blosc)
-        inflated = int.from_bytes(head[4:8], "little") if packed else whole
-        if size > 2 * whole + _BESIDE or inflated != whole:
-            found = f"{size:,} bytes that promise {inflated:,}" if packed else f"{size:,} bytes"
+        inflated, stated = whole, size
+        if packed:
+            beside = CRC_BYTES if isinstance(metadata.codecs[-1], Crc32c) else 0
+            inflated, stated = int.from_bytes(head[4:8], "little"), int.from_bytes(head[12:16], "little") + beside
+        if size > 2 * whole + _BESIDE or inflated != whole or stated != size:
+            found = f"{size:,} bytes" + (f", whose header promises {inflated:,} of {stated:,}" if packed else "")
             raise DamagedChunk(f"{file}: {chunk}: expected {whole:,} bytes, found {found}; restore it from a copy")
 
     def _values(self, name: str, first: int, last: int, chunk: str) -> np.ndarray:
@@ -119,12 +124,18 @@ class Files:
                 values = self._recent.get((name, number))
             if values is None:
                 values = self.read(name, number * step, min(length, (number + 1) * step), chunk)
-                with self._lock:
-                    self._recent[name, number] = values
-                    while len(self._recent) > _RECENT:
-                        del self._recent[next(iter(self._recent))]
+                self._keep((name, number), values)
             parts.append(values[max(0, first - number * step) : max(0, last - number * step)])
         return np.concatenate(parts)
+
+    def _keep(self, file: tuple[str, int], values: np.ndarray) -> None:
+        """The values of a file, for the next chunks; those kept longest make room."""
+        with self._lock:
+            self._recent[file] = values
+            while len(self._recent) > _RECENT or (
+                len(self._recent) > 2 and sum(kept.nbytes for kept in self._recent.values()) > _RECENT_BYTES
+            ):
+                del self._recent[next(iter(self._recent))]
 
     def read_sparse(self, start: int, stop: int, first: int, last: int, chunk: str) -> csr_array:
         """Rows [start, stop), whose stored values are [first, last).
@@ -134,19 +145,21 @@ class Files:
         begins = self.read("X/indptr", start, stop, chunk)
         inside = ((begins >= first) & (begins <= last)).all()  # else differences could wrap around
         lengths = np.diff(begins, append=last)
+        if not (begins[0] == first and inside and (lengths >= 0).all() and (lengths <= self.features).all()):
+            raise self._disordered(chunk)  # before there is room for the values
         data, indices = (self._values(name, first, last, chunk) for name in _SPARSE[:2])
-        fits = len(indices) == len(data) == last - first and begins[0] == first and inside and (lengths >= 0).all()
-        if fits:
-            follows = np.ones(len(indices), dtype=bool)  # not the first of its row
-            follows[(begins - first)[begins < last]] = False
-            ascending = (np.diff(indices, prepend=-1) > 0) | ~follows
-            fits = bool((ascending & (indices >= 0) & (indices < self.features)).all())
-        if not fits:
-            raise DamagedChunk(
-                f"{self.path}/X: {chunk}: the row starts or the indices are not those of rows of {self.features:,} "
-                f"features in ascending order; restore the store from a copy"
-            )
+        follows = np.ones(len(indices), dtype=bool)  # not the first of its row
+        follows[(begins - first)[begins < last]] = False
+        ascending = (np.diff(indices, prepend=-1) > 0) | ~follows
+        if not (ascending & (indices >= 0) & (indices < self.features)).all():
+            raise self._disordered(chunk)
         indptr = np.append(begins, last) - first
         if indptr[-1] <= np.iinfo(np.int32).max:  # of one kind with the indices: SciPy would copy both else
             indptr = indptr.astype(np.int32)
         return csr_array((data, indices, indptr), shape=(stop - start, self.features))
+
+    def _disordered(self, chunk: str) -> DamagedChunk:
+        return DamagedChunk(
+            f"{self.path}/X: {chunk}: the row starts or the indices are not those of rows of {self.features:,} "
+            f"features in ascending order; restore the store from a copy"
+        )

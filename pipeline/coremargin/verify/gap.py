@@ -56,7 +56,7 @@ def consistency(claim: Claim) -> list[Check]:
 def status(claim: AnyClaim) -> Check:
     """Whether the status is what the bounds of a value say."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
-    bounds = f"value {shown(upper)}, dual bound {shown(lower)}, epsilon {epsilon:g}"
+    bounds = f"value {shown(upper)}, dual bound {shown(lower)}, epsilon {epsilon}"
     if claim.status == "not_separable":
         return Check("status", ok=False, text=f"model claims status 'not_separable' of a soft margin; {bounds}")
     if claim.status == "stopped":
@@ -65,7 +65,7 @@ def status(claim: AnyClaim) -> Check:
         return Check("status", ok=False, text=f"model claims a dual bound above its value: {bounds}")
     if certified(lower, upper, epsilon):
         gap = (Fraction(upper) - Fraction(lower)) / Fraction(upper)  # type: ignore[arg-type]
-        text = f"certified: the gap is {float(gap):.6g} of the value, at most {epsilon:g}"
+        text = f"certified: the gap is {float(gap):.6g} of the value, at most {epsilon}"
         return Check("status", ok=True, text=text)
     text = f"model claims to be certified, its own numbers do not say so: {bounds}"
     return Check("status", ok=False, text=text)

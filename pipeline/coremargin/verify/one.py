@@ -148,7 +148,7 @@ class Inquiry:
         epsilon = self.claim.proven_epsilon
         if self.claim.status != "certified" or certified(lower, upper, epsilon):
             return []
-        text = f"model claims to be certified; lower {shown(lower)} and upper {shown(upper)} do not prove {epsilon:g}"
+        text = f"model claims to be certified; lower {shown(lower)} and upper {shown(upper)} do not prove {epsilon}"
         return [Check("certificate", ok=False, text=text)]
 
     def result(self) -> Verification:

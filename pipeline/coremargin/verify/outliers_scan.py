@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.verify.checks import Check
+from coremargin.verify.checks import Check, shown
 from coremargin.verify.outliers import Trimmed, same_counts
 from coremargin.verify.store import Members, StoreScan, listed
 from coremargin.verify.sums import LOST, TINY, UNIT, dot_products, length, slabs
@@ -110,7 +110,7 @@ class TrimScan(StoreScan):
         return [
             Check(
                 f"lower bound with {one.k:,} outliers", bool(below <= one.k),
-                f"all but {below:,} of {count:,} rows have at least {one.lower:.12g}"
+                f"all but {below:,} of {count:,} rows have at least {shown(one.lower)}"
                 + ("" if below <= one.k else f"; model claims all but {one.k:,}"),
             )
             for one, below in zip(self.trimmed, self.below.tolist(), strict=True)

@@ -24,6 +24,7 @@ from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.limits import LARGEST_WEIGHT
 from coremargin.formats.raw_array import read_raw_array
 from coremargin.formats.store_record import read_store_record
+from coremargin.formats.stored_values import check_stored_values
 from coremargin.verify.files import Files
 from coremargin.verify.sums import quiet
 
@@ -161,7 +162,7 @@ class Rows:
             "format": "coremargin-store",
             "features": self.features,
             "dtype": self.dtype,
-            "classes": list(self.classes[: self.commits[-1].classes]),
+            "classes": list(self.classes),
             "rows": self.rows,
             **crcs,
         }
@@ -192,8 +193,11 @@ def _read_sums(blocks: Path, record: StoreRecord) -> _Sums:
             nonzeros[here] = stored
         if marked:
             marks[here] = mark
-    if (nonzeros < 0).any():
-        raise StoreError(f"{blocks}: a chunk has fewer than no stored values; restore it from a copy")
+    if sparse:
+        shape = {"rows": record.rows, "chunk_rows": record.chunk_rows, "features": record.features}
+        check_stored_values(blocks.parent, nonzeros, **shape)
+    if (not sparse and marks[:, :2].any()) or (not record.weighted and marks[:, 2].any()):
+        raise StoreError(f"{blocks}: expected no checksums of what the rows do not have, found some; ingest again")
     parts = {"x": digests >> np.uint64(32), "y": digests & np.uint64(0xFFFFFFFF)}
     if sparse:
         parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.verify.checks import Check, apart
+from coremargin.verify.checks import Check, shown
 from coremargin.verify.store import Members, StoreScan
 from coremargin.verify.sums import LOST, TINY, UNIT, dot_products, length, slabs
 
@@ -93,7 +93,7 @@ class Scan(StoreScan):
         label = self.claim.positive if sign > 0 else self.claim.negative
         if self.claim.lower is None:
             return Check("lower bound", ok=True, text="nothing is claimed")
-        claimed, found = apart(self.claim.lower, margin)
+        claimed, found = shown(self.claim.lower), shown(margin)
         lowest = f"row {row} (class {label!r}) has margin {found}"
         aside = self.aside
         comma = "," if aside else ""

@@ -388,6 +388,18 @@ def test_a_missing_command_is_named(spec: clusters.ClusterSpec, name: str, monke
         connect(spec)
 
 
+@pytest.mark.parametrize("name", ["sbatch", "ssh"])
+def test_a_command_that_cannot_be_run_is_a_run_error(
+    command: Command, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the system says of a command that is there, but does not run, ends the start with its name."""
+    command("scancel", TEXT)
+    monkeypatch.setenv("PATH", str(command(name, "#!/nonexistent/sh\n").parent))
+    kind: Callable[..., clusters.ClusterSpec] = Slurm if name == "sbatch" else partial(Ssh, hosts=("one",))
+    with pytest.raises(RunError, match=f"^{name}.* cannot be run: .*No such file"):
+        connect(kind(host="127.0.0.1", insecure=True))
+
+
 def test_no_scheduler_at_an_address_is_a_run_error() -> None:
     """An address where nobody listens is a RunError that names it."""
     with pytest.raises(RunError, match="no Dask scheduler answers at tcp://127.0.0.1:1"):

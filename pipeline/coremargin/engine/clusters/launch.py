@@ -11,20 +11,21 @@ import shutil
 import socket
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dask
-from distributed import Client, LocalCluster
+from distributed import Client
 from distributed.security import Security
 
 from coremargin.engine.absence import Absence
 from coremargin.engine.clusters import manifest
 from coremargin.engine.clusters.batch import Array, check_commands
-from coremargin.engine.clusters.embedded import settings
 from coremargin.engine.clusters.hosts import Hosts
+from coremargin.engine.clusters.local_cluster import DRIVER_BYTES, FILES, Start, settings
 from coremargin.engine.clusters.specs import Address, Batch, Kubernetes, Remote, Ssh
 from coremargin.engine.clusters.started import Started, answer_of
 from coremargin.engine.dask_executor import DaskExecutor
+from coremargin.engine.resources import need_files, need_memory
 from coremargin.errors import RunError, UsageError
 from coremargin.spec import format_seconds
 
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 
 _PAUSE_S = 2.0  # before the next attempt to reach a pod
 _GLANCE_S = 0.5  # between two looks at what was started
+
+# Files of the driver, measured, with some room to spare: for an ssh or a job, and for each of its workers.
+_PLACE_FILES, _WORKER_FILES = 2, 7
 
 
 def start(cluster: ClusterSpec) -> DaskExecutor:
@@ -76,7 +80,7 @@ def security(network: Network) -> Security:
     return Security(require_encryption=True, **names)
 
 
-def _client(stack: ExitStack, address: Any, network: Network) -> Client:
+def _client(stack: ExitStack, address: str, network: Network) -> Client:
     patience_s = min(30.0, network.start_timeout)
     try:
         client = Client(address, security=security(network), set_as_default=False, timeout=patience_s)
@@ -92,13 +96,18 @@ def _existing(cluster: Address, stack: ExitStack) -> Client:
     return _client(stack, cluster.address, cluster)
 
 
-def _own_scheduler(cluster: Remote, stack: ExitStack) -> tuple[Client, str]:
-    """A scheduler in this process, and its address."""
+def _own_scheduler(cluster: Remote, places: int, stack: ExitStack) -> tuple[Client, str]:
+    """A scheduler in this process, for workers on so many hosts or in so many jobs, and its address."""
+    what, instead = "the scheduler in this process", "see that host and port of the cluster file are free here"
+    need_files(FILES + places * (_PLACE_FILES + cluster.workers * _WORKER_FILES), what)
+    need_memory(DRIVER_BYTES, what)
     host = cluster.host or socket.gethostbyname(socket.gethostname())
     if cluster.host is None and host.startswith("127."):
         log.warning("this host's name means %s, which other hosts cannot reach; give host = ADDRESS", host)
     with dask.config.set(settings(60.0)):
-        scheduler = LocalCluster(
+        start = Start(
+            what,
+            instead,
             n_workers=0,
             host=host,
             scheduler_port=cluster.port,
@@ -108,13 +117,14 @@ def _own_scheduler(cluster: Remote, stack: ExitStack) -> tuple[Client, str]:
             scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
         )
-    stack.callback(scheduler.close)
-    return _client(stack, scheduler, cluster), str(scheduler.scheduler_address)
+        scheduler, client = start.wait(cluster.start_timeout)
+    stack.callback(start.close)
+    return client, str(scheduler.scheduler_address)
 
 
 def _batch(cluster: Batch, stack: ExitStack) -> tuple[Client, Array]:
     check_commands(cluster)
-    client, address = _own_scheduler(cluster, stack)
+    client, address = _own_scheduler(cluster, cluster.jobs, stack)
     array = Array(cluster, address)
     stack.callback(_forgive(array.cancel))
     array.submit()
@@ -136,7 +146,7 @@ def _forgive(action: Callable[[], object]) -> Callable[[], None]:
 def _ssh(cluster: Ssh, stack: ExitStack) -> tuple[Client, Hosts]:
     if shutil.which("ssh") is None:
         raise UsageError("the command 'ssh' is not on this host")
-    client, address = _own_scheduler(cluster, stack)
+    client, address = _own_scheduler(cluster, len(cluster.hosts), stack)
     hosts = Hosts(cluster, address)
     stack.callback(hosts.stop)
     hosts.start()

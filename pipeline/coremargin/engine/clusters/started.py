@@ -8,7 +8,7 @@ import re
 import subprocess
 import threading
 
-from coremargin.errors import RunError
+from coremargin.errors import RunError, machine_limit
 from coremargin.spec import format_seconds
 
 _ANSWER_S = 120.0  # for a command to answer
@@ -30,9 +30,15 @@ def answer_of(words: list[str], text: str) -> str:
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise RunError(f"{words[0]} did not answer within {format_seconds(_ANSWER_S)}") from error
+    except OSError as error:
+        raise _not_run(words[0], error) from error
     if done.returncode:
         raise RunError(f"{words[0]} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
+
+
+def _not_run(name: str, error: OSError) -> RunError:
+    return machine_limit(error, name) or RunError(f"{name} cannot be run: {error}")
 
 
 class Started:
@@ -47,10 +53,13 @@ class Started:
         self._awaited, self._last = awaited, ""
         self._match: re.Match[str] | None = None
         self._settled = threading.Event()
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace",
-        )  # fmt: skip
+        try:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                errors="replace",
+            )  # fmt: skip
+        except OSError as error:
+            raise _not_run(name, error) from error
         self._reader = threading.Thread(target=self._read, name=f"output of {name}", daemon=True)
         self._reader.start()
 

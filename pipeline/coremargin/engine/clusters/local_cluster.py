@@ -1,0 +1,145 @@
+"""A ``LocalCluster`` that starts in a thread of its own: the embedded one, and the scheduler of workers elsewhere.
+
+With few files open, or workers that never come, it would be waited for until somebody ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from distributed import Client, LocalCluster
+from distributed.utils import LoopRunner
+
+from coremargin.engine.clusters.scripts import ENVIRONMENT
+from coremargin.engine.slots import brief
+from coremargin.errors import RunError, raise_if_limit
+from coremargin.spec import format_seconds
+
+if TYPE_CHECKING:
+    from distributed import Nanny
+
+#: What it needs in this process, measured, with some room to spare: files, and address space of its event loop.
+FILES, DRIVER_BYTES = 40, 200 << 20
+
+_CLOSE_S = 30.0  # until all have to be gone
+_STOP_S = 1.0  # for an event loop
+_PATIENCE_S = 5.0  # for a start that nobody wants any more: one that is complete can be taken down in order
+
+
+def settings(worker_ttl_s: float) -> dict[str, Any]:
+    """Dask's configuration for a cluster of scan workers."""
+    return {
+        "distributed.scheduler.worker-ttl": f"{worker_ttl_s} s",  # a stopped worker is started again after this
+        "distributed.scheduler.allowed-failures": 2,  # then the block flies alone, see flights.py
+        # mapped pages of the store count as memory of the process: with a limit, workers would pause for ever
+        "distributed.worker.memory.target": False,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": False,
+        "distributed.worker.profile.enabled": False,
+        "distributed.diagnostics.nvml": False,
+        "distributed.nanny.pre-spawn-environ": dict(ENVIRONMENT),
+    }
+
+
+class _Cluster(LocalCluster):  # type: ignore[misc]
+    """One that is known to whoever has it made before it is complete."""
+
+    def __init__(self, made: list[_Cluster], **options: Any) -> None:
+        made.append(self)
+        super().__init__(**options)
+
+
+class Start:
+    """A cluster that starts in a thread of its own: whoever waits for it may stop waiting at any moment."""
+
+    def __init__(self, what: str, instead: str, **options: Any) -> None:
+        """what, instead: what is started, and what else to do, for messages; options: of ``LocalCluster``."""
+        self._what, self._instead = what, instead
+        self._clusters: list[_Cluster] = []
+        self._nannies: list[Nanny] = []
+        self._over = threading.Event()
+        self._found: tuple[LocalCluster, Client] | None = None
+        self._error: BaseException | None = None
+        self._runner = LoopRunner()
+        threading.Thread(target=self._run, kwargs=options, name="cluster start", daemon=True).start()
+
+    def _run(self, **options: Any) -> None:
+        try:
+            self._runner.start()
+            if (nanny := options.get("worker_class")) is not None:
+                options["worker_class"] = partial(self._nanny, nanny)
+            cluster = _Cluster(self._clusters, loop=self._runner.loop, **options)
+            try:
+                self._found = cluster, Client(cluster, set_as_default=False)
+            except BaseException:
+                cluster.close(timeout=_CLOSE_S)
+                raise
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            self._error = error
+        finally:
+            self._over.set()
+
+    def _nanny(self, kind: type[Nanny], *words: Any, **options: Any) -> Nanny:
+        self._nannies.append(kind(*words, **options))
+        return self._nannies[-1]
+
+    def wait(self, timeout_s: float) -> tuple[LocalCluster, Client]:
+        """Cluster and client. Raises RunError: they did not start, or not in time; MachineLimit: that was why."""
+        try:
+            in_time = self._over.wait(timeout_s)
+        except BaseException:
+            self._give_up(_PATIENCE_S)
+            raise
+        if not in_time:
+            self._give_up(0.0)
+            waited = format_seconds(timeout_s)
+            raise RunError(
+                f"{self._what} is not there after {waited}; see what slows this machine down, give it more time by "
+                f"start_timeout in a cluster file, or {self._instead}"
+            )
+        if self._found is None:
+            self._abandon()
+            error = self._error or RuntimeError("no reason given")
+            raise_if_limit(error, self._what)
+            raise RunError(f"{self._what} did not start ({brief(error)}); {self._instead}") from error
+        return self._found
+
+    def _give_up(self, patience_s: float) -> None:
+        with suppress(KeyboardInterrupt):  # once more: no more patience
+            if self._over.wait(patience_s):
+                self.close()
+                return
+        self._abandon()
+
+    def close(self) -> None:
+        """Take it down."""
+        if self._found is not None:
+            cluster, client = self._found
+            try:
+                client.close()
+                cluster.close(timeout=_CLOSE_S)
+            except TimeoutError:
+                self._abandon()
+        self._runner.stop()
+
+    def _abandon(self) -> None:
+        """Leave it as it is, but for its processes: half a cluster cannot be taken down in order."""
+        for cluster in self._clusters:
+            cluster.shutdown_on_close = False  # nor at the end of this process
+        with suppress(RuntimeError):  # there is no loop, or no more
+            loop = self._runner.loop.asyncio_loop
+            loop.call_soon_threadsafe(loop.stop)
+            deadline = time.monotonic() + _STOP_S
+            while loop.is_running() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        for nanny in self._nannies:
+            if nanny.pid:
+                with suppress(ProcessLookupError):
+                    os.kill(nanny.pid, signal.SIGKILL)
