@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import KilledWorker
 
-from coremargin.engine.payload import KEY, Parcels, unpack
+from coremargin.engine.payload import KEY, Parcels, run_parcel
 from coremargin.engine.protocols import BlockResult
 from coremargin.engine.slots import EVERY_S, UNREACHABLE, ask_scheduler, brief, scheduler_lost
-from coremargin.engine.task import pin_blas_for_good, place, run_block
+from coremargin.engine.task import place
 from coremargin.errors import BlockFailed, CoremarginError, RunError
 
 if TYPE_CHECKING:
@@ -86,13 +86,6 @@ class _Record:
     tries: int = 0
     copies: int = 0
     keys: set[str] = field(default_factory=set)
-
-
-def run_parcel(handle: bytes, question: bytes, large: dict[int, Any], block: Block, pin: bool) -> BlockResult:
-    """The task: open the parcel, answer. ``pin`` keeps BLAS on one thread in a process of workers only."""
-    if pin:
-        pin_blas_for_good()
-    return run_block(unpack(handle, large), unpack(question, large), block)
 
 
 class Flights:

@@ -21,10 +21,14 @@ import cloudpickle
 import dask
 import numpy as np
 
+from coremargin.engine.task import pin_blas_for_good, run_block
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from distributed import Client, Future
+
+    from coremargin.engine.protocols import Block, BlockResult
 
 #: A task of this size costs the scheduler no more than an empty one.
 LARGE_BYTES = 64 * 2**10
@@ -73,6 +77,13 @@ def unpack(text: bytes, large: Mapping[int, np.ndarray]) -> Any:
 def hold(array: np.ndarray) -> np.ndarray:
     """The task whose answer is a large array."""
     return array
+
+
+def run_parcel(handle: bytes, question: bytes, large: dict[int, Any], block: Block, pin: bool) -> BlockResult:
+    """The task: open the parcel, answer. ``pin`` keeps BLAS on one thread in a process of workers only."""
+    if pin:
+        pin_blas_for_good()
+    return run_block(unpack(handle, large), unpack(question, large), block)
 
 
 class Parcels:
