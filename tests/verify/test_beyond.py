@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +23,7 @@ from coremargin.learn.model import Model
 from coremargin.verify.examine import examine
 from coremargin.verify.outliers import _check_leaf
 from coremargin.verify.rows import Rows
+from coremargin.verify.scan import Scan
 from coremargin.verify.sums import row_lengths
 from model_kit import altered, store_of
 
@@ -246,3 +248,39 @@ def test_several_classes_of_zeros(tmp_path: Path) -> None:
     store = store_of(tmp_path / "s.zarr", np.zeros((9, 3)), ["abc"[i % 3] for i in range(9)], 9)
     coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", loss="hinge", intercept=False)
     assert examine(tmp_path / "m", store).ok
+
+
+def test_an_ulp_of_a_score_is_no_margin(tmp_path: Path) -> None:
+    """Two scores that were each rounded, one up and one down, differ where no hypothesis tells the rows apart."""
+    far, small = 2.0**26 + 1, 2.0**-100
+    X = np.array([[far, small], [far, -small]] * 3)
+    store = store_of(tmp_path / "s.zarr", X, list("ababab"), 6)
+    coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", intercept=False)
+    u = _halfway(far)
+    c = math.sqrt(0.5 - u * u)
+    v = np.array([[u, 2.0**-60, c], [u, -(2.0**-60), c]])
+    lower = float(np.nextafter(math.ulp(u * far) / np.sqrt((v**2).sum()), 0))
+    claims = {"status": "certified", "certificate.kind": "margin", "certificate.ratio": 1.0}
+    claims |= {"certificate.lower": lower, "certificate.upper": lower, "certificate.coreset_rows": 2}
+    arrays = {"coreset_ids": np.array([0, 1]), "coreset_x": X[:2], "coreset_classes": np.array([0, 1], np.int32)}
+    duals = np.array([[0.0, 0.5], [0.5, 0.0]])
+    place = altered(tmp_path / "m", tmp_path / "bad", claims, hypothesis=v, duals=duals, **arrays)
+    assert {check.name for check in examine(place, store).failures} == {"lower bound"}
+
+
+def _halfway(far: float) -> float:
+    """A number near sqrt(1/2) whose product with ``far`` lies in the middle between two floats."""
+    first = int(math.sqrt(0.5) * 2**28) | 1
+    products = ((n / 2**28, Fraction(n, 2**28) * Fraction(far)) for n in range(first, first - 2000, -2))
+    return next(u for u, product in products if (product / Fraction(math.ulp(float(product)))).denominator == 2)
+
+
+def test_bounds_that_contradict_each_other_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should a scan find a margin above the one that the coreset rows allow, then one of both is wrong."""
+    X = np.array([[-2.0, 3.0], [2.0, -3.0], [-1.0, 5.0], [1.0, 5.0]])
+    store = store_of(tmp_path / "s.zarr", X, list("abab"), 2)
+    upper = coremargin.train(store, out=tmp_path / "m").certificate.upper
+    monkeypatch.setattr(Scan, "bounds", lambda _: (upper * (1 + 1e-9), None))
+    assert "the bounds contradict each other" in " ".join(
+        check.text for check in examine(tmp_path / "m", store).failures
+    )
