@@ -12,6 +12,7 @@ from typing import Any
 import crc32c
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.data.writer import StoreWriter
@@ -24,7 +25,7 @@ from coremargin.verify.examine import examine
 from coremargin.verify.outliers import _check_leaf
 from coremargin.verify.rows import Rows
 from coremargin.verify.scan import Scan
-from coremargin.verify.sums import row_lengths
+from coremargin.verify.sums import row_lengths, true_lengths
 from model_kit import altered, store_of
 
 
@@ -61,8 +62,6 @@ def test_row_starts_that_wrap_around_are_no_row_starts(tmp_path: Path, kind: str
     X = rng.normal(size=(40, 3)) * (rng.random((40, 3)) < 0.7)
     X[:, 0] = np.where(np.arange(40) % 2, 3.0, -3.0) + rng.normal(size=40)
     with StoreWriter.create(tmp_path / "s.zarr", features=3, dtype="float64", chunk_rows=10, sparse=True) as writer:
-        from scipy.sparse import csr_array
-
         writer.write(csr_array(X), ["ab"[i % 2] for i in range(40)])
     model = tmp_path / "m"
     coremargin.train(tmp_path / "s.zarr", out=model)
@@ -102,6 +101,36 @@ def test_lengths_are_never_below_the_truth() -> None:
     X = np.array([[1e-170, 1e-160], [3.0, 4.0]])
     assert row_lengths(X)[0] >= 1e-160
     assert row_lengths(X)[1] == 5.0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_lengths_that_a_tolerance_is_a_share_of_are_not_above_the_truth(*, sparse: bool) -> None:
+    """Nor are they zero where squares vanish, or infinite where they overflow."""
+    X = np.array([[3e-170, 4e-170], [3e200, 4e200], [0.0, 0.0], [0.0, 5e-320], [3.0, 4.0]])
+    found = true_lengths(csr_array(X) if sparse else X)
+    assert found == pytest.approx([5e-170, 5e200, 0.0, 5e-320, 5.0], rel=1e-12)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_shortest_rows_are_separable_too(tmp_path: Path, *, several: bool) -> None:
+    """Rows whose squares vanish are as far apart as others: a margin of their size is not called zero."""
+    y = np.arange(40) % 2
+    X = np.column_stack([(2 * y - 1) * (1 + np.random.default_rng(0).random(40)), np.zeros(40)])
+    labels = ["ab"[k] for k in y]
+    options: Any = {"classes": "crammer-singer", "intercept": False} if several else {}
+    coremargin.train(store_of(tmp_path / "s.zarr", X, labels, 40), out=tmp_path / "m", **options)
+    store = store_of(tmp_path / "short.zarr", X * 1e-170, labels, 40)
+    digest = json.loads((store / "zarr.json").read_text())["attributes"]["commits"][-1]["digest"]
+    claims = {"status": "not_separable", "certificate.kind": "not_separable", "certificate.radius": 2e-154}
+    claims |= {"certificate.lower": None, "certificate.upper": 1e-160, "certificate.ratio": None}
+    claims |= {"certificate.coreset_rows": 2, "certificate.store_digest": digest}
+    arrays: dict[str, Any] = {"coreset_ids": np.array([0, 1]), "coreset_x": X[:2] * 1e-170}
+    if several:
+        arrays |= {"coreset_classes": np.array([0, 1], np.int32), "duals": np.array([[0.0, 0.5], [0.5, 0.0]])}
+    else:
+        arrays |= {"coreset_y": np.array([-1, 1], np.int8), "alpha": np.ones(2)}
+    place = altered(tmp_path / "m", tmp_path / "bad", claims, **arrays)
+    assert {check.name for check in examine(place, store).failures} == {"overlap"}
 
 
 def test_margins_that_overflow_are_below_every_claim(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.verify.sums import UNIT, combination, length, normalised_weights, rounded_sum, row_lengths
+from coremargin.verify.sums import UNIT, combination, length, normalised_weights, rounded_sum, true_lengths
 from coremargin.verify.view import view_text
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def weighed_length(x: Any, weights: np.ndarray, *, centred: bool) -> float:
     """
     if centred and not issparse(x):
         x = x - weights @ x / 2
-    return rounded_sum((weights * row_lengths(x)).tolist())
+    return rounded_sum((weights * true_lengths(x)).tolist())
 
 
 def bounded_above(claimed: float, found: float, proof: str, name: str = "upper bound") -> Check:
