@@ -53,6 +53,21 @@ def test_a_true_bound_without_its_proof_is_not_certified_either(specimens: Speci
     refused(forged(specimens["outliers-one"], tmp_path, change), specimens["outliers-one"].store)
 
 
+@pytest.mark.parametrize("k", [0, 1, 2])
+@pytest.mark.parametrize(("lower", "upper"), [(-np.inf, np.inf), (-1.0, np.inf), (1e-3, None), (-1e-3, None)])
+def test_certified_is_said_of_every_number_of_outliers(
+    specimens: Specimens, tmp_path: Path, k: int, lower: float, upper: float | None
+) -> None:
+    """Bounds that are true and far apart, or none at all, for fewer outliers than the most."""
+
+    def change(draft: Draft) -> None:
+        about(draft, "lower")[k] = min(lower, about(draft, "lower")[k])
+        about(draft, "upper")[k] = about(draft, "upper")[3] if upper is None else upper
+
+    words = refused(forged(specimens["outliers"], tmp_path, change), specimens["outliers"].store)
+    assert f"with {k} outliers do not say" in words
+
+
 @pytest.mark.parametrize("name", PROOF)
 def test_a_part_of_a_proof_is_none(specimens: Specimens, tmp_path: Path, name: str) -> None:
     """Each array of the proof is needed."""

@@ -259,9 +259,11 @@ def test_a_proof_for_more_outliers_is_one_for_fewer(model: Path, store: Path, tm
         }  # fmt: skip
 
     higher = altered(model, tmp_path / "higher", **without(3), upper=put(3, upper[4]))
-    texts = [check.text for check in verify(higher, store).checks if check.name == "upper bound with 3 outliers"]
+    found = examine(higher, store)
+    texts = [check.text for check in found.checks if check.name == "upper bound with 3 outliers"]
     assert len(texts) == 1
     assert "for 4 outliers, so for fewer" in texts[0]
+    assert [check.name for check in found.failures] == ["outliers"]  # so high a bound does not certify 3
     for k in (3, 4):
         failures = examine(altered(model, tmp_path / f"without {k}", **without(k)), store).failures
         assert f"upper bound with {k} outliers" in {check.name for check in failures}

@@ -157,6 +157,11 @@ def in_order(claim: AnyClaim) -> bool:
     return claim.lower is None or claim.upper is None or claim.lower <= claim.upper
 
 
+def zero(claim: AnyClaim, size: float) -> float:
+    """What rounding may leave of a margin of zero, for rows of this size."""
+    return min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size
+
+
 def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
     """Whether the bound that was found is zero, where it is claimed that nothing separates the rows.
 
@@ -165,7 +170,7 @@ def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
     """
     if claim.status != "not_separable":
         return []
-    limit = min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size
+    limit = zero(claim, size)
     if found is not None and found <= limit:
         text = f"no margin above {found:.6g}, which is zero for rows as long as {size:.6g}"
         return [Check("overlap", ok=True, text=text)]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.formats.outlier_counts import outlier_counts
-from coremargin.verify.checks import CLOSE, Check, bounded_above, overlap, weighed_length
+from coremargin.verify.checks import CLOSE, Check, bounded_above, certified, overlap, weighed_length, zero
 from coremargin.verify.sums import combination, length, normalised_weights
 
 if TYPE_CHECKING:
@@ -74,7 +74,19 @@ def same_answer(claim: Claim, trimmed: Sequence[Trimmed]) -> list[Check]:
             )
         if hopeless and one.lower > 0:
             problems.append(f"a margin of {one.lower:.6g} with {one.k:,} outliers, and that nothing separates the rows")
+    problems += [
+        f"certified, which {one.lower:.6g} and {one.upper:.6g} with {one.k:,} outliers do not say"
+        for one in trimmed
+        if claim.status == "certified" and not _proven(claim, one)
+    ]
     return [Check("outliers", ok=False, text="; ".join(problems[:5]))] if problems else []
+
+
+def _proven(claim: Claim, one: Trimmed) -> bool:
+    """Whether the bounds for one k are near enough, or there is no margin: zero for rows as long as the longest."""
+    if one.lower > 0:
+        return certified(one.lower, one.upper, claim.proven_epsilon)
+    return one.upper <= zero(claim, claim.radius)  # which the scan compares with the rows
 
 
 def _finite(value: float) -> float | None:
