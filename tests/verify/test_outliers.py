@@ -100,7 +100,7 @@ def test_a_path_is_proven_and_verified(model: Path, store: Path) -> None:
         ({"proof_leaves": lambda v: np.array([0, 1, 1, 1, 2])}, "upper bound with 1 outliers", "certificates at"),
         ({"proof_leaves": lambda v: v * 0 + len(v)}, "proof of the upper bounds", "leaves are missing"),
         ({"proof_proofs": lambda v: v * 0}, "upper bound with 4 outliers", "certificates at a leaf"),
-        ({"proof_proofs": lambda v: v + 1000}, "upper bound with 4 outliers", "one that is not there"),
+        ({"proof_proofs": lambda v: v + 1000}, "upper bound with 4 outliers", "a certificate that is not there"),
         ({"proof_rows": lambda v: v + 10_000}, "proof of the upper bounds", "rows that are not there"),
         ({"proof_weights": lambda v: v * 0.5}, "proof of the upper bounds", "do not sum to 1"),
         ({"proof_weights": lambda v: -v}, "proof of the upper bounds", "a weight below 0"),

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
 
 
+#: Rows that the leaves of a proof may name in all, a certificate's rows counting each time that it is named: so many,
+#: and so many for each number that the proof and its rows are made of.
+_LITTLE, _REPEATED = 10**8, 64
+
+
 @dataclass(frozen=True)
 class Trimmed:
     """The claim for one number of outliers; leaves: which of the proof's are about it, none where it is not stored."""
@@ -181,13 +186,31 @@ class _Proof:
             raise ValueError(f"leaves are missing: {len(self.paths):,} where the models claim {int(counts.sum()):,}")
         self.values = [_value(claim, part, share) for part, share in zip(rows, weights, strict=True)]
         self.sets = [frozenset(part.tolist()) for part in rows]
+        self._check_work(arrays, claim)
+
+    def _check_work(self, arrays: Mapping[str, np.ndarray], claim: Claim) -> None:
+        """Raises ValueError unless leaves can be looked at in reasonable time.
+
+        At each leaf all rows of its certificates are looked at: many leaves that share one long certificate are a
+        short file and much work. Searches write down new certificates, and new rows, as they go on.
+        """
+        named = arrays["proofs"]
+        there = named[(named >= 0) & (named < len(self.sets))]  # ``bound`` says so where one is not
+        work = int(np.array([len(rows) for rows in self.sets], np.int64)[there].sum())
+        size = len(named) + sum(len(arrays[name]) for name in ("rows", "paths")) + claim.x.size
+        if work > _LITTLE + _REPEATED * size:
+            raise ValueError(f"leaves name {work:,} rows in all, far too many for a proof of {size:,} numbers")
 
     def bound(self, one: Trimmed) -> _Bound:
         """The largest value of a certificate that one claim rests on. Raises ValueError where its proof fails."""
         leaves, used = [], set[int]()
         for path, numbers in zip(self.paths[one.leaves], self.numbers[one.leaves], strict=True):
-            if len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= len(self.sets):
-                raise ValueError("a leaf names no certificate, or one that is not there")
+            if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(self.sets)):
+                raise ValueError("a leaf names a certificate that is not there")
+            if not 0 < len(numbers) <= one.k + 1 or len(set(numbers.tolist())) < len(numbers):
+                raise ValueError(
+                    f"{len(numbers):,} certificates at a leaf: expected 1 to {one.k + 1:,}, none of them twice"
+                )
             steps = tuple(path.tolist())
             if any(not -self.m <= step < self.m for step in steps):
                 raise ValueError("a leaf names a row that is not there")
