@@ -15,8 +15,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import coremargin
+from coremargin.data.folds import fold_of
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import DamagedChunk, DataError, StoreError
+from coremargin.errors import DamagedChunk, DataError, LabelError, StoreError
 from coremargin.formats.store_record import read_store_record
 from coremargin.formats.strict_json import read_object
 from coremargin.learn.decision import Scorer
@@ -205,6 +206,106 @@ def test_members_that_are_all_alike_decide_for_the_first_class(tmp_path: Path) -
 
     assert "evaluations" in {check.name for check in claimed([[20, 0, 0], [0, 20, 0], [0, 0, 20]]).failures}
     assert claimed([[20, 0, 0], [20, 0, 0], [20, 0, 0]]).ok
+
+
+def _undecided_folds(place: Path, labels: np.ndarray, folds: int, seed: int, better: int = 0) -> Path:
+    """A fleet of two classes (0, 1) with one C, made one of stopped members without a plane, in folds of another seed.
+
+    All rows are given class 0, and the tables say so, but for ``better`` rows of class 1 in each fold.
+    """
+    nothing = {"status": "stopped", "certificate.lower": None, "certificate.upper": None, "certificate.ratio": None}
+    for member in sorted((place / "members").iterdir()):
+        spare = place.parent / f"{place.name}-{member.name}"
+        changed = nothing | ({"view.fold_seed": seed} if "fold" in member.name else {})
+        altered(member, spare, changed, w=np.zeros_like, b=np.zeros_like)
+        shutil.rmtree(member)
+        spare.rename(member)
+    record = json.loads((place / "fleet.json").read_text())
+    for line in record["members"]:
+        line.update(status="stopped", lower=None, upper=None, ratio=None)
+    fold_of_row = fold_of(np.arange(len(labels)), folds, seed)
+    for entry in record["evaluations"]:
+        mine = labels if entry["fold"] is None else labels[fold_of_row == entry["fold"]]
+        zeros, ones = int((mine == 0).sum()), int((mine == 1).sum())
+        right = 0 if entry["fold"] is None else better
+        matrix = [[zeros, 0], [ones - right, right]]
+        entry.update(rows=len(mine), accuracy=(zeros + right) / len(mine), confusion=matrix)
+    found = [entry["accuracy"] for entry in record["evaluations"] if entry["fold"] is not None]
+    table = record["validation"][0] | {"mean": float(np.mean(found)), "std": float(np.std(found)), "accuracies": found}
+    record["parameters"]["fold_seed"] = seed
+    (place / "fleet.json").write_text(json.dumps(record | {"status": "stopped", "validation": [table]}))
+    return place
+
+
+def _fleet_in_folds(tmp_path: Path, labels: np.ndarray, folds: int) -> tuple[Path, Path]:
+    """An honest fleet of one C, and its store."""
+    X = np.random.default_rng(3).normal(size=(len(labels), 2))
+    store = store_of(tmp_path / "s.zarr", X, labels.tolist(), 20)
+    coremargin.train(store, out=tmp_path / "f", loss="hinge", C=1.0, folds=folds)
+    return tmp_path / "f", store
+
+
+def test_rows_that_rounding_leaves_open_are_few_over_all_folds(tmp_path: Path) -> None:
+    """A row in each fold makes a table up; members without a plane leave none open: they give the first class."""
+    labels, folds = np.arange(60) % 2, 6
+    honest, store = _fleet_in_folds(tmp_path, labels, folds)
+    assert examine(honest, store).ok
+    for better in (0, 1):
+        place = shutil.copytree(honest, tmp_path / f"better-{better}")
+        failures = examine(_undecided_folds(place, labels, folds, 0, better), store).failures
+        assert {check.name for check in failures} == ({"evaluations"} if better else set())
+
+
+def test_rows_in_doubt_count_together(tmp_path: Path) -> None:
+    """Rounding may decide about a row of all folds, and not about one of each."""
+    w = np.array([1.0, -1.0])
+    X = np.concatenate([np.full((40, 2), 0.1), np.random.default_rng(3).normal(size=(20, 2))])  # many on the plane
+    labels, folds = np.arange(60) % 2, 6
+    store = store_of(tmp_path / "s.zarr", X, labels.tolist(), 20)
+    coremargin.train(store, out=tmp_path / "f", loss="hinge", C=1.0, folds=folds)
+    place = _undecided_folds(tmp_path / "f", labels, folds, 0)
+    for member in sorted((place / "members").iterdir()):
+        spare = tmp_path / f"plane-{member.name}"
+        altered(member, spare, w=w)
+        shutil.rmtree(member)
+        spare.rename(member)
+    record = json.loads((place / "fleet.json").read_text())
+    fold_of_row, given = fold_of(np.arange(60), folds, 0), (X @ w > 0).astype(int)
+
+    def told(moved: int) -> list[str]:
+        """What verify finds when a row of class 1 on the plane counts for class 1 in so many folds."""
+        for entry in record["evaluations"]:
+            mine = np.ones(60, bool) if entry["fold"] is None else fold_of_row == entry["fold"]
+            matrix = np.zeros((2, 2), int)
+            np.add.at(matrix, (labels[mine], given[mine]), 1)
+            if entry["fold"] is not None and entry["fold"] < moved:
+                matrix[1] += [-1, 1]
+            rows = int(mine.sum())
+            entry.update(rows=rows, accuracy=float(np.trace(matrix)) / rows, confusion=matrix.tolist())
+        found = [entry["accuracy"] for entry in record["evaluations"] if entry["fold"] is not None]
+        record["validation"][0].update(mean=float(np.mean(found)), std=float(np.std(found)), accuracies=found)
+        (place / "fleet.json").write_text(json.dumps(record))
+        return [check.text for check in examine(place, store).failures]
+
+    assert told(0) == told(1) == []
+    assert "all folds: 2 rows are given another class" in told(2)[0]
+
+
+def test_every_fold_has_rows_of_every_class(tmp_path: Path) -> None:
+    """Folds that lack a class are refused, as training refuses them; their accuracies would count as the others'."""
+    labels = np.where(np.arange(60) % 15 == 7, 1, 0)
+    by_seed = [fold_of(np.flatnonzero(labels), 2, seed) for seed in range(100)]
+    good, bad = (next(k for k, fold in enumerate(by_seed) if len(set(fold)) == many) for many in (2, 1))
+    store = store_of(tmp_path / "s.zarr", np.random.default_rng(3).normal(size=(60, 2)), labels.tolist(), 20)
+    coremargin.train(store, out=tmp_path / "f", loss="hinge", C=1.0, folds=2, fold_seed=good)
+    assert examine(tmp_path / "f", store).ok
+    with pytest.raises(LabelError):
+        coremargin.train(store, out=tmp_path / "g", loss="hinge", C=1.0, folds=2, fold_seed=bad)
+    for seed in (good, bad):
+        place = _undecided_folds(shutil.copytree(tmp_path / "f", tmp_path / f"bad-{seed}"), labels, 2, seed)
+        texts = [check.text for check in examine(place, store).failures]
+        assert any(text.endswith("has no row of class 1") for text in texts) == (seed == bad)
+        assert seed == bad or not texts
 
 
 @pytest.mark.parametrize("outliers", [0, 3, "0..4"])
