@@ -48,6 +48,19 @@ def test_commits_do_not_share_their_statistics(tmp_path: Path) -> None:
         read_store_record(path)
 
 
+def test_the_store_says_what_it_holds(tmp_path: Path) -> None:
+    """A digest in the root that is not the content's is refused by verify as by all others who read the store."""
+    path = store_of(tmp_path / "s.zarr", np.array([[1.0], [-1.0], [2.0], [-2.0]]), list("abab"), 2)
+    model = coremargin.train(path, out=tmp_path / "m")
+    record = json.loads((path / "zarr.json").read_text())
+    record["attributes"]["commits"][-1]["digest"] = "sha256:" + "ab" * 32
+    (path / "zarr.json").write_text(json.dumps(record))
+    with pytest.raises(StoreError, match="expected the content sha256:abab"):
+        coremargin.train(path)
+    with pytest.raises(StoreError, match=f"expected the content sha256:abab.*, found {model.certificate.store_digest}"):
+        examine(tmp_path / "m", path)
+
+
 def test_a_leaf_that_names_a_certificate_twice_shares_its_rows() -> None:
     """The same contradiction counted twice is refused at its first row, however often it is named."""
     rows = frozenset(range(1000))

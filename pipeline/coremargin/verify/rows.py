@@ -117,7 +117,8 @@ class Rows:
         """``ask(chunk)`` for all chunks, in order, in threads; a bounded number of chunks is in memory at a time.
 
         At the end ``digest`` is the identity of the content, from the bytes themselves.
-        Raises DamagedChunk: missing, truncated, altered; the place is named.
+        Raises DamagedChunk: missing, truncated, altered; the place is named. StoreError: all chunks are as they were
+        written down, and yet not what the last commit is about.
         """
         itemsize = np.dtype(self.dtype).itemsize
         chunk_bytes = max(1, self.chunk_rows * self.features * itemsize)
@@ -140,6 +141,11 @@ class Rows:
                 for future in waiting:
                     future.cancel()
         self.digest = self._identity(crcs)
+        if self.digest != self.commits[-1].digest:
+            raise StoreError(
+                f"{self.path}: expected the content {self.commits[-1].digest}, found {self.digest}; "
+                f"the metadata was altered: restore zarr.json from a copy"
+            )
 
     def _one(self, index: int, ask: Callable[[Chunk], T]) -> tuple[Chunk, T]:
         with quiet():  # what overflows proves nothing: comparisons see to that
