@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from coremargin.learn.decision import Scorer
 from coremargin.learn.model import Model
 from coremargin.verify.examine import examine
 from coremargin.verify.outliers import _check_leaf
-from coremargin.verify.rows import Rows
+from coremargin.verify.rows import Rows, _read_sums
 from coremargin.verify.scan import Scan
 from coremargin.verify.sums import row_lengths, true_lengths
 from model_kit import altered, store_of
@@ -45,6 +46,49 @@ def test_commits_do_not_share_their_statistics(tmp_path: Path) -> None:
     record["attributes"]["commits"] = [first | {"rows": 2, "last": 1}, first]
     (path / "zarr.json").write_text(json.dumps(record))
     with pytest.raises(StoreError, match="a group of its own for each commit"):
+        read_store_record(path)
+
+
+def test_of_statistics_that_later_commits_repeat_nothing_is_kept(tmp_path: Path) -> None:
+    """Commits that all cover all chunks, in links to one folder, take the memory of one and not of each."""
+    path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 1)
+    big, count = path / "blocks" / "000000" / "digest", 1 << 16
+    metadata = json.loads((big / "zarr.json").read_text())
+    metadata["shape"] = metadata["chunk_grid"]["configuration"]["chunk_shape"] = [count]
+    (big / "zarr.json").write_text(json.dumps(metadata))
+    content = bytes(8 * count)
+    (big / "c.0").write_bytes(content + crc32c.crc32c(content).to_bytes(4, "little"))
+    record = json.loads((path / "zarr.json").read_text())
+    about, commits = record["attributes"], 200
+    entry = about["commits"][0]
+    for first in ("all", "one"):
+        about["rows"] = 2 * commits
+        about["commits"] = [
+            entry | {"rows": commits + k, "last": commits + k, "first": k if first == "one" else 0, "group": f"{k:06d}"}
+            for k in range(commits + 1)
+        ]
+        (path / "zarr.json").write_text(json.dumps(record))
+        for k in range(1, commits + 1):
+            (path / "blocks" / f"{k:06d}").unlink(missing_ok=True)
+            (path / "blocks" / f"{k:06d}").symlink_to("000000")
+        tracemalloc.start()
+        try:
+            _read_sums(path / "blocks", read_store_record(path))
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < 16 * len(content)
+
+
+def test_commits_leave_no_chunk_out(tmp_path: Path) -> None:
+    """Chunks that no commit describes are refused before anything is read, by all who read stores."""
+    path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 1)
+    record = json.loads((path / "zarr.json").read_text())
+    entry = record["attributes"]["commits"][0]
+    commits = [entry | {"rows": 2, "last": 2}, entry | {"first": 3, "group": "000001"}]
+    record["attributes"]["commits"] = commits
+    (path / "zarr.json").write_text(json.dumps(record))
+    with pytest.raises(StoreError, match="no commit covers chunk 2"):
         read_store_record(path)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.limits import LARGEST_WEIGHT
 from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.store_record import read_store_record
+from coremargin.formats.store_record import read_store_record, spans
 from coremargin.formats.stored_values import check_stored_values
 from coremargin.verify.files import Files
 from coremargin.verify.sums import quiet
@@ -178,27 +178,19 @@ class Rows:
 def _read_sums(blocks: Path, record: StoreRecord) -> _Sums:
     """Of each chunk as ingest wrote them down: digest has the rows in its high half, the labels in the low one.
 
-    Later commits supersede what earlier ones wrote. Nothing is made as long as a number says before it is read.
+    Only what no later commit supersedes is read. Nothing is made as long as a number says before it is read.
     """
-    sparse, marked = record.sparse, record.sparse or record.weighted
-    found, covered = [], 0
-    for commit in record.commits:
-        folder, count = blocks / commit.group, commit.last - commit.first
-        columns = [read_raw_array(folder / "digest", 0, count, "uint64")]
-        columns.append(read_raw_array(folder / "nonzeros", 0, count, "int64") if sparse else np.zeros(0, np.int64))
-        columns.append(read_raw_array(folder / "marks", 0, count, "uint32", (3,)) if marked else np.zeros(0, np.uint32))
-        found.append((slice(commit.first, commit.last), columns))
-        if commit.first > covered:
-            raise StoreError(f"{blocks}: chunk {covered} has no digest; restore it from a copy")
-        covered = commit.last
-    digests, nonzeros = np.zeros(covered, dtype=np.uint64), np.zeros(covered, dtype=np.int64)
-    marks = np.zeros((covered, 3), dtype=np.uint64)
-    for here, (digest, stored, mark) in found:
-        digests[here] = digest
-        if sparse:
-            nonzeros[here] = stored
-        if marked:
-            marks[here] = mark
+
+    def column(name: str, dtype: str, tail: tuple[int, ...] = ()) -> np.ndarray:
+        parts = [
+            read_raw_array(blocks / commit.group / name, first - commit.first, stop - commit.first, dtype, tail)
+            for first, stop, commit in spans(record.commits)
+        ]
+        return np.concatenate(parts)
+
+    sparse, digests = record.sparse, column("digest", "uint64")
+    nonzeros = column("nonzeros", "int64") if sparse else np.zeros(len(digests), np.int64)
+    marks = column("marks", "uint32", (3,)) if sparse or record.weighted else np.zeros((len(digests), 3), np.uint32)
     if sparse:
         shape = {"rows": record.rows, "chunk_rows": record.chunk_rows, "features": record.features}
         check_stored_values(blocks.parent, nonzeros, **shape)
