@@ -20,6 +20,7 @@ from coremargin.learn.folder import write_arrays
 from coremargin.learn.model_files import save_folder, write_record
 from coremargin.learn.record import Certificate, plain
 from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
+from coremargin.maths.scaling import Scaling
 
 if TYPE_CHECKING:
     from coremargin.maths.scaling import Kind
@@ -82,7 +83,7 @@ class Trained(ABC):
         """Decision values of rows X (n, d) as they are: (n,) of two classes, positive towards the second, else (n, k).
 
         X: numbers, an array or a SciPy sparse matrix.
-        coef.x + intercept, in float64: that of the scaled row up to rounding. Of several classes at once, scores.
+        w.z + b, in float64, of the row z scaled as in training; see ``Scorer``. Of several classes at once, scores.
         Raises UsageError when X has another shape or kind, or a fleet has several values of C and none was chosen;
         BadRow when a row is not finite.
         """
@@ -96,7 +97,11 @@ class Trained(ABC):
         return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
 
     def to_sklearn(self) -> Any:
-        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it."""
+        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it.
+
+        Shift and factor of columns are folded into its coefficients: the same up to rounding, which is large where
+        shifts are large beside the ranges of their columns.
+        """
         from coremargin.learn.formats import as_sklearn, linear_of
 
         return as_sklearn(linear_of(self))
@@ -144,6 +149,8 @@ class Single(Trained):
     """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` holds the numbers and the coreset."""
 
     coreset_x: Rows
+    shift: np.ndarray | None
+    factor: np.ndarray | None
 
     def _settle(self, names: Mapping[str, Any]) -> None:
         """Make the record plain and the arrays ``names`` (to their kinds, None: as they are) read-only; check them.
@@ -167,6 +174,17 @@ class Single(Trained):
         """How rows are scaled before the hypothesis: "standard", "minmax", "maxabs", "rownorm", or None."""
         kind: Kind | None = self.record["parameters"].get("scaling")
         return kind
+
+    @property
+    def row_scaling(self) -> Scaling | None:
+        """What scales rows as training did, its numbers in the precision of the store; None for rows as they are."""
+        if self.scaling is None:
+            return None
+        with np.errstate(over="ignore"):  # what is not finite is refused by who decides
+            shift, factor = (
+                None if values is None else values.astype(self.record["dtype"]) for values in (self.shift, self.factor)
+            )
+        return Scaling(self.scaling, shift, factor)
 
     @property
     def certificate(self) -> Certificate:
