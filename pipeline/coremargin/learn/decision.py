@@ -148,8 +148,11 @@ def leads(decisions: np.ndarray, given: np.ndarray) -> np.ndarray:
 def label_array(classes: Sequence[Any]) -> np.ndarray:
     """The labels as an array that keeps their kind; what NumPy does not keep as it is, in an array of objects.
 
-    That is labels whose kinds differ, and texts that end in a zero character.
+    That is labels whose kinds differ, texts that end in a zero character, and whole numbers of which some are negative
+    and some beyond int64: these would become floats.
     """
-    same = len({type(label) for label in classes}) == 1
-    kept = same and not any(isinstance(label, str) and label.endswith("\0") for label in classes)
-    return np.array(list(classes), dtype=None if kept else object)
+    labels = list(classes)
+    large = all(type(label) is int and label >= 0 for label in labels) and max(labels) > np.iinfo(np.int64).max
+    array = np.array(labels, dtype=np.uint64 if large else None)  # by itself, NumPy takes floats for some of them
+    kept = [(type(label), label) for label in array.tolist()] == [(type(label), label) for label in labels]
+    return array if kept else np.array(labels, dtype=object)

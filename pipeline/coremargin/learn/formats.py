@@ -94,7 +94,8 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     precision: of input, coefficients and decision values. "float64" agrees with ``decision_function`` to rounding;
     "float32" rounds rows and coefficients to 24 bits, which may turn labels of rows that lie so near to the plane.
     Rows are scaled in the graph, in ``precision``, by the operations of ``decision_function``.
-    Labels are int64, text, float64 or bool. Raises UsageError when onnx is not installed.
+    Labels are int64, text, float64 or bool. Raises UsageError when onnx is not installed, or for labels that would not
+    come back as they are.
     """
     try:
         from onnx import TensorProto, checker, helper
@@ -166,10 +167,25 @@ def _columns(linear: Linear) -> dict[str, NDArray[Any]]:
 
 
 def _label_tensor(classes: NDArray[Any]) -> Any:
+    """The labels; of kinds that differ as text. Raises UsageError for those that would become others in the graph."""
     from onnx import TensorProto, helper
 
     kinds = {"i": TensorProto.INT64, "u": TensorProto.INT64, "b": TensorProto.BOOL, "f": TensorProto.DOUBLE}
     kind, values = kinds.get(classes.dtype.kind, TensorProto.STRING), classes.tolist()
+    large = [label for label in values if isinstance(label, int) and label > np.iinfo(np.int64).max]
+    if large:
+        raise UsageError(f"export to ONNX: expected labels up to 2^63 - 1, found {large[0]}; train with other labels")
     if kind == TensorProto.STRING:
-        values = [str(label).encode() for label in values]
+        texts = [str(label) for label in values]
+        ends = [text for text in texts if "\0" in text]
+        if ends:  # runtimes take it for the end of the text
+            raise UsageError(
+                f"export to ONNX: expected labels without zero characters, found {ends[0]!r}; train with other labels"
+            )
+        if len(set(texts)) < len(texts):
+            twice = next(text for text in texts if texts.count(text) > 1)
+            raise UsageError(
+                f"export to ONNX: expected labels that differ as texts, found {twice!r} twice; train with other labels"
+            )
+        values = [text.encode() for text in texts]
     return helper.make_tensor("labels", kind, (len(values),), values)
