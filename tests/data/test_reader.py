@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -207,6 +208,11 @@ def test_a_chunk_cannot_inflate(tmp_path: Path, rng: np.random.Generator) -> Non
         store.read(0)
     file.write_bytes(bytes(100_000))
     with pytest.raises(DamagedChunk, match="expected at most"):
+        store.read(0)
+    whole = 64 * 4 * 4
+    short = struct.pack("<BBBBIII", 2, 1, 2, 4, whole, whole, whole + 16)  # copied as they are: c-blosc would read on
+    file.write_bytes(short + crc32c(short).to_bytes(4, "little"))
+    with pytest.raises(DamagedChunk, match="its header speaks of 1,040 compressed bytes, 16 are there"):
         store.read(0)
 
 

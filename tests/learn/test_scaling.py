@@ -187,6 +187,63 @@ def test_verify_refutes_other_numbers(
     assert not check.ok
 
 
+def _loosely(X: np.ndarray, make_store: MakeStore, tmp_path: Path, **options: Any) -> tuple[Store, Path]:
+    """A store of rows whose labels alternate, and a model of it on standard-scaled rows."""
+    store = make_store(X, np.arange(len(X)) % 2, **options)
+    coremargin.train(store, out=tmp_path / "m", scaling="standard", loss="hinge", epsilon=0.1)
+    return store, tmp_path / "m"
+
+
+@pytest.mark.parametrize("off", [0.95, -1e-3])
+def test_a_mean_is_not_off_by_many_deviations(make_store: MakeStore, tmp_path: Path, off: float) -> None:
+    """A column far from 0 is not shifted by a share of its mean: that may be hundreds of its deviations."""
+    y = 2 * (np.arange(100) % 2) - 1
+    X = (1e9 + 1e-3 * y * (1 + np.random.default_rng(0).random(100)))[:, None]
+    store, model = _loosely(X, make_store, tmp_path)
+    assert examine(model, store.path).ok
+    with np.load(model / "arrays.npz") as held:
+        shift = held["shift"] + off
+    lie = _altered(model, tmp_path / "lie", lambda _: None, shift=shift)
+    assert "scaling" in {check.name for check in examine(lie, store.path).failures}
+
+
+def test_a_deviation_that_overflows_is_near_to_nothing(make_store: MakeStore, tmp_path: Path) -> None:
+    """No trainer scales such a column, and no number is what it is scaled by."""
+    X = np.random.default_rng(0).normal(size=(100, 1))
+    _, model = _loosely(X, make_store, tmp_path)
+    store = make_store(X * 1e200, np.arange(100) % 2, name="far.zarr")
+    texts = {check.name: check.text for check in examine(model, store.path).failures}
+    assert "scaling" in texts
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("chunk_rows", [100, 3000])
+@pytest.mark.parametrize("features", [3, 40])
+def test_honest_means_of_hard_columns(
+    rng: np.random.Generator, make_store: MakeStore, tmp_path: Path, features: int, chunk_rows: int, dtype: str
+) -> None:
+    """Timestamps, thirds, sorted values and one that is far from all others: sums lose digits, and verify knows it."""
+    X = rng.normal(size=(3000, features))
+    X[:, 0] = 1.6e18 + X[:, 0] * 1e12
+    X[:, 1] = 1e9 / 3 + X[:, 1] * 1e-3
+    X[:, 2] = 1e6 + np.sort(X[:, 2])
+    X[5, 2] = 1e15 / 3
+    X[:, 3:] += 1e4 / 3
+    store, model = _loosely(X.astype(dtype), make_store, tmp_path, chunk_rows=chunk_rows)
+    assert [check.text for check in examine(model, store.path).failures] == []
+    with np.load(model / "arrays.npz") as held:
+        shift = held["shift"]
+    kind = np.dtype(dtype).type
+    for column, by in enumerate((1, 1, 1) if dtype == "float32" else (10_000, 10_000, None)):
+        if by is None or column == 2:
+            continue  # far from the rest: its deviation is its mean many times
+        moved = shift.copy()
+        for _ in range(by):
+            moved[column] = np.nextafter(kind(moved[column]), kind(np.inf))
+        lie = _altered(model, tmp_path / f"lie-{column}", lambda _: None, shift=moved)
+        assert "scaling" in {check.name for check in examine(lie, store.path).failures}
+
+
 def test_verify_refutes_other_kinds(rng: np.random.Generator, make_store: MakeStore, tmp_path: Path) -> None:
     """A model whose record names another scaling, or none, is refuted or not read at all."""
     X, y = _badly_scaled(rng, "rownorm")

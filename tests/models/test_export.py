@@ -17,6 +17,7 @@ from sklearn.svm import LinearSVC
 import coremargin
 from coremargin.errors import OutputError, UsageError
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
+from coremargin.models.decision import label_array
 from coremargin.models.export import export
 
 if TYPE_CHECKING:
@@ -107,6 +108,23 @@ def test_onnx_of_several_classes_takes_the_largest_value(classes: list[Any], rng
     np.testing.assert_allclose(decision, expected, rtol=1e-12, atol=1e-14)
     assert label.tolist() == linear.classes[expected.argmax(axis=1)].tolist()
     np.testing.assert_array_equal(as_sklearn(linear).predict(X), label)
+
+
+@pytest.mark.parametrize(
+    ("classes", "what"),
+    [
+        ([2**63, 2**64 - 1], "labels up to 2"),
+        ([-1, 2**64 - 1], "labels up to 2"),
+        (["a", "a\0"], "without zero characters"),
+        ([1, "1"], "found '1' twice"),
+    ],
+)
+def test_labels_that_a_graph_would_change_are_refused(classes: list[Any], what: str) -> None:
+    """What does not come back as it is gets a message, no traceback and no other label."""
+    pytest.importorskip("onnx")
+    linear = Linear(np.ones((1, 2)), np.zeros(1), label_array(classes), {})
+    with pytest.raises(UsageError, match=what):
+        as_onnx(linear)
 
 
 def test_scikit_learn_object_agrees_and_is_one_of_theirs(trained: tuple[Model, np.ndarray]) -> None:

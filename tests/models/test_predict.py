@@ -131,6 +131,26 @@ def test_predictions_in_parquet(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["m", "p.parquet", "rows.zarr"]
 
 
+@pytest.mark.parametrize("classes", [(2**63, 2**64 - 1), (3, 2**64 - 1), (-1, 2**64 - 1), ("a", "a\0")])
+def test_labels_of_any_size_are_kept_exactly(tmp_path: Path, rows: np.ndarray, classes: tuple[Any, Any]) -> None:
+    """Whole numbers up to 64 bits are no floats; of a range that no type has they are texts in Parquet."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    model = make_model(classes)
+    labels = model.predict(rows).tolist()
+    assert set(labels) == set(classes)
+    assert {type(label) for label in labels} == {type(classes[0])}
+    predict(model, ArraySource(rows), tmp_path / "p.parquet")
+    mixed = classes[0] == -1
+    found = pq.read_table(tmp_path / "p.parquet")["label"].to_pylist()
+    assert found == ([str(label) for label in labels] if mixed else labels)
+    predict(model, ArraySource(rows), tmp_path / "p.zarr")
+    group = zarr.open_group(tmp_path / "p.zarr", mode="r")
+    assert [group.attrs["classes"][code] for code in group["code"][:]] == labels
+    if "label" in group:
+        assert group["label"].dtype == np.uint64
+        assert group["label"][:].tolist() == labels
+
+
 @pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
 def test_old_predictions_are_replaced_only_when_asked(tmp_path: Path, rows: np.ndarray, name: str) -> None:
     """Without `overwrite` what is there stays; a folder of other things stays always."""

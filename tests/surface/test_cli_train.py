@@ -104,6 +104,67 @@ def test_json_on_an_embedded_cluster_is_silent_on_stderr(tmp_path: Path, store: 
     assert run["executor"].startswith("embedded Dask, ")
 
 
+def test_a_finished_model_is_told_of_and_not_vouched_for(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """Resumed when all is done, the command says that these are the model's words, and what checks them."""
+    words = ("train", store.path, "--out", tmp_path / "m", "--cluster", "threads")
+    first = run_cli(*words).stdout
+    assert first.startswith("certified: ")
+    again = run_cli(*words, "--resume").stdout
+    assert again.startswith("nothing to do: ")
+    assert "`coremargin verify`" in again.partition("certified: ")[0]
+    assert again.endswith(first)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}", "[]", "null", '"x"', "[1", '{"a":' * 900 + "1" + "}" * 900, "scans: null", "seconds: -1", "store: 3",
+        'bytes_read: "x"', "store_bytes: 0", "reason: null", "pool_rows: 1.5",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_run_record_that_is_none_ends_in_a_message(
+    tmp_path: Path, store: Store, run_cli: Cli, text: str, more: tuple[str, ...]
+) -> None:
+    """A finished model whose run.json was altered is not resumed: the last line names the file."""
+    words = ("train", store.path, "--out", tmp_path / "m", "--cluster", "threads")
+    run_cli(*words)
+    place = tmp_path / "m" / "run.json"
+    key, colon, value = text.partition(": ")
+    place.write_text(json.dumps(json.loads(place.read_text()) | {key: json.loads(value)}) if colon else text)
+    found = run_cli(*words, "--resume", *more, exit_code=3)
+    assert f"{place}: " in found.stderr.splitlines()[-1]
+    assert "Traceback" not in found.stderr
+    run_cli("show", tmp_path / "m", *more)
+
+
+def test_rounds_that_are_none_end_in_a_message(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """So is one whose rounds were, of a fleet too."""
+    words = ("train", store.path, "--out", tmp_path / "m", "--cluster", "threads", "--loss", "hinge", "--C", "1,2")
+    run_cli(*words)
+    assert run_cli(*words, "--resume").stdout.startswith("nothing to do: ")
+    lines = tmp_path / "m" / "rounds.jsonl"
+    whole = lines.read_text()
+    lines.write_text(whole + "[]\n")
+    assert f"{lines}, line " in run_cli(*words, "--resume", exit_code=3).stderr
+    lines.write_text(whole)
+    place = tmp_path / "m" / "run.json"
+    place.write_text(json.dumps({k: v for k, v in json.loads(place.read_text()).items() if k != "members"}))
+    assert "key 'members' is missing" in run_cli(*words, "--resume", exit_code=3).stderr
+
+
+@pytest.mark.parametrize("depth", [150, 600, 980])
+def test_a_store_that_says_too_much_about_itself(store: Store, run_cli: Cli, depth: int) -> None:
+    """What is nested hundreds of levels deep is damage, named by its file, for people and for machines."""
+    place = store.path / "zarr.json"
+    record = json.loads(place.read_text())
+    record["attributes"]["about"] = {"x": "@"}
+    place.write_text(json.dumps(record).replace('"@"', "[" * depth + "]" * depth))
+    for more in ((), ("--json",)):
+        found = run_cli("info", store.path, *more, exit_code=3)
+        assert "nested too deep" in found.stderr
+
+
 def test_quiet(tmp_path: Path, store: Store, run_cli: Cli) -> None:
     """With --quiet there is the result and nothing else."""
     result = run_cli("train", store.path, "--out", tmp_path / "m", "-q")

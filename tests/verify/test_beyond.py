@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,18 +13,21 @@ from typing import Any
 import crc32c
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import coremargin
+from coremargin.data.folds import fold_of
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import DamagedChunk, DataError, StoreError
+from coremargin.errors import DamagedChunk, DataError, LabelError, StoreError
 from coremargin.formats.store_record import read_store_record
 from coremargin.formats.strict_json import read_object
 from coremargin.models.decision import Scorer
 from coremargin.models.model import Model
 from coremargin.verify.examine import examine
 from coremargin.verify.outliers import _check_leaf
-from coremargin.verify.rows import Rows
-from coremargin.verify.sums import row_lengths
+from coremargin.verify.rows import Rows, _read_sums
+from coremargin.verify.scan import Scan
+from coremargin.verify.sums import row_lengths, true_lengths
 from model_kit import altered, store_of
 
 
@@ -44,6 +49,62 @@ def test_commits_do_not_share_their_statistics(tmp_path: Path) -> None:
         read_store_record(path)
 
 
+def test_of_statistics_that_later_commits_repeat_nothing_is_kept(tmp_path: Path) -> None:
+    """Commits that all cover all chunks, in links to one folder, take the memory of one and not of each."""
+    path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 1)
+    big, count = path / "blocks" / "000000" / "digest", 1 << 16
+    metadata = json.loads((big / "zarr.json").read_text())
+    metadata["shape"] = metadata["chunk_grid"]["configuration"]["chunk_shape"] = [count]
+    (big / "zarr.json").write_text(json.dumps(metadata))
+    content = bytes(8 * count)
+    (big / "c.0").write_bytes(content + crc32c.crc32c(content).to_bytes(4, "little"))
+    record = json.loads((path / "zarr.json").read_text())
+    about, commits = record["attributes"], 200
+    entry = about["commits"][0]
+    for first in ("all", "one"):
+        about["rows"] = 2 * commits
+        about["commits"] = [
+            entry | {"rows": commits + k, "last": commits + k, "first": k if first == "one" else 0, "group": f"{k:06d}"}
+            for k in range(commits + 1)
+        ]
+        (path / "zarr.json").write_text(json.dumps(record))
+        for k in range(1, commits + 1):
+            (path / "blocks" / f"{k:06d}").unlink(missing_ok=True)
+            (path / "blocks" / f"{k:06d}").symlink_to("000000")
+        tracemalloc.start()
+        try:
+            _read_sums(path / "blocks", read_store_record(path))
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < 16 * len(content)
+
+
+def test_commits_leave_no_chunk_out(tmp_path: Path) -> None:
+    """Chunks that no commit describes are refused before anything is read, by all who read stores."""
+    path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 1)
+    record = json.loads((path / "zarr.json").read_text())
+    entry = record["attributes"]["commits"][0]
+    commits = [entry | {"rows": 2, "last": 2}, entry | {"first": 3, "group": "000001"}]
+    record["attributes"]["commits"] = commits
+    (path / "zarr.json").write_text(json.dumps(record))
+    with pytest.raises(StoreError, match="no commit covers chunk 2"):
+        read_store_record(path)
+
+
+def test_the_store_says_what_it_holds(tmp_path: Path) -> None:
+    """A digest in the root that is not the content's is refused by verify as by all others who read the store."""
+    path = store_of(tmp_path / "s.zarr", np.array([[1.0], [-1.0], [2.0], [-2.0]]), list("abab"), 2)
+    model = coremargin.train(path, out=tmp_path / "m")
+    record = json.loads((path / "zarr.json").read_text())
+    record["attributes"]["commits"][-1]["digest"] = "sha256:" + "ab" * 32
+    (path / "zarr.json").write_text(json.dumps(record))
+    with pytest.raises(StoreError, match="expected the content sha256:abab"):
+        coremargin.train(path)
+    with pytest.raises(StoreError, match=f"expected the content sha256:abab.*, found {model.certificate.store_digest}"):
+        examine(tmp_path / "m", path)
+
+
 def test_a_leaf_that_names_a_certificate_twice_shares_its_rows() -> None:
     """The same contradiction counted twice is refused at its first row, however often it is named."""
     rows = frozenset(range(1000))
@@ -59,8 +120,6 @@ def test_row_starts_that_wrap_around_are_no_row_starts(tmp_path: Path, kind: str
     X = rng.normal(size=(40, 3)) * (rng.random((40, 3)) < 0.7)
     X[:, 0] = np.where(np.arange(40) % 2, 3.0, -3.0) + rng.normal(size=40)
     with StoreWriter.create(tmp_path / "s.zarr", features=3, dtype="float64", chunk_rows=10, sparse=True) as writer:
-        from scipy.sparse import csr_array
-
         writer.write(csr_array(X), ["ab"[i % 2] for i in range(40)])
     model = tmp_path / "m"
     coremargin.train(tmp_path / "s.zarr", out=model)
@@ -100,6 +159,36 @@ def test_lengths_are_never_below_the_truth() -> None:
     X = np.array([[1e-170, 1e-160], [3.0, 4.0]])
     assert row_lengths(X)[0] >= 1e-160
     assert row_lengths(X)[1] == 5.0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_lengths_that_a_tolerance_is_a_share_of_are_not_above_the_truth(*, sparse: bool) -> None:
+    """Nor are they zero where squares vanish, or infinite where they overflow."""
+    X = np.array([[3e-170, 4e-170], [3e200, 4e200], [0.0, 0.0], [0.0, 5e-320], [3.0, 4.0]])
+    found = true_lengths(csr_array(X) if sparse else X)
+    assert found == pytest.approx([5e-170, 5e200, 0.0, 5e-320, 5.0], rel=1e-12)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_shortest_rows_are_separable_too(tmp_path: Path, *, several: bool) -> None:
+    """Rows whose squares vanish are as far apart as others: a margin of their size is not called zero."""
+    y = np.arange(40) % 2
+    X = np.column_stack([(2 * y - 1) * (1 + np.random.default_rng(0).random(40)), np.zeros(40)])
+    labels = ["ab"[k] for k in y]
+    options: Any = {"classes": "crammer-singer", "intercept": False} if several else {}
+    coremargin.train(store_of(tmp_path / "s.zarr", X, labels, 40), out=tmp_path / "m", **options)
+    store = store_of(tmp_path / "short.zarr", X * 1e-170, labels, 40)
+    digest = json.loads((store / "zarr.json").read_text())["attributes"]["commits"][-1]["digest"]
+    claims = {"status": "not_separable", "certificate.kind": "not_separable", "certificate.radius": 2e-154}
+    claims |= {"certificate.lower": None, "certificate.upper": 1e-160, "certificate.ratio": None}
+    claims |= {"certificate.coreset_rows": 2, "certificate.store_digest": digest}
+    arrays: dict[str, Any] = {"coreset_ids": np.array([0, 1]), "coreset_x": X[:2] * 1e-170}
+    if several:
+        arrays |= {"coreset_classes": np.array([0, 1], np.int32), "duals": np.array([[0.0, 0.5], [0.5, 0.0]])}
+    else:
+        arrays |= {"coreset_y": np.array([-1, 1], np.int8), "alpha": np.ones(2)}
+    place = altered(tmp_path / "m", tmp_path / "bad", claims, **arrays)
+    assert {check.name for check in examine(place, store).failures} == {"overlap"}
 
 
 def test_margins_that_overflow_are_below_every_claim(tmp_path: Path) -> None:
@@ -176,6 +265,106 @@ def test_members_that_are_all_alike_decide_for_the_first_class(tmp_path: Path) -
     assert claimed([[20, 0, 0], [20, 0, 0], [20, 0, 0]]).ok
 
 
+def _undecided_folds(place: Path, labels: np.ndarray, folds: int, seed: int, better: int = 0) -> Path:
+    """A fleet of two classes (0, 1) with one C, made one of stopped members without a plane, in folds of another seed.
+
+    All rows are given class 0, and the tables say so, but for ``better`` rows of class 1 in each fold.
+    """
+    nothing = {"status": "stopped", "certificate.lower": None, "certificate.upper": None, "certificate.ratio": None}
+    for member in sorted((place / "members").iterdir()):
+        spare = place.parent / f"{place.name}-{member.name}"
+        changed = nothing | ({"view.fold_seed": seed} if "fold" in member.name else {})
+        altered(member, spare, changed, w=np.zeros_like, b=np.zeros_like)
+        shutil.rmtree(member)
+        spare.rename(member)
+    record = json.loads((place / "fleet.json").read_text())
+    for line in record["members"]:
+        line.update(status="stopped", lower=None, upper=None, ratio=None)
+    fold_of_row = fold_of(np.arange(len(labels)), folds, seed)
+    for entry in record["evaluations"]:
+        mine = labels if entry["fold"] is None else labels[fold_of_row == entry["fold"]]
+        zeros, ones = int((mine == 0).sum()), int((mine == 1).sum())
+        right = 0 if entry["fold"] is None else better
+        matrix = [[zeros, 0], [ones - right, right]]
+        entry.update(rows=len(mine), accuracy=(zeros + right) / len(mine), confusion=matrix)
+    found = [entry["accuracy"] for entry in record["evaluations"] if entry["fold"] is not None]
+    table = record["validation"][0] | {"mean": float(np.mean(found)), "std": float(np.std(found)), "accuracies": found}
+    record["parameters"]["fold_seed"] = seed
+    (place / "fleet.json").write_text(json.dumps(record | {"status": "stopped", "validation": [table]}))
+    return place
+
+
+def _fleet_in_folds(tmp_path: Path, labels: np.ndarray, folds: int) -> tuple[Path, Path]:
+    """An honest fleet of one C, and its store."""
+    X = np.random.default_rng(3).normal(size=(len(labels), 2))
+    store = store_of(tmp_path / "s.zarr", X, labels.tolist(), 20)
+    coremargin.train(store, out=tmp_path / "f", loss="hinge", C=1.0, folds=folds)
+    return tmp_path / "f", store
+
+
+def test_rows_that_rounding_leaves_open_are_few_over_all_folds(tmp_path: Path) -> None:
+    """A row in each fold makes a table up; members without a plane leave none open: they give the first class."""
+    labels, folds = np.arange(60) % 2, 6
+    honest, store = _fleet_in_folds(tmp_path, labels, folds)
+    assert examine(honest, store).ok
+    for better in (0, 1):
+        place = shutil.copytree(honest, tmp_path / f"better-{better}")
+        failures = examine(_undecided_folds(place, labels, folds, 0, better), store).failures
+        assert {check.name for check in failures} == ({"evaluations"} if better else set())
+
+
+def test_rows_in_doubt_count_together(tmp_path: Path) -> None:
+    """Rounding may decide about a row of all folds, and not about one of each."""
+    w = np.array([1.0, -1.0])
+    X = np.concatenate([np.full((40, 2), 0.1), np.random.default_rng(3).normal(size=(20, 2))])  # many on the plane
+    labels, folds = np.arange(60) % 2, 6
+    store = store_of(tmp_path / "s.zarr", X, labels.tolist(), 20)
+    coremargin.train(store, out=tmp_path / "f", loss="hinge", C=1.0, folds=folds)
+    place = _undecided_folds(tmp_path / "f", labels, folds, 0)
+    for member in sorted((place / "members").iterdir()):
+        spare = tmp_path / f"plane-{member.name}"
+        altered(member, spare, w=w)
+        shutil.rmtree(member)
+        spare.rename(member)
+    record = json.loads((place / "fleet.json").read_text())
+    fold_of_row, given = fold_of(np.arange(60), folds, 0), (X @ w > 0).astype(int)
+
+    def told(moved: int) -> list[str]:
+        """What verify finds when a row of class 1 on the plane counts for class 1 in so many folds."""
+        for entry in record["evaluations"]:
+            mine = np.ones(60, bool) if entry["fold"] is None else fold_of_row == entry["fold"]
+            matrix = np.zeros((2, 2), int)
+            np.add.at(matrix, (labels[mine], given[mine]), 1)
+            if entry["fold"] is not None and entry["fold"] < moved:
+                matrix[1] += [-1, 1]
+            rows = int(mine.sum())
+            entry.update(rows=rows, accuracy=float(np.trace(matrix)) / rows, confusion=matrix.tolist())
+        found = [entry["accuracy"] for entry in record["evaluations"] if entry["fold"] is not None]
+        record["validation"][0].update(mean=float(np.mean(found)), std=float(np.std(found)), accuracies=found)
+        (place / "fleet.json").write_text(json.dumps(record))
+        return [check.text for check in examine(place, store).failures]
+
+    assert told(0) == told(1) == []
+    assert "all folds: 2 rows are given another class" in told(2)[0]
+
+
+def test_every_fold_has_rows_of_every_class(tmp_path: Path) -> None:
+    """Folds that lack a class are refused, as training refuses them; their accuracies would count as the others'."""
+    labels = np.where(np.arange(60) % 15 == 7, 1, 0)
+    by_seed = [fold_of(np.flatnonzero(labels), 2, seed) for seed in range(100)]
+    good, bad = (next(k for k, fold in enumerate(by_seed) if len(set(fold)) == many) for many in (2, 1))
+    store = store_of(tmp_path / "s.zarr", np.random.default_rng(3).normal(size=(60, 2)), labels.tolist(), 20)
+    coremargin.train(store, out=tmp_path / "f", loss="hinge", C=1.0, folds=2, fold_seed=good)
+    assert examine(tmp_path / "f", store).ok
+    with pytest.raises(LabelError):
+        coremargin.train(store, out=tmp_path / "g", loss="hinge", C=1.0, folds=2, fold_seed=bad)
+    for seed in (good, bad):
+        place = _undecided_folds(shutil.copytree(tmp_path / "f", tmp_path / f"bad-{seed}"), labels, 2, seed)
+        texts = [check.text for check in examine(place, store).failures]
+        assert any(text.endswith("has no row of class 1") for text in texts) == (seed == bad)
+        assert seed == bad or not texts
+
+
 @pytest.mark.parametrize("outliers", [0, 3, "0..4"])
 def test_rows_of_zeros_are_no_false_alarm(tmp_path: Path, outliers: int | str) -> None:
     """Products of zeros lose nothing: what the trainer gives away for rounding is enough."""
@@ -246,3 +435,39 @@ def test_several_classes_of_zeros(tmp_path: Path) -> None:
     store = store_of(tmp_path / "s.zarr", np.zeros((9, 3)), ["abc"[i % 3] for i in range(9)], 9)
     coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", loss="hinge", intercept=False)
     assert examine(tmp_path / "m", store).ok
+
+
+def test_an_ulp_of_a_score_is_no_margin(tmp_path: Path) -> None:
+    """Two scores that were each rounded, one up and one down, differ where no hypothesis tells the rows apart."""
+    far, small = 2.0**26 + 1, 2.0**-100
+    X = np.array([[far, small], [far, -small]] * 3)
+    store = store_of(tmp_path / "s.zarr", X, list("ababab"), 6)
+    coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", intercept=False)
+    u = _halfway(far)
+    c = math.sqrt(0.5 - u * u)
+    v = np.array([[u, 2.0**-60, c], [u, -(2.0**-60), c]])
+    lower = float(np.nextafter(math.ulp(u * far) / np.sqrt((v**2).sum()), 0))
+    claims = {"status": "certified", "certificate.kind": "margin", "certificate.ratio": 1.0}
+    claims |= {"certificate.lower": lower, "certificate.upper": lower, "certificate.coreset_rows": 2}
+    arrays = {"coreset_ids": np.array([0, 1]), "coreset_x": X[:2], "coreset_classes": np.array([0, 1], np.int32)}
+    duals = np.array([[0.0, 0.5], [0.5, 0.0]])
+    place = altered(tmp_path / "m", tmp_path / "bad", claims, hypothesis=v, duals=duals, **arrays)
+    assert {check.name for check in examine(place, store).failures} == {"lower bound"}
+
+
+def _halfway(far: float) -> float:
+    """A number near sqrt(1/2) whose product with ``far`` lies in the middle between two floats."""
+    first = int(math.sqrt(0.5) * 2**28) | 1
+    products = ((n / 2**28, Fraction(n, 2**28) * Fraction(far)) for n in range(first, first - 2000, -2))
+    return next(u for u, product in products if (product / Fraction(math.ulp(float(product)))).denominator == 2)
+
+
+def test_bounds_that_contradict_each_other_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should a scan find a margin above the one that the coreset rows allow, then one of both is wrong."""
+    X = np.array([[-2.0, 3.0], [2.0, -3.0], [-1.0, 5.0], [1.0, 5.0]])
+    store = store_of(tmp_path / "s.zarr", X, list("abab"), 2)
+    upper = coremargin.train(store, out=tmp_path / "m").certificate.upper
+    monkeypatch.setattr(Scan, "bounds", lambda _: (upper * (1 + 1e-9), None))
+    assert "the bounds contradict each other" in " ".join(
+        check.text for check in examine(tmp_path / "m", store).failures
+    )

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from coremargin.models.left_out import left_out
+from coremargin.verify import outliers
+from coremargin.verify.examine import examine
 from forge_assert import answer, forged, loads, refused
 
 if TYPE_CHECKING:
@@ -51,6 +53,21 @@ def test_a_true_bound_without_its_proof_is_not_certified_either(specimens: Speci
             del draft.arrays[name]
 
     refused(forged(specimens["outliers-one"], tmp_path, change), specimens["outliers-one"].store)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+@pytest.mark.parametrize(("lower", "upper"), [(-np.inf, np.inf), (-1.0, np.inf), (1e-3, None), (-1e-3, None)])
+def test_certified_is_said_of_every_number_of_outliers(
+    specimens: Specimens, tmp_path: Path, k: int, lower: float, upper: float | None
+) -> None:
+    """Bounds that are true and far apart, or none at all, for fewer outliers than the most."""
+
+    def change(draft: Draft) -> None:
+        about(draft, "lower")[k] = min(lower, about(draft, "lower")[k])
+        about(draft, "upper")[k] = about(draft, "upper")[3] if upper is None else upper
+
+    words = refused(forged(specimens["outliers"], tmp_path, change), specimens["outliers"].store)
+    assert f"with {k} outliers do not say" in words
 
 
 @pytest.mark.parametrize("name", PROOF)
@@ -257,6 +274,29 @@ BROKEN: dict[str, Callable[[Draft], None]] = {
 def test_broken_proofs_are_refused(specimens: Specimens, tmp_path: Path, name: str) -> None:
     """A proof that does not prove, and arrays that are no proof, are refused and not run into."""
     refused(forged(specimens["outliers"], tmp_path, BROKEN[name]), specimens["outliers"].store)
+
+
+@pytest.mark.parametrize("name", ["outliers", "outliers-one"])
+def test_a_leaf_names_each_certificate_once(specimens: Specimens, tmp_path: Path, name: str) -> None:
+    """Thousands of times the same one is no proof that takes thousands of times as long to refuse."""
+
+    def change(draft: Draft) -> None:
+        proofs, ends = about(draft, "proof_proofs"), about(draft, "proof_proofs_ends").copy()
+        ends[-1] += 5000
+        put(draft, proof_proofs=np.append(proofs, np.repeat(proofs[-1:], 5000)), proof_proofs_ends=ends)
+
+    words = refused(forged(specimens[name], tmp_path, change), specimens[name].store)
+    assert "certificates at a leaf: expected 1 to" in words
+
+
+def test_leaves_name_no_more_rows_than_fit_their_proof(specimens: Specimens, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked at is known before, and grows with the file: here the limit comes to the proof."""
+    specimen = specimens["outliers"]
+    monkeypatch.setattr(outliers, "_LITTLE", 0)
+    assert examine(specimen.model, specimen.store).ok
+    monkeypatch.setattr(outliers, "_REPEATED", 0)
+    words = " ".join(check.text for check in examine(specimen.model, specimen.store).failures)
+    assert "rows in all, far too many for a proof of" in words
 
 
 def test_a_proof_for_fewer_rows_is_none_for_more(specimens: Specimens, tmp_path: Path) -> None:

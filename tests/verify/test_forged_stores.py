@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 import shutil
+import struct
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -318,6 +320,28 @@ def test_padding_that_inflates(specimens: Specimens, tmp_path: Path) -> None:
     assert (calm(specimen.model, store), examined(store)) == ("refused", "refused")
     with pytest.raises(StoreError, match="expected chunks of at most"):
         coremargin.train(store, out=tmp_path / "m", cluster="threads")
+
+
+@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize("length", [0, 8, 16, 24])
+def test_compressed_bytes_that_are_not_there(
+    specimens: Specimens, tmp_path: Path, length: int, *, summed: bool
+) -> None:
+    """A header that speaks of bytes behind the end of its file is refused before c-blosc reads them."""
+    specimen = specimens["hard"]
+    store = copied(specimen, tmp_path / "s.zarr")
+    configuration = {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": 4, "blocksize": 0}
+    chain = [
+        {"name": "bytes", "configuration": {"endian": "little"}},
+        {"name": "blosc", "configuration": configuration},
+    ]
+    edit(store, "X/zarr.json", lambda r: r.update(codecs=[*chain, {"name": "crc32c"}] if summed else chain))
+    whole = math.prod(json.loads((store / "X/zarr.json").read_text())["chunk_grid"]["configuration"]["chunk_shape"]) * 4
+    copied_as_it_is = struct.pack("<BBBBIII", 2, 1, 2, 4, whole, whole, whole + 16) + bytes(8)
+    file = copied_as_it_is[:length]
+    (store / "X" / "c.0.0").write_bytes(with_checksum(file) if summed else file)
+    assert ("whose header promises" if length >= 16 else "bytes") in refused(specimen.model, store)
+    assert examined(store) == "refused"
 
 
 def test_shards_are_refused(specimens: Specimens, tmp_path: Path) -> None:

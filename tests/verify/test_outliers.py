@@ -100,7 +100,7 @@ def test_a_path_is_proven_and_verified(model: Path, store: Path) -> None:
         ({"proof_leaves": lambda v: np.array([0, 1, 1, 1, 2])}, "upper bound with 1 outliers", "certificates at"),
         ({"proof_leaves": lambda v: v * 0 + len(v)}, "proof of the upper bounds", "leaves are missing"),
         ({"proof_proofs": lambda v: v * 0}, "upper bound with 4 outliers", "certificates at a leaf"),
-        ({"proof_proofs": lambda v: v + 1000}, "upper bound with 4 outliers", "one that is not there"),
+        ({"proof_proofs": lambda v: v + 1000}, "upper bound with 4 outliers", "a certificate that is not there"),
         ({"proof_rows": lambda v: v + 10_000}, "proof of the upper bounds", "rows that are not there"),
         ({"proof_weights": lambda v: v * 0.5}, "proof of the upper bounds", "do not sum to 1"),
         ({"proof_weights": lambda v: -v}, "proof of the upper bounds", "a weight below 0"),
@@ -259,9 +259,11 @@ def test_a_proof_for_more_outliers_is_one_for_fewer(model: Path, store: Path, tm
         }  # fmt: skip
 
     higher = altered(model, tmp_path / "higher", **without(3), upper=put(3, upper[4]))
-    texts = [check.text for check in verify(higher, store).checks if check.name == "upper bound with 3 outliers"]
+    found = examine(higher, store)
+    texts = [check.text for check in found.checks if check.name == "upper bound with 3 outliers"]
     assert len(texts) == 1
     assert "for 4 outliers, so for fewer" in texts[0]
+    assert [check.name for check in found.failures] == ["outliers"]  # so high a bound does not certify 3
     for k in (3, 4):
         failures = examine(altered(model, tmp_path / f"without {k}", **without(k)), store).failures
         assert f"upper bound with {k} outliers" in {check.name for check in failures}

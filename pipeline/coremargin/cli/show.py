@@ -48,9 +48,10 @@ def show(model: Path, *, as_json: bool) -> None:
 def _run_of(model: Path) -> dict[str, Any]:
     """How the run went; empty when the file is missing or broken, as nothing rests on it."""
     from coremargin.formats.plain_file import read_plain
+    from coremargin.formats.run_record import RUN
     from coremargin.formats.strict_json import LARGEST, read_object
 
-    path = model / "run.json"
+    path = model / RUN
     try:
         return read_object(read_plain(path, LARGEST), str(path), names=True)
     except (OSError, DataError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.cli.fleet_words import cost_of, fleet_text
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:
     """The result, what it cost, and what to do next."""
+    if outcome.found:
+        head = [
+            f"nothing to do: {job.out} is a finished model of this job. This is what it says of itself and its run;",
+            "nothing was computed or checked now: `coremargin verify` does that.",
+        ]
+        return [*head, "", *outcome_text(replace(outcome, found=False), job)]
     if isinstance(outcome.model, FleetModel):
         return fleet_text(outcome, outcome.model, job)
     done: dict[str, Any] = outcome.summary()

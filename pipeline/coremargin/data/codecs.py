@@ -72,14 +72,22 @@ class Encoding:
                 raise ValueError(f"expected {out.nbytes:,} bytes, got {len(data):,}")
             out[:] = np.frombuffer(data, dtype=np.uint8)
             return
-        inflated = int.from_bytes(data[4:8], "little") if len(data) >= _BLOSC_HEADER else -1
-        stated = int.from_bytes(data[12:16], "little") if len(data) >= _BLOSC_HEADER else -1
-        if inflated != out.nbytes or stated != len(data):
-            raise ValueError(f"expected {out.nbytes:,} bytes once decompressed, the header promises {inflated:,}")
+        _check_header(data, out.nbytes)
         try:
             blosc.Blosc().decode(data, out=out)
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"cannot be decompressed: {error}") from error
+
+
+def _check_header(data: memoryview, whole: int) -> None:
+    """Raises ValueError unless Blosc's header says what is there: c-blosc believes it, and reads on."""
+    if len(data) < _BLOSC_HEADER:
+        raise ValueError(f"expected a header of {_BLOSC_HEADER} bytes, got {len(data)} bytes in all")
+    inflated, stated = (int.from_bytes(data[start : start + 4], "little") for start in (4, 12))
+    if inflated != whole:
+        raise ValueError(f"expected {whole:,} bytes once decompressed, the header promises {inflated:,}")
+    if stated != len(data):
+        raise ValueError(f"its header speaks of {stated:,} compressed bytes, {len(data):,} are there")
 
 
 def chosen(compression: str, sample: np.ndarray) -> str:

@@ -17,6 +17,7 @@ from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.data.support import read_vectors, vector_file
 from coremargin.errors import StoreError
 from coremargin.formats.raw_array import read_raw_array
+from coremargin.formats.store_record import spans
 from coremargin.formats.stored_values import check_stored_values
 from coremargin.maths.rows import concatenate as stacked
 from coremargin.maths.rows import nothing
@@ -78,15 +79,7 @@ class Manifest:
     def __init__(self, store: Path, facts: Facts, commits: Sequence[Commit]) -> None:
         """``commits`` ends with the commit that is read; the entries of later groups supersede earlier ones."""
         self._store, self._facts, self._last = store, facts, commits[-1]
-        self._spans: list[tuple[int, int, Commit]] = []  # chunks [start, stop) are described by this commit's group
-        bound = commits[-1].last
-        for commit in reversed(commits):
-            if commit.first < bound:
-                self._spans.append((commit.first, bound, commit))
-                bound = commit.first
-        self._spans.reverse()
-        if bound != 0:
-            raise StoreError(f"{store}: no statistics for chunks 0 to {bound - 1}; restore the store from a copy")
+        self._spans = spans(commits)
 
     def scalars(self) -> ChunkScalars:
         """Entries of all chunks that are one number, or one per class; checked against the commit's digest."""

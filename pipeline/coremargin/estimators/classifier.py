@@ -46,8 +46,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     multi_class: "ovr", one class against the rest, or "crammer_singer", one problem about all classes (with the hinge
     or without a loss; not for ``partial_fit``).
     scaling: "standard", "minmax", "maxabs" or "rownorm": rows are scaled as they are read, from statistics of all rows,
-    as a scaler before this one in a pipeline would; ``coef_`` and ``intercept_`` are for rows as they come (of
-    "rownorm": for rows divided by their lengths). Not for ``partial_fit``.
+    as a scaler before this one in a pipeline would; ``coef_`` and ``intercept_`` are for rows as they come, up to
+    rounding (of "rownorm": for rows divided by their lengths). Not for ``partial_fit``.
     cluster: where to scan a store: a file of ``cluster/``, a scheduler's address, "embedded", "threads", None chooses.
     memory: for the rows kept in this process, such as "256 MiB".
 
@@ -144,7 +144,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         """Set what is learnt."""
         linear = model.linear()
         self.model_, self.n_iter_ = model, scans
-        self.classes_, self.coef_, self.intercept_ = linear.classes, linear.coef, linear.intercept
+        self.classes_, (self.coef_, self.intercept_) = linear.classes, linear.folded()
         claims = [one.certificate for one in deciders(model)]
         self.certificate_ = claims[0] if len(claims) == 1 else claims
 
@@ -161,12 +161,13 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         return factors_of(self.class_weight, sorted(classes))
 
     def decision_function(self, X: Any) -> Any:
-        """w.x + b of each row: (n,), positive towards ``classes_[1]``, or of several classes (n, k), the largest wins.
+        """w.z + b of each row, scaled as in training: (n,), positive towards ``classes_[1]``.
 
+        Of several classes (n, k), the largest wins.
         X: what ``fit`` takes. Of a Dask array a Dask array, nothing computed yet; else an array.
         """
         check_is_fitted(self)
-        return decision_values(self, X, self.coef_, self.intercept_)
+        return decision_values(self, X)
 
     def predict(self, X: Any) -> Any:
         """The label of each row (n,); of a Dask array a Dask array."""

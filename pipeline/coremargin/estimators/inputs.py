@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,8 @@ from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import LabelError, UsageError
 from coremargin.estimators.past import Past
-from coremargin.estimators.support import deciders, present
+from coremargin.estimators.support import present
 from coremargin.maths.rows import is_sparse
-from coremargin.models.decision import decision_values as of_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -147,13 +145,12 @@ def _check_classes(source: Source) -> None:
         raise LabelError(f"y: expected two classes, found 1 class, {label!r}; a classifier needs rows of both")
 
 
-def decision_values(estimator: Any, X: Any, coef: NDArray[Any], intercept: NDArray[Any]) -> Any:
-    """X coef.T + intercept: (n,) for one row of coefficients (1, d), else (n, k). A Dask array stays lazy.
+def decision_values(estimator: Any, X: Any) -> Any:
+    """Decision values of the rows: (n,) of two classes, else (n, k). A Dask array stays lazy.
 
-    X: as for ``source_of``; labels of a store are not looked at. Rows are divided by their lengths first where the
-    estimator was fitted so.
+    X: as for ``source_of``; labels of a store are not looked at. Rows are scaled as ``Scorer`` says.
     """
-    values = partial(_values, coef=coef, intercept=intercept, unit=deciders(estimator.model_)[0].scaling == "rownorm")
+    values = estimator.model_.scorer().values
     if isinstance(X, str | os.PathLike | Source):
         source = X if isinstance(X, Source) else Store.open(X)
         _same_features(estimator, source.features, source.name)
@@ -164,14 +161,10 @@ def decision_values(estimator: Any, X: Any, coef: NDArray[Any], intercept: NDArr
     if not hasattr(X, "map_blocks"):
         return np.concatenate([values(part) for part in _slices(X)])
     whole = X.rechunk({1: -1})
-    if len(coef) == 1:
+    width = len(estimator.intercept_)
+    if width == 1:
         return whole.map_blocks(values, drop_axis=1, dtype=np.float64)
-    return whole.map_blocks(values, chunks=(whole.chunks[0], (len(coef),)), dtype=np.float64)
-
-
-def _values(rows: Any, coef: NDArray[Any], intercept: NDArray[Any], *, unit: bool) -> NDArray[np.float64]:
-    values = [of_one(rows, w, b, unit=unit) for w, b in zip(coef, intercept.tolist(), strict=True)]
-    return values[0] if len(values) == 1 else np.stack(values, axis=1)
+    return whole.map_blocks(values, chunks=(whole.chunks[0], (width,)), dtype=np.float64)
 
 
 def _slices(X: Any) -> Iterator[NDArray[Any]]:

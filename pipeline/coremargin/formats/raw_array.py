@@ -39,7 +39,9 @@ def read_raw_array(folder: Path, start: int, stop: int, dtype: str, tail: tuple[
     first = start // step * step
     numbers = range(start // step, (stop - 1) // step + 1)
     parts = [_read_chunk(folder / metadata.key(number), step, dtype, tail) for number in numbers]
-    return np.concatenate(parts)[start - first : stop - first]
+    parts[-1] = parts[-1][: stop - numbers[-1] * step]
+    parts[0] = parts[0][start - first :]
+    return np.concatenate(parts)  # a copy: a few rows do not keep their files in memory
 
 
 def _read_chunk(path: Path, step: int, dtype: str, tail: tuple[int, ...]) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -85,13 +86,15 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
         self._check_sizes()
         if len({commit.group for commit in self.commits}) < len(self.commits):
             raise ValueError("expected a group of its own for each commit, found one twice")
-        before = 0
+        before = covered = 0
         for commit in self.commits:
             if commit.rows <= before or commit.classes > len(self.classes):
                 raise ValueError(f"commit {commit.group!r} does not follow from the one before")
             if not commit.first < commit.last == -(-commit.rows // self.chunk_rows):
                 raise ValueError(f"commit {commit.group!r} covers chunks {commit.first} to {commit.last}")
-            before = commit.rows
+            if commit.first > covered:
+                raise ValueError(f"no commit covers chunk {covered}")
+            before, covered = commit.rows, commit.last
         if before != self.rows:
             raise ValueError(f"expected the rows of the last commit, {before:,}, got {self.rows:,}")
         if self.commits[-1].classes != len(self.classes):  # both are written at once; the digest names these classes
@@ -111,6 +114,31 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
                 f"expected files of at most {most_file_entries(self.features, self.dtype, self.rows):,} stored values "
                 f"for {self.rows:,} rows, found {entries:,}"
             )
+
+
+class Covering(Protocol):
+    """A commit, as far as ``spans`` goes: its group describes the chunks [first, last)."""
+
+    @property
+    def first(self) -> int: ...  # noqa: D102
+    @property
+    def last(self) -> int: ...  # noqa: D102
+
+
+C = TypeVar("C", bound=Covering)
+
+
+def spans(commits: Sequence[C]) -> list[tuple[int, int, C]]:
+    """Which chunks [first, stop) which commit's group describes, of a record's first commits, in order, none twice.
+
+    Groups repeat what earlier ones say and supersede it, so that few are read.
+    """
+    found, stop = [], commits[-1].last
+    for commit in reversed(commits):
+        if commit.first < stop:
+            found.append((commit.first, stop, commit))
+            stop = commit.first
+    return found[::-1]
 
 
 def read_store_record(path: Path) -> StoreRecord:

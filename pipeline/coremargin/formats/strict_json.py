@@ -16,6 +16,7 @@ T = TypeVar("T")
 LARGEST = 16 << 20  #: bytes of a record beyond which it is none
 _WHOLE = (-(1 << 63), 1 << 64)  # what 64 bits hold, with a sign or without
 _DIGITS = 20
+_DEEPEST = 100  # levels of a record; what goes over one later, level by level, then needs no care
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SHOWN = 200
 
@@ -46,9 +47,28 @@ def read_object(
         raise error(f"{place}: expected JSON, found it nested too deep; get an unaltered copy") from problem
     except ValueError as problem:
         raise error(f"{place}: expected JSON, cannot be read: {problem}; get an unaltered copy") from problem
+    if _deeper(value, _DEEPEST):
+        text = f"expected at most {_DEEPEST} levels of JSON, found it nested too deep"
+        raise error(f"{place}: {text}; get an unaltered copy")
     if not isinstance(value, dict):
         raise error(f"{place}: expected a JSON object, found {type(value).__name__}; get an unaltered copy")
     return value
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects are nested in more levels."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [
+            entry
+            for one in level
+            if isinstance(one, dict | list)
+            for entry in (one.values() if isinstance(one, dict) else one)
+            if isinstance(entry, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def typed(kind: type[T] | Any, values: Any, place: str, *, error: type[DataError] = DataError) -> T:

@@ -49,6 +49,7 @@ class Outcome:
     run: dict[str, Any]
     rounds: list[dict[str, Any]]
     resumable: bool = False  #: stopped at a limit: more scans would help
+    found: bool = False  #: was there before, whole: what it claims was not looked at again
 
     def summary(self) -> dict[str, Any]:
         """One flat record for machines."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -20,10 +19,11 @@ from coremargin.engine.loop import Engine, OutOfTime, ScanCost, Watch, nothing, 
 from coremargin.engine.problem import Works
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
+from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.learn.outcome import Meters, Outcome, as_model, as_run, round_record
 from coremargin.learn.posed import problem_of
 from coremargin.models.files import MODEL, check_outside
-from coremargin.models.fleet import read_model
+from coremargin.models.fleet import FleetModel, read_model
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -123,19 +123,19 @@ def _ended(out: Path) -> bool | None:
 def finished(job: TrainJob, source: Source) -> Outcome | None:
     """What is at ``job.out``, when it is a whole answer to this very question; None otherwise.
 
-    A job may be killed after its model is in place and before its checkpoint is gone.
+    A job may be killed after its model is in place and before its checkpoint is gone. Raises DataError when it is, but
+    does not say how its run went.
     """
     try:
         recover(Path(os.path.realpath(job.out)), MODEL)
         model = read_model(job.out)
-        if not all((job.out / name).is_file() for name in ("run.json", "rounds.jsonl")):  # a pipe would not end
-            return None
-        run = json.loads((job.out / "run.json").read_text(encoding="utf-8"))
-        rounds = [json.loads(line) for line in (job.out / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]
-    except (DataError, OSError, ValueError):
+    except (DataError, OSError):
         return None
     same = model.store_digest == source.digest and model.parameters == job.parameters()
-    return Outcome(model, run, rounds) if same and model.ended else None
+    if not (same and model.ended and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
+        return None
+    run, lines = read_run(job.out, fleet=isinstance(model, FleetModel))
+    return Outcome(model, run, lines, found=True)
 
 
 def run_problem(

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.rows import is_sparse
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -69,10 +71,22 @@ class Scaling:
             return (exact / np.where(r > 0, r, 1.0)[row]).astype(rows.dtype), r
         return rows.data * self.factor[rows.indices], None
 
+    def of_rows(self, rows: NDArray[Any] | csr_array) -> Any:
+        """Scaled rows, a copy of the same kind and precision; sparse ones dense where zeros are shifted."""
+        if is_sparse(rows) and self.shift is not None and self.shift.any():
+            rows = rows.toarray()
+        if is_sparse(rows):
+            return type(rows)((self.values(rows)[0], rows.indices, rows.indptr), shape=rows.shape)
+        out = np.empty(rows.shape, rows.dtype)
+        self.into(rows, out)
+        return out
+
 
 def folded(w: Array, b: float, shift: NDArray[Any], factor: NDArray[Any]) -> tuple[Array, float]:
     """(coef, intercept) for rows x before shift and factor: w.z + b = coef.x + intercept, up to rounding.
 
+    Where a shift is large beside the range of its column, rounding may be more than the decision values themselves:
+    whoever has the rows scales them.
     What overflows is not finite; whoever decides by it refuses that.
     """
     with np.errstate(over="ignore", invalid="ignore"):
@@ -90,13 +104,6 @@ def divided_by_length(rows: NDArray[Any], out: NDArray[Any]) -> NDArray[np.float
         found[start : start + step] = r = lengths(part)
         out[start : start + step] = part / np.where(r > 0, r, 1.0)[:, None]
     return found
-
-
-def unit_rows(rows: Array) -> Array:
-    """Rows (n, d) float64 divided by their lengths; a copy."""
-    out = np.empty(rows.shape)
-    divided_by_length(rows, out)
-    return out
 
 
 def lengths(rows: NDArray[Any]) -> NDArray[np.float64]:

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coremargin.errors import UsageError
+from coremargin.models.decision import folded_planes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from coremargin.maths.scaling import Scaling
 
 Precision = Literal["float64", "float32"]
 
@@ -27,9 +30,9 @@ _OPSET, _IR = 13, 8  # of 2020 and 2021: every runtime since then reads them
 
 @dataclass(frozen=True)
 class Linear:
-    """Decision values coef (k, d) x + intercept (k,): one a class, or k = 1 for two, where positive is the second.
+    """Decision values coef (k, d) z + intercept (k,): one a class, or k = 1 for two, where positive is the second.
 
-    classes (max(k, 2),): their labels. unit: rows are divided by their lengths first. about: a few words on where it
+    scaling: what makes z of a row x, None: z = x. classes (max(k, 2),): their labels. about: a few words on where it
     comes from, for the metadata.
     """
 
@@ -37,21 +40,32 @@ class Linear:
     intercept: NDArray[np.float64]
     classes: NDArray[Any]
     about: Mapping[str, str]
-    unit: bool = False
+    scaling: Scaling | None = None
+
+    @property
+    def unit(self) -> bool:
+        """Rows are divided by their lengths first."""
+        return self.scaling is not None and self.scaling.kind == "rownorm"
+
+    def folded(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """coef and intercept for rows as they are (or of length 1): see ``folded_planes``."""
+        return folded_planes(self.coef, self.intercept, self.scaling)
 
 
 def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:
     """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and labels; names (d,): of the columns, if any.
 
     It predicts, calibrates, sits in pipelines and is saved like any other; ``fit`` would train it anew, as LinearSVC
-    does. Rows that are divided by their lengths need a pipeline: a ``Normalizer`` comes before it.
+    does. A scaling of columns is folded into the coefficients: the same up to rounding, which is large where shifts are
+    large beside the ranges of their columns. Rows that are divided by their lengths need a pipeline: a ``Normalizer``
+    comes before it. Raises DataError for coefficients that overflow.
     """
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer
     from sklearn.svm import LinearSVC
 
     machine = LinearSVC()
-    machine.coef_, machine.intercept_ = linear.coef.copy(), linear.intercept.copy()
+    machine.coef_, machine.intercept_ = (values.copy() for values in linear.folded())
     machine.classes_, machine.n_features_in_, machine.n_iter_ = linear.classes.copy(), linear.coef.shape[1], 0
     if names is not None:
         machine.feature_names_in_ = names.copy()
@@ -63,7 +77,9 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
 
     precision: of input, coefficients and decision values. "float64" agrees with ``decision_function`` to rounding;
     "float32" rounds rows and coefficients to 24 bits, which may turn labels of rows that lie so near to the plane.
-    Labels are int64, text, float64 or bool. Raises UsageError when onnx is not installed.
+    Rows are scaled in the graph, in ``precision``, by the operations of ``decision_function``.
+    Labels are int64, text, float64 or bool. Raises UsageError when onnx is not installed, or for labels that would not
+    come back as they are.
     """
     try:
         from onnx import TensorProto, checker, helper
@@ -87,6 +103,9 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     ]
     inputs = [helper.make_tensor_value_info("X", kind, ["rows", d])]
     used = [c for c in constants if k == 1 or c.name not in ("zero", "last")]
+    used += [
+        helper.make_tensor(name, kind, (d,), values.astype(precision)) for name, values in _columns(linear).items()
+    ]
     graph = helper.make_graph(_nodes(linear), MAKER, inputs, outputs, initializer=used)
     made = helper.make_model(
         graph, producer_name=MAKER, producer_version=version(MAKER), ir_version=_IR,
@@ -101,9 +120,16 @@ def _nodes(linear: Linear) -> list[Any]:
     """From X to label and decision."""
     from onnx import TensorProto, helper
 
-    two = len(linear.coef) == 1
-    nodes = [helper.make_node("LpNormalization", ["X"], ["unit"], axis=1, p=2)] if linear.unit else []
-    rows = "unit" if linear.unit else "X"
+    two, columns, rows, nodes = len(linear.coef) == 1, _columns(linear), "X", []
+    if linear.unit:
+        rows = "unit"
+        nodes.append(helper.make_node("LpNormalization", ["X"], [rows], axis=1, p=2))
+    if "shift" in columns:
+        nodes.append(helper.make_node("Sub", [rows, "shift"], ["shifted"]))
+        rows = "shifted"
+    if "factor" in columns:
+        nodes.append(helper.make_node("Mul", [rows, "factor"], ["scaled"]))
+        rows = "scaled"
     nodes.append(helper.make_node("Gemm", [rows, "coef", "intercept"], ["values" if two else "decision"]))
     if two:
         nodes += [
@@ -116,11 +142,34 @@ def _nodes(linear: Linear) -> list[Any]:
     return [*nodes, helper.make_node("Gather", ["labels", "code"], ["label"], axis=0)]
 
 
+def _columns(linear: Linear) -> dict[str, NDArray[Any]]:
+    """What the graph has to scale columns by: "shift", unless it is 0 throughout, and "factor"."""
+    scaling = linear.scaling
+    if scaling is None or scaling.shift is None or scaling.factor is None:
+        return {}
+    return ({"shift": scaling.shift} if scaling.shift.any() else {}) | {"factor": scaling.factor}
+
+
 def _label_tensor(classes: NDArray[Any]) -> Any:
+    """The labels; of kinds that differ as text. Raises UsageError for those that would become others in the graph."""
     from onnx import TensorProto, helper
 
     kinds = {"i": TensorProto.INT64, "u": TensorProto.INT64, "b": TensorProto.BOOL, "f": TensorProto.DOUBLE}
     kind, values = kinds.get(classes.dtype.kind, TensorProto.STRING), classes.tolist()
+    large = [label for label in values if isinstance(label, int) and label > np.iinfo(np.int64).max]
+    if large:
+        raise UsageError(f"export to ONNX: expected labels up to 2^63 - 1, found {large[0]}; train with other labels")
     if kind == TensorProto.STRING:
-        values = [str(label).encode() for label in values]
+        texts = [str(label) for label in values]
+        ends = [text for text in texts if "\0" in text]
+        if ends:  # runtimes take it for the end of the text
+            raise UsageError(
+                f"export to ONNX: expected labels without zero characters, found {ends[0]!r}; train with other labels"
+            )
+        if len(set(texts)) < len(texts):
+            twice = next(text for text in texts if texts.count(text) > 1)
+            raise UsageError(
+                f"export to ONNX: expected labels that differ as texts, found {twice!r} twice; train with other labels"
+            )
+        values = [text.encode() for text in texts]
     return helper.make_tensor("labels", kind, (len(values),), values)

@@ -5,7 +5,7 @@ And what follows from them: which class is given, and by how much it is ahead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,89 +13,119 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from coremargin.errors import BadRow, DataError, UsageError
-from coremargin.maths.rows import products
-from coremargin.maths.scaling import Scaling, unit_rows
+from coremargin.maths.scaling import Scaling, folded
 
-_SLAB_ELEMENTS = 1 << 20  # float64 scratch of 8 MiB when rows are converted
+_SLAB_ELEMENTS = 1 << 20  # of rows that are converted or scaled: scratch of 8 MiB in float64, twice at most
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """All of a model that rows need for their decision values: k hyperplanes coef.x + intercept, coefs (d,) each.
+    """All of a model that rows need for their decision values: k hyperplanes coef.z + intercept, coefs (d,) each.
 
-    unit: rows are divided by their lengths first. difference: of two, the second less the first is the one value.
+    scaling: what makes z of a row x, None: z = x. Of columns, in float32 where its numbers and those of the rows are of
+    that precision or less, else in float64: rows of the store are scaled to the bit as training and ``verify`` do.
+    Lengths are divided by in float64. The hyperplanes are always evaluated in float64.
+    difference: of two, the second less the first is the one value.
     """
 
     coefs: tuple[np.ndarray, ...]
     intercepts: tuple[float, ...]
-    unit: bool = False
+    scaling: Scaling | None = None
     difference: bool = False
 
     def __post_init__(self) -> None:
-        """Raises DataError for planes that are none: finite numbers of a model may overflow when they are folded."""
+        """Raises DataError for planes that are none: finite numbers of a model may overflow when they are combined."""
         with np.errstate(over="ignore", invalid="ignore"):
-            coef, intercept = self.planes()
-        if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-            raise DataError("the model's numbers overflow: no decision follows from them; get an unaltered copy")
+            _refuse_overflow(*self.planes())
+        if self.scaling is not None and self.scaling.shift is not None and self.scaling.factor is not None:
+            _refuse_overflow(self.scaling.shift, self.scaling.factor)
 
     def values(self, X: Any) -> np.ndarray:
-        """Decision values (n,) of rows X (n, d), or (n, k) of k > 1 hyperplanes. Raises as ``decision_values``."""
-        pairs = zip(self.coefs, self.intercepts, strict=True)
-        values = [decision_values(X, coef, intercept, unit=self.unit) for coef, intercept in pairs]
+        """Decision values (n,) of rows X (n, d), or (n, k) of k > 1 hyperplanes, in float64.
+
+        X: an array or a SciPy sparse matrix. Raises UsageError when X has another shape or kind, BadRow when a row is
+        not finite.
+        """
+        X = X if issparse(X) else np.asarray(X)
+        features = len(self.coefs[0])
+        if X.ndim != 2 or X.shape[1] != features:
+            raise UsageError(f"X: expected rows of {features} features, got an array of shape {X.shape}")
+        if X.dtype.kind not in "fiub":
+            raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
+        values = np.empty((len(self.coefs), X.shape[0]))
+        with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named afterwards
+            for part, rows in self._slabs(X):
+                for own, coef in zip(values, self.coefs, strict=True):
+                    own[part] = rows @ coef
+            values += np.array(self.intercepts)[:, None]
+        _refuse_rows(values)
         if self.difference:
             return np.asarray(values[1] - values[0])
-        return values[0] if len(values) == 1 else np.stack(values, axis=1)
+        return values[0] if len(values) == 1 else np.ascontiguousarray(values.T)
+
+    def _slabs(self, X: Any) -> Iterator[tuple[slice, Any]]:
+        """Rows X (n, d) as they are multiplied, scaled and in float64, a few at a time."""
+        dense = not issparse(X)
+        dtype = self._precision(X.dtype)
+        rows = X if dense else _canonical(X, dtype)
+        shifted = self.scaling is not None and self.scaling.shift is not None and self.scaling.shift.any()
+        width = X.shape[1] if dense or shifted else -(-rows.nnz // max(1, X.shape[0]))
+        step = max(1, _SLAB_ELEMENTS // max(1, width))
+        for start in range(0, X.shape[0], step):
+            part = slice(start, start + step)
+            some = rows[part].astype(dtype, copy=False)
+            some = some if self.scaling is None else self.scaling.of_rows(some)
+            yield part, some.astype(np.float64, copy=False)
+
+    def _precision(self, given: np.dtype[Any]) -> type[np.floating[Any]]:
+        """In which rows are scaled: a store's in its own, none in less than that of the scaling or of the rows."""
+        if self.scaling is None or self.scaling.factor is None:
+            return np.float64
+        return np.float32 if np.result_type(given, self.scaling.factor) == np.float32 else np.float64
 
     def planes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (k, d) and intercepts (k,) of the decision values; k = 1 of two classes."""
+        """Weights (k, d) and intercepts (k,) of the decision values of scaled rows; k = 1 of two classes."""
         coef, intercept = np.stack(self.coefs), np.array(self.intercepts)
         if self.difference:
             return coef[1:] - coef[:1], intercept[1:] - intercept[:1]
         return coef, intercept
 
 
-def decision_values(X: Any, coef: np.ndarray, intercept: float, *, unit: bool = False) -> np.ndarray:
-    """coef.x + intercept (n,) in float64 of rows X (n, d), an array or a SciPy sparse matrix.
+def folded_planes(coef: np.ndarray, intercept: np.ndarray, scaling: Scaling | None) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (k, d) and intercepts (k,) of scaled rows made those of rows as they are, shift and factor in them.
 
-    unit: rows are divided by their lengths first. Raises UsageError when X has another shape or kind, BadRow when a row
-    is not finite.
+    The same up to rounding: see ``folded``. Of "rownorm", for rows divided by their lengths. Raises DataError for what
+    overflows.
     """
-    X = X if issparse(X) else np.asarray(X)
-    if X.ndim != 2 or X.shape[1] != len(coef):
-        raise UsageError(f"X: expected rows of {len(coef)} features, got an array of shape {X.shape}")
-    if X.dtype.kind not in "fiub":
-        raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
-    values = _of_sparse(X, coef, unit=unit) if issparse(X) else _of_dense(X, coef, unit=unit)
-    with np.errstate(invalid="ignore", over="ignore"):
-        values += intercept
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise BadRow(
-            f"X, row {row}: expected finite numbers, the decision value is {values[row]}; clean or drop the row"
-        )
-    return values
+    if scaling is None or scaling.shift is None or scaling.factor is None:
+        return coef, intercept
+    pairs = [folded(w, float(b), scaling.shift, scaling.factor) for w, b in zip(coef, intercept, strict=True)]
+    weights, offsets = np.stack([w for w, _ in pairs]), np.array([b for _, b in pairs])
+    _refuse_overflow(weights, offsets)
+    return weights, offsets
 
 
-def _of_dense(X: np.ndarray, coef: np.ndarray, *, unit: bool) -> np.ndarray:
-    values = np.empty(len(X))
-    step = max(1, _SLAB_ELEMENTS // X.shape[1])
-    with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named afterwards
-        for start in range(0, len(X), step):
-            rows = np.asarray(X[start : start + step], dtype=np.float64)
-            values[start : start + step] = (unit_rows(rows) if unit else rows) @ coef
-    return values
-
-
-def _of_sparse(X: Any, coef: np.ndarray, *, unit: bool) -> np.ndarray:
-    rows = csr_array(X, dtype=np.float64)
+def _canonical(X: Any, dtype: type[np.floating[Any]]) -> csr_array:
+    """Sparse rows in any format as a csr_array, duplicates added in ``dtype``; the caller's matrix stays as it is."""
+    rows = csr_array(X)
     if not rows.has_canonical_format:
-        rows = rows.copy()  # the caller's matrix stays as it is
+        rows = rows.astype(dtype)
         rows.sum_duplicates()
-    with np.errstate(invalid="ignore", over="ignore"):
-        if unit:
-            scaled, _ = Scaling("rownorm").values(rows)
-            rows = csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape)
-        return np.asarray(products(rows, coef[:, None])[0])
+    return rows
+
+
+def _refuse_overflow(*numbers: np.ndarray) -> None:
+    if not all(np.isfinite(values).all() for values in numbers):
+        raise DataError("the model's numbers overflow: no decision follows from them; get an unaltered copy")
+
+
+def _refuse_rows(values: np.ndarray) -> None:
+    """Raise BadRow for a row that has no decision value: values (k, n)."""
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row = int(np.flatnonzero(bad.any(axis=0))[0])
+        value = values[bad[:, row], row][0]
+        raise BadRow(f"X, row {row}: expected finite numbers, the decision value is {value}; clean or drop the row")
 
 
 def decided(decisions: np.ndarray) -> np.ndarray:
@@ -118,8 +148,11 @@ def leads(decisions: np.ndarray, given: np.ndarray) -> np.ndarray:
 def label_array(classes: Sequence[Any]) -> np.ndarray:
     """The labels as an array that keeps their kind; what NumPy does not keep as it is, in an array of objects.
 
-    That is labels whose kinds differ, and texts that end in a zero character.
+    That is labels whose kinds differ, texts that end in a zero character, and whole numbers of which some are negative
+    and some beyond int64: these would become floats.
     """
-    same = len({type(label) for label in classes}) == 1
-    kept = same and not any(isinstance(label, str) and label.endswith("\0") for label in classes)
-    return np.array(list(classes), dtype=None if kept else object)
+    labels = list(classes)
+    large = all(type(label) is int and label >= 0 for label in labels) and max(labels) > np.iinfo(np.int64).max
+    array = np.array(labels, dtype=np.uint64 if large else None)  # by itself, NumPy takes floats for some of them
+    kept = [(type(label), label) for label in array.tolist()] == [(type(label), label) for label in labels]
+    return array if kept else np.array(labels, dtype=object)

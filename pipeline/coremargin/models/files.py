@@ -13,6 +13,7 @@ from coremargin.data.owned import STORE, Kind
 from coremargin.errors import UsageError
 from coremargin.formats.fleet_record import FORMAT as FLEET_FORMAT
 from coremargin.formats.model_record import FORMAT
+from coremargin.formats.run_record import ROUNDS, RUN
 from coremargin.models.record import json_text, plain
 
 _ONE = r"model\.json|arrays\.npz"
@@ -32,9 +33,9 @@ def write_record(place: Path, record: Mapping[str, Any]) -> None:
 
 def write_run(folder: Path, run: Mapping[str, Any] | None, rounds: Sequence[Mapping[str, Any]]) -> None:
     """Write how a run went: ``run.json`` and ``rounds.jsonl``."""
-    write_record(folder / "run.json", run or {})
+    write_record(folder / RUN, run or {})
     lines = [json.dumps(plain(line), allow_nan=False) + "\n" for line in rounds]
-    (folder / "rounds.jsonl").write_text("".join(lines), encoding="utf-8")
+    (folder / ROUNDS).write_text("".join(lines), encoding="utf-8")
 
 
 def save_folder(

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, typed_fleet
 from coremargin.formats.model_files import read_content
@@ -84,10 +86,16 @@ class FleetModel(Trained):
         return [self.members[facts.members[place].name] for place in facts.juries()[None, self.C]]
 
     def scorer(self) -> Scorer:
-        """A hyperplane a class, or the one of two classes. Raises UsageError when no C is chosen."""
+        """A hyperplane a class, or the one of two classes, for scaled rows. Raises UsageError when no C is chosen.
+
+        Raises DataError when the members that decide do not all scale rows alike.
+        """
         members = self.deciders()
-        unit = members[0].scaling == "rownorm"
-        return Scorer(tuple(m.coef for m in members), tuple(m.intercept for m in members), unit=unit)
+        for name in ("scaling", "shift", "factor"):
+            first, *others = (getattr(member, name) for member in members)
+            if not all(np.array_equal(first, other) for other in others):
+                raise DataError(f"members: {name}: the members do not all scale rows alike; get an unaltered copy")
+        return Scorer(tuple(m.w for m in members), tuple(m.b for m in members), members[0].row_scaling)
 
     def __repr__(self) -> str:
         words = [entry["status"] for entry in self.record["members"]]

@@ -40,7 +40,8 @@ class Model(Single):
     Soft margin: alpha in [0, c], of the hinge's rows near the margin (none for squared hinge); coreset_x is (m, 0);
     ledger: "reference" (d + 1,), the hypothesis that gives all other rows their dual weights.
     Scaled rows (``scaling``): w, b, coreset_x and the certificate are about rows scaled by shift and factor (d,), both
-    None for "rownorm"; ``coef`` and ``intercept`` are for rows as they are, and so are all methods.
+    None for "rownorm". All methods take rows as they are and scale them; ``coef`` and ``intercept`` are the hyperplane
+    for rows as they are, up to rounding.
     Raises DataError when the record is incomplete or does not fit the arrays.
     """
 
@@ -86,8 +87,8 @@ class Model(Single):
         return self._folded[1]
 
     def scorer(self) -> Scorer:
-        """One hyperplane: ``coef`` and ``intercept``."""
-        return Scorer((self.coef,), (self.intercept,), unit=self.scaling == "rownorm")
+        """One hyperplane, for scaled rows."""
+        return Scorer((self.w,), (self.b,), self.row_scaling)
 
     def __repr__(self) -> str:
         negative, positive = self.classes

@@ -58,10 +58,14 @@ class MulticlassModel(Single):
         """The last entry of every row, 0 without intercepts."""
         return float(self.record["constant"])
 
+    def _planes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (K, d) and offsets (K,) for scaled rows."""
+        with np.errstate(over="ignore"):  # what is not finite is refused by who decides
+            return self.hypothesis[:, :-1], self.constant * self.hypothesis[:, -1]
+
     @cached_property
     def _folded(self) -> tuple[np.ndarray, np.ndarray]:
-        with np.errstate(over="ignore"):  # what is not finite is refused by who decides
-            weights, offsets = self.hypothesis[:, :-1], self.constant * self.hypothesis[:, -1]
+        weights, offsets = self._planes()
         if self.shift is None or self.factor is None:
             return weights, offsets
         pairs = [folded(w, float(b), self.shift, self.factor) for w, b in zip(weights, offsets, strict=True)]
@@ -78,9 +82,10 @@ class MulticlassModel(Single):
         return self._folded[1]
 
     def scorer(self) -> Scorer:
-        """A hyperplane a class; of two classes the score of ``classes[1]`` less that of ``classes[0]``."""
-        unit, two = self.scaling == "rownorm", len(self.classes) == 2
-        return Scorer(tuple(self.coef), tuple(map(float, self.intercept)), unit=unit, difference=two)
+        """A hyperplane a class, for scaled rows; of two classes the score of the second less that of the first."""
+        weights, offsets = self._planes()
+        two = len(self.classes) == 2
+        return Scorer(tuple(weights), tuple(map(float, offsets)), self.row_scaling, difference=two)
 
     def __repr__(self) -> str:
         return (

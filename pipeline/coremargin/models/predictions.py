@@ -99,7 +99,7 @@ class _ZarrSink:
         self._labels = label_array(classes)
         self._columns = {"code": _Column(folder / "code", rows, "int32")}
         self._columns["decision"] = _Column(folder / "decision", rows, "float64")
-        if self._labels.dtype.kind in "bif":
+        if self._labels.dtype.kind in "biuf":
             self._columns["label"] = _Column(folder / "label", rows, self._labels.dtype.name)
 
     def write(self, codes: np.ndarray, decisions: np.ndarray) -> None:
@@ -142,9 +142,7 @@ def _parquet(path: Path, model: AnyModel, source: Source, *, overwrite: bool) ->
             f"{path}: Parquet needs pyarrow: pip install 'coremargin[arrow]', or write a Zarr group (NAME.zarr)"
         ) from None
     _check_old(path, overwrite=overwrite)
-    labels = pa.array(list(model.classes)) if label_array(model.classes).dtype.kind != "O" else None
-    if labels is None:  # kinds that differ have no common column type
-        labels = pa.array([str(label) for label in model.classes])
+    labels = _arrow_labels(model.classes)
     about = {"coremargin": json.dumps(_attributes(model, source))}
     kinds = (pa.int64(), labels.type, pa.int32(), pa.float64())
     schema = pa.schema(zip(_COLUMNS, kinds, strict=True), metadata=about)
@@ -157,6 +155,16 @@ def _parquet(path: Path, model: AnyModel, source: Source, *, overwrite: bool) ->
             os.fsync(file.fileno())
             _check_old(path, overwrite=overwrite)  # hours may have passed
         sync_folder(path.parent)
+
+
+def _arrow_labels(classes: tuple[Any, ...]) -> Any:
+    """The labels as an Arrow array; as texts where they have no common type: kinds or ranges that differ."""
+    import pyarrow as pa
+
+    kind = label_array(classes).dtype.kind
+    if kind == "O":
+        return pa.array([str(label) for label in classes])
+    return pa.array(list(classes), type=pa.uint64() if kind == "u" else None)
 
 
 class _ParquetSink:

@@ -18,6 +18,7 @@ from coremargin.formats.model_files import ARRAYS
 from coremargin.formats.model_record import FILE, AnyRecord, typed_record
 from coremargin.formats.open_folder import read_folder
 from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
+from coremargin.maths.scaling import Scaling
 from coremargin.models.decision import Scorer, decided, label_array
 from coremargin.models.files import save_folder, write_record
 from coremargin.models.record import Certificate, plain
@@ -84,7 +85,7 @@ class Trained(ABC):
         """Decision values of rows X (n, d) as they are: (n,) of two classes, positive towards the second, else (n, k).
 
         X: numbers, an array or a SciPy sparse matrix.
-        coef.x + intercept, in float64: that of the scaled row up to rounding. Of several classes at once, scores.
+        w.z + b, in float64, of the row z scaled as in training; see ``Scorer``. Of several classes at once, scores.
         Raises UsageError when X has another shape or kind, or a fleet has several values of C and none was chosen;
         BadRow when a row is not finite.
         """
@@ -98,7 +99,7 @@ class Trained(ABC):
         return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
 
     def linear(self) -> Linear:
-        """The hypotheses for rows as they are: a scaling of columns is folded into them.
+        """The hypotheses and what scales the rows for them.
 
         Raises UsageError for a fleet with several values of C of which none was chosen.
         """
@@ -110,10 +111,14 @@ class Trained(ABC):
             "certificate": json.dumps(claims[0] if len(claims) == 1 else claims, sort_keys=True),
         }  # fmt: skip
         scorer = self.scorer()
-        return Linear(*scorer.planes(), label_array(self.classes), about, unit=scorer.unit)
+        return Linear(*scorer.planes(), label_array(self.classes), about, scorer.scaling)
 
     def to_sklearn(self) -> Any:
-        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it."""
+        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it.
+
+        Shift and factor of columns are folded into its coefficients: the same up to rounding, which is large where
+        shifts are large beside the ranges of their columns.
+        """
         from coremargin.models.converters import as_sklearn
 
         return as_sklearn(self.linear())
@@ -161,6 +166,8 @@ class Single(Trained):
     """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` holds the numbers and the coreset."""
 
     coreset_x: Rows
+    shift: np.ndarray | None
+    factor: np.ndarray | None
 
     def _settle(self, names: Mapping[str, Any]) -> None:
         """Make the record plain and the arrays ``names`` (to their kinds, None: as they are) read-only; check them.
@@ -184,6 +191,17 @@ class Single(Trained):
         """How rows are scaled before the hypothesis: "standard", "minmax", "maxabs", "rownorm", or None."""
         kind: Kind | None = self.record["parameters"].get("scaling")
         return kind
+
+    @property
+    def row_scaling(self) -> Scaling | None:
+        """What scales rows as training did, its numbers in the precision of the store; None for rows as they are."""
+        if self.scaling is None:
+            return None
+        with np.errstate(over="ignore"):  # what is not finite is refused by who decides
+            shift, factor = (
+                None if values is None else values.astype(self.record["dtype"]) for values in (self.shift, self.factor)
+            )
+        return Scaling(self.scaling, shift, factor)
 
     @property
     def certificate(self) -> Certificate:

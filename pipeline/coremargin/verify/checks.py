@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.verify.sums import UNIT, combination, length, normalised_weights, rounded_sum, row_lengths
+from coremargin.verify.sums import UNIT, combination, length, normalised_weights, rounded_sum, true_lengths
 from coremargin.verify.view import view_text
 
 if TYPE_CHECKING:
@@ -157,6 +157,11 @@ def in_order(claim: AnyClaim) -> bool:
     return claim.lower is None or claim.upper is None or claim.lower <= claim.upper
 
 
+def zero(claim: AnyClaim, size: float) -> float:
+    """What rounding may leave of a margin of zero, for rows of this size."""
+    return min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size
+
+
 def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
     """Whether the bound that was found is zero, where it is claimed that nothing separates the rows.
 
@@ -165,7 +170,7 @@ def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
     """
     if claim.status != "not_separable":
         return []
-    limit = min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size
+    limit = zero(claim, size)
     if found is not None and found <= limit:
         text = f"no margin above {found:.6g}, which is zero for rows as long as {size:.6g}"
         return [Check("overlap", ok=True, text=text)]
@@ -210,7 +215,7 @@ def weighed_length(x: Any, weights: np.ndarray, *, centred: bool) -> float:
     """
     if centred and not issparse(x):
         x = x - weights @ x / 2
-    return rounded_sum((weights * row_lengths(x)).tolist())
+    return rounded_sum((weights * true_lengths(x)).tolist())
 
 
 def bounded_above(claimed: float, found: float, proof: str, name: str = "upper bound") -> Check:

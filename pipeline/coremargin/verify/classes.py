@@ -38,7 +38,7 @@ from coremargin.verify.sums import (
     nearest,
     normalised_weights,
     rounded_sum,
-    row_lengths,
+    true_lengths,
 )
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def hull(claim: ClassesClaim) -> tuple[float | None, list[Check]]:
         last = claim.constant * rounded_sum([*(sign * high[mine]).tolist(), *(sign * low[mine]).tolist()])
         blocks += [combination(claim.x[row[mine]], sign * high[mine], sign * low[mine]), np.array([last])]
     found = length(np.concatenate(blocks))
-    size = math.sqrt(2) * rounded_sum((high * np.hypot(row_lengths(claim.x), claim.constant)[row]).tolist())
+    size = math.sqrt(2) * rounded_sum((high * np.hypot(true_lengths(claim.x), claim.constant)[row]).tolist())
     proof = f"{len(claim.ids):,} coreset rows prove at most"
     return found, [check, bounded_above(claim.upper, found, proof), *overlap(claim, found, size)]
 

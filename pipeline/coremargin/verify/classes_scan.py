@@ -3,8 +3,9 @@
 Scores are s_k = v_k.(x, constant); a row's margin is the score of its class less the largest of the others.
 
 Margins. In float64 one is off by at most e = 2 gamma_(d+4) (||x|| max ||w_k|| + max |b_k| + 1). For a hard margin, rows
-for which that leaves open whether they reach the claim, and the lowest of each slab, are evaluated again, each score
-rounded once. For a soft one the loss is at most max(0, 1 - margin + e): these are summed up.
+for which that leaves open whether they reach the claim, and the lowest of each slab, are evaluated again, the
+difference of two scores rounded once as a whole. For a soft one the loss is at most max(0, 1 - margin + e): these are
+summed up.
 
 Duals. A row outside of those with duals of their own pays its whole price against the class that is the worst for it at
 the reference, t_r = (1 + s_r) - s_y being largest, first of equals; nothing if no t_r is above 0. Where e leaves open
@@ -20,7 +21,7 @@ import numpy as np
 
 from coremargin.verify.checks import typed
 from coremargin.verify.store import Account, Members
-from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, Total, dot_products, gamma, length, slabs
+from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, Total, difference, dot_products, gamma, length, rows_of, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.classes_claim import ClassesClaim
@@ -105,6 +106,17 @@ class ClassesScan(Account):
         b = self.claim.constant * v[:, -1]
         return np.stack([dot_products(x, w, float(c)) for w, c in zip(v[:, :-1], b, strict=True)], axis=1)
 
+    def _exact_margins(self, x: Any, y: np.ndarray) -> np.ndarray:
+        """Margins (n,) of V, each rounded once: who has the largest score, has it once scores are rounded too."""
+        v = self.claim.v
+        b = (self.claim.constant * v[:, -1]).tolist()
+        found = np.empty(len(y))
+        for k, (scores, (columns, row)) in enumerate(zip(self._exact(x, v), rows_of(x), strict=True)):
+            others, own, w = scores[np.arange(len(scores)) != y[k]], int(y[k]), v[:, :-1][:, columns]
+            rivals = [r for r in np.flatnonzero(~(scores < others.max())).tolist() if r != own]
+            found[k] = np.min([difference(row, w[own], w[r], (b[own], b[r])) for r in rivals])
+        return found
+
     def _hard(self, x: Any, lengths: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[tuple[float, int, int], int]:
         scores, error = self._scores(x, lengths, self.claim.v)
         fast = _margins(scores, y)
@@ -113,8 +125,8 @@ class ClassesScan(Account):
         again = ~(fast > target + error) & ~surely
         again[np.argmin(fast)] = True
         where = np.flatnonzero(again)
-        margins = _margins(self._exact(x[where], self.claim.v), y[where]) / self.size
-        margins -= 2 * (self.claim.features + 4) * LOST
+        margins = self._exact_margins(x[where], y[where]) / self.size
+        margins -= 4 * (self.claim.features + 4) * LOST  # of a difference, and of the choice of the rival
         margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
         below = int((surely & ~again).sum())
         below += 0 if self.claim.lower is None else int((~(margins >= self.claim.lower)).sum())

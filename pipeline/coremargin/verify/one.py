@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
     from coremargin.verify.rows import Chunk, Rows
 
+_APART = 1e-12  # what rounding may put a lower bound above an upper one by: the weights' of many rows, at the most
+
 UNCHECKED = (
     "that the labels are right, and how the model does on rows that are not in the store",
     "the ledger (what the scans proved about each chunk; no claim rests on it)",
@@ -145,6 +147,9 @@ class Inquiry:
 
     def _proven(self, lower: float | None, upper: float | None) -> list[Check]:
         """A failed check where all claims hold, and yet the bounds that were found do not prove what is certified."""
+        if lower is not None and upper is not None and lower > upper * (1 + _APART):
+            text = f"the bounds contradict each other: found lower {shown(lower)}, upper {shown(upper)}"
+            return [Check("certificate", ok=False, text=text)]
         epsilon = self.claim.proven_epsilon
         if self.claim.status != "certified" or certified(lower, upper, epsilon):
             return []

@@ -22,11 +22,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.formats.outlier_counts import outlier_counts
-from coremargin.verify.checks import CLOSE, Check, bounded_above, overlap, weighed_length
+from coremargin.verify.checks import CLOSE, Check, bounded_above, certified, overlap, weighed_length, zero
 from coremargin.verify.sums import combination, length, normalised_weights
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
+
+
+#: Rows that the leaves of a proof may name in all, a certificate's rows counting each time that it is named: so many,
+#: and so many for each number that the proof and its rows are made of.
+_LITTLE, _REPEATED = 10**8, 64
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,19 @@ def same_answer(claim: Claim, trimmed: Sequence[Trimmed]) -> list[Check]:
             )
         if hopeless and one.lower > 0:
             problems.append(f"a margin of {one.lower:.6g} with {one.k:,} outliers, and that nothing separates the rows")
+    problems += [
+        f"certified, which {one.lower:.6g} and {one.upper:.6g} with {one.k:,} outliers do not say"
+        for one in trimmed
+        if claim.status == "certified" and not _proven(claim, one)
+    ]
     return [Check("outliers", ok=False, text="; ".join(problems[:5]))] if problems else []
+
+
+def _proven(claim: Claim, one: Trimmed) -> bool:
+    """Whether the bounds for one k are near enough, or there is no margin: zero for rows as long as the longest."""
+    if one.lower > 0:
+        return certified(one.lower, one.upper, claim.proven_epsilon)
+    return one.upper <= zero(claim, claim.radius)  # which the scan compares with the rows
 
 
 def _finite(value: float) -> float | None:
@@ -169,13 +186,31 @@ class _Proof:
             raise ValueError(f"leaves are missing: {len(self.paths):,} where the models claim {int(counts.sum()):,}")
         self.values = [_value(claim, part, share) for part, share in zip(rows, weights, strict=True)]
         self.sets = [frozenset(part.tolist()) for part in rows]
+        self._check_work(arrays, claim)
+
+    def _check_work(self, arrays: Mapping[str, np.ndarray], claim: Claim) -> None:
+        """Raises ValueError unless leaves can be looked at in reasonable time.
+
+        At each leaf all rows of its certificates are looked at: many leaves that share one long certificate are a
+        short file and much work. Searches write down new certificates, and new rows, as they go on.
+        """
+        named = arrays["proofs"]
+        there = named[(named >= 0) & (named < len(self.sets))]  # ``bound`` says so where one is not
+        work = int(np.array([len(rows) for rows in self.sets], np.int64)[there].sum())
+        size = len(named) + sum(len(arrays[name]) for name in ("rows", "paths")) + claim.x.size
+        if work > _LITTLE + _REPEATED * size:
+            raise ValueError(f"leaves name {work:,} rows in all, far too many for a proof of {size:,} numbers")
 
     def bound(self, one: Trimmed) -> _Bound:
         """The largest value of a certificate that one claim rests on. Raises ValueError where its proof fails."""
         leaves, used = [], set[int]()
         for path, numbers in zip(self.paths[one.leaves], self.numbers[one.leaves], strict=True):
-            if len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= len(self.sets):
-                raise ValueError("a leaf names no certificate, or one that is not there")
+            if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(self.sets)):
+                raise ValueError("a leaf names a certificate that is not there")
+            if not 0 < len(numbers) <= one.k + 1 or len(set(numbers.tolist())) < len(numbers):
+                raise ValueError(
+                    f"{len(numbers):,} certificates at a leaf: expected 1 to {one.k + 1:,}, none of them twice"
+                )
             steps = tuple(path.tolist())
             if any(not -self.m <= step < self.m for step in steps):
                 raise ValueError("a leaf names a row that is not there")

@@ -23,7 +23,7 @@ import numpy as np
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.limits import LARGEST_WEIGHT
 from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.store_record import read_store_record
+from coremargin.formats.store_record import read_store_record, spans
 from coremargin.formats.stored_values import check_stored_values
 from coremargin.verify.files import Files
 from coremargin.verify.sums import quiet
@@ -117,7 +117,8 @@ class Rows:
         """``ask(chunk)`` for all chunks, in order, in threads; a bounded number of chunks is in memory at a time.
 
         At the end ``digest`` is the identity of the content, from the bytes themselves.
-        Raises DamagedChunk: missing, truncated, altered; the place is named.
+        Raises DamagedChunk: missing, truncated, altered; the place is named. StoreError: all chunks are as they were
+        written down, and yet not what the last commit is about.
         """
         itemsize = np.dtype(self.dtype).itemsize
         chunk_bytes = max(1, self.chunk_rows * self.features * itemsize)
@@ -140,6 +141,11 @@ class Rows:
                 for future in waiting:
                     future.cancel()
         self.digest = self._identity(crcs)
+        if self.digest != self.commits[-1].digest:
+            raise StoreError(
+                f"{self.path}: expected the content {self.commits[-1].digest}, found {self.digest}; "
+                f"the metadata was altered: restore zarr.json from a copy"
+            )
 
     def _one(self, index: int, ask: Callable[[Chunk], T]) -> tuple[Chunk, T]:
         with quiet():  # what overflows proves nothing: comparisons see to that
@@ -172,27 +178,19 @@ class Rows:
 def _read_sums(blocks: Path, record: StoreRecord) -> _Sums:
     """Of each chunk as ingest wrote them down: digest has the rows in its high half, the labels in the low one.
 
-    Later commits supersede what earlier ones wrote. Nothing is made as long as a number says before it is read.
+    Only what no later commit supersedes is read. Nothing is made as long as a number says before it is read.
     """
-    sparse, marked = record.sparse, record.sparse or record.weighted
-    found, covered = [], 0
-    for commit in record.commits:
-        folder, count = blocks / commit.group, commit.last - commit.first
-        columns = [read_raw_array(folder / "digest", 0, count, "uint64")]
-        columns.append(read_raw_array(folder / "nonzeros", 0, count, "int64") if sparse else np.zeros(0, np.int64))
-        columns.append(read_raw_array(folder / "marks", 0, count, "uint32", (3,)) if marked else np.zeros(0, np.uint32))
-        found.append((slice(commit.first, commit.last), columns))
-        if commit.first > covered:
-            raise StoreError(f"{blocks}: chunk {covered} has no digest; restore it from a copy")
-        covered = commit.last
-    digests, nonzeros = np.zeros(covered, dtype=np.uint64), np.zeros(covered, dtype=np.int64)
-    marks = np.zeros((covered, 3), dtype=np.uint64)
-    for here, (digest, stored, mark) in found:
-        digests[here] = digest
-        if sparse:
-            nonzeros[here] = stored
-        if marked:
-            marks[here] = mark
+
+    def column(name: str, dtype: str, tail: tuple[int, ...] = ()) -> np.ndarray:
+        parts = [
+            read_raw_array(blocks / commit.group / name, first - commit.first, stop - commit.first, dtype, tail)
+            for first, stop, commit in spans(record.commits)
+        ]
+        return np.concatenate(parts)
+
+    sparse, digests = record.sparse, column("digest", "uint64")
+    nonzeros = column("nonzeros", "int64") if sparse else np.zeros(len(digests), np.int64)
+    marks = column("marks", "uint32", (3,)) if sparse or record.weighted else np.zeros((len(digests), 3), np.uint32)
     if sparse:
         shape = {"rows": record.rows, "chunk_rows": record.chunk_rows, "features": record.features}
         check_stored_values(blocks.parent, nonzeros, **shape)

@@ -5,8 +5,10 @@ rounded once: columns (x - shift) * factor; rownorm x / r in float64 and then ro
 row added in float64 from the first column to the last. Sparse rows are not shifted, and zeros stay zeros.
 
 A claim about scaled rows holds whatever shift and factor are: it is checked on rows scaled with those of the model.
-That they are what the kind of scaling says is a claim of its own: ranges are compared to the bit; means and deviations,
-which are sums of many terms, to a few units of the store's precision and the rounding of such sums.
+That they are what the kind of scaling says is a claim of its own: ranges are compared to the bit; deviations, which are
+sums of many terms, to a few units of the store's precision and the rounding of such sums; means to what plain sums of a
+chunk's values in float64 may be off, and then rounded to the store's precision. Where that is more than a millionth of
+the deviation, the deviation may be off by as much.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.verify.checks import Check
-from coremargin.verify.sums import SLAB, length
+from coremargin.verify.sums import SLAB, SLAB_ROWS, gamma, length
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from coremargin.verify.claim import AnyClaim
     from coremargin.verify.rows import Chunk, Rows
 
-#: What trainers may lose when they combine sums of chunks, of means and of deviations; relative.
+#: What trainers may lose when they combine chunks: of means and of deviations, in units of the deviation.
 _MEAN, _DEVIATION = 1e-9, 1e-6
+_RUN = 1 << 15  # numbers that they add to each other before they are added to the sum of a chunk: of whole rows
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Scaler:
         self.shift, self.factor = (values.astype(self.dtype) for values in (claim.shift, claim.factor))
         self._by_column = len(claim.factor) > 0
         self._low, self._high = np.full(claim.features, np.inf), np.full(claim.features, -np.inf)
-        self._count, self._mean, self._spread = 0, np.zeros(claim.features), np.zeros(claim.features)
+        self._count, self._spread = 0, np.zeros(claim.features)
+        self._origin = self._moved = np.zeros(claim.features)  # the first chunk's mean, and how far that of all is off
 
     def scaled(self, chunk: Chunk) -> Chunk:
         """The chunk with its rows scaled."""
@@ -96,7 +100,7 @@ class Scaler:
             return Columns(len(chunk.x), low, high, np.zeros(0), np.zeros(0))
         centre = 0.5 * low + 0.5 * high
         off, squares = np.zeros_like(low), np.zeros_like(low)
-        step = max(1, SLAB // self.claim.features)
+        step = max(1, min(SLAB_ROWS, SLAB // self.claim.features))
         with np.errstate(over="ignore"):
             for start in range(0, len(chunk.x), step):
                 part = chunk.x[start : start + step].astype(np.float64) - centre
@@ -113,8 +117,10 @@ class Scaler:
         if self.claim.scaling == "standard":
             before, self._count = self._count, self._count + columns.rows
             with np.errstate(over="ignore", invalid="ignore"):
-                apart = columns.mean - self._mean
-                self._mean = self._mean + apart * (columns.rows / self._count)
+                if before == 0:
+                    self._origin = columns.mean
+                apart = (columns.mean - self._origin) - self._moved
+                self._moved = self._moved + apart * (columns.rows / self._count)
                 self._spread += columns.spread + apart * apart * (before * (columns.rows / self._count))
 
     def box(self) -> float:
@@ -149,19 +155,35 @@ class Scaler:
         """The first column that is not scaled by its mean and standard deviation, or nothing."""
         unit = float(np.finfo(self.dtype).eps)
         shift, factor = self.claim.shift, self.claim.factor
-        deviation = np.sqrt(self._spread / self._count)
+        mean, deviation = self._origin + self._moved, np.sqrt(self._spread / self._count)
+        slack = np.zeros_like(mean) if self.rows.sparse else self._slack(mean, deviation)
         if self.rows.sparse:  # not centred
             near, still = shift == 0, shift == 0
         else:
-            near = np.abs(shift - self._mean) <= (unit + _MEAN) * np.abs(shift) + _MEAN * deviation
+            with np.errstate(over="ignore", invalid="ignore"):
+                near = (shift >= (mean - slack).astype(self.dtype)) & (shift <= (mean + slack).astype(self.dtype))
             still = shift == self._low
-        wide = np.abs(factor * deviation - 1.0) <= unit + _DEVIATION
+        # a chunk's mean that is off counts in the squares about it, and in its distance from the others
+        with np.errstate(over="ignore", invalid="ignore"):
+            wide = np.abs(1.0 / factor - deviation) <= (unit + _DEVIATION) * deviation + 1.5 * slack
+        wide &= np.isfinite(deviation)  # all is near to what overflows
         ok = np.where(self._low == self._high, still & (factor == 1), near & wide)
         if ok.all():
             return ""
         j = int(np.argmin(ok))
-        found = f"mean {self._mean[j]:.9g} and standard deviation {deviation[j]:.9g}"
-        return f"column {j}: scaled as if of mean {shift[j]:.9g} and deviation {1 / factor[j]:.9g}, it has {found}"
+        found = f"mean {mean[j]:.17g} and standard deviation {deviation[j]:.9g}"
+        return f"column {j}: scaled as if of mean {shift[j]:.17g} and deviation {1 / factor[j]:.9g}, it has {found}"
+
+    def _slack(self, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+        """By how much (d,) a trainer's mean of dense columns and this one may differ before they are rounded.
+
+        A trainer divides the plain sum of a chunk by its rows: that is off by a unit of the values' size for each
+        addition on the way. Here the middle of the range is taken away first, in each chunk.
+        """
+        chunk = min(self.rows.rows, self.rows.chunk_rows)
+        additions = min(chunk, SLAB_ROWS) + -(-chunk * len(mean) // _RUN) + 16
+        own = gamma(SLAB_ROWS + 16) * (0.5 * self._high - 0.5 * self._low)
+        return np.asarray(gamma(additions) * (np.abs(mean) + deviation) + own + _MEAN * deviation)
 
     def _out_of_range(self) -> str:
         """The first column that is not scaled by its range or its largest size, or nothing."""

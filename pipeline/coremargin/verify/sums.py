@@ -96,6 +96,11 @@ def sparse_rows(X: csr_array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield X.indices[start:stop], X.data[start:stop]
 
 
+def rows_of(X: Any) -> Iterator[tuple[Any, np.ndarray]]:
+    """Where the values of each row lie among its features, and the values."""
+    return sparse_rows(X) if issparse(X) else ((slice(None), row) for row in X)
+
+
 def same_rows(X: Any, Z: Any) -> np.ndarray:
     """Which rows (n,) of X and Z, both (n, d) float64 and both dense or both sparse, are equal bit for bit."""
     if issparse(X) != issparse(Z):
@@ -120,6 +125,15 @@ def dot_products(X: Any, w: np.ndarray, b: float) -> np.ndarray:
         for k, (products, errors) in enumerate(zip(*parts, strict=True)):
             values[start + k] = rounded_sum([*products.tolist(), *errors.tolist(), b])
     return values
+
+
+def difference(x: np.ndarray, v: np.ndarray, w: np.ndarray, b: tuple[float, float]) -> float:
+    """(v.x + b_0) - (w.x + b_1) of one row x (d,) float64, rounded once as a whole.
+
+    Of two scores that were rounded each by itself the difference may be an ulp of theirs where there is none.
+    """
+    products, errors = exact_products(np.concatenate([x, -x]), np.concatenate([v, w]))
+    return rounded_sum([*products.tolist(), *errors.tolist(), b[0], -b[1]])
 
 
 def rounded_sum(values: Iterable[float]) -> float:
@@ -193,6 +207,24 @@ def row_lengths(X: Any) -> np.ndarray:
     Never below the truth by squares that vanish: what they could add is added to every row.
     """
     return _lengths(X) + math.sqrt(X.shape[1]) * VANISHED
+
+
+def true_lengths(X: Any) -> np.ndarray:
+    """||x|| (n,) of rows X (n, d) float64, to (d + 4) units however short they are: what a tolerance is a share of."""
+    n = X.shape[0]
+    if issparse(X):
+        row, largest = np.repeat(np.arange(n), np.diff(X.indptr)), np.zeros(n)
+        np.maximum.at(largest, row, np.abs(X.data))
+        scale = _scales(largest)
+        return np.asarray(np.sqrt(np.bincount(row, weights=np.square(X.data * scale[row]), minlength=n)) / scale)
+    scale = _scales(np.abs(X).max(axis=1, initial=0.0))
+    scaled = X * scale[:, None]
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", scaled, scaled)) / scale)
+
+
+def _scales(largest: np.ndarray) -> np.ndarray:
+    """Powers of two that make numbers of these sizes about 1."""
+    return np.asarray(np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -1000, 1000)))
 
 
 def _lengths(X: Any) -> np.ndarray:

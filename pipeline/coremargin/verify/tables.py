@@ -71,37 +71,61 @@ class Tables:
 
     def checks(self) -> list[Check]:
         """Whether the fleet's tables are what was counted."""
-        evaluations = self._record.evaluations
+        evaluations, problems = self._record.evaluations, self._lacking()
         if not evaluations:
             text = "the run stopped before: nothing is claimed about how the members do together"
-            return [Check("evaluations", ok=True, text=text), self._choice()]
-        problems = self._miscounted()
+            return [Check("evaluations", not problems, "; ".join(problems[:5]) or text), self._choice()]
+        problems += self._miscounted()
         rows = sum(entry.rows for entry in evaluations)
         text = f"{len(evaluations):,} confusion matrices over {rows:,} rows in all are as claimed"
         checks = [Check("evaluations", not problems, "; ".join(problems[:5]) or text)]
         return [*checks, self._validated(), self._choice()]
 
+    def _lacking(self) -> list[str]:
+        """Folds without rows of a class that the store has: no trainer makes them, they say nothing and count as much.
+
+        With one C as with another: it is the rows that are in folds.
+        """
+        cost, classes = self._record.costs[0], self._record.classes
+        found = {fold: self._counts[group].sum(axis=1) for group, (fold, c) in enumerate(self._juries) if c == cost}
+        return [
+            f"fold {fold} has no row of class {classes[place]!r}"
+            for fold in range(self._record.parameters.folds or 0)
+            for place in np.flatnonzero((found[None] > 0) & (found[fold] == 0))[:1]
+        ]
+
     def _miscounted(self) -> list[str]:
         problems, evaluations = [], self._record.evaluations
         told = {entry.jury: entry for entry in evaluations}
+        moved: dict[tuple[float | None, bool], int] = {}
         for group, key in enumerate(self._juries):
             entry, counts = told[key], self._counts[group]
             place = f"C {key[1]}, fold {key[0]}"
             claimed = np.array(entry.confusion)
+            others = int(np.abs(claimed - counts).sum()) // 2
             if (claimed.sum(axis=1) != counts.sum(axis=1)).any():
                 problems.append(f"{place}: model claims {int(claimed.sum()):,} rows, found {int(counts.sum()):,}")
-            elif (moved := int(np.abs(claimed - counts).sum()) // 2) > self._in_doubt(group):
-                problems.append(f"{place}: {moved:,} rows are given another class than the model claims")
+            elif others > self._open[group]:
+                problems.append(f"{place}: {others:,} rows are given another class than the model claims")
             elif entry.rows != int(claimed.sum()) or entry.accuracy != _accuracy(claimed):
                 problems.append(f"{place}: rows and accuracy do not follow from the matrix")
-        return problems
+            table = key[1], key[0] is None
+            moved[table] = moved.get(table, 0) + others
+        return problems + self._too_many(moved)
 
-    def _in_doubt(self, group: int) -> int:
-        """How many rows may count for another class: those that rounding leaves open, as long as these are a few.
+    def _too_many(self, moved: dict[tuple[float | None, bool], int]) -> list[str]:
+        """What is wrong with the numbers of rows that are given another class than is claimed, of all folds of a C.
 
-        Members that decide nothing, being all alike, would leave every row open.
+        Those that rounding leaves open may be, as long as these are a few: members that decide nothing, being nearly
+        alike, would leave every row open, and many folds of a few rows would add up to any table.
         """
-        return min(int(self._open[group]), 1 + int(self._counts[group].sum()) // _FEW)
+        few = 1 + int(self._counts[0].sum()) // _FEW  # of all rows, which are those of all folds
+        return [
+            f"C {cost}, {'all rows' if whole else 'all folds'}: {rows:,} rows are given another class than the model "
+            f"claims, where rounding may decide about {few:,}"
+            for (cost, whole), rows in moved.items()
+            if rows > few
+        ]
 
     def _validated(self) -> Check:
         table, evaluations = self._record.validation, self._record.evaluations
@@ -142,13 +166,18 @@ class Tables:
 
 
 def _decided(values: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The class (n,) by decision values (n, m), and where (n,) rounding leaves another open."""
+    """The class (n,) by decision values (n, m), and where (n,) rounding leaves another open.
+
+    Values without error are decided as predictions are: of equal ones the first, and 0 is not positive.
+    """
     if values.shape[1] == 1:
-        return (values[:, 0] > 0).astype(np.int64), np.abs(values[:, 0]) <= error[:, 0]
+        return (values[:, 0] > 0).astype(np.int64), (np.abs(values[:, 0]) <= error[:, 0]) & (error[:, 0] > 0)
     chosen = values.argmax(axis=1)
     rows = np.arange(len(values))
-    near = ~(values + error < (values[rows, chosen] - error[rows, chosen])[:, None])
-    return chosen, near.sum(axis=1) > 1
+    best, slack = values[rows, chosen][:, None], error[rows, chosen][:, None]
+    near = ~(values + error < best - slack) & ~(error + slack == 0)
+    near[rows, chosen] = False
+    return chosen, near.any(axis=1)
 
 
 def _accuracy(confusion: np.ndarray) -> float:

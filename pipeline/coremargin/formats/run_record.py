@@ -1,0 +1,50 @@
+"""How a run went (``run.json``, ``rounds.jsonl``): nothing rests on it, but what a command shows has to be there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import LARGEST, read_object, typed
+
+RUN, ROUNDS = "run.json", "rounds.jsonl"
+
+_Count = Annotated[int, Meta(ge=0)]
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """What a finished job tells of its run; the file may say more."""
+
+    scans: _Count
+    bytes_read: _Count
+    sample_bytes: _Count
+    store_bytes: Annotated[int, Meta(ge=1)]
+    pool_rows: _Count
+    seconds: Annotated[float, Meta(ge=0, le=1e12)]
+    peak_rss_bytes: _Count
+    resumed: _Count
+    store: str
+    out: str
+    reason: str
+
+
+class FleetRun(Run, frozen=True, kw_only=True):
+    """And of that of a fleet."""
+
+    members: _Count
+    members_certified: _Count
+
+
+def read_run(folder: Path, *, fleet: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """``run.json`` and the lines of ``rounds.jsonl`` in the folder of a finished model.
+
+    Raises DataError for what is not as training writes it; FileNotFoundError passes.
+    """
+    path, lines = folder / RUN, folder / ROUNDS
+    run = read_object(read_plain(path, LARGEST), str(path), names=True)
+    typed(FleetRun if fleet else Run, run, str(path))
+    parts = enumerate(read_plain(lines, LARGEST).splitlines(), start=1)
+    return run, [read_object(line, f"{lines}, line {i}", names=True) for i, line in parts if line.strip()]
