@@ -195,9 +195,10 @@ class Judge:
         if claims["upper"] != (about["upper"][-1] if np.isfinite(about["upper"][-1]) else None):
             yield f"upper {claims['upper']}, of the last number of outliers {about['upper'][-1]}"
         known = float(about["lower"][-1]) if math.isfinite(about["lower"][-1]) else None
-        last = record["status"] != "not_separable" and (arrays["w"].tolist(), arrays["b"].tolist(), claims["lower"])
-        if last and last != (about["w"][-1].tolist(), [about["b"][-1]], known):
-            yield "hypothesis and lower bound are not those of the last number of outliers"
+        if record["status"] != "not_separable":
+            same = (arrays["w"].tolist(), arrays["b"].tolist()) == (about["w"][-1].tolist(), [about["b"][-1]])
+            if claims["lower"] != known or (known is not None and not same):  # else nothing is said of a hypothesis
+                yield "hypothesis and lower bound are not those of the last number of outliers"
         yield from margin_status(record, self.best(ks[-1], X, side, intercept=intercept), tiny)
         yield from self._left_out(about, X, side)
 
