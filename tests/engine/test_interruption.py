@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from coremargin.engine.executors import InProcess
-from coremargin.engine.interruption import NUMBERS, command_was_interrupted, raise_if_interrupted, terminable
+from coremargin.engine.interruption import (
+    NUMBERS,
+    command_was_interrupted,
+    held_back,
+    raise_if_interrupted,
+    terminable,
+)
 from coremargin.errors import Interrupted
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
@@ -138,3 +144,18 @@ def test_other_threads_are_left_alone() -> None:
         thread.join()
     assert found == [inside]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@EACH
+def test_a_signal_comes_behind_what_holds_it_back(number: signal.Signals) -> None:
+    """What runs in between is done, and then the exception comes."""
+    done = []
+
+    def work() -> None:
+        with terminable(), held_back():
+            signal.raise_signal(number)
+            done.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == [number]

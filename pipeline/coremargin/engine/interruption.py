@@ -57,6 +57,24 @@ def terminable() -> Iterator[None]:
             _asked.clear()
 
 
+@contextmanager
+def held_back() -> Iterator[None]:
+    """A signal comes behind what runs in here: C++ that lets no exception through would end the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    numbers = [number for number in NUMBERS if callable(signal.getsignal(number))]
+    found = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in found.items():
+            signal.signal(number, handler)
+        for late in came[:1]:
+            signal.raise_signal(late)
+
+
 def raise_if_interrupted() -> None:
     """Raise KeyboardInterrupt in the main thread when a signal came since the outermost ``terminable`` began."""
     if _asked and threading.current_thread() is threading.main_thread():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from coremargin.engine.interruption import held_back
 from coremargin.errors import UsageError
 from coremargin.models.decision import folded_planes
 
@@ -82,7 +83,8 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     come back as they are.
     """
     try:
-        from onnx import TensorProto, checker, helper
+        with held_back():
+            from onnx import TensorProto, checker, helper
     except ImportError:
         raise UsageError("export to ONNX: expected the package onnx: pip install 'coremargin[onnx]'") from None
     kinds = {"float64": TensorProto.DOUBLE, "float32": TensorProto.FLOAT}
