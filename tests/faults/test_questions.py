@@ -22,7 +22,7 @@ from coremargin.engine.in_flight import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BlockFailed, RunError
 from crew import Crew, DeadlyQuestion
-from scan_fakes import FakeHandle, FakeSource, Halted, Slow  # tests/scan is on the path
+from scan_fakes import FakeHandle, FakeSource, Halted, Slow  # tests/engine is on the path
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store

@@ -24,7 +24,7 @@ from coremargin.engine.in_flight import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.errors import BlockFailed, RunError
-from scan_fakes import Deadly, FakeHandle, FakeSource, Slow, Stopped, SumProbe, expected  # tests/scan is on the path
+from scan_fakes import Deadly, FakeHandle, FakeSource, Slow, Stopped, SumProbe, expected  # tests/engine is on the path
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import Block

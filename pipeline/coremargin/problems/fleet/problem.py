@@ -1,7 +1,7 @@
 """The fleet: many problems, one scan. A class against the rest, a value of C, a fold of cross-validation each.
 
 Members are ordinary problems on views of the store. A scan reads each chunk once and asks all of them; a member that is
-done drops out. Rows that several members want travel once and are held once (fleet_state.py); while a member is
+done drops out. Rows that several members want travel once and are held once (state.py); while a member is
 solved, and only then, it has a copy of its own. Memory is shared: half of it is for the rows that one scan sends home,
 a quarter bounds what one member takes of these; pools of hard margins get equal parts, and so do rows that soft margins
 hold, for all values of C together, as these want mostly the same; matrices of squared hinges that do not all fit are

@@ -3,7 +3,7 @@
     sample    soft-margin directions, and the heuristic on the sample's lowest rows
     settle    scans measure the best directions and send home their lowest rows, the pool; the heuristic on the pool
               gives better directions, until what they have on the pool is what they have on all rows: the incumbent
-    climb     the heuristic alone: concentration from many starts, as tasks (trim_climb.py)
+    climb     the heuristic alone: concentration from many starts, as tasks (climb.py)
     search    certificates and branching on the pool (maths/outliers); what the pool cannot decide, candidates, is
               measured by one scan for up to 32 of them
     end       no set of k rows allows more than ``upper``, and the incumbent has ``lower``, on all rows
