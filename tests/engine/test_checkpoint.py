@@ -101,6 +101,24 @@ def test_interrupted_again_and_again(job: TrainJob, store: Store) -> None:
     assert exact(job.out) == exact(job.out.with_name("alone"))
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
+def test_ended_while_a_round_is_told(job: TrainJob, store: Store, error: type[BaseException]) -> None:
+    """A job that ends while somebody is told of a scan has it behind it: it is counted once, and not repeated."""
+
+    def tell(record: dict[str, Any]) -> None:
+        if record["round"] == 3:
+            raise error
+
+    alone = train_job(replace_out(job, "alone"), store, InProcess(1))
+    with pytest.raises((Interrupted, BrokenPipeError)):
+        train_job(job, store, InProcess(1), progress=Progress(on_round=tell))
+    done = resume(job)
+    assert [record["round"] for record in done.rounds] == [record["round"] for record in alone.rounds]
+    for key in ("scans", "bytes_read"):
+        assert done.run[key] == alone.run[key]
+    assert exact(job.out) == exact(job.out.with_name("alone"))
+
+
 def test_a_second_job_on_one_output_is_refused_at_once(job: TrainJob, store: Store) -> None:
     """While a job runs, another one on its output ends with Busy, under any name of the folder, before it reads."""
     link = job.out.with_name("link")

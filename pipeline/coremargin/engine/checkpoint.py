@@ -30,6 +30,7 @@ from coremargin.formats.npz import read_arrays
 from coremargin.version import version
 
 if TYPE_CHECKING:
+    from coremargin.engine.problem import State
     from coremargin.engine.protocols import BlockResult, Probe, Summary
 
 S = TypeVar("S")
@@ -71,13 +72,13 @@ class Checkpoint:
         self._every_s = every_s
         self._lock = Locked(self.out, "this model")
         self._saved = time.monotonic()
-        self._state: Any = None
-        self._written: Any = None
+        self._state: State | None = None
+        self._written: State | None = None
         self._stored_round = -1
         self._fresh: dict[int, Summary] = {}
         self._found: dict[int, dict[str, np.ndarray]] = {}
         self._parts = 0
-        self.history: dict[str, Any] = {}  #: what the job wants to find again, as JSON: rounds, meters
+        self.history: Mapping[str, Any] = {}  #: what the job wants to find again, as JSON: rounds, meters
 
     def __enter__(self) -> Self:
         self._lock.__enter__()
@@ -149,9 +150,12 @@ class Checkpoint:
 
     # what is coming
 
-    def scan_begins(self, state: Any) -> None:
-        """From now on blocks belong to a scan that starts at ``state``."""
-        self._state = state
+    def scan_begins(self, state: State, history: Mapping[str, Any] | None = None) -> None:
+        """From now on blocks belong to a scan that starts at ``state``; history: None keeps what it is.
+
+        State, history and blocks change together, no signal between them: what is saved then fits together.
+        """
+        self._state, self.history = state, self.history if history is None else history
         self._fresh = {}
         if state.round != self._stored_round:
             self._found, self._parts = {}, 0
@@ -241,7 +245,7 @@ class NoCheckpoint(Checkpoint):
     def discard(self) -> None:
         """Nothing to remove."""
 
-    def scan_begins(self, state: Any) -> None:
+    def scan_begins(self, state: State, history: Mapping[str, Any] | None = None) -> None:
         """Not remembered."""
 
     def block_done(self, result: BlockResult) -> None:

@@ -40,6 +40,10 @@ class Meters:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
+    def as_now(self) -> dict[str, Any]:
+        """What they show, as JSON; what is counted later does not change it."""
+        return {**vars(self), "rounds": list(self.rounds)}
+
 
 @dataclass(frozen=True)
 class Outcome:

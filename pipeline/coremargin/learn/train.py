@@ -155,12 +155,13 @@ def run_problem(
             # the loop's state is the one to go on with
             for state, cost in rounds(engine, problem, state, scans_left):  # noqa: B020
                 if cost is not None:
-                    _count(meters, problem, state, cost, progress)
-                else:
-                    progress.on_work(problem.figures(state))
+                    _count(meters, problem, state, cost)
                 meters.seconds = before + time.perf_counter() - clock
-                checkpoint.history = vars(meters)
-                checkpoint.scan_begins(state)  # a run that ends here can be resumed from here
+                checkpoint.scan_begins(state, meters.as_now())  # a run that ends here can be resumed from here
+                if cost is None:
+                    progress.on_work(problem.figures(state))
+                elif not meters.rounds[-1].get("part"):
+                    progress.on_round(meters.rounds[-1])
                 if not problem.done(state):
                     engine.check_time()
         meters.seconds = before + time.perf_counter() - clock
@@ -186,7 +187,7 @@ def _begin(problem: Problem, checkpoint: Checkpoint, progress: Progress, clock: 
     resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), Meters(**checkpoint.history)))
     if resumed is not None:
         resumed[1].resumed += 1
-        checkpoint.history = vars(resumed[1])
+        checkpoint.history = resumed[1].as_now()
         return resumed
     meters = Meters()
     state = problem.start()
@@ -194,12 +195,12 @@ def _begin(problem: Problem, checkpoint: Checkpoint, progress: Progress, clock: 
     cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)
     meters.bytes_read += cost.bytes_read
     meters.rounds.append(round_record("sample", problem, state, cost))
+    checkpoint.history = meters.as_now()
     progress.on_round(meters.rounds[-1])
-    checkpoint.history = vars(meters)
     return state, meters
 
 
-def _count(meters: Meters, problem: Problem, state: Any, cost: ScanCost, progress: Progress) -> None:
+def _count(meters: Meters, problem: Problem, state: Any, cost: ScanCost) -> None:
     """Add a scan, or a part of one: the parts of a scan share its record."""
     record, last = round_record("scan", problem, state, cost), meters.rounds[-1]
     meters.bytes_read += cost.bytes_read
@@ -210,8 +211,6 @@ def _count(meters: Meters, problem: Problem, state: Any, cost: ScanCost, progres
     else:
         meters.scans += 1
     meters.rounds.append(record)
-    if not record.get("part"):
-        progress.on_round(record)
 
 
 _SPENT = ("chunks_read", "bytes_read", "seconds", "solve_seconds", "new_rows")
