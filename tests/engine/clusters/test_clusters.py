@@ -21,6 +21,7 @@ from coremargin import spec as specs
 from coremargin.engine.absence import Absence
 from coremargin.engine.clusters import launch
 from coremargin.engine.clusters import specs as clusters
+from coremargin.engine.clusters.batch import Array
 from coremargin.engine.clusters.connect import connect, render
 from coremargin.engine.clusters.specs import (
     Address,
@@ -213,6 +214,33 @@ def test_a_job_that_is_submitted_during_ctrl_c_is_cancelled(command: Command) ->
     with pytest.raises(KeyboardInterrupt):
         connect(Slurm(host="127.0.0.1", insecure=True))
     assert Path(f"{cancel}.log").read_text() == "77\n"
+
+
+def test_ctrl_c_while_an_array_is_cancelled_waits_until_it_is(command: Command) -> None:
+    """An interrupt while the executor is closed does not leave the array in the queue."""
+    cancel = command(
+        "scancel",
+        "#!{python}\nimport os, signal, time\nfrom pathlib import Path\nos.kill(os.getppid(), signal.SIGINT)\n"
+        "time.sleep(0.5)\nPath(f'{__file__}.log').write_text('done')",
+    )
+    command("sbatch", TEXT + "print(77)")
+    array = Array(Slurm(host="127.0.0.1", insecure=True), "tcp://127.0.0.1:1")
+    array.submit()
+    with pytest.raises(KeyboardInterrupt):
+        array.cancel()
+    assert Path(f"{cancel}.log").read_text() == "done"
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["applied", "refused"])
+def test_ctrl_c_while_a_manifest_is_applied_deletes_it(command: Command, asked: bool) -> None:
+    """An interrupt while kubectl is at work waits for it; what it applied is deleted, what it refused is not."""
+    interrupt = "os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5)" if asked else "sys.exit('forbidden')"
+    text = f"{TEXT}\nimport os, signal, time\nif 'apply' in sys.argv: {interrupt}\nlog.open('a').write('done ')"
+    kubectl = command("kubectl", text)
+    with pytest.raises(KeyboardInterrupt if asked else RunError):
+        connect(Kubernetes(image="coremargin:test", insecure=True))
+    said = Path(f"{kubectl}.log").read_text()
+    assert said == ("apply -f -\ndone delete --wait=false -f -\ndone " if asked else "apply -f -\n")
 
 
 @pytest.mark.slow

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from coremargin.engine.clusters.scripts import batch_script
 from coremargin.engine.clusters.specs import Batch, HtCondor, Lsf, Pbs, Sge, Slurm
-from coremargin.engine.clusters.started import answer_of
+from coremargin.engine.clusters.started import answer_of, undisturbed
 from coremargin.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ class Array:
 
         A Ctrl-C meanwhile waits until the job's id is known: a job without one could not be cancelled.
         """
-        with ThreadPoolExecutor(1) as beside:
-            beside.submit(self._submit).result()
+        undisturbed(self._submit)
         log.info("submitted %s", self.description)
         return f"submitted {self.description}"
 
@@ -63,7 +61,7 @@ class Array:
         """Take the array out of the queue, if there is one. Raises RunError when that is refused."""
         if self._job is not None:
             job, self._job = self._job, None
-            answer_of([*_COMMANDS[type(self._batch)][2], job], "")
+            undisturbed(lambda: answer_of([*_COMMANDS[type(self._batch)][2], job], ""))
 
     def again(self) -> str:
         """Submit it anew, for none of its workers is left: their walltime is over, or somebody cancelled them."""

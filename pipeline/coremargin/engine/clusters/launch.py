@@ -23,7 +23,7 @@ from coremargin.engine.clusters.batch import Array, check_commands
 from coremargin.engine.clusters.hosts import Hosts
 from coremargin.engine.clusters.local_cluster import DRIVER_BYTES, FILES, Start, settings
 from coremargin.engine.clusters.specs import Address, Batch, Kubernetes, Remote, Ssh
-from coremargin.engine.clusters.started import Started, answer_of
+from coremargin.engine.clusters.started import Started, answer_of, undisturbed
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.resources import need_files, need_memory
 from coremargin.errors import RunError, UsageError
@@ -159,8 +159,15 @@ def _kubernetes(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[Sta
     if shutil.which("kubectl") is None:
         raise UsageError("the command 'kubectl' is not on this host; it applies the manifest and reaches the scheduler")
     text = manifest.text(cluster)
-    answer_of(["kubectl", "apply", "-f", "-"], text)
-    stack.callback(_forgive(lambda: answer_of(["kubectl", "delete", "--wait=false", "-f", "-"], text)))
+
+    def delete() -> None:
+        undisturbed(lambda: answer_of(["kubectl", "delete", "--wait=false", "-f", "-"], text))
+
+    def apply() -> None:
+        answer_of(["kubectl", "apply", "-f", "-"], text)
+        stack.callback(_forgive(delete))
+
+    undisturbed(apply)  # else what a Ctrl-C meets would be applied, and nobody would delete it
     port, process = _forward(cluster, stack)
     try:
         return _client(stack, f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster), [process]

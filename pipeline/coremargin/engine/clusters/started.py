@@ -7,15 +7,28 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 from coremargin.errors import RunError, machine_limit
 from coremargin.spec import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 _ANSWER_S = 120.0  # for a command to answer
 _LINE = 4096  # characters of a line that are read at once
 _SHOWN = 300  # of a line in a message
 _LAST_WORDS_S = 1.0  # to read what an ended process left in the pipe, which a process of its own may hold open
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
+
+
+def undisturbed(action: Callable[[], T]) -> T:
+    """Do it, and let a Ctrl-C come behind it: half of what a command does elsewhere is not to be found again."""
+    with ThreadPoolExecutor(1) as beside:
+        return beside.submit(action).result()
 
 
 def answer_of(words: list[str], text: str) -> str:
