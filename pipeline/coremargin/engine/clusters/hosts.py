@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from coremargin.engine.clusters.scripts import ssh_commands
@@ -42,6 +43,7 @@ class Hosts:
         return f"started {', '.join(ended)} again"
 
     def stop(self) -> None:
-        """End what runs."""
+        """End what runs; all have the same few seconds to leave in."""
+        deadline = time.monotonic() + _LEAVE_S
         for process in self.processes:
-            process.stop(_LEAVE_S)
+            process.stop(max(0.0, deadline - time.monotonic()))

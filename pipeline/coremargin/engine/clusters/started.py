@@ -57,6 +57,7 @@ def _not_run(name: str, error: OSError) -> RunError:
 class Started:
     """A process of ours without a terminal; ``words`` come from the spec of the person who runs it.
 
+    It has a session of its own, as it is the driver that decides what a Ctrl-C means.
     Its output and errors are read all the time, so that it never waits for us, and thrown away but for the last line.
     """
 
@@ -69,7 +70,7 @@ class Started:
         try:
             self._process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace",
+                errors="replace", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise _not_run(name, error) from error
