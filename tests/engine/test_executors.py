@@ -15,7 +15,7 @@ from coremargin.engine.calls import run_calls
 from coremargin.engine.clusters.embedded import start_embedded
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.executors import InProcess
-from coremargin.engine.in_flight import Patience
+from coremargin.engine.patience import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.protocols import Block, Executor
 from coremargin.engine.scan import run_scan

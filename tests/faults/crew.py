@@ -20,7 +20,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from cluster_kit import worker_environment
 from coremargin.engine.clusters.local_cluster import settings
 from coremargin.engine.dask_executor import DaskExecutor
-from coremargin.engine.in_flight import Patience
+from coremargin.engine.patience import Patience
 from coremargin.engine.payload import KEY
 
 if TYPE_CHECKING:

@@ -13,12 +13,11 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 from cluster_kit import Moments, trained, trained_alone, wide_store
-from coremargin.engine import in_flight as flights
-from coremargin.engine import payload as parcel
+from coremargin.engine import in_flight, payload
 from coremargin.engine.absence import Absence
 from coremargin.engine.clusters.embedded import start_embedded
 from coremargin.engine.dask_executor import DaskExecutor
-from coremargin.engine.in_flight import Patience
+from coremargin.engine.patience import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BlockFailed, RunError
 from crew import Crew, DeadlyQuestion
@@ -47,7 +46,7 @@ def blocks(source: FakeSource) -> tuple[Block, ...]:
 def probe() -> Slow:
     """A question of 160 kB."""
     weight = np.random.default_rng(3).standard_normal(20_000)
-    assert weight.nbytes > parcel.LARGE_BYTES
+    assert weight.nbytes > payload.LARGE_BYTES
     return Slow(weight, seconds=0.01)
 
 
@@ -128,9 +127,9 @@ def test_workers_die_before_the_first_task(
     """One worker or both die before a question is handed over or between that and the first task, whether the scheduler
     has noticed or not: those that live, or come later, answer.
     """
-    pack, dead = parcel.Parcels.pack, []
+    pack, dead = payload.Payloads.pack, []
 
-    def deadly(self: parcel.Parcels, value: Any) -> Any:
+    def deadly(self: payload.Payloads, value: Any) -> Any:
         packed = None if moment == "before" else pack(self, value)
         if value is probe and not dead:
             dead.append(crew.kill(most=killed))
@@ -139,7 +138,7 @@ def test_workers_die_before_the_first_task(
                 crew.wait_until_noticed(gone=killed)
         return pack(self, value) if packed is None else packed
 
-    monkeypatch.setattr(parcel.Parcels, "pack", deadly)
+    monkeypatch.setattr(payload.Payloads, "pack", deadly)
     assert answers(crew, source, probe, blocks) == alone(source, probe, blocks)
     assert dead == [killed]
 
@@ -216,14 +215,14 @@ def test_what_breaks_while_the_scheduler_lives_is_no_loss_of_it(
     """
     failed: list[str] = []
 
-    async def land(landed: Any, key: str, future: Any) -> None:
+    async def fetch(arrived: Any, key: str, future: Any) -> None:
         outcome = await future
         if outcome.block.index == 7 and len(failed) < times:
             failed.append(key)
             outcome = error
-        landed.put((key, outcome))
+        arrived.put((key, outcome))
 
-    monkeypatch.setattr(flights, "_land", land)
+    monkeypatch.setattr(in_flight, "_fetch", fetch)
     patient = DaskExecutor(embedded.client, patience=Patience(pause_s=0.01))
     if times == 1:
         found = {result.block.index: result.summary.total.tobytes() for result in patient.run(source, probe, blocks)}
@@ -243,12 +242,12 @@ def test_a_copy_that_fails_is_sent_again(crew: Crew, tmp_path: Path, monkeypatch
     source = FakeHandle().open_source()
     blocks, failed = plan_blocks(source, 1), []
 
-    async def land(landed: Any, key: str, future: Any) -> None:
+    async def fetch(arrived: Any, key: str, future: Any) -> None:
         outcome = await future
         if outcome.block.index == 5 and len(failed) < 2:
             failed.append(key)
             outcome = ConnectionResetError(104, "Connection reset by peer")
-        landed.put((key, outcome))
+        arrived.put((key, outcome))
 
     def struck() -> bool:
         if not (tmp_path / "begun").exists():
@@ -256,7 +255,7 @@ def test_a_copy_that_fails_is_sent_again(crew: Crew, tmp_path: Path, monkeypatch
         (tmp_path / "over").touch()
         return crew.kill() == 2
 
-    monkeypatch.setattr(flights, "_land", land)
+    monkeypatch.setattr(in_flight, "_fetch", fetch)
     crew.hire_when(struck, 2)
     started = time.monotonic()
     results = list(crew.executor.run(source, Halted(folder=tmp_path), blocks))

@@ -20,7 +20,7 @@ import pytest
 
 from coremargin.engine.clusters.embedded import start_embedded
 from coremargin.engine.dask_executor import DaskExecutor
-from coremargin.engine.in_flight import Patience
+from coremargin.engine.patience import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.errors import BlockFailed, RunError

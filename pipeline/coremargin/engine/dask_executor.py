@@ -12,8 +12,9 @@ from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Self
 
 from coremargin.engine.absence import Absence
-from coremargin.engine.in_flight import Flights, Patience
+from coremargin.engine.cluster_scan import ClusterScan
 from coremargin.engine.meter import MemoryMeter
+from coremargin.engine.patience import Patience
 from coremargin.engine.slots import Slots
 from coremargin.engine.task import one_blas_thread
 
@@ -85,8 +86,8 @@ class DaskExecutor:
         """Results as they complete; see ``Executor.run``."""
         pinned = one_blas_thread() if self._in_driver else nullcontext()
         slots = Slots(self.client, self._absence)
-        flights = Flights(slots, source, probe, blocks, self._patience, pin=not self._in_driver)
-        with pinned, closing(flights.results()) as results:
+        scan = ClusterScan(slots, source, probe, blocks, self._patience, pin=not self._in_driver)
+        with pinned, closing(scan.results()) as results:
             for result in results:
                 self._meter.note(result)
                 yield result

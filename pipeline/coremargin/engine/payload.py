@@ -79,14 +79,14 @@ def hold(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def run_parcel(handle: bytes, question: bytes, large: dict[int, Any], block: Block, pin: bool) -> BlockResult:
-    """The task: open the parcel, answer. ``pin`` keeps BLAS on one thread in a process of workers only."""
+def run_payload(handle: bytes, question: bytes, large: dict[int, Any], block: Block, pin: bool) -> BlockResult:
+    """The task: unpack what was sent, answer. ``pin`` keeps BLAS on one thread in a process of workers only."""
     if pin:
         pin_blas_for_good()
     return run_block(unpack(handle, large), unpack(question, large), block)
 
 
-class Parcels:
+class Payloads:
     """Packs the questions of one scan; each large array is handed to the scheduler once."""
 
     def __init__(self, client: Client) -> None:

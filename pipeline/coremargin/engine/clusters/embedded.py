@@ -26,7 +26,7 @@ from coremargin.engine.resources import THREAD_BYTES, need_files, need_limit, ne
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coremargin.engine.in_flight import Patience
+    from coremargin.engine.patience import Patience
 
 _WHAT, _INSTEAD = "the embedded cluster", "use --cluster threads"
 

@@ -36,7 +36,7 @@ def settings(worker_ttl_s: float) -> dict[str, Any]:
     """Dask's configuration for a cluster of scan workers."""
     return {
         "distributed.scheduler.worker-ttl": f"{worker_ttl_s} s",  # a stopped worker is started again after this
-        "distributed.scheduler.allowed-failures": 2,  # then the block flies alone, see in_flight.py
+        "distributed.scheduler.allowed-failures": 2,  # then the block is sent alone, see retries.py
         # mapped pages of the store count as memory of the process: with a limit, workers would pause for ever
         "distributed.worker.memory.target": False,
         "distributed.worker.memory.spill": False,
