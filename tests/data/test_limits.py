@@ -23,23 +23,13 @@ from coremargin.data.files import write_whole
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, MachineLimit, StoreError, machine_limit, raise_if_limit
+from limits_kit import limited
 from store_kit import all_rows, write_store
 
 if TYPE_CHECKING:
     from coremargin.errors import CoremarginError
 
 CHUNKS = 245
-
-
-@contextmanager
-def limited(kind: int, most: int) -> Iterator[None]:
-    """This process under a soft limit."""
-    soft, hard = resource.getrlimit(kind)
-    resource.setrlimit(kind, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(kind, (soft, hard))
 
 
 def open_files(below: Path | None = None) -> int:

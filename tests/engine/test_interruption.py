@@ -94,27 +94,26 @@ def test_marks_and_handlers_go_with_the_outermost(number: int) -> None:
     assert signal.getsignal(number) is before
 
 
-def test_an_ignored_ctrl_c_stays_ignored() -> None:
-    """A job that was started with SIGINT ignored, as nohup does in the background, is not ended by it."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def not_interrupted(number: int, handler: Any) -> None:
+    """A signal that the caller handles comes while a job runs, and the job goes on."""
+    before = signal.signal(number, handler)
     try:
         with terminable():
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
             raise_if_interrupted()
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
+
+
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
+    """A job that was started with SIGINT ignored, as nohup does in the background, is not ended by it."""
+    not_interrupted(signal.SIGINT, signal.SIG_IGN)
 
 
 def test_a_handler_of_the_caller_stays() -> None:
     """A program that has its own idea of a closed terminal keeps it."""
     came: list[int] = []
-    before = signal.signal(signal.SIGHUP, lambda number, _: came.append(number))
-    try:
-        with terminable():
-            signal.raise_signal(signal.SIGHUP)
-            raise_if_interrupted()
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    not_interrupted(signal.SIGHUP, lambda number, _: came.append(number))
     assert came == [signal.SIGHUP]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,23 +16,13 @@ from coremargin.engine.plan import plan_blocks
 from coremargin.engine.resources import memory_limit, need_files, need_limit, need_memory, prepare_command
 from coremargin.engine.scan import run_scan
 from coremargin.errors import MachineLimit
+from limits_kit import limited
 from scan_fakes import FakeHandle, SumProbe, expected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MIB = 1 << 20
-
-
-@contextmanager
-def limited(kind: int, most: int) -> Iterator[None]:
-    """This process under a soft limit."""
-    soft, hard = resource.getrlimit(kind)
-    resource.setrlimit(kind, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(kind, (soft, hard))
 
 
 def in_use() -> int:

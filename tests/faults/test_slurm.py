@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -33,6 +31,7 @@ from coremargin.engine.clusters.specs import Slurm, Tls, load_cluster
 from coremargin.engine.executors import InProcess
 from coremargin.learn.train import train_job
 from slurm_kit import LocalSlurm, missing
+from tls_kit import own_certificate
 from train_kit import exact
 
 if TYPE_CHECKING:
@@ -93,22 +92,7 @@ def spec_of(repository: Path, logs: Path, tls: Tls | None = None, **other: objec
 @pytest.fixture
 def tls(tmp_path: Path) -> Tls:
     """A certificate of our own."""
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl to make certificates with")
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    words += [
-        "-keyout",
-        str(key),
-        "-out",
-        str(cert),
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-    ]
-    subprocess.run(words, check=True, capture_output=True)
-    return Tls(ca=cert, cert=cert, key=key)
+    return own_certificate(tmp_path)
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["tcp", "tls"])

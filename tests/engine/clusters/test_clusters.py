@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -45,6 +44,7 @@ from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.errors import RunError, SpecError, UsageError
 from scan_fakes import FakeHandle, Slow, SumProbe, expected
+from tls_kit import own_certificate
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import Executor
@@ -291,26 +291,12 @@ def test_an_existing_scheduler_is_used_and_left_alone(embedded: Executor) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
 def test_tls_is_one_setting(tmp_path: Path, batch_system: Callable[[type[Batch]], tuple[Path, Path]]) -> None:
     """With [tls] scheduler, workers and client talk TLS, and a client without the certificate is refused."""
     from distributed import Client
 
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    words += [
-        "-keyout",
-        str(key),
-        "-out",
-        str(cert),
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-    ]
-    subprocess.run(words, check=True, capture_output=True)
+    tls = own_certificate(tmp_path)
     batch_system(Slurm)
-    tls = Tls(ca=cert, cert=cert, key=key)
     with connect(Slurm(host="127.0.0.1", tls=tls, python=sys.executable, environment=here())) as executor:
         address = executor.client.scheduler.address
         assert address.startswith("tls://")
