@@ -248,6 +248,19 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("words", "code"), [("train {} --out {}.model", 141), ("info {}.missing", 3)])
+def test_nobody_reads_stderr(store: Path, words: str, code: int) -> None:
+    """Without a reader of progress and errors a command ends with its own code, not by a traceback."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    line = [sys.executable, "-m", "coremargin", *words.format(store, store).split()]
+    try:
+        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=writer, check=False, timeout=60)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stdout) == (code, b"")
+
+
 def test_a_reader_that_goes_away_is_no_error(store: Path) -> None:
     """When nobody reads its output any more, a command ends without a word."""
     with command(["info", store, "--json"]) as process:

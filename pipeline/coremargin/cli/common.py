@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -120,9 +121,7 @@ def _interrupted(message: str) -> int:
 def _said(error: Exception, notes: Sequence[str]) -> int | None:
     """Say an error that was raised on purpose; its exit code, None for any other."""
     if isinstance(error, CoremarginError):
-        say_error(str(error))
-        for note in notes:
-            say(note, err=True)
+        say_error(str(error), *notes)
         return error.exit_code
     if isinstance(error, NoArgsIsHelpError):
         say(*error.format_message().split("\n"), err=True)
@@ -141,13 +140,15 @@ def _said(error: Exception, notes: Sequence[str]) -> int | None:
 
 
 def _output_is_gone() -> bool:
-    """Whether stdout leads nowhere any more; then it is closed for good, so that nothing complains at exit."""
+    """Whether stdout or stderr leads nowhere any more; such a one is closed for good: nothing complains at exit."""
     poll = select.poll()
-    poll.register(sys.stdout.fileno(), select.POLLOUT)
-    if not any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
-        return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return True
+    for stream in (sys.stdout, sys.stderr):
+        poll.register(stream.fileno(), select.POLLOUT)
+    gone = [file for file, events in poll.poll(0) if events & (select.POLLERR | select.POLLHUP)]
+    with Path(os.devnull).open("wb") as nowhere:
+        for file in gone:
+            os.dup2(nowhere.fileno(), file)
+    return bool(gone)
 
 
 def number(value: str | int) -> int:

@@ -13,6 +13,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +34,16 @@ def say(*lines: str, err: bool = False) -> None:
     _echo("\n".join(cut(visible(line), LONGEST_LINE) for line in lines), err=err)
 
 
-def say_error(message: str) -> None:
-    """``error: message`` on stderr, bold red on a terminal; further lines of the message are indented."""
-    first, *others = message.split("\n")
-    text = "\n  ".join(cut(visible(line), LONGEST_LINE) for line in (first, *others))
-    _echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True)
+def say_error(message: str, *notes: str) -> None:
+    """``error: message`` on stderr, bold red on a terminal; further lines of the message are indented.
+
+    Where nobody reads stderr any more the exit code says it alone.
+    """
+    text = "\n  ".join(cut(visible(line), LONGEST_LINE) for line in message.split("\n"))
+    with suppress(BrokenPipeError):
+        _echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True)
+        for note in notes:
+            say(note, err=True)
 
 
 def say_json(value: Any) -> None:
