@@ -305,6 +305,13 @@ def test_tls_is_one_setting(tmp_path: Path, batch_system: Callable[[type[Batch]]
             Client(address.replace("tls://", "tcp://"), timeout="2 s", set_as_default=False)
 
 
+@pytest.mark.parametrize(("seconds", "asked"), [(1, "00:01"), (60, "00:01"), (61, "00:02"), (7200, "02:00")])
+def test_lsf_is_asked_for_no_less_time_than_the_spec_says(seconds: int, asked: str) -> None:
+    """LSF counts minutes: a walltime between two of them is rounded up, never to none."""
+    text = render(Lsf(insecure=True, walltime=specs.Seconds(seconds)))
+    assert f"#BSUB -W {asked}\n" in text
+
+
 def test_a_failing_submission_says_what_the_batch_system_said(command: Command) -> None:
     """A submit command that fails, or answers nonsense, is a RunError with its words."""
     command("scancel", TEXT)

@@ -119,7 +119,7 @@ def _lsf(batch: Batch) -> tuple[str, Sequence[str]]:
         f"-n {batch.threads}",
         '-R "span[hosts=1]"',
         f"-M {_mebibytes(batch.memory)}MB",
-        f"-W {_clock(batch.walltime).rpartition(':')[0]}",
+        f"-W {_clock(batch.walltime + 59).rpartition(':')[0]}",  # in minutes, and no fewer
         "-r",
         *_given(("-q ", batch.queue), ("-P ", batch.account), ("-o ", logs)),
     ]
