@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -20,6 +20,9 @@ from coremargin.learn import train as train_module
 from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, open_store, train_job
 from coremargin.verify import verify
+
+if TYPE_CHECKING:
+    from coremargin.engine.protocols import BlockResult
 
 EXACT = ("model.json", "arrays.npz")
 
@@ -99,6 +102,16 @@ def test_interrupted_again_and_again(job: TrainJob, store: Store) -> None:
     done = train_job(job, store, InProcess(1), begin="resume", progress=stop_after(7))
     assert done.run["resumed"] == alone.run["scans"] * store.chunks // 7
     assert exact(job.out) == exact(job.out.with_name("alone"))
+
+
+def test_resume_announces_what_it_will_read(job: TrainJob, store: Store, interrupted: Path) -> None:
+    """Of a scan that was interrupted only the rest is announced, which is what is then read."""
+    announced: list[tuple[int, int]] = []
+    read: list[BlockResult] = []
+    progress = Progress(on_scan=lambda number, size: announced.append((number, size)), on_block=read.append)
+    train_job(job, store, InProcess(1), begin="resume", progress=progress)
+    assert announced[0][0] == 3
+    assert sum(size for _, size in announced) == sum(result.bytes_read for result in read)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])

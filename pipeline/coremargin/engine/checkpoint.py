@@ -13,7 +13,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +31,7 @@ from coremargin.version import version
 
 if TYPE_CHECKING:
     from coremargin.engine.problem import State
-    from coremargin.engine.protocols import BlockResult, Probe, Summary
+    from coremargin.engine.protocols import Block, BlockResult, Probe, Summary
 
 S = TypeVar("S")
 
@@ -165,6 +165,10 @@ class Checkpoint:
     def known(self, probe: Probe) -> dict[int, Summary]:
         """Summaries of blocks that need not run again."""
         return {index: probe.from_arrays(arrays) for index, arrays in self._found.items()}
+
+    def missing(self, blocks: Sequence[Block]) -> list[Block]:
+        """Those of these blocks that have to run."""
+        return [block for block in blocks if block.index not in self._found]
 
     def block_done(self, result: BlockResult) -> None:
         """Remember a block; written when it is time."""

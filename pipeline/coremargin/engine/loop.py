@@ -126,7 +126,8 @@ def rounds(
         engine.checkpoint.scan_begins(state)
         probe, skip = problem.probe(state), problem.skip(state)
         blocks = plan_blocks(engine.source, engine.block_bytes, skip=skip)
-        engine.watch.on_scan(number_of(problem, state), sum(block_bytes(engine.source, block) for block in blocks))
+        unread = engine.checkpoint.missing(blocks)
+        engine.watch.on_scan(number_of(problem, state), sum(block_bytes(engine.source, block) for block in unread))
         summary, read = engine.scan(problem, probe, blocks)
         scanned = time.perf_counter()
         before = state.sample_bytes
