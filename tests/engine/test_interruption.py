@@ -158,3 +158,29 @@ def test_a_signal_comes_behind_what_holds_it_back(number: signal.Signals) -> Non
     with pytest.raises(KeyboardInterrupt):
         work()
     assert done == [number]
+
+
+@pytest.mark.parametrize("context", [terminable, held_back])
+def test_a_signal_while_handlers_are_changed_leaves_them_as_they_were(
+    context: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the first handler and the second leaves no handler of ours in somebody else's program."""
+    before, change, changed = [signal.getsignal(number) for number in NUMBERS], signal.signal, []
+
+    def interrupted(number: int, handler: Any) -> Any:
+        found = change(number, handler)
+        changed.append(number)
+        if len(changed) == 1:
+            raise KeyboardInterrupt
+        return found
+
+    try:
+        monkeypatch.setattr(signal, "signal", interrupted)
+        with pytest.raises(KeyboardInterrupt), context():
+            pass
+        monkeypatch.undo()
+        assert changed
+        assert [signal.getsignal(number) for number in NUMBERS] == before
+    finally:
+        for number, handler in zip(NUMBERS, before, strict=True):
+            signal.signal(number, handler)

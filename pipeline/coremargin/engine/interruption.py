@@ -47,8 +47,10 @@ def terminable() -> Iterator[None]:
         return
     plain = (signal.SIG_DFL, signal.default_int_handler, _interrupt, _leave)
     numbers = [number for number in NUMBERS if number == signal.SIGTERM or signal.getsignal(number) in plain]
-    _open.append({number: signal.signal(number, _interrupt) for number in numbers})
+    _open.append({number: signal.getsignal(number) for number in numbers})
     try:
+        for ours in numbers:
+            signal.signal(ours, _interrupt)
         yield
     finally:
         for number, handler in _open.pop().items():
@@ -65,8 +67,10 @@ def held_back() -> Iterator[None]:
         return
     came: list[int] = []
     numbers = [number for number in NUMBERS if callable(signal.getsignal(number))]
-    found = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
+    found = {number: signal.getsignal(number) for number in numbers}
     try:
+        for number in numbers:
+            signal.signal(number, lambda number, _: came.append(number))
         yield
     finally:
         for number, handler in found.items():
