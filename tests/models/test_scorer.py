@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.sparse import coo_array, csr_array
 
 import coremargin
+from coremargin.data.arrays import ArraySource
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.errors import BadRow, DataError
@@ -158,21 +160,90 @@ def test_sparse_models_serve_rows_of_either_kind(kind: Kind, dtype: str) -> None
     assert isinstance(model, Model)
     if kind == "rownorm":
         length = np.linalg.norm(X.astype(float), axis=1)
-        rows = X / np.where(length > 0, length, 1)[:, None]
+        rows = (X / np.where(length > 0, length, 1)[:, None]).astype(dtype)
     else:
         rows = X * model.factor.astype(dtype)  # type: ignore[union-attr]
-        assert rows.dtype == dtype
+    assert rows.dtype == dtype
     expected = rows.astype(np.float64) @ model.w + model.b
     for given in (X, csr_array(X)):
         np.testing.assert_allclose(model.decision_function(given), expected, rtol=1e-13, atol=1e-13)
 
 
+def _by_length(X: np.ndarray, dtype: str) -> np.ndarray:
+    """Rows divided by their lengths one number after the other, as the format defines it."""
+    rows = np.zeros(X.shape, dtype)
+    for row, values in zip(rows, X.astype(np.float64).tolist(), strict=True):
+        squares = 0.0
+        for value in values:
+            squares += value * value
+        row[:] = [value / math.sqrt(squares) if squares else value for value in values]
+    return rows
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lengths_are_divided_by_to_the_bit_of_the_store(dtype: str, sparse: bool) -> None:
+    """Rows over their lengths meet the plane with the bits that training read and that verify repeats."""
+    rng = np.random.default_rng(4)
+    X = rng.integers(-99, 99, (90, 7)).astype(dtype)
+    X[5] = 0.0
+    y = (X[:, 1] > 7).astype(int)
+    source = ArraySource(csr_array(X) if sparse else X, y, chunk_rows=32)
+    model = coremargin.train(source, scaling="rownorm", loss="hinge")
+    assert isinstance(model, Model)
+    expected = _by_length(X, dtype).astype(np.float64)
+    read = [scaled(source, "rownorm").read(chunk)[0] for chunk in range(source.chunks)]
+    rows = np.concatenate([part.toarray() if sparse else part.copy() for part in read])
+    np.testing.assert_array_equal(rows, expected)
+    scorer = Scorer(tuple(np.eye(7)), (0.0,) * 7, model.row_scaling)  # decision values are the scaled rows
+    for given in (
+        X,
+        np.asfortranarray(X),
+        csr_array(X),
+        coo_array(X),
+        X.astype(np.int16),
+        csr_array(X.astype(np.int8)),
+    ):
+        np.testing.assert_array_equal(scorer.values(given), expected)
+    exact = _by_length(X, "float64")
+    for rows_of_more_digits in (X.astype(np.float64), csr_array(X.astype(np.float64)), X.astype(np.int64)):
+        np.testing.assert_array_equal(scorer.values(rows_of_more_digits), exact)
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e-150, 1e150, 1e200])
+def test_a_row_without_a_length_gets_no_label(size: float) -> None:
+    """Squares that vanish or overflow in float64 say nothing: dense or sparse, such a row is named, and which it is."""
+    X = np.array([[1.0, 2.0], [0.0, 0.0], [3.0, -1.0], [-1.0, -2.0]])
+    model = coremargin.train(X, [1, 0, 1, 0], scaling="rownorm", loss="hinge")
+    X[2] = [0.0, size]
+    for given in (X, csr_array(X)):
+        with pytest.raises(BadRow, match="X, row 2: expected zeros or a length from"):
+            model.predict(given)
+    X[2] = [np.inf, 1.0]
+    for given in (X, csr_array(X)):
+        with pytest.raises(BadRow, match="X, row 2: expected finite numbers"):
+            model.predict(given)
+
+
+def test_rows_of_a_store_are_named_by_their_number_in_it(tmp_path: Path) -> None:
+    """A row that has no decision value is named by store and number, rows without label before it counted."""
+    X = np.array([[-1.0, 1.0], [1.0, 0.0]] * 50, np.float32) * np.float32(1e-10)
+    model = coremargin.train(X, [0, 1] * 50, scaling="maxabs")
+    X[71] = 3e38
+    path, labels = tmp_path / "s.zarr", [None, *[0, 1] * 50][:100]
+    store = store_of(path, X, labels, 16)
+    with pytest.raises(BadRow, match=r"s\.zarr, row 71: expected finite numbers"):
+        predict(model, store, tmp_path / "p.zarr")
+    with pytest.raises(BadRow, match=r"s\.zarr, row 71: expected finite numbers"):
+        evaluate(model, store)
+
+
 def test_rows_that_cannot_be_scaled_are_named() -> None:
     """A value beyond what the precision holds once it is scaled has no decision value; nor has a plane beyond it."""
-    scaling = Scaling("maxabs", np.zeros(2, np.float32), np.array([1e30, 1], np.float32))
+    scaling = Scaling("maxabs", np.dtype(np.float32), np.zeros(2, np.float32), np.array([1e30, 1], np.float32))
     scorer = Scorer((np.ones(2),), (0.0,), scaling)
     with pytest.raises(BadRow, match="row 1"):
         scorer.values(np.array([[1, 0], [1e9, 0]], np.float32))
     np.testing.assert_allclose(scorer.values(np.array([[1e9, 0]])), [1e39], rtol=1e-6)
     with pytest.raises(DataError, match="overflow"):
-        Scorer((np.ones(1),), (0.0,), Scaling("maxabs", np.zeros(1), np.array([np.inf])))
+        Scorer((np.ones(1),), (0.0,), Scaling("maxabs", np.dtype(np.float64), np.zeros(1), np.array([np.inf])))

@@ -28,7 +28,7 @@ from coremargin.data.sparse import as_sparse_rows, csr_rows
 from coremargin.data.view import View
 from coremargin.errors import BadRow, UsageError
 from coremargin.maths.rows import is_sparse
-from coremargin.maths.scaling import Kind, Scaling
+from coremargin.maths.scaling import NO_LENGTH, Kind, Scaling, beyond_lengths
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 _SLICE = 1 << 21  # numbers of each statistic that are held at a time
 _UNIT = float(np.finfo(np.float64).eps)
-#: Lengths of rows between which the squares of all their values keep their digits.
-LENGTHS = (1e-140, 1e140)
 
 
 class Scaled(View):
@@ -50,7 +48,7 @@ class Scaled(View):
     def __init__(self, base: Source, how: Kind, shift: np.ndarray | None, factor: np.ndarray | None) -> None:
         """Use ``scaled``; shift and factor (d,) of the base's dtype, None for rownorm."""
         super().__init__(base, how, shift, factor)
-        self.scaling = Scaling(how, shift, factor)
+        self.scaling = Scaling(how, self.dtype, shift, factor)
         self._buffers = Reused()
 
     def read(self, chunk: int) -> tuple[Any, np.ndarray]:
@@ -87,15 +85,9 @@ class Scaled(View):
 
     def _check(self, found: np.ndarray | None, rows: np.ndarray | csr_array, ids: np.ndarray) -> None:
         """Raise BadRow for rows (n, d) whose lengths ``found`` (n,) say nothing about them."""
-        if found is None:
-            return
-        odd = np.flatnonzero((found < LENGTHS[0]) | ~(found <= LENGTHS[1]))
-        bad = odd[np.diff(rows.indptr)[odd] > 0 if is_sparse(rows) else rows[odd].any(axis=1)]
+        bad = beyond_lengths(found, rows)
         if len(bad):
-            raise BadRow(
-                f"{self.name}: row {ids[bad[0]]}: expected zeros or a length from {LENGTHS[0]:g} to {LENGTHS[1]:g}: "
-                f"float64 does not hold the squares of its values; rescale the features first"
-            )
+            raise BadRow(f"{self.name}: row {ids[bad[0]]}: {NO_LENGTH}")
 
     def scalars(self) -> ChunkScalars:
         """Counts of the base; radius and largest norm of the scaled rows, rounded up."""

@@ -28,6 +28,13 @@ Kind = Literal["standard", "minmax", "maxabs", "rownorm"]
 KINDS: tuple[Kind, ...] = ("standard", "minmax", "maxabs", "rownorm")
 Array = NDArray[np.float64]
 
+#: Lengths of rows between which the squares of all their values keep their digits.
+LENGTHS = (1e-140, 1e140)
+#: What is wrong with the others, for messages.
+NO_LENGTH = (
+    f"expected zeros or a length from {LENGTHS[0]:g} to {LENGTHS[1]:g}: float64 does not hold the squares of its "
+    "values; rescale the features first"
+)
 #: Numbers worked on at a time: they stay in the second-level cache.
 _RUN = 1 << 14
 
@@ -36,10 +43,12 @@ _RUN = 1 << 14
 class Scaling:
     """How rows are scaled. shift, factor (d,) in the store's precision, factor > 0; both None for ``rownorm``.
 
-    All methods return also the lengths r (n,) of the rows, or None where nothing is divided by them.
+    dtype: the store's precision. All methods return also the lengths r (n,) of the rows, or None where nothing is
+    divided by them.
     """
 
     kind: Kind
+    dtype: np.dtype[Any]
     shift: NDArray[Any] | None = None
     factor: NDArray[Any] | None = None
 
@@ -71,15 +80,15 @@ class Scaling:
             return (exact / np.where(r > 0, r, 1.0)[row]).astype(rows.dtype), r
         return rows.data * self.factor[rows.indices], None
 
-    def of_rows(self, rows: NDArray[Any] | csr_array) -> Any:
+    def of_rows(self, rows: NDArray[Any] | csr_array) -> tuple[Any, NDArray[np.float64] | None]:
         """Scaled rows, a copy of the same kind and precision; sparse ones dense where zeros are shifted."""
         if is_sparse(rows) and self.shift is not None and self.shift.any():
             rows = rows.toarray()
         if is_sparse(rows):
-            return type(rows)((self.values(rows)[0], rows.indices, rows.indptr), shape=rows.shape)
+            values, found = self.values(rows)
+            return type(rows)((values, rows.indices, rows.indptr), shape=rows.shape), found
         out = np.empty(rows.shape, rows.dtype)
-        self.into(rows, out)
-        return out
+        return out, self.into(rows, out)
 
 
 def folded(w: Array, b: float, shift: NDArray[Any], factor: NDArray[Any]) -> tuple[Array, float]:
@@ -104,6 +113,14 @@ def divided_by_length(rows: NDArray[Any], out: NDArray[Any]) -> NDArray[np.float
         found[start : start + step] = r = lengths(part)
         out[start : start + step] = part / np.where(r > 0, r, 1.0)[:, None]
     return found
+
+
+def beyond_lengths(found: NDArray[np.float64] | None, rows: NDArray[Any] | csr_array) -> NDArray[np.intp]:
+    """Rows (m,) of n, not zeros throughout, whose lengths ``found`` (n,) say nothing about them; None: of no row."""
+    if found is None:
+        return np.zeros(0, np.intp)
+    odd = np.flatnonzero((found < LENGTHS[0]) | ~(found <= LENGTHS[1]))
+    return odd[np.diff(rows.indptr)[odd] > 0 if is_sparse(rows) else rows[odd].any(axis=1)]
 
 
 def lengths(rows: NDArray[Any]) -> NDArray[np.float64]:

@@ -76,7 +76,8 @@ def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:
 def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     """An ``onnx.ModelProto``: input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes else (n, k).
 
-    precision: of input, coefficients and decision values. "float64" agrees with ``decision_function`` to rounding;
+    precision: of input, coefficients and decision values. "float64" agrees with ``decision_function`` to rounding, both
+    of rows in float64;
     "float32" rounds rows and coefficients to 24 bits, which may turn labels of rows that lie so near to the plane.
     Rows are scaled in the graph, in ``precision``, by the operations of ``decision_function``.
     Labels are int64, text, float64 or bool. Raises UsageError when onnx is not installed, or for labels that would not

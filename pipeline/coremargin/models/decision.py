@@ -5,7 +5,7 @@ And what follows from them: which class is given, and by how much it is ahead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from coremargin.errors import BadRow, DataError, UsageError
-from coremargin.maths.scaling import Scaling, folded
+from coremargin.maths.scaling import NO_LENGTH, Scaling, beyond_lengths, folded
 
 _SLAB_ELEMENTS = 1 << 20  # of rows that are converted or scaled: scratch of 8 MiB in float64, twice at most
 
@@ -22,9 +22,9 @@ _SLAB_ELEMENTS = 1 << 20  # of rows that are converted or scaled: scratch of 8 M
 class Scorer:
     """All of a model that rows need for their decision values: k hyperplanes coef.z + intercept, coefs (d,) each.
 
-    scaling: what makes z of a row x, None: z = x. Of columns, in float32 where its numbers and those of the rows are of
-    that precision or less, else in float64: rows of the store are scaled to the bit as training and ``verify`` do.
-    Lengths are divided by in float64. The hyperplanes are always evaluated in float64.
+    scaling: what makes z of a row x, None: z = x. In float32 where the store and the rows are of that precision or
+    less, else in float64: rows of the store are scaled to the bit as training and ``verify`` do. The hyperplanes are
+    always evaluated in float64.
     difference: of two, the second less the first is the one value.
     """
 
@@ -40,11 +40,11 @@ class Scorer:
         if self.scaling is not None and self.scaling.shift is not None and self.scaling.factor is not None:
             _refuse_overflow(self.scaling.shift, self.scaling.factor)
 
-    def values(self, X: Any) -> np.ndarray:
+    def values(self, X: Any, place: Callable[[int], str] = "X, row {}".format) -> np.ndarray:
         """Decision values (n,) of rows X (n, d), or (n, k) of k > 1 hyperplanes, in float64.
 
-        X: an array or a SciPy sparse matrix. Raises UsageError when X has another shape or kind, BadRow when a row is
-        not finite.
+        X: an array or a SciPy sparse matrix; place: where a row lies, for messages. Raises UsageError when X has
+        another shape or kind, BadRow when a row is not finite, or has no length to be divided by.
         """
         X = X if issparse(X) else np.asarray(X)
         features = len(self.coefs[0])
@@ -54,16 +54,16 @@ class Scorer:
             raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
         values = np.empty((len(self.coefs), X.shape[0]))
         with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named afterwards
-            for part, rows in self._slabs(X):
+            for part, rows in self._slabs(X, place):
                 for own, coef in zip(values, self.coefs, strict=True):
                     own[part] = rows @ coef
             values += np.array(self.intercepts)[:, None]
-        _refuse_rows(values)
+        _refuse_rows(values, place)
         if self.difference:
             return np.asarray(values[1] - values[0])
         return values[0] if len(values) == 1 else np.ascontiguousarray(values.T)
 
-    def _slabs(self, X: Any) -> Iterator[tuple[slice, Any]]:
+    def _slabs(self, X: Any, place: Callable[[int], str]) -> Iterator[tuple[slice, Any]]:
         """Rows X (n, d) as they are multiplied, scaled and in float64, a few at a time."""
         dense = not issparse(X)
         dtype = self._precision(X.dtype)
@@ -74,14 +74,17 @@ class Scorer:
         for start in range(0, X.shape[0], step):
             part = slice(start, start + step)
             some = rows[part].astype(dtype, copy=False)
-            some = some if self.scaling is None else self.scaling.of_rows(some)
+            if self.scaling is not None:
+                scaled, found = self.scaling.of_rows(some)
+                _refuse_lengths(found, some, start, place)
+                some = scaled
             yield part, some.astype(np.float64, copy=False)
 
     def _precision(self, given: np.dtype[Any]) -> type[np.floating[Any]]:
         """In which rows are scaled: a store's in its own, none in less than that of the scaling or of the rows."""
-        if self.scaling is None or self.scaling.factor is None:
+        if self.scaling is None:
             return np.float64
-        return np.float32 if np.result_type(given, self.scaling.factor) == np.float32 else np.float64
+        return np.float32 if np.result_type(given, self.scaling.dtype) == np.float32 else np.float64
 
     def planes(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights (k, d) and intercepts (k,) of the decision values of scaled rows; k = 1 of two classes."""
@@ -119,13 +122,24 @@ def _refuse_overflow(*numbers: np.ndarray) -> None:
         raise DataError("the model's numbers overflow: no decision follows from them; get an unaltered copy")
 
 
-def _refuse_rows(values: np.ndarray) -> None:
+def _refuse_lengths(found: np.ndarray | None, rows: Any, start: int, place: Callable[[int], str]) -> None:
+    """Raise BadRow for one of the rows (n, d) from ``start`` on whose length ``found`` (n,) says nothing about it.
+
+    Rows that are not finite have no length either; they are told what is wrong with them afterwards.
+    """
+    for row in beyond_lengths(found, rows).tolist():
+        values = rows[row : row + 1].data if issparse(rows) else rows[row]
+        if np.isfinite(values).all():
+            raise BadRow(f"{place(start + row)}: {NO_LENGTH}")
+
+
+def _refuse_rows(values: np.ndarray, place: Callable[[int], str]) -> None:
     """Raise BadRow for a row that has no decision value: values (k, n)."""
     bad = ~np.isfinite(values)
     if bad.any():
         row = int(np.flatnonzero(bad.any(axis=0))[0])
         value = values[bad[:, row], row][0]
-        raise BadRow(f"X, row {row}: expected finite numbers, the decision value is {value}; clean or drop the row")
+        raise BadRow(f"{place(row)}: expected finite numbers, the decision value is {value}; clean or drop the row")
 
 
 def decided(decisions: np.ndarray) -> np.ndarray:

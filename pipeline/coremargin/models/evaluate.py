@@ -116,7 +116,8 @@ class _Compare:
         if not len(truth):
             nothing = None if weights is None else np.zeros(shape)
             return _Tally(np.zeros(shape, np.int64), nothing, len(codes), np.inf, None, truth == 1, weights)
-        decisions = self.scorer.values(rows)
+        ids = source.span(chunk)[0] + np.flatnonzero(known)
+        decisions = self.scorer.values(rows, lambda row: f"{source.name}, row {ids[row]}")
         cell = truth * self.classes + decided(decisions)
         return _Tally(
             confusion=np.bincount(cell, minlength=self.classes**2).reshape(shape),

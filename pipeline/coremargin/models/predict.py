@@ -60,9 +60,11 @@ class _Label:
     scorer: Scorer
 
     def __call__(self, source: Source, block: Block) -> list[_Given]:
-        return [self._of(self.scorer.values(source.read(chunk)[0])) for chunk in block.chunks]
+        return [self._of(source, chunk) for chunk in block.chunks]
 
-    def _of(self, decisions: np.ndarray) -> _Given:
+    def _of(self, source: Source, chunk: int) -> _Given:
+        first = source.span(chunk)[0]
+        decisions = self.scorer.values(source.read(chunk)[0], lambda row: f"{source.name}, row {first + row}")
         codes = decided(decisions).astype(np.int32)
         own = decisions if decisions.ndim == 1 else decisions[np.arange(len(codes)), codes]
         return _Given(codes, own, float(np.abs(leads(decisions, codes)).min()))

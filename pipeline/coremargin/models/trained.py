@@ -197,11 +197,10 @@ class Single(Trained):
         """What scales rows as training did, its numbers in the precision of the store; None for rows as they are."""
         if self.scaling is None:
             return None
+        dtype = np.dtype(self.record["dtype"])
         with np.errstate(over="ignore"):  # what is not finite is refused by who decides
-            shift, factor = (
-                None if values is None else values.astype(self.record["dtype"]) for values in (self.shift, self.factor)
-            )
-        return Scaling(self.scaling, shift, factor)
+            shift, factor = (None if values is None else values.astype(dtype) for values in (self.shift, self.factor))
+        return Scaling(self.scaling, dtype, shift, factor)
 
     @property
     def certificate(self) -> Certificate:
