@@ -1,7 +1,8 @@
 """The header of an array in NumPy's format, from a file or from a member of an archive: one strict reader for both.
 
-NumPy's own reader takes any Python literal, and what follows from an odd one is a TypeError here, a MemoryError there.
-Here a header is ``{'descr': '<f8', 'fortran_order': False, 'shape': (100, 6), }``, keys in any order, and nothing else.
+numpy.lib.format (2.4) takes any Python literal: it gives back a shape of (-3,) and a dtype without fields, and raises
+IndexError, TypeError or RecursionError for other odd ones. Here a header is ``{'descr': '<f8', 'fortran_order': False,
+'shape': (100, 6), }``, keys in any order, and nothing else.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 The end of the file says how large parts are, too, but who reads the file never checks that: 900 bytes that lie there
 hold a list of a billion zeros. How many values a page has and how many bytes it inflates to is believed by all readers.
+pyarrow has no call that reads the header of a page, so it is done here; the pages themselves are left to pyarrow.
 """
 
 from __future__ import annotations

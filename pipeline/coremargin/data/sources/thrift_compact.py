@@ -1,6 +1,7 @@
 """Thrift's compact protocol, as far as what Parquet says about its parts: whole numbers, structs, lists of structs.
 
-pyarrow reads the same bytes, but its Python door to them ends the process where they are damaged.
+pyarrow shows Python the end of a file but no page header, and the end not safely: of 600 damaged ones, read column by
+column by pyarrow 26, one ended the process (SIGABRT).
 """
 
 from __future__ import annotations
