@@ -13,7 +13,7 @@ import coremargin
 from coremargin.data.arrays import ArraySource
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
-from coremargin.errors import BadRow, DataError
+from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.estimators import MarginCoresetClassifier
 from coremargin.maths.scaling import Kind, Scaling
 from coremargin.models.decision import Scorer
@@ -236,6 +236,17 @@ def test_rows_of_a_store_are_named_by_their_number_in_it(tmp_path: Path) -> None
         predict(model, store, tmp_path / "p.zarr")
     with pytest.raises(BadRow, match=r"s\.zarr, row 71: expected finite numbers"):
         evaluate(model, store)
+
+
+def test_values_that_are_not_there_decide_nothing() -> None:
+    """Masked values and ragged lists are refused as training refuses them; a mask that hides nothing is none."""
+    X = np.array([[1.0, 2.0], [-1.0, -2.0]])
+    model = coremargin.train(X, [1, 0])
+    with pytest.raises(UsageError, match="X: some values are masked"):
+        model.predict(np.ma.masked_array(X, X == 2.0))
+    with pytest.raises(UsageError, match="X: expected an array, found a list that is none"):
+        model.predict([[1.0, 2.0], [3.0]])
+    assert model.predict(np.ma.masked_array(X, X == 9.0)).tolist() == [1, 0]
 
 
 def test_rows_that_cannot_be_scaled_are_named() -> None:

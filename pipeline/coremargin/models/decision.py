@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from coremargin.data.sources.base import plain_array
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.maths.scaling import NO_LENGTH, Scaling, beyond_lengths, folded
 
@@ -44,9 +45,10 @@ class Scorer:
         """Decision values (n,) of rows X (n, d), or (n, k) of k > 1 hyperplanes, in float64.
 
         X: an array or a SciPy sparse matrix; place: where a row lies, for messages. Raises UsageError when X has
-        another shape or kind, BadRow when a row is not finite, or has no length to be divided by.
+        another shape or kind, or values that are masked, BadRow when a row is not finite, or has no length to be
+        divided by.
         """
-        X = X if issparse(X) else np.asarray(X)
+        X = X if issparse(X) else plain_array(X, "X")
         features = len(self.coefs[0])
         if X.ndim != 2 or X.shape[1] != features:
             raise UsageError(f"X: expected rows of {features} features, got an array of shape {X.shape}")
