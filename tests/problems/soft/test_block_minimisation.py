@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import soft_kit
 from scipy.sparse import vstack
 from sklearn.svm import LinearSVC
+from soft_kit import assert_same_bits
 from wide_kit import assert_true, texts
 
 from coremargin.data.arrays import ArraySource
@@ -36,11 +38,8 @@ def make(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: An
 
 def scan(problem: SoftMargin, state: SoftState, grouped: int = 1) -> BandSummary:
     """The merged answer of the blocks that are not skipped."""
-    probe = problem.probe(state)
-    answer = probe.empty()
-    for block in plan_blocks(problem.source, grouped * problem.source.nbytes // 12, skip=problem.skip(state)):
-        answer = answer.merge(probe.narrow(block)(problem.source, block))
-    return answer
+    size = grouped * problem.source.nbytes // 12
+    return soft_kit.scan(problem, state, plan_blocks(problem.source, size, skip=problem.skip(state)))
 
 
 def solve(problem: SoftMargin, limit: int = 400) -> SoftState:
@@ -152,9 +151,7 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
         answer = scan(problem, state)
         again = problem.probe(other).from_arrays(scan(problem, other).to_arrays())
         state, other = problem.update(state, answer), problem.restore(problem.update(other, again).to_arrays())
-        first, second = state.to_arrays(), other.to_arrays()
-        assert first.keys() == second.keys()
-        assert all(first[name].tobytes() == second[name].tobytes() for name in first)
+        assert_same_bits(state, other)
     assert state.status == "certified"
 
 

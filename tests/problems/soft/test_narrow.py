@@ -11,9 +11,9 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
+from soft_kit import to_the_end
 
 from coremargin.data.arrays import ArraySource
-from coremargin.engine.plan import plan_blocks
 from coremargin.maths import soft_margin as soft
 from coremargin.problems.soft.problem import SoftMargin
 
@@ -50,14 +50,7 @@ def start(X: csr_array, y: np.ndarray, **options: Any) -> tuple[SoftMargin, Soft
 def solve(X: csr_array, y: np.ndarray, **options: Any) -> tuple[SoftMargin, SoftState]:
     """A whole job."""
     problem, state = start(X, y, **options)
-    while not problem.done(state):
-        assert state.round < 40, f"no end: {state.dual} .. {state.primal}"
-        probe = problem.probe(state)
-        answer = probe.empty()
-        for block in plan_blocks(problem.source):
-            answer = answer.merge(probe.narrow(block)(problem.source, block))
-        state = problem.update(state, answer)
-    return problem, state
+    return problem, to_the_end(problem, state)
 
 
 def value(X: csr_array, y: np.ndarray, w: np.ndarray, b: float, loss: str, cost: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.svm import SVC, LinearSVC
+from soft_kit import assert_same_bits, step, to_the_end
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
@@ -25,22 +26,10 @@ def start(X: np.ndarray, y: np.ndarray, *, chunk_rows: int = 50, **options: Any)
     return problem, problem.start()
 
 
-def step(problem: SoftMargin, state: SoftState) -> SoftState:
-    """One scan and what follows from it."""
-    probe = problem.probe(state)
-    answer = probe.empty()
-    for block in plan_blocks(problem.source):
-        answer = answer.merge(probe.narrow(block)(problem.source, block))
-    return problem.update(state, answer)
-
-
 def solve(X: np.ndarray, y: np.ndarray, *, limit: int = 40, **options: Any) -> tuple[SoftMargin, SoftState]:
     """A whole job; fails when it does not end."""
     problem, state = start(X, y, **options)
-    while not problem.done(state):
-        assert state.round < limit, f"no end after {limit} scans: {state.dual} .. {state.primal}"
-        state = step(problem, state)
-    return problem, state
+    return problem, to_the_end(problem, state, limit)
 
 
 def value(problem: SoftMargin, w: np.ndarray, b: float) -> float:
@@ -270,10 +259,8 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
     other = problem.restore(state.to_arrays())
     while not problem.done(state):
         state, other = step(problem, state), step(problem, problem.restore(other.to_arrays()))
-        first, second = state.to_arrays(), other.to_arrays()
-        assert first.keys() == second.keys()
-        assert all(first[name].tobytes() == second[name].tobytes() for name in first)
-    assert {f.name for f in fields(SoftState)} - {"sample", "held", "sweep"} <= first.keys()
+        assert_same_bits(state, other)
+    assert {f.name for f in fields(SoftState)} - {"sample", "held", "sweep"} <= state.to_arrays().keys()
 
 
 def test_unlabelled_rows_do_not_count() -> None:

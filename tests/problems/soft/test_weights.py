@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
+from soft_kit import to_the_end
 
 from coremargin.data.arrays import ArraySource
-from coremargin.engine.plan import plan_blocks
 from coremargin.errors import LabelError
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft.problem import SoftMargin
@@ -35,14 +35,7 @@ def solve(
     """A whole job in a plain loop."""
     given = {"epsilon": 1e-6, "loss": "hinge", "cost": 0.5} | options
     problem = SoftMargin(ArraySource(X, y, weights=weights, chunk_rows=chunk_rows), **given)
-    state = problem.start()
-    while not problem.done(state):
-        assert state.round < 40
-        probe = problem.probe(state)
-        answer = probe.empty()
-        for block in plan_blocks(problem.source):
-            answer = answer.merge(probe.narrow(block)(problem.source, block))
-        state = problem.update(state, answer)
+    state = to_the_end(problem, problem.start())
     assert state.status == "certified"
     return problem, state
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, load_npz
 from sklearn.datasets import load_svmlight_file
 from sklearn.svm import SVC, LinearSVC
+from soft_kit import assert_same_bits, scan, to_the_end
 from wide_kit import assert_true, bounds, texts
 
 from coremargin.data.arrays import ArraySource
@@ -20,9 +21,6 @@ from coremargin.maths import soft_margin as soft
 from coremargin.problems.soft import job as soft_job
 from coremargin.problems.soft.problem import SoftMargin
 from coremargin.problems.soft.state import SoftState
-
-if TYPE_CHECKING:
-    from coremargin.problems.soft.summary import BandSummary
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 #: Memory for a part of the rows only, and a small sample.
@@ -36,22 +34,10 @@ def start(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: A
     return problem, problem.start()
 
 
-def scan(problem: SoftMargin, state: SoftState) -> BandSummary:
-    """The merged answer of all blocks."""
-    probe = problem.probe(state)
-    answer = probe.empty()
-    for block in plan_blocks(problem.source):
-        answer = answer.merge(probe.narrow(block)(problem.source, block))
-    return answer
-
-
 def solve(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> tuple[SoftMargin, SoftState]:
     """A whole job."""
     problem, state = start(X, y, weights, **options)
-    while not problem.done(state):
-        assert state.round < 60, f"no end: {state.dual} .. {state.primal}"
-        state = problem.update(state, scan(problem, state))
-    return problem, state
+    return problem, to_the_end(problem, state, limit=60)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
@@ -115,10 +101,8 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str, options: 
         answer = scan(problem, state)
         again = problem.probe(other).from_arrays(scan(problem, other).to_arrays())
         state, other = problem.update(state, answer), problem.restore(problem.update(other, again).to_arrays())
-        first, second = state.to_arrays(), other.to_arrays()
-        assert first.keys() == second.keys()
-        assert all(first[name].tobytes() == second[name].tobytes() for name in first)
-    assert {f.name for f in fields(SoftState)} - {"sample", "held", "sweep"} <= first.keys()
+        assert_same_bits(state, other)
+    assert {f.name for f in fields(SoftState)} - {"sample", "held", "sweep"} <= state.to_arrays().keys()
 
 
 @pytest.mark.parametrize("grouped", [1, 5, 100])

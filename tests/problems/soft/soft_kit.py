@@ -1,0 +1,44 @@
+"""The loop of a soft margin without machinery, which all its tests share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coremargin.engine.plan import plan_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coremargin.engine.protocols import Block
+    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.state import SoftState
+    from coremargin.problems.soft.summary import BandSummary
+
+
+def scan(problem: SoftMargin, state: SoftState, blocks: Sequence[Block] | None = None) -> BandSummary:
+    """The merged answer of some blocks, in order; None: of all, as the engine plans them."""
+    probe = problem.probe(state)
+    answer = probe.empty()
+    for block in plan_blocks(problem.source) if blocks is None else blocks:
+        answer = answer.merge(probe.narrow(block)(problem.source, block))
+    return answer
+
+
+def step(problem: SoftMargin, state: SoftState) -> SoftState:
+    """One scan and what follows from it."""
+    return problem.update(state, scan(problem, state))
+
+
+def to_the_end(problem: SoftMargin, state: SoftState, limit: int = 40) -> SoftState:
+    """A whole job, from a state on; fails when it does not end."""
+    while not problem.done(state):
+        assert state.round < limit, f"no end after {limit} scans: {state.dual} .. {state.primal}"
+        state = step(problem, state)
+    return state
+
+
+def assert_same_bits(state: SoftState, other: SoftState) -> None:
+    """Two states have the same arrays, to the bit."""
+    first, second = state.to_arrays(), other.to_arrays()
+    assert first.keys() == second.keys()
+    assert all(first[name].tobytes() == second[name].tobytes() for name in first)
