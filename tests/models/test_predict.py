@@ -110,6 +110,8 @@ def test_numeric_labels_are_written_decoded(
     labels = zarr.open_group(tmp_path / "p.zarr", mode="r")["label"][:]
     assert labels.dtype == kind
     assert labels.tolist() == model.predict(rows).tolist()
+    fill = json.loads((tmp_path / "p.zarr" / "label" / "zarr.json").read_text())["fill_value"]
+    assert (fill is False) == (kind == "bool")  # the format asks for a boolean, not for 0
 
 
 @pytest.mark.parametrize("classes", [("no", "yes"), (3, 7)])

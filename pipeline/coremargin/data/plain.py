@@ -29,7 +29,7 @@ def array_metadata(
     dtype: np.dtype[Any],
     *,
     codecs: Sequence[dict[str, Any]] = (BYTES, CRC32C),
-    fill: int | float,
+    fill: bool | int | float,
     names: Sequence[str],
 ) -> dict[str, Any]:
     """The ``zarr.json`` of an array; chunks lie flat in its folder (``c.0.0``): one fsync covers their names."""

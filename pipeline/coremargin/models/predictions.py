@@ -75,7 +75,7 @@ class _Column:
         self._buffer = np.zeros(self._step, dtype=self._dtype.newbyteorder("<"))
         self._fill = self._next = 0
         folder.mkdir()
-        fill = float("nan") if self._dtype.kind == "f" else 0
+        fill = {"f": float("nan"), "b": False}.get(self._dtype.kind, 0)  # Zarr's booleans are JSON's
         metadata = array_metadata((rows,), (self._step,), self._dtype, fill=fill, names=("row",))
         write_json(folder / "zarr.json", metadata)
 
