@@ -21,6 +21,7 @@ from coremargin.formats import model_files as files_module
 from coremargin.models.decision import label_array
 from coremargin.models.model import Model
 from coremargin.models.record import plain
+from model_kit import certified_record
 
 LEDGER = {
     "directions": np.array([[1.0, 0.0]]),
@@ -32,30 +33,8 @@ LEDGER = {
 
 def record(**changes: Any) -> dict[str, Any]:
     """The record of a model of two points in the plane, one of each class, 2 apart."""
-    certificate = {
-        "kind": "margin",
-        "lower": 1.0,
-        "upper": 1.0,
-        "ratio": 1.0,
-        "epsilon": 0.001,
-        "coreset_rows": 2,
-        "store_digest": f"sha256:{0:064}",
-        "radius": 1.0,
-    }
-    values = {
-        "format": "coremargin-model",
-        "version": 1,
-        "problem": "hard_margin",
-        "status": "certified",
-        "parameters": {"epsilon": 0.001, "intercept": True, "strategy": "fast"},
-        "classes": ["left", "right"],
-        "features": 2,
-        "rows": 10,
-        "dtype": "float32",
-        "certificate": certificate | changes.pop("certificate", {}),
-        "software": {"coremargin": "0.1.0"},
-    }
-    return values | changes
+    store = {"classes": ["left", "right"], "features": 2, "rows": 10, "dtype": "float32"}
+    return certified_record(store, **changes.pop("certificate", {})) | changes
 
 
 def model(**changes: Any) -> Model:

@@ -20,6 +20,7 @@ from coremargin.models.model import Model
 from coremargin.verify import sums, verify
 from coremargin.verify.examine import examine
 from coremargin.verify.sums import combination, dot_products, length, normalised_weights, row_lengths
+from model_kit import certified_record
 
 #: Two classes in the plane, 2 apart in x; rows 0 and 1 are the nearest pair. Row 5 has no label.
 X = np.array([[-1, 0], [1, 0], [-2, 3], [4, -1], [-1.5, -2], [0, 0], [3, 5]], dtype=np.float32)
@@ -42,29 +43,18 @@ def make_model(store: Path, *, record: dict[str, Any] | None = None, certificate
                **arrays: Any) -> Model:  # fmt: skip
     """The maximum-margin model of the plane above: w = (1, 0), b = 0, margin 1; anything can be replaced by a lie."""
     opened = Store.open(store)
-    claims = {
-        "kind": "margin",
-        "lower": 1.0,
-        "upper": 1.0,
-        "ratio": 1.0,
-        "epsilon": 0.001,
-        "coreset_rows": len(arrays.get("alpha", (0, 0))),
-        "store_digest": opened.digest,
-        "radius": float(opened.scalars().max_norm.max()),
-    }
-    values = {
-        "format": "coremargin-model",
-        "version": 1,
-        "problem": "hard_margin",
-        "status": "certified",
-        "parameters": {"epsilon": 0.001, "intercept": True, "strategy": "fast"},
+    facts = {
         "classes": ["a", "b"],
         "features": opened.features,
         "rows": opened.rows,
         "dtype": opened.dtype.name,
-        "certificate": claims | (certificate or {}),
-        "software": {"coremargin": "0.1.0"},
     }
+    claims = {
+        "coreset_rows": len(arrays.get("alpha", (0, 0))),
+        "store_digest": opened.digest,
+        "radius": float(opened.scalars().max_norm.max()),
+    }
+    values = certified_record(facts, **(claims | (certificate or {})))
     default = {
         "w": np.array([1.0, 0.0]),
         "b": 0.0,
