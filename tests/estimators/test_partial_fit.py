@@ -195,6 +195,16 @@ def test_terms_do_not_change_on_the_way(
         machine.set_params(**change).partial_fit(X, y)
 
 
+def test_terms_do_not_change_in_their_place(make_separable: Callable[..., Any]) -> None:
+    """A dict of class weights that got other values since the first batch is another one."""
+    X, y = make_separable(100, 3)
+    weights = {-1: 1.0, 1: 2.0}
+    machine = MarginCoresetClassifier(class_weight=weights).partial_fit(X, y)
+    weights[1] = 7.0
+    with pytest.raises(UsageError, match=r"class_weight: expected \{-1: 1.0, 1: 2.0\} as for the first batch"):
+        machine.partial_fit(X, y)
+
+
 @pytest.mark.parametrize(("name", "value"), [("class_weight", "balanced"), ("scaling", "standard")])
 def test_what_all_rows_decide_is_not_for_batches(name: str, value: str, make_separable: Callable[..., Any]) -> None:
     """With parameters that are known from all rows only there is no ``partial_fit``, and the error says why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -99,7 +100,7 @@ class InBatches:
     def _remember(self, past: Past, models: list[Model], most: int) -> None:
         """Keep at most ``most`` rows of the past, and the terms that the proof of all rows rests on."""
         self._past: Past | None = relieved(past, models, self._prices(past), most)
-        self._terms = {name: getattr(self, name) for name in _TERMS}
+        self._terms = {name: deepcopy(getattr(self, name)) for name in _TERMS}  # a dict may change in its place
 
     def _check_terms(self, past: Past | None) -> None:
         if past is None:
