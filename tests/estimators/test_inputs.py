@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 from coremargin.data.lazy import LazySource
-from coremargin.errors import DamagedChunk, LabelError, UsageError
+from coremargin.errors import BadRow, DamagedChunk, LabelError, UsageError
 from coremargin.estimators import MarginCoresetClassifier
 
 if TYPE_CHECKING:
@@ -203,3 +203,17 @@ def test_what_an_earlier_fit_knew_is_forgotten(
     assert len(machine.support_) == len(machine.coreset_)
     machine.fit(make_store(*rows))
     assert not {"support_", "coreset_", "feature_names_in_"} & set(vars(machine))
+
+
+def test_rows_without_a_decision_are_named_by_their_number(
+    tmp_path: Path, rows: tuple[np.ndarray, np.ndarray], make_store: Callable[..., Store]
+) -> None:
+    """Rows that are read chunk by chunk are counted from the first one, not from that of their chunk."""
+    X, y = rows[0] * np.float32(1e-10), (rows[1] == "yes").astype(int)
+    machine = MarginCoresetClassifier(scaling="maxabs").fit(X, y)
+    X[321] = 3e38
+    with pytest.raises(BadRow, match="X, row 321: expected finite"):
+        machine.predict(zarr.create_array(tmp_path / "X", data=X, chunks=(100, FEATURES)))
+    store = make_store(X, y, chunk_rows=64)
+    with pytest.raises(BadRow, match=f"{store.name}, row 321: expected finite"):
+        machine.predict(store)

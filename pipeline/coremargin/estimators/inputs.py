@@ -21,7 +21,7 @@ from coremargin.estimators.support import present
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -154,12 +154,15 @@ def decision_values(estimator: Any, X: Any) -> Any:
     if isinstance(X, str | os.PathLike | Source):
         source = X if isinstance(X, Source) else Store.open(X)
         _same_features(estimator, source.features, source.name)
-        return np.concatenate([values(source.read(chunk)[0]) for chunk in range(source.chunks)])
+        return np.concatenate([
+            values(source.read(chunk)[0], _numbered(source.name, source.span(chunk)[0]))
+            for chunk in range(source.chunks)
+        ])  # fmt: skip
     if not _is_lazy(X):
         return values(validate_data(estimator, X, accept_sparse="csr", dtype=_DTYPES, reset=False))
     _same_features(estimator, X.shape[1], "X")
     if not hasattr(X, "map_blocks"):
-        return np.concatenate([values(part) for part in _slices(X)])
+        return np.concatenate([values(part, _numbered("X", start)) for start, part in _slices(X)])
     whole = X.rechunk({1: -1})
     width = len(estimator.intercept_)
     if width == 1:
@@ -167,11 +170,16 @@ def decision_values(estimator: Any, X: Any) -> Any:
     return whole.map_blocks(values, chunks=(whole.chunks[0], (width,)), dtype=np.float64)
 
 
-def _slices(X: Any) -> Iterator[NDArray[Any]]:
-    """A Zarr array by its chunks, or shards, of rows."""
+def _numbered(name: str, first: int) -> Callable[[int], str]:
+    """Where rows are, of which the first is number ``first``."""
+    return lambda row: f"{name}, row {first + row}"
+
+
+def _slices(X: Any) -> Iterator[tuple[int, NDArray[Any]]]:
+    """A Zarr array by its chunks, or shards, of rows, each with the number of its first row."""
     step = int((getattr(X, "shards", None) or X.chunks or (1,))[0])
     for start in range(0, X.shape[0], step):
-        yield computed(X[start : start + step])
+        yield start, computed(X[start : start + step])
 
 
 def _is_lazy(X: Any) -> bool:
