@@ -23,6 +23,7 @@ Text = Callable[[str, "str | bytes"], Path]
 NUMBER = "expected a number; correct the value, or leave the column out with --drop"
 FIELDS = "expected 3 as in the first line; correct the line (a quoted field must not span lines)"
 FEED = "a line feed after every row; convert the line ends first"
+OPEN = "a quote that is not closed, expected its end on the same line; correct the line"
 FINITE = "expected a finite number; remove the row or fill in the value first"
 
 CSV: dict[str, tuple[str | bytes, str]] = {
@@ -43,13 +44,16 @@ CSV: dict[str, tuple[str | bytes, str]] = {
     ),
     "a quoted field over two lines": (
         '1,2,"a\nb"\n3,4,c\n',
-        f"rows.csv, line 2: found 1 fields, {FIELDS}",
+        f"rows.csv, line 1: found {OPEN}",
     ),
+    "a quote that the file does not close": ('1,2,b\n3,4,"a\n', f"rows.csv, line 2: found {OPEN}"),
+    "a quote that is not closed behind an inch": ('1,5",b\n3,5","a', f"rows.csv, line 2: found {OPEN}"),
+    "a number with an open quote": ('1,2,b\n"3,a,b""', f"rows.csv, line 2: found {OPEN}"),
     "line ends of another age": (
         "1,2,0\n3,4,1\r5,6,1\n",
         "rows.csv, line 2: found a carriage return inside of the line, expected " + FEED,
     ),
-    "a quote that never ends": ('1,2,a\n"3,4,' + "b" * 200_000, f"rows.csv, line 2: found 1 fields, {FIELDS}"),
+    "a quote that never ends": ('1,2,a\n"3,4,' + "b" * 200_000, f"rows.csv, line 2: found {OPEN}"),
     "not UTF-8": (
         b"1,2,a\n3,4,b\xe9\n",
         "rows.csv, line 2: found byte 0xe9, expected UTF-8 text; convert the file first",

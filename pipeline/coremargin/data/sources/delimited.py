@@ -50,6 +50,7 @@ class DelimitedFile:
         mark = r"\s" if self._delimiter is None else re.escape(self._delimiter)
         field = rf'(?>"[^"]*+(?:""[^"]*+)*+"|[^"{mark}][^{mark}]*+|)'
         self._whole = re.compile(rf"{field}(?:{mark}{field})*+")  # a line
+        self._open = re.compile(rf'(?:\A|(?<={mark}))"[^"]*+(?:""[^"]*+)*+\Z')
         self._stray = re.compile(
             rf'"(?<=[^{mark}\n]")(?=[^"{mark}\n])'
         )  # what a line that is not may have, and few others
@@ -115,13 +116,13 @@ class DelimitedFile:
             raise DataError(f"{self.name}: no rows: expected at least one")
 
     def _refuse_stray_quotes(self, lines: list[str], numbers: Any) -> None:
-        """Raise BadRow for text behind a quoted field: it would be taken for a part of it, so that "a"b is ab."""
+        """Raise BadRow for text behind a quoted field, as "a"b would be ab, and for a field that is not closed."""
         for line, number in zip(lines, numbers, strict=True):
             if '"' in line and not self._whole.fullmatch(line):
-                raise BadRow(
-                    f"{self.name}, line {number}: found text behind the closing quote of a field, expected the "
-                    "delimiter; correct the line"
-                )
+                found = "text behind the closing quote of a field, expected the delimiter; correct the line"
+                if self._open.search(line):
+                    found = "a quote that is not closed, expected its end on the same line; correct the line"
+                raise BadRow(f"{self.name}, line {number}: found {found}")
 
     def _batch(self, lines: list[str], numbers: Any, piece: Piece, vocabulary: Vocabulary) -> Batch:
         converters: Converters = dict.fromkeys(self._unused, _zero)
@@ -129,7 +130,9 @@ class DelimitedFile:
             converters[self._label] = lambda text: float(vocabulary.encode_text(text, self.name))
         table = self._parse(lines, converters)
         if table is None:
+            self._refuse_stray_quotes(lines, numbers)
             self._explain(lines, numbers, converters, vocabulary)
+        self._refuse_stray_quotes(lines[-1:], numbers[-1:])  # NumPy closes a quote that is open at the end of a text
         return Batch(
             rows=table if len(self._kept) == self._width else table[:, self._kept],
             codes=None if self._label is None else table[:, self._label].astype(np.int32),
