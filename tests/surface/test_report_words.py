@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coremargin.report import numbers
+from coremargin.report.page import moment
+
 
 @pytest.fixture
 def store(make_store: Callable[..., Any], rng: np.random.Generator) -> Any:
@@ -43,3 +46,16 @@ def test_an_end_without_a_proof_names_what_is_known(run_cli: Callable[..., Any],
     assert re.search(
         r"value over all rows [\d.,]+, best possible at least [\d.,]+, epsilon asked for 1e-15", told.stdout
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("2026-01-02T03:04:05+02:00", "2026-01-02 01:04 UTC"), ("2026-01-02T03:04", "2026-01-02 03:04"),
+        ("yesterday", numbers.DASH), (None, numbers.DASH), ("0001-01-01T00:00:00+10:00", numbers.DASH),
+        ("9999-12-31T23:00:00-10:00", numbers.DASH),
+    ],
+)  # fmt: skip
+def test_when_a_run_began_is_told_or_a_dash(given: Any, shown: str) -> None:
+    """A time stamp is shown in UTC where it has a zone; what is none, or has no date in UTC, is a dash."""
+    assert moment(given) == shown

@@ -54,11 +54,10 @@ def moment(value: Any) -> str:
     """A time stamp for people; a dash for what is none."""
     try:
         then = datetime.fromisoformat(str(value))
-    except ValueError:
+        here = then if then.tzinfo is None else then.astimezone(UTC)
+    except (ValueError, OverflowError):  # beyond the first or the last year in UTC
         return numbers.DASH
-    if then.tzinfo is None:
-        return then.strftime("%Y-%m-%d %H:%M")
-    return then.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return here.strftime("%Y-%m-%d %H:%M" if then.tzinfo is None else "%Y-%m-%d %H:%M UTC")
 
 
 def round_rows(rounds: Sequence[Json]) -> list[Json | int]:
