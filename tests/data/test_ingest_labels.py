@@ -11,6 +11,7 @@ import pytest
 from coremargin.data.ingest import ingest
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
+from coremargin.errors import UsageError
 
 TEXTS = {
     "1": 1,
@@ -130,3 +131,13 @@ def test_npy_labels_are_found_by_name(tmp_path: Path) -> None:
     assert report.label_from == "2 label files"
     store = Store.open(tmp_path / "rows.zarr")
     assert [store.classes[code] for code in store.read(0)[1]] == [0, 5, 1, 5]
+
+
+@pytest.mark.parametrize("column", ["1_0", "\uff11", " 1 ", "9" * 5000])
+def test_a_column_is_a_name_or_plain_digits(column: str, tmp_path: Path) -> None:
+    """What Python takes for a number and no person writes names no column."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("".join(",".join(line) + "\n" for line in ("abcdefghijk", "01234567890", "01234567891")))
+    with pytest.raises(UsageError, match="no column named") as caught:
+        ingest(rows, tmp_path / "rows.zarr", label=column)
+    assert len(str(caught.value)) < 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
 
 BATCH_BYTES = 8 * 2**20  #: a batch holds about this much as float64, whatever the source
+_COLUMN = re.compile(r"[+-]?[0-9]{1,18}")  # a column by its number
 REAL = "fiub"  #: kinds of NumPy's types that are real numbers
 
 
@@ -171,11 +173,10 @@ def find_column(wanted: str | int, names: tuple[str, ...] | None, width: int, *,
         if names.count(wanted) > 1:
             raise UsageError(f"{place}: {names.count(wanted)} columns are named {wanted!r}: give the number instead")
         return names.index(wanted)
-    try:
-        number = int(wanted)
-    except ValueError:
+    if isinstance(wanted, str) and not _COLUMN.fullmatch(wanted):  # int would take 1_0 for 10
         known = f"the columns are {shorten(names)}" if names else "the file has no header line, so give a number from 0"
-        raise UsageError(f"{place}: no column named {wanted!r}: {known}") from None
+        raise UsageError(f"{place}: no column named {wanted[:80]!r}: {known}")
+    number = int(wanted)
     if not -width <= number < width:
         raise UsageError(f"{place}: no column {number}: there are {width}, numbered from 0 (or from -1 backwards)")
     return number % width
