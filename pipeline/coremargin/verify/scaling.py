@@ -145,6 +145,10 @@ class Scaler:
             column = int(np.argmin(held & (self.factor > 0)))
             text = f"column {column}: shift and factor are no numbers of {self.dtype}, or the factor is not above 0"
             return [Check("scaling", ok=False, text=f"model claims {kind}, {text}")]
+        if self.rows.sparse and self.shift.any():  # whoever decides shifts its zeros too, the proof does not
+            column = int(np.argmax(self.shift != 0))
+            text = f"column {column}: shift {self.shift[column]:.9g}, expected 0: sparse rows are not shifted"
+            return [Check("scaling", ok=False, text=f"model claims {kind}, {text}")]
         problem = self._deviating() if kind == "standard" else self._out_of_range()
         if problem:
             return [Check("scaling", ok=False, text=f"model claims {kind}, {problem}")]
