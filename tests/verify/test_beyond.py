@@ -162,6 +162,40 @@ def test_lengths_are_never_below_the_truth() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
+def test_a_huge_row_does_not_take_the_others_lengths(*, sparse: bool) -> None:
+    """Beside a row whose squares overflow the others are as long as they are: one scale for all makes them nothing."""
+    X = np.array([[1e200, 0.0], [3.0, 4.0], [0.0, 1e160]])
+    found = row_lengths(csr_array(X) if sparse else X)
+    assert found == pytest.approx([1e200, 5.0, 1e160], rel=1e-12)
+
+
+def test_beside_a_huge_row_margins_are_known_as_well(tmp_path: Path) -> None:
+    """Rows whose margin is above 0 only by what a plain sum loses are below a claim, whatever lies beside them."""
+    rng = np.random.default_rng(3)
+    w = rng.normal(size=4)
+    w[0] = 0.0
+    w /= np.linalg.norm(w)
+    w[0] = 1e-150
+    X = rng.normal(size=(4000, 4)) * 1e6
+    X[:, 0] = 0.0
+    X[:, 3] = -(X[:, 1] * w[1] + X[:, 2] * w[2]) / w[3]
+    sums = [sum(Fraction(a) * Fraction(b) for a, b in zip(row, w.tolist(), strict=True)) for row in X.tolist()]
+    sides = np.sign(X @ w)
+    lost = [k for k in range(len(X)) if abs(X[k] @ w) > 3e-11 and sums[k] * int(sides[k]) < -1e-12][:20]
+    few = np.array([[1e200, 0, 0, 0], 2e-11 * w * [0, 1, 1, 1], -2e-11 * w * [0, 1, 1, 1]])
+    labels = ["ba"[int(side < 0)] for side in (1, 1, -1, *sides[lost])]
+    store = store_of(tmp_path / "s.zarr", np.concatenate([few, X[lost]]), labels, 64)
+    small = store_of(tmp_path / "small.zarr", np.concatenate([few[1:], 2 * few[1:]]) * 1e11, list("baba"), 4)
+    coremargin.train(small, out=tmp_path / "m", intercept=False)
+    claims = {"status": "stopped", "rows": len(labels), "certificate.lower": 1e-12, "certificate.upper": None}
+    claims |= {"certificate.ratio": None, "certificate.coreset_rows": 0, "certificate.radius": 1e200 * (1 + 1e-9)}
+    claims |= {"certificate.store_digest": read_store_record(store).commits[-1].digest}
+    nothing = {name: lambda rows: rows[:0] for name in ("coreset_ids", "coreset_x", "coreset_y", "alpha")}
+    place = altered(tmp_path / "m", tmp_path / "bad", claims, w=w, b=np.zeros(1), **nothing)
+    assert {check.name for check in examine(place, store).failures} == {"lower bound"}
+
+
+@pytest.mark.parametrize("sparse", [False, True])
 def test_lengths_that_a_tolerance_is_a_share_of_are_not_above_the_truth(*, sparse: bool) -> None:
     """Nor are they zero where squares vanish, or infinite where they overflow."""
     X = np.array([[3e-170, 4e-170], [3e200, 4e200], [0.0, 0.0], [0.0, 5e-320], [3.0, 4.0]])

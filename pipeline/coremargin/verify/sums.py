@@ -229,12 +229,10 @@ def _scales(largest: np.ndarray) -> np.ndarray:
 
 def _lengths(X: Any) -> np.ndarray:
     if issparse(X):
-        largest = float(np.abs(X.data).max(initial=0.0))
-        scale = 2.0 ** -math.frexp(largest)[1] if 1e150 < largest < math.inf else 1.0
+        if 1e150 < float(np.abs(X.data).max(initial=0.0)) < math.inf:
+            return true_lengths(X)
         row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-        return np.asarray(np.sqrt(np.bincount(row, weights=np.square(X.data * scale), minlength=X.shape[0])) / scale)
-    largest = max(float(X.max(initial=0.0)), -float(X.min(initial=0.0)))
-    if 1e150 < largest < math.inf:
-        scale = 2.0 ** -math.frexp(largest)[1]
-        return np.asarray(_lengths(X * scale) / scale)
+        return np.asarray(np.sqrt(np.bincount(row, weights=np.square(X.data), minlength=X.shape[0])))
+    if 1e150 < max(float(X.max(initial=0.0)), -float(X.min(initial=0.0))) < math.inf:
+        return true_lengths(X)  # one scale for all would leave the others no length
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", X, X)))
