@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.formats.limits import PRICES
 from coremargin.verify.checks import (
     CLOSE,
     Check,
@@ -130,7 +131,8 @@ class ClassesProof(ClassesScan):
         found = [self.content(), self._coreset()]
         if self.claim.soft:
             dual, value = self._values()
-            found += [self._priced(), value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)]
+            reached, bounded = value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)
+            found += [self._priced(), self._weighed(), reached, bounded]
         else:
             found.append(self._lowest())
         return found
@@ -163,13 +165,26 @@ class ClassesProof(ClassesScan):
         return (len(self.claim.labels) + 16) * UNIT
 
     def _priced(self) -> Check:
-        """Whether the duals are feasible, up to rounding."""
+        """Whether float64 can bound sums of such prices."""
+        (low, high), found = PRICES, self["price"]
+        text = f"the rows of a class cost {found.min():.6g} to {found.max():.6g} in all"
+        if ((found >= low) & (found <= high)).all():
+            return Check("prices", ok=True, text=text)
+        return Check("prices", ok=False, text=f"{text}: expected from {low:g} to {high:g}")
+
+    def _infeasible(self) -> np.ndarray:
+        """Which rows (m,) have duals that no dual point has, up to rounding."""
+        duals = self.claim.duals
+        own = duals[np.arange(len(duals)), self.claim.y - 1]
+        within = duals.sum(axis=1) <= self.limits * (1 + self._excess())
+        return np.asarray(~((duals >= 0).all(axis=1) & (own == 0) & within))
+
+    def _weighed(self) -> Check:
+        """Whether the duals are feasible, where anything rests on them."""
         claim, duals = self.claim, self.claim.duals
         if claim.lower is None or claim.lower <= 0:
             return Check("dual weights", ok=True, text="none are needed: no value is below 0")
-        own = duals[np.arange(len(duals)), claim.y - 1]
-        wrong = ~(duals >= 0).all(axis=1) | (own != 0)
-        wrong |= ~(duals.sum(axis=1) <= self.limits * (1 + self._excess()))
+        wrong = self._infeasible()
         if wrong.any():
             k = int(np.argmax(wrong))
             text = f"those of row {claim.ids[k]} sum to {duals[k].sum():.12g}, expected from 0 to {self.limits[k]:.12g}"
@@ -186,4 +201,5 @@ class ClassesProof(ClassesScan):
             total = (float(self["paid"]) + rounded_sum(claim.duals.ravel().tolist())) * (1 - error)
             longest = length(self["pull"].ravel()) * (1 + _FEW) + error * float(self["reach"])
             dual = total * (1 - 2 * self._excess()) - 0.5 * longest * longest * (1 + _FEW)
-        return (dual if dual > 0 else 0.0), (value if math.isfinite(value) else math.inf)
+        proves = dual > 0 and not self._infeasible().any()  # no weights at all prove 0
+        return (dual if proves else 0.0), (value if math.isfinite(value) else math.inf)

@@ -44,8 +44,9 @@ class Answer:
 class ClassesScan(Account):
     """One scan; ``prices`` (K,): c of a row of weight 1 of each class, 0 for a hard margin.
 
-    sums: loss (); paid (): what far rows pay; pull (K, d + 1): sum of M (x, constant), M being the duals at the row's
-    rival with a minus, and their sum at its class; reach (): sum |M| ||(x, constant)||.
+    sums: loss (); price (K,): of all rows of each class; paid (): what far rows pay; pull (K, d + 1): sum of
+    M (x, constant), M being the duals at the row's rival with a minus, and their sum at its class; reach ():
+    sum |M| ||(x, constant)||.
     """
 
     def __init__(self, claim: ClassesClaim, rows: Rows, prices: np.ndarray) -> None:
@@ -56,7 +57,7 @@ class ClassesScan(Account):
         self.size = length(claim.v.ravel()) or 1.0
         self.lowest: tuple[float, int, int] = (np.inf, -1, 0)
         self.below = 0
-        shapes = {"loss": (), "paid": (), "pull": claim.v.shape, "reach": ()}
+        shapes = {"loss": (), "price": (self.classes,), "paid": (), "pull": claim.v.shape, "reach": ()}
         self._totals = {name: Total(shape) for name, shape in shapes.items()}
         self.limits = np.zeros(len(claim.ids))
         self._mine = -claim.duals  # M of the rows with duals of their own
@@ -98,7 +99,7 @@ class ClassesScan(Account):
     def _scores(self, x: Any, lengths: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores (n, K), and a bound (n,) on the error of a difference of two of them."""
         b, d = self.claim.constant * v[:, -1], v.shape[1] - 1
-        size = lengths * float(np.sqrt((v[:, :-1] ** 2).sum(axis=1)).max()) + float(np.abs(b).max()) + 1.0
+        size = lengths * max(map(length, v[:, :-1])) + float(np.abs(b).max()) + 1.0
         return np.asarray(x @ v[:, :-1].T) + b, 2 * gamma(d + 4) * size + (d + 4) * TINY
 
     def _exact(self, x: Any, v: np.ndarray) -> np.ndarray:
@@ -140,6 +141,7 @@ class ClassesScan(Account):
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
             scores, error = self._scores(x, lengths, self.claim.v)
             sums["loss"].add(np.asarray(prices @ np.maximum(1.0 - _margins(scores, y) + error, 0.0)))
+            sums["price"].add(np.bincount(y, weights=prices, minlength=self.classes))
             far = np.isnan(m[:, 0])
             worst = self._worst(x, lengths, y, far)
             losing = np.flatnonzero(far & (worst != y))

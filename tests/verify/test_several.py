@@ -1,0 +1,84 @@
+"""Several classes at once with a loss: values that rounding, a price or infeasible weights would make look better."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coremargin
+from coremargin.formats.store_record import read_store_record
+from coremargin.verify.examine import examine
+from model_kit import altered, store_of
+
+_EMPTY = dict.fromkeys(("coreset_ids", "coreset_x", "coreset_classes", "duals"), lambda rows: rows[:0])
+
+
+def _trained(place: Path, X: np.ndarray, labels: list[str], **asked: Any) -> Path:
+    store = store_of(place / "s.zarr", X, labels, 64)
+    coremargin.train(store, out=place / "m", classes="crammer-singer", loss="hinge", C=1.0, intercept=False, **asked)
+    return store
+
+
+def _stopped(store: Path, X: np.ndarray, upper: float) -> dict[str, Any]:
+    """A claim about the value alone, of other rows than were trained on."""
+    longest = float(np.abs(X).max())
+    radius = float(np.linalg.norm(X / longest, axis=1).max()) * longest * (1 + 1e-9)
+    claims = {"lower": None, "upper": upper, "ratio": None, "coreset_rows": 0, "radius": radius}
+    claims["store_digest"] = read_store_record(store).commits[-1].digest
+    return {"status": "stopped", "rows": len(X)} | {f"certificate.{name}": value for name, value in claims.items()}
+
+
+def test_hypotheses_whose_squares_vanish_round_as_others_do(tmp_path: Path) -> None:
+    """Of a short hypothesis and long rows scores are as large as any, and so is what plain sums lose of them."""
+    rng = np.random.default_rng(3)
+    w = rng.normal(size=4) * 1e-170
+    v = np.zeros((2, 5))
+    v[1, :4] = w
+    X = rng.normal(size=(4000, 4)) * 1e187
+    X[:, 3] = -(X[:, 0] * w[0] + X[:, 1] * w[1] + X[:, 2] * w[2]) / w[3]
+    fast = (X @ v[:, :4].T)[:, 1]
+    sums = [sum(Fraction(a) * Fraction(b) for a, b in zip(row, w.tolist(), strict=True)) for row in X.tolist()]
+    sides = np.where(fast > 0, 1, -1)
+    lost = [k for k in range(len(X)) if abs(fast[k]) > 2 and sums[k] * int(sides[k]) < -2][:20]
+    labels = ["ab"[int(side > 0)] for side in sides[lost]]
+    assert len(lost) == 20
+    assert set(labels) == {"a", "b"}
+    _trained(tmp_path, rng.normal(size=(20, 4)), ["ab"[k % 2] for k in range(20)])
+    store = store_of(tmp_path / "far.zarr", X[lost], labels, 64)
+    claims = _stopped(store, X[lost], 1e-3)
+    place = altered(tmp_path / "m", tmp_path / "bad", claims, hypothesis=v, reference=np.zeros_like(v), **_EMPTY)
+    assert {check.name for check in examine(place, store).failures} == {"value"}
+
+
+@pytest.mark.parametrize("cost", [5e-324, 1e300])
+def test_prices_that_sums_cannot_bear_are_refused(tmp_path: Path, cost: float) -> None:
+    """A price of the least float times a loss of 0.4 is nothing, and so would be the value of any hypothesis."""
+    y = np.arange(10) % 2
+    X = np.where(y == 1, 1e170, -1e170)[:, None]
+    v = np.array([[-0.3e-170, 0.0], [0.3e-170, 0.0]])
+    labels = ["ab"[k] for k in y]
+    _trained(tmp_path, X / 1e170, labels)
+    store = store_of(tmp_path / "far.zarr", X, labels, 64)
+    claims = _stopped(store, X, cost) | {"parameters.C": cost}
+    place = altered(tmp_path / "m", tmp_path / "bad", claims, hypothesis=v, reference=np.zeros_like(v), **_EMPTY)
+    assert "prices" in {check.name for check in examine(place, store).failures}
+
+
+def test_infeasible_weights_prove_nothing(tmp_path: Path) -> None:
+    """Weights above their prices are no dual point: where nothing is claimed by them, nothing is found either."""
+    rng = np.random.default_rng(3)
+    store = _trained(tmp_path, rng.normal(size=(60, 4)), ["abc"[k % 3] for k in range(60)])
+    honest = examine(tmp_path / "m", store)
+    claims = {"status": "stopped", "certificate.lower": None, "certificate.ratio": None, "certificate.upper": 61.0}
+    nothing = np.zeros((3, 5))
+    place = altered(tmp_path / "m", tmp_path / "bad", claims, hypothesis=nothing, duals=lambda duals: duals * 1.02)
+    result = examine(place, store)
+    assert honest.ok
+    assert result.ok
+    assert result.lower is not None
+    assert honest.upper is not None
+    assert result.lower <= honest.upper
