@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import tracemalloc
 from fractions import Fraction
@@ -17,6 +18,7 @@ from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.data.folds import fold_of
+from coremargin.data.ingest import ingest
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, DataError, LabelError, StoreError
 from coremargin.formats.store_record import read_store_record
@@ -78,6 +80,34 @@ def test_of_statistics_that_later_commits_repeat_nothing_is_kept(tmp_path: Path)
         finally:
             tracemalloc.stop()
         assert most < 16 * len(content)
+
+
+def test_statistics_of_a_few_chunks_are_no_file_of_holes(tmp_path: Path) -> None:
+    """A file of holes, that metadata say is one large chunk, is refused before there is room for it."""
+    path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 1)
+    digest = path / "blocks" / "000000" / "digest"
+    metadata = json.loads((digest / "zarr.json").read_text())
+    metadata["shape"] = metadata["chunk_grid"]["configuration"]["chunk_shape"] = [1 << 28]
+    (digest / "zarr.json").write_text(json.dumps(metadata))
+    os.truncate(digest / "c.0", (8 << 28) + 4)
+    with pytest.raises(StoreError, match="beyond what 4 rows need, found chunks of 268,435,456 rows"):
+        Rows(path)
+    with pytest.raises(StoreError, match="found chunks of 268,435,456 rows"):
+        coremargin.train(path)
+
+
+def test_files_of_stored_values_are_as_large_as_chunks_at_the_most(tmp_path: Path) -> None:
+    """Many features allow no file of values beyond a GiB: the limit is one of bytes, not of values."""
+    path = tmp_path / "s.zarr"
+    ingest(csr_array(np.eye(4, dtype=np.float32)), path, labels=list("abab"))
+    record = json.loads((path / "zarr.json").read_text())
+    record["attributes"] |= {"features": 1 << 26, "file_entries": (1 << 30) // 8}
+    (path / "zarr.json").write_text(json.dumps(record))
+    assert read_store_record(path).file_entries == 1 << 27
+    record["attributes"]["file_entries"] += 1
+    (path / "zarr.json").write_text(json.dumps(record))
+    with pytest.raises(StoreError, match="expected files of at most 134,217,728 stored values"):
+        read_store_record(path)
 
 
 def test_commits_leave_no_chunk_out(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import crc32c
 import numpy as np
 
 from coremargin.errors import StoreError
+from coremargin.formats.limits import MOST_PADDING_BYTES
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.zarr_metadata import Bytes, Crc32c, Endian, read_array_metadata
 
@@ -36,6 +37,12 @@ def read_raw_array(folder: Path, start: int, stop: int, dtype: str, tail: tuple[
         )
     if math.prod(shape) == 0 or start == stop:
         return np.zeros((stop - start, *tail), dtype=dtype)
+    row_bytes = math.prod(tail) * np.dtype(dtype).itemsize
+    if step * row_bytes > (stop - start) * row_bytes + MOST_PADDING_BYTES:  # files may be nothing but holes
+        raise StoreError(
+            f"{folder}/zarr.json: expected chunks of at most {MOST_PADDING_BYTES:,} bytes beyond what {stop - start:,} "
+            f"rows need, found chunks of {step:,} rows; restore it from a copy"
+        )
     first = start // step * step
     numbers = range(start // step, (stop - 1) // step + 1)
     parts = [_read_chunk(folder / metadata.key(number), step, dtype, tail) for number in numbers]

@@ -43,7 +43,8 @@ def most_chunk_rows(features: int, dtype: str, *, sparse: bool, rows: int | None
 
 def most_file_entries(features: int, dtype: str, rows: int) -> int:
     """Stored values per file that a store of so many sparse rows may have, for the same reason."""
-    return rows * features + MOST_PADDING_BYTES // (_ITEM_BYTES[dtype] + _INDEX_BYTES)
+    entry_bytes = _ITEM_BYTES[dtype] + _INDEX_BYTES
+    return min(LARGEST_CHUNK_BYTES // entry_bytes, rows * features + MOST_PADDING_BYTES // entry_bytes)
 
 
 class CommitRecord(Strict, frozen=True, kw_only=True):
@@ -69,7 +70,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     chunk_rows: Rows
     commits: Annotated[list[CommitRecord], Meta(min_length=1)]
     about: dict[str, Any] = field(default_factory=dict)
-    file_entries: Annotated[int, Meta(ge=1, le=LARGEST_CHUNK_BYTES)] | UnsetType = UNSET  #: of sparse rows
+    file_entries: Annotated[int, Meta(ge=1)] | UnsetType = UNSET  #: of sparse rows
     weighted: bool = False
 
     @property
