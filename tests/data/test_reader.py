@@ -212,7 +212,7 @@ def test_a_chunk_cannot_inflate(tmp_path: Path, rng: np.random.Generator) -> Non
     whole = 64 * 4 * 4
     short = struct.pack("<BBBBIII", 2, 1, 2, 4, whole, whole, whole + 16)  # copied as they are: c-blosc would read on
     file.write_bytes(short + crc32c(short).to_bytes(4, "little"))
-    with pytest.raises(DamagedChunk, match="its header speaks of 1,040 compressed bytes, 16 are there"):
+    with pytest.raises(DamagedChunk, match="expected 1,040 compressed bytes, as the header promises, got 16"):
         store.read(0)
 
 

@@ -177,7 +177,7 @@ def test_a_packed_chunk_ends_where_it_says(data: tuple[Path, Any, Any, Any]) -> 
     assert record["codecs"].pop() == {"name": "crc32c"}
     file.write_text(json.dumps(record))
     for read in (lambda: Store.open(data[0]).labels(0), lambda: list(Rows(data[0]).scan(lambda chunk: None))):
-        with pytest.raises(DamagedChunk, match="header (promises|speaks)"):
+        with pytest.raises(DamagedChunk, match="the header promises"):
             read()
 
 

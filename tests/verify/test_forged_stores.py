@@ -340,7 +340,7 @@ def test_compressed_bytes_that_are_not_there(
     copied_as_it_is = struct.pack("<BBBBIII", 2, 1, 2, 4, whole, whole, whole + 16) + bytes(8)
     file = copied_as_it_is[:length]
     (store / "X" / "c.0.0").write_bytes(with_checksum(file) if summed else file)
-    assert ("whose header promises" if length >= 16 else "bytes") in refused(specimen.model, store)
+    assert ("the header promises" if length >= 16 else "bytes") in refused(specimen.model, store)
     assert examined(store) == "refused"
 
 

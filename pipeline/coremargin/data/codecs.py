@@ -87,7 +87,7 @@ def _check_header(data: memoryview, whole: int) -> None:
     if inflated != whole:
         raise ValueError(f"expected {whole:,} bytes once decompressed, the header promises {inflated:,}")
     if stated != len(data):
-        raise ValueError(f"its header speaks of {stated:,} compressed bytes, {len(data):,} are there")
+        raise ValueError(f"expected {stated:,} compressed bytes, as the header promises, got {len(data):,}")
 
 
 def chosen(compression: str, sample: np.ndarray) -> str:

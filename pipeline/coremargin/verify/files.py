@@ -112,7 +112,7 @@ class Files:
             beside = CRC_BYTES if isinstance(metadata.codecs[-1], Crc32c) else 0
             inflated, stated = int.from_bytes(head[4:8], "little"), int.from_bytes(head[12:16], "little") + beside
         if size > 2 * whole + _BESIDE or inflated != whole or stated != size:
-            found = f"{size:,} bytes" + (f", whose header promises {inflated:,} of {stated:,}" if packed else "")
+            found = f"{size:,} bytes" + (f", the header promises {inflated:,} of {stated:,}" if packed else "")
             raise DamagedChunk(f"{file}: {chunk}: expected {whole:,} bytes, found {found}; restore it from a copy")
 
     def _values(self, name: str, first: int, last: int, chunk: str) -> np.ndarray:
