@@ -269,7 +269,7 @@ def test_a_pipe_is_no_chunk(tmp_path: Path, name: str, compression: str) -> None
     with pytest.raises(DamagedChunk, match=r"c\.0"):
         (store.read(0), store.weights(0))
     (found,) = check_store(path).damaged
-    assert "no plain file" in found.what
+    assert "a plain file" in found.what
     with pytest.raises(DamagedChunk, match="plain file"):
         list(Rows(path).scan(lambda chunk: None))
 

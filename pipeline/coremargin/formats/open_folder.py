@@ -8,13 +8,14 @@ ever, a device would not end.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from coremargin.errors import DataError, raise_if_limit
+from coremargin.formats.plain_file import plain
 from coremargin.formats.strict_json import cut
 
 T = TypeVar("T")
@@ -55,17 +56,14 @@ def opened(folder: int, path: Path, name: str) -> Iterator[BinaryIO]:
     FileNotFoundError passes. Raises DataError for what is no plain file or cannot be read.
     """
     try:
-        handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        file = open(name, "rb", opener=partial(plain, folder=folder))  # noqa: SIM115 - what its reader raises passes
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
         raise_if_limit(error, path / name)
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise DataError(f"{path}/{cut(name)}: cannot be read: {reason}; get a whole copy of the model") from error
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise DataError(f"{path}/{cut(name)}: expected a plain file, found something else; get a whole copy")
-    with os.fdopen(handle, "rb") as file:
+    with file:
         yield file
 
 

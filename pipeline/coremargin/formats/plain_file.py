@@ -13,12 +13,15 @@ from typing import BinaryIO
 from coremargin.errors import DataError, raise_if_limit
 
 
-def plain(path: str, flags: int) -> int:
-    """An opener for ``open``: waits for nothing. Raises OSError for what is no plain file."""
-    handle = os.open(path, flags | os.O_NONBLOCK)
+def plain(path: str, flags: int, folder: int | None = None) -> int:
+    """An opener for ``open``: waits for nothing; folder: an open one that the path starts from.
+
+    Raises OSError for what is no plain file.
+    """
+    handle = os.open(path, flags | os.O_NONBLOCK, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "it is no plain file", path)
+        raise OSError(errno.EINVAL, "expected a plain file, found something else", path)
     return handle
 
 
@@ -29,11 +32,7 @@ def opened_plain(path: Path, *, error: type[DataError] = DataError) -> Iterator[
     FileNotFoundError and NotADirectoryError pass.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise error(f"{path}: expected a plain file, found something else; restore it from a copy")
-        with os.fdopen(handle, "rb") as file:
+        with open(path, "rb", opener=plain) as file:
             yield file
     except (FileNotFoundError, NotADirectoryError):
         raise
