@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import coremargin
 from coremargin.models.left_out import left_out
+from coremargin.models.model import Model
 from coremargin.verify import outliers
 from coremargin.verify.examine import examine
 from forge_assert import answer, forged, loads, refused
+from model_kit import altered, store_of
 
 if TYPE_CHECKING:
     from forge_plans import Draft
@@ -68,6 +71,20 @@ def test_certified_is_said_of_every_number_of_outliers(
 
     words = refused(forged(specimens["outliers"], tmp_path, change), specimens["outliers"].store)
     assert f"with {k} outliers do not say" in words
+
+
+def test_a_long_row_makes_no_margin_zero(tmp_path: Path) -> None:
+    """A bound of 0.6 with no rows left out is not zero because a row without label is 1e14 long."""
+    rng = np.random.default_rng(1)
+    X, labels = rng.normal(size=(21, 2)), [*(["a", "b"] * 10), None]
+    X[:20, 0] = np.where(np.arange(20) % 2, 1, -1) * (0.5 + rng.random(20))
+    X[20] = [1e14, 0.0]
+    store = store_of(tmp_path / "s.zarr", X, labels, 32)
+    coremargin.train(store, out=tmp_path / "m", outliers="0..1")
+    assert examine(tmp_path / "m", store).status == "certified"
+    nothing = np.array([-np.inf, Model.load(tmp_path / "m").certificate.lower])
+    place = altered(tmp_path / "m", tmp_path / "bad", ledger_outliers_lower=nothing)
+    assert [check.name for check in examine(place, store).failures] == ["upper bound with 0 outliers"]
 
 
 @pytest.mark.parametrize("name", PROOF)

@@ -79,19 +79,17 @@ def same_answer(claim: Claim, trimmed: Sequence[Trimmed]) -> list[Check]:
             )
         if hopeless and one.lower > 0:
             problems.append(f"a margin of {one.lower:.6g} with {one.k:,} outliers, and that nothing separates the rows")
-    problems += [
-        f"certified, which {one.lower:.6g} and {one.upper:.6g} with {one.k:,} outliers do not say"
-        for one in trimmed
-        if claim.status == "certified" and not _proven(claim, one)
-    ]
+    problems += [_unsaid(one) for one in trimmed if claim.status == "certified" and not _proven(claim, one)]
     return [Check("outliers", ok=False, text="; ".join(problems[:5]))] if problems else []
 
 
 def _proven(claim: Claim, one: Trimmed) -> bool:
-    """Whether the bounds for one k are near enough, or there is no margin: zero for rows as long as the longest."""
-    if one.lower > 0:
-        return certified(one.lower, one.upper, claim.proven_epsilon)
-    return one.upper <= zero(claim, claim.radius)  # which the scan compares with the rows
+    """Whether the bounds for one k are near enough; or there is no margin, which ``_bound_check`` asks of the proof."""
+    return certified(one.lower, one.upper, claim.proven_epsilon) if one.lower > 0 else math.isfinite(one.upper)
+
+
+def _unsaid(one: Trimmed) -> str:
+    return f"certified, which {one.lower:.6g} and {one.upper:.6g} with {one.k:,} outliers do not say"
 
 
 def _finite(value: float) -> float | None:
@@ -129,15 +127,20 @@ def upper_bounds(claim: Claim, trimmed: Sequence[Trimmed]) -> tuple[float | None
             text = f"model claims {one.upper:.9g} and holds no proof of it; train again, with fewer outliers"
             checks.append(Check(name, ok=False, text=text))
         else:
-            checks.append(_bound_check(name, one, *best))
+            checks.append(_bound_check(claim, name, one, *best))
     own_bound = next((bound for bound, one in found if one is trimmed[-1]), None)
     if own_bound is None:
         return None, [*checks[::-1], *overlap(claim, None, 0.0)]
     return own_bound.value, [*checks[::-1], *overlap(claim, own_bound.value, own_bound.size)]
 
 
-def _bound_check(name: str, one: Trimmed, found: _Bound, proven: Trimmed) -> Check:
-    """Whether a claim is as high as what was found by the proof for its k, or for a larger one."""
+def _bound_check(claim: Claim, name: str, one: Trimmed, found: _Bound, proven: Trimmed) -> Check:
+    """Whether a claim is as high as what was found by the proof for its k, or for a larger one.
+
+    Where a certified model has no margin with k outliers, the bound is zero for the rows that prove it.
+    """
+    if claim.status == "certified" and one.lower <= 0 and not one.upper <= zero(claim, found.size):
+        return Check(name, ok=False, text=_unsaid(one))
     leaves = proven.leaves.stop - proven.leaves.start
     whose = "" if proven is one else f" for {proven.k:,} outliers, so for fewer too,"
     return bounded_above(
