@@ -255,6 +255,26 @@ def test_the_shortest_rows_are_separable_too(tmp_path: Path, *, several: bool) -
     assert {check.name for check in examine(place, store).failures} == {"overlap"}
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_the_least_float_times_a_weight_is_not_nothing(tmp_path: Path, *, several: bool) -> None:
+    """Rows at 5e-324 and -5e-324 are separable, although a third of either is 0 in float64."""
+    X = np.array([[-1.0], [1.0]] * 3)
+    options: Any = {"classes": "crammer-singer", "intercept": False} if several else {}
+    coremargin.train(store_of(tmp_path / "s.zarr", X, list("ab" * 3), 6), out=tmp_path / "m", **options)
+    store = store_of(tmp_path / "least.zarr", X * 5e-324, list("ab" * 3), 6)
+    claims = {"status": "not_separable", "certificate.kind": "not_separable", "certificate.radius": 5e-324}
+    claims |= {"certificate.lower": None, "certificate.upper": 0.0, "certificate.ratio": None}
+    claims |= {"certificate.coreset_rows": 6, "certificate.store_digest": read_store_record(store).commits[-1].digest}
+    arrays: dict[str, Any] = {"coreset_ids": np.arange(6), "coreset_x": X * 5e-324}
+    if several:
+        duals = np.tile([[0.0, 1 / 6], [1 / 6, 0.0]], (3, 1))
+        arrays |= {"coreset_classes": np.array([0, 1] * 3, np.int32), "duals": duals}
+    else:
+        arrays |= {"coreset_y": np.array([-1, 1] * 3, np.int8), "alpha": np.full(6, 1 / 3)}
+    place = altered(tmp_path / "m", tmp_path / "bad", claims, **arrays)
+    assert {check.name for check in examine(place, store).failures} == {"upper bound", "overlap"}
+
+
 def test_margins_that_overflow_are_below_every_claim(tmp_path: Path) -> None:
     """A hyperplane whose products are no numbers has no margin: the reason says so, and not that there are no rows."""
     X = np.array([[-2.0, 3.0], [2.0, -3.0], [-1.0, 5.0], [1.0, 5.0]])

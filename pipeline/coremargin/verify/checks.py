@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.verify.sums import UNIT, combination, length, normalised_weights, rounded_sum, true_lengths
+from coremargin.verify.sums import UNIT, combination, length, lift, normalised_weights, rounded_sum, true_lengths
 from coremargin.verify.view import view_text
 
 if TYPE_CHECKING:
@@ -200,8 +200,8 @@ def dual(claim: Claim) -> tuple[float | None, list[Check]]:
     if problems:
         return None, [check, *overlap(claim, None, 0.0)]
     high, low = normalised_weights(claim.alpha, groups)
-    share = 2 if claim.intercept else 1
-    found = length(combination(claim.x, high * claim.y, low * claim.y)) / share
+    share, lifted = 2 if claim.intercept else 1, lift(claim.x)
+    found = length(combination(claim.x * lifted, high * claim.y, low * claim.y)) / lifted / share
     size = weighed_length(claim.x, high, centred=claim.intercept) / share
     text = f"{len(claim.alpha):,} coreset rows prove at most"
     return found, [check, bounded_above(claim.upper, found, text), *overlap(claim, found, size)]

@@ -36,6 +36,7 @@ from coremargin.verify.sums import (
     combination,
     gamma,
     length,
+    lift,
     nearest,
     normalised_weights,
     rounded_sum,
@@ -88,13 +89,14 @@ def hull(claim: ClassesClaim) -> tuple[float | None, list[Check]]:
     if not ok:
         return None, [check, *overlap(claim, None, 0.0)]
     high, low = normalised_weights(a, [np.ones(len(a), dtype=bool)])
-    blocks = []
+    blocks, lifted = [], lift(claim.x, claim.constant)
+    x, constant = claim.x * lifted, claim.constant * lifted
     for k in range(len(claim.labels)):
         mine = np.flatnonzero((own == k) | (rival == k))
         sign = np.where(own[mine] == k, 1.0, -1.0)
-        last = claim.constant * rounded_sum([*(sign * high[mine]).tolist(), *(sign * low[mine]).tolist()])
-        blocks += [combination(claim.x[row[mine]], sign * high[mine], sign * low[mine]), np.array([last])]
-    found = length(np.concatenate(blocks))
+        last = constant * rounded_sum([*(sign * high[mine]).tolist(), *(sign * low[mine]).tolist()])
+        blocks += [combination(x[row[mine]], sign * high[mine], sign * low[mine]), np.array([last])]
+    found = length(np.concatenate(blocks)) / lifted
     size = math.sqrt(2) * rounded_sum((high * np.hypot(true_lengths(claim.x), claim.constant)[row]).tolist())
     proof = f"{len(claim.ids):,} coreset rows prove at most"
     return found, [check, bounded_above(claim.upper, found, proof), *overlap(claim, found, size)]

@@ -23,7 +23,7 @@ import numpy as np
 
 from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.verify.checks import CLOSE, Check, bounded_above, certified, overlap, weighed_length, zero
-from coremargin.verify.sums import combination, length, normalised_weights
+from coremargin.verify.sums import combination, length, lift, normalised_weights
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
@@ -237,9 +237,10 @@ def _value(claim: Claim, rows: np.ndarray, weights: np.ndarray) -> _Bound:
     if any(not abs(float(weights[group].sum()) - 1) <= CLOSE for group in groups):
         raise ValueError("the weights of a certificate do not sum to 1")
     high, low = normalised_weights(weights, groups)
-    share = 2 if claim.intercept else 1
-    combined = length(combination(claim.x[rows], high * y, low * y))
-    return _Bound(combined / share, weighed_length(claim.x[rows], high, centred=claim.intercept) / share)
+    share, x = 2 if claim.intercept else 1, claim.x[rows]
+    lifted = lift(x)
+    combined = length(combination(x * lifted, high * y, low * y)) / lifted
+    return _Bound(combined / share, weighed_length(x, high, centred=claim.intercept) / share)
 
 
 def _check_leaf(path: tuple[int, ...], sets: Sequence[frozenset[int]], k: int) -> None:

@@ -201,6 +201,15 @@ def combination(X: Any, high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return values
 
 
+def lift(X: Any, beside: float = 0.0) -> float:
+    """A power of two that makes rows X (m, d), and a number beside them, so large that no product by a weight vanishes.
+
+    1 unless all of them are tiny.
+    """
+    largest = max(float(abs(X).max()) if X.size else 0.0, beside)
+    return 2.0 ** min(1000, -math.frexp(largest)[1]) if 0 < largest < VANISHED else 1.0
+
+
 def row_lengths(X: Any) -> np.ndarray:
     """||x|| (n,) of rows X (n, d) float64: relative error below (d + 4) units, no overflow.
 
