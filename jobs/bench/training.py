@@ -10,12 +10,12 @@ from measure import Sample, coremargin_command, median, run_process, script_comm
 from pure_pass import one_pass
 from table import Row
 
-from coremargin import spec as specs
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
-from coremargin.learn.job import TrainJob
+from coremargin.learn.record import summary_of
 from coremargin.learn.train import train_job
-from coremargin.report.write import write_report
+from coremargin.problems.registry import new_job
+from coremargin.problems.report import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,12 +31,10 @@ def model_of(store: Path) -> Path:
 
 def train_with(source: Source, executor: Executor, store: Path, **options: Any) -> dict[str, Any]:
     """``coremargin train`` as a call, model and report written; its JSON summary and its rounds."""
-    job = specs.convert(
-        {"job": "train", "store": str(store), "out": str(model_of(store)), **options}, TrainJob, where="bench"
-    )
+    job = new_job(store=store, out=model_of(store), **options)
     report = partial(write_report, name=job.out.name)
     outcome = train_job(job, source, executor, begin="restart", overwrite=True, report=report)
-    return {**outcome.summary(), "rounds": outcome.rounds}
+    return {**summary_of(outcome), "rounds": outcome.rounds}
 
 
 def train_here(store: Path, threads: int, **options: Any) -> Sample:

@@ -103,6 +103,11 @@ def load(path: str | os.PathLike[str], kind: type[T]) -> T:
 
     Raises SpecError for a missing file, text that is not UTF-8 or not TOML, and everything ``convert`` refuses.
     """
+    return convert(read_toml(path), kind, where=str(path), base=Path(path).parent)
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a TOML file says, as plain values. Raises SpecError."""
     where = Path(path)
     try:
         text = where.read_bytes().decode("utf-8")
@@ -111,16 +116,20 @@ def load(path: str | os.PathLike[str], kind: type[T]) -> T:
         raise SpecError(f"{where}: cannot be read: {error.strerror}; give the path of a TOML file") from error
     except UnicodeDecodeError as error:
         raise SpecError(f"{where}: not UTF-8 at byte {error.start}; a spec is a text file in UTF-8") from error
-    return parse(text, kind, where=str(where), base=where.parent)
+    return parse_toml(text, where=str(where))
+
+
+def parse_toml(text: str, *, where: str = "spec") -> dict[str, Any]:
+    """What TOML text says, as plain values. Raises SpecError."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SpecError(f"{where}: not valid TOML: {error}") from error
 
 
 def parse(text: str, kind: type[T], *, where: str = "spec", base: Path | None = None) -> T:
     """As ``load``, from TOML text; ``where`` names it in errors, relative paths start at ``base`` (default: here)."""
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SpecError(f"{where}: not valid TOML: {error}") from error
-    return convert(data, kind, where=where, base=base)
+    return convert(parse_toml(text, where=where), kind, where=where, base=base)
 
 
 def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base: Path | None = None) -> T:
@@ -140,7 +149,7 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
     try:
         return msgspec.convert(data, kind, dec_hook=decode)
     except msgspec.ValidationError as error:
-        raise SpecError(_explain(str(error), data, where)) from error
+        raise SpecError(_explain(str(error), data, where, inspect.type_info(kind))) from error
 
 
 def dump(spec: Any) -> str:
@@ -167,7 +176,7 @@ def _check_keys(data: Any, info: Any, where: str, path: tuple[str, ...]) -> None
         tag = {info.tag_field} if info.tag_field else set()
         for key, value in data.items():
             if key not in fields and key not in tag:
-                raise SpecError(f"{_place(where, path)}: unknown key {key!r}{_nearest(key, sorted({*fields, *tag}))}")
+                raise unknown_key(_place(where, path), key, sorted({*fields, *tag}))
             if key in fields:
                 _check_keys(value, fields[key], where, (*path, key))
     elif isinstance(info, inspect.DictType) and isinstance(data, Mapping):
@@ -196,13 +205,18 @@ def _member(data: Any, union: inspect.UnionType, where: str, path: tuple[str, ..
     return structs[tags.index(data[field])]
 
 
+def unknown_key(where: str, key: str, known: Sequence[str]) -> SpecError:
+    """The error for a key that is not known, naming the nearest that is."""
+    return SpecError(f"{where}: unknown key {key!r}{_nearest(key, known)}")
+
+
 def _nearest(word: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(word, known, n=1)
     return (f"; did you mean {close[0]!r}?" if close else ";") + f" known: {', '.join(known)}"
 
 
-def _explain(message: str, data: Any, where: str) -> str:
-    """msgspec's message with the file, the table and the key in front and the value found behind."""
+def _explain(message: str, data: Any, where: str, info: Any) -> str:
+    """msgspec's message with the file, the table and the key in front, the value found and what it may be behind."""
     text, _, at = message.removesuffix("`").partition(" - at `")
     if text.startswith("Object missing required field"):
         table = at.removeprefix("$").removeprefix(".")
@@ -212,7 +226,9 @@ def _explain(message: str, data: Any, where: str) -> str:
     keys = re.findall(r"\.([^.\[\]]+)|\[([0-9]+)\]", at)
     names = [name or f"#{int(index) + 1}" for name, index in keys]
     place = f"{_place(where, names[:-1])}: {names[-1]}"
-    found = _look_up(data, names)
+    found, choices = _look_up(data, names), _choices(info, names)
+    if text.startswith("Invalid enum value") and choices:
+        text += f"; expected {' or '.join(map(repr, choices))}"
     text = text[0].lower() + text[1:].replace("`object`", "a table").replace("`array`", "a list").replace("`", "")
     return f"{place}: {text}" if found is None or repr(found) in text else f"{place}: {text}; found {found!r}"
 
@@ -228,6 +244,24 @@ def _look_up(data: Any, names: Sequence[str]) -> Any:
     return data
 
 
+def _choices(info: Any, names: Sequence[str]) -> list[Any]:
+    """The words that the value at the end of a path may be."""
+    for kind in _parts(info):
+        if isinstance(kind, inspect.LiteralType) and not names:
+            return list(kind.values)
+        if isinstance(kind, inspect.StructType) and names:
+            found = next((field.type for field in kind.fields if field.encode_name == names[0]), None)
+            return [] if found is None else _choices(found, names[1:])
+    return []
+
+
+def _parts(info: Any) -> list[Any]:
+    """The kinds of a union, or the only one."""
+    if isinstance(info, inspect.Metadata):
+        return _parts(info.type)
+    return [part for kind in info.types for part in _parts(kind)] if isinstance(info, inspect.UnionType) else [info]
+
+
 def _plain(value: Any) -> Any:
     """Dicts, lists and TOML scalars for a spec; raises SpecError for what TOML cannot say."""
     if isinstance(value, msgspec.Struct):
@@ -236,7 +270,7 @@ def _plain(value: Any) -> Any:
         items = {field.encode_name: getattr(value, field.name) for field in msgspec.structs.fields(value)}
         return tag | {key: _plain(item) for key, item in items.items() if item is not None}
     if isinstance(value, Size):
-        return _exact_size(value)
+        return exact_size(value)
     if isinstance(value, Seconds):
         return f"{int(value)} s" if value.is_integer() else float(value)
     if isinstance(value, Mapping):
@@ -252,7 +286,8 @@ def _plain(value: Any) -> Any:
     raise SpecError(f"a spec cannot hold {value!r}: expected text, a number, true or false, a list or a table of these")
 
 
-def _exact_size(size: Size) -> str | int:
+def exact_size(size: Size) -> str | int:
+    """A size as files say it: with a unit where that is exact."""
     for unit in ("PiB", "TiB", "GiB", "MiB", "KiB", "PB", "TB", "GB", "MB", "kB"):
         whole, rest = divmod(int(size), _SIZES[unit.lower()])
         if whole and not rest:

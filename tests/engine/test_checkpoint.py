@@ -17,12 +17,15 @@ from coremargin.engine.checkpoint import Checkpoint, folder_of, rows_then
 from coremargin.engine.executors import InProcess
 from coremargin.errors import Busy, CheckpointError, Interrupted, OutputError, UsageError
 from coremargin.learn import train as train_module
-from coremargin.learn.job import TrainJob
+from coremargin.learn.record import summary_of
 from coremargin.learn.train import Progress, open_store, train_job
+from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
+    from coremargin.problems.job import TrainJob
+    from coremargin.problems.outcome import Outcome
 
 EXACT = ("model.json", "arrays.npz")
 
@@ -53,7 +56,7 @@ def store(make_separable: Callable[..., Any], make_store: Callable[..., Store]) 
 @pytest.fixture
 def job(store: Store, tmp_path: Path) -> TrainJob:
     """A job of some ten scans."""
-    return TrainJob(store=store.path, out=tmp_path / "m", strategy="paper")
+    return new_job(store=store.path, out=tmp_path / "m", strategy="paper")
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def interrupted(job: TrainJob, store: Store) -> Iterator[Path]:
     return folder_of(job.out)
 
 
-def resume(job: TrainJob) -> train_module.Outcome:
+def resume(job: TrainJob) -> Outcome:
     """Go on."""
     return train_job(job, open_store(job, "resume"), InProcess(1), begin="resume")
 
@@ -86,9 +89,7 @@ def test_resume_reads_what_is_missing_only(job: TrainJob, store: Store, interrup
 
 def replace_out(job: TrainJob, name: str) -> TrainJob:
     """The same job for another output."""
-    return TrainJob(
-        **{field: getattr(job, field) for field in job.__struct_fields__} | {"out": job.out.with_name(name)}
-    )
+    return new_job(**{field: getattr(job, field) for field in job.__struct_fields__} | {"out": job.out.with_name(name)})
 
 
 def test_interrupted_again_and_again(job: TrainJob, store: Store) -> None:
@@ -181,7 +182,7 @@ def test_another_job(job: TrainJob, store: Store, interrupted: Path, change: dic
     """A checkpoint of another job is refused with all that differs, and stays."""
     fields = {field: getattr(job, field) for field in job.__struct_fields__}
     with pytest.raises(CheckpointError, match=f"{names}; go on with what it was, or start again with --restart"):
-        train_job(TrainJob(**fields | change), store, InProcess(1), begin="resume")
+        train_job(new_job(**fields | change), store, InProcess(1), begin="resume")
     assert interrupted.exists()
 
 
@@ -271,10 +272,10 @@ def test_resume_of_a_finished_job_takes_its_model(job: TrainJob, store: Store, t
     first = train_job(job, store, InProcess(1))
     bits = exact(job.out)
     again = train_job(job, store, InProcess(1), begin="resume", progress=stop_after(1))
-    assert again.summary() == first.summary()
+    assert summary_of(again) == summary_of(first)
     assert exact(job.out) == bits
     changed = replace_out(job, "m")
-    changed = TrainJob(**{field: getattr(job, field) for field in job.__struct_fields__} | {"epsilon": 0.5})
+    changed = new_job(**{field: getattr(job, field) for field in job.__struct_fields__} | {"epsilon": 0.5})
     with pytest.raises(OutputError, match="a model is there already"):
         train_job(changed, store, InProcess(1), begin="resume", progress=stop_after(1))
 

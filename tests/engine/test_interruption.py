@@ -18,8 +18,8 @@ from coremargin.engine.interruption import (
     terminable,
 )
 from coremargin.errors import Interrupted
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
+from coremargin.problems.registry import new_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,9 +66,9 @@ def test_a_swallowed_signal_ends_the_job(
     store: Store, tmp_path: Path, number: int, at_block: int | None, at_round: str
 ) -> None:
     """After that block, or at the very end, the job is interrupted; resumed, it has the bits of one that was not."""
-    whole = TrainJob(store=store.path, out=tmp_path / "whole", strategy="paper", block=1)  # type: ignore[arg-type]
+    whole = new_job(store=store.path, out=tmp_path / "whole", strategy="paper", block=1)  # type: ignore[arg-type]
     train_job(whole, store, InProcess(1))
-    job = TrainJob(store=store.path, out=tmp_path / "m", strategy="paper", block=1)  # type: ignore[arg-type]
+    job = new_job(store=store.path, out=tmp_path / "m", strategy="paper", block=1)  # type: ignore[arg-type]
     progress = Swallowed(number, at_block, at_round)
     with pytest.raises(Interrupted, match="--resume"):
         train_job(job, store, InProcess(1), progress=progress)

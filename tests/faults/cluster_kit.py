@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from coremargin import spec as specs
 from coremargin.engine.executors import InProcess
 from coremargin.engine.payload import LARGE_BYTES
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
+from coremargin.problems.registry import new_job
 from train_kit import exact, small_store
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from coremargin.data.store import Store
     from coremargin.engine.clusters.specs import ClusterSpec
     from coremargin.engine.protocols import BlockResult, Executor
+    from coremargin.problems.job import TrainJob
 
 FEATURES = 9000  #: so many that a hypothesis does not travel inside each task
 CHUNKS, SCANS = 8, 25
@@ -73,7 +74,7 @@ def wide_store(path: Path) -> Store:
 
 def wide_job(store: Store, out: Path) -> TrainJob:
     """Many scans of few blocks, each with a hypothesis of its own."""
-    return TrainJob(store=store.path, out=out, strategy="paper", max_scans=SCANS)
+    return new_job(store=store.path, out=out, strategy="paper", max_scans=SCANS)
 
 
 def trained(

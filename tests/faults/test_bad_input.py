@@ -20,11 +20,11 @@ from coremargin.data.writer import StoreWriter
 from coremargin.engine.checkpoint import folder_of
 from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, DamagedChunk, OutputError, StoreError
-from coremargin.learn import posed
 from coremargin.learn import train as train_module
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
+from coremargin.problems.hard import make
 from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def test_a_damaged_chunk(tmp_path: Path, store: Store, run_cli: Cli, harm: str, 
 
 def test_a_damaged_chunk_found_in_the_middle(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was scanned before the damaged chunk is kept, with a word on how to go on; no block is done twice."""
-    job = TrainJob(store=store.path, out=tmp_path / "m", strategy="paper")
-    alone = train_job(TrainJob(store=store.path, out=tmp_path / "alone", strategy="paper"), store, InProcess(1))
+    job = new_job(store=store.path, out=tmp_path / "m", strategy="paper")
+    alone = train_job(new_job(store=store.path, out=tmp_path / "alone", strategy="paper"), store, InProcess(1))
     path = chunk_file(store, 11)
     whole = path.read_bytes()
     blocks: list[int] = []
@@ -173,7 +173,7 @@ def test_a_store_that_grows_while_it_is_scanned(
     tmp_path: Path, store: Store, make_separable: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job finishes on the rows that it began with; verify says that rows were appended since."""
-    monkeypatch.setattr(posed, "HardMargin", partial(HardMargin, sample_bytes=2000))
+    monkeypatch.setattr(make, "HardMargin", partial(HardMargin, sample_bytes=2000))
     X, y = make_separable(300, 4)
     shutil.copytree(store.path, tmp_path / "before.zarr")
     grown = []
@@ -184,7 +184,7 @@ def test_a_store_that_grows_while_it_is_scanned(
                 writer.write(X, y)
             grown.append(True)
 
-    job = TrainJob(store=store.path, out=tmp_path / "m")
+    job = new_job(store=store.path, out=tmp_path / "m")
     outcome = train_job(job, store, InProcess(1), progress=Progress(on_block=grow))
     assert (outcome.model.status, outcome.model.rows, Store.open(store.path).rows) == ("certified", 1000, 1300)
     assert verify(tmp_path / "m", tmp_path / "before.zarr").ok
@@ -196,7 +196,7 @@ def test_a_store_that_is_replaced_while_it_is_scanned(
     tmp_path: Path, store: Store, make_separable: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that was made anew under a running job is noticed: no model of a mixture of both."""
-    monkeypatch.setattr(posed, "HardMargin", partial(HardMargin, sample_bytes=2000))
+    monkeypatch.setattr(make, "HardMargin", partial(HardMargin, sample_bytes=2000))
     X, y = make_separable(1000, 4)
     done = []
 
@@ -206,7 +206,7 @@ def test_a_store_that_is_replaced_while_it_is_scanned(
                 writer.write(X, y)
             done.append(True)
 
-    job = TrainJob(store=store.path, out=tmp_path / "m")
+    job = new_job(store=store.path, out=tmp_path / "m")
     with pytest.raises(DamagedChunk):
         train_job(job, store, InProcess(1), progress=Progress(on_block=replace))
     assert not (tmp_path / "m").exists()
@@ -288,9 +288,9 @@ def test_a_full_disk_at_a_checkpoint(
 ) -> None:
     """A disk that fills up while checkpoints are written ends the job; the last whole checkpoint resumes it."""
     monkeypatch.setattr(train_module, "EVERY_S", 0.0)
-    alone = TrainJob(store=store.path, out=tmp_path / "alone", strategy="paper")
+    alone = new_job(store=store.path, out=tmp_path / "alone", strategy="paper")
     train_job(alone, store, InProcess(1))
-    job = TrainJob(store=store.path, out=small_disk / "m", strategy="paper")
+    job = new_job(store=store.path, out=small_disk / "m", strategy="paper")
     blocks, filling = [], []
 
     def fill_up(result: Any) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from coremargin.data.synth import Recipe, synth
 from coremargin.engine.executors import InProcess
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
+from coremargin.problems.registry import new_job
 from signal_kit import Running
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("limits")
     store = synth(folder / "rows.zarr", Recipe(24_500, 20, seed=1, chunk_bytes=8_000), workers=2)
     assert store.chunks == 245
-    train_job(TrainJob(store=store.path, out=folder / "rows.model"), store, InProcess(2))
+    train_job(new_job(store=store.path, out=folder / "rows.model"), store, InProcess(2))
     rng = np.random.default_rng(3)
     rows = np.c_[rng.integers(0, 2, 5_000), rng.normal(size=(5_000, 20)).round(4)]
     np.savetxt(folder / "rows.csv", rows, delimiter=",", fmt="%g")

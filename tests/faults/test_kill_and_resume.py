@@ -16,8 +16,8 @@ import pytest
 
 import coremargin
 from coremargin.engine.executors import InProcess
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
+from coremargin.problems.registry import new_job
 from train_kit import KINDS, exact, made_store, small_store
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def unbroken(store: Store) -> dict[str, bytes]:
     """The model of a run that nothing happened to, in this process."""
     out = store.path.with_name("unbroken")
-    train_job(TrainJob(store=store.path, out=out, strategy="paper"), store, InProcess(1))
+    train_job(new_job(store=store.path, out=out, strategy="paper"), store, InProcess(1))
     return exact(out)
 
 

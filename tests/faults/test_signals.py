@@ -15,8 +15,8 @@ import zarr
 from coremargin.data.check import check_store
 from coremargin.data.synth import Recipe, synth
 from coremargin.engine.executors import InProcess
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
+from coremargin.problems.registry import new_job
 from signal_kit import Running
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store, its model, a job and a file of rows."""
     folder = tmp_path_factory.mktemp("signals")
     store: Store = synth(folder / "rows.zarr", Recipe(120_000, 20, margin=0.1, seed=2, chunk_bytes=1 << 17), workers=2)
-    train_job(TrainJob(store=store.path, out=folder / "rows.model"), store, InProcess(2))
+    train_job(new_job(store=store.path, out=folder / "rows.model"), store, InProcess(2))
     few = synth(folder / "few.zarr", Recipe(300, 4, noise=0.02, seed=2))
-    train_job(TrainJob(store=few.path, out=folder / "few.model", outliers=2), few, InProcess(2))
+    train_job(new_job(store=few.path, out=folder / "few.model", outliers=2), few, InProcess(2))
     (folder / "job.toml").write_text('job = "train"\nstore = "rows.zarr"\nout = "out.model"\n')
     rng = np.random.default_rng(3)
     rows = np.c_[rng.integers(0, 2, 30_000), rng.normal(size=(30_000, 20)).round(4)]

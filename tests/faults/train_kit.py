@@ -20,13 +20,17 @@ from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.checkpoint import Checkpoint
-from coremargin.learn import classes_job, posed
 from coremargin.learn import train as train_module
-from coremargin.learn.job import TrainJob
-from coremargin.problems.outliers import problem as outliers
+from coremargin.problems.fleet import make as fleet
+from coremargin.problems.hard import make as hard
+from coremargin.problems.multiclass import make as multiclass
+from coremargin.problems.outliers import make as outliers
+from coremargin.problems.registry import new_job
+from coremargin.problems.soft import make as soft
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
+    from coremargin.problems.job import TrainJob
 
 #: What has to be equal to the bit; the other files of a model tell how this run went.
 EXACT = ("fleet.json", "model.json", "arrays.npz")
@@ -88,14 +92,14 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def small_job(kind: str, store: Path, out: Path) -> TrainJob:
     """A job of several scans of some 14 blocks: the sample is small and the pool tight."""
-    return TrainJob(**{"store": store, "out": out, "block": 1 << 16, **KINDS[kind]})
+    return new_job(**{"store": store, "out": out, "block": 1 << 16, **KINDS[kind]})
 
 
 def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     for module, name in (
-        (posed, "HardMargin"), (posed, "SoftMargin"), (outliers, "OutlierMargin"), (classes_job, "KeslerMargin"),
-        (classes_job, "CrammerSinger"),
+        (hard, "HardMargin"), (soft, "SoftMargin"), (fleet, "SoftMargin"), (outliers, "OutlierMargin"),
+        (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"),
     ):  # fmt: skip
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
 

@@ -15,19 +15,18 @@ import pytest
 from scipy.sparse import csr_array
 
 import coremargin
-from coremargin import spec as specs
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import fold_of
 from coremargin.data.ingest import ingest
 from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, DataError, Interrupted, LabelError, OutputError, SpecError, UsageError
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, check_output, train_job
 from coremargin.models.evaluate import evaluate
 from coremargin.models.fleet import FleetModel, read_model
 from coremargin.models.fleet_record import chosen, validation
 from coremargin.models.model import Model
 from coremargin.models.predict import predict
+from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from coremargin.verify.fleet import FleetVerification
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.store import Store
     from coremargin.engine.protocols import BlockResult, Executor
+    from coremargin.problems.job import TrainJob
 
 LABELS = np.array(["ant", "bee", "cat"], object)
 
@@ -58,7 +58,7 @@ def job_of(store: Store, out: Path, **options: Any) -> TrainJob:
     """Three classes, two values of C, two folds: 18 members; options replace keys."""
     keys = {"loss": "hinge", "classes": "ovr", "C": [1.0, 0.1], "folds": 2, "sample": 0.2, "block": 1} | options
     given = {key: value for key, value in keys.items() if value is not None}
-    return specs.convert({"job": "train", "store": str(store.path), "out": str(out), **given}, TrainJob)
+    return new_job(store=store.path, out=out, **given)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -425,7 +425,7 @@ def test_matrices_that_do_not_fit_are_done_without(rng: np.random.Generator, mak
         ({"fold_seed": -1}, "fold_seed: expected int >= 0"),
         ({"classes": "ovo"}, "classes: invalid enum value 'ovo'"),
         ({"loss": None}, "C and class_weight: a hard margin has none"),
-        ({"loss": None, "C": None, "strategy": "paper"}, "for many models at once there is only 'fast'"),
+        ({"loss": None, "C": None, "strategy": "paper"}, "strategy: a fleet of models has none"),
     ],
 )
 def test_wrong_values(store: Store, tmp_path: Path, options: dict[str, Any], message: str) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
+import coremargin
 from coremargin import spec as specs
 from coremargin.errors import SpecError
-from coremargin.learn.job import TrainJob
+from coremargin.problems.registry import job_of, kind_of, kinds, load_job, new_job
 
 WHOLE = """\
 job = "train"
@@ -32,16 +36,16 @@ def test_a_job_file(tmp_path: Path) -> None:
     """Every key is read, paths are relative to the file, and the text that is kept reads back as the same job."""
     path = tmp_path / "train.toml"
     path.write_text(WHOLE)
-    job = specs.load(path, TrainJob)
+    job = load_job(path)
     assert (job.store, job.out, job.cluster) == (tmp_path / "rows.zarr", tmp_path / "models/m", tmp_path / "two.toml")
     assert (job.epsilon, job.intercept, job.strategy, job.max_scans) == (0.01, False, "paper", 7)
     assert (job.memory, job.block, job.time_limit, job.sample) == (64 << 20, 16 << 20, 7200, 0.1)
-    assert specs.parse(specs.dump(job), TrainJob) == job
+    assert job_of(specs.parse_toml(specs.dump(job))) == job
 
 
 def test_a_short_job_file() -> None:
     """A store and an output are enough."""
-    job = specs.parse('job = "train"\nstore = "a"\nout = "b"', TrainJob)
+    job = job_of(specs.parse_toml('job = "train"\nstore = "a"\nout = "b"'))
     assert (job.epsilon, job.intercept, job.strategy, job.cluster) == (1e-3, True, "fast", None)
 
 
@@ -49,16 +53,16 @@ def test_the_example_names_every_key_with_its_default(repository: Path) -> None:
     """jobs/train.toml has all keys of a job, those that have no default as comments, and changes none of the others."""
     path = repository / "jobs" / "train.toml"
     keys = set(re.findall(r"^(?:# )?(\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE))
-    assert keys == {"job", *TrainJob.__struct_fields__}
-    job = specs.load(path, TrainJob)
-    assert job == TrainJob(store=job.store, out=job.out)
+    assert keys == {"job", *(name for kind in kinds() for name in kind.job.__struct_fields__)}
+    job = load_job(path)
+    assert job == new_job(store=job.store, out=job.out)
 
 
 @pytest.mark.parametrize("epsilon", ["0", "0.0", "1", "1.5", "-0.1", "nan", "inf"])
 def test_epsilon_out_of_range(epsilon: str) -> None:
     """An epsilon that is not strictly between 0 and 1 is refused with the range."""
     with pytest.raises(SpecError, match="epsilon: expected a number between 0 and 1, both excluded; found"):
-        specs.parse(f'job = "train"\nstore = "a"\nout = "b"\nepsilon = {epsilon}', TrainJob)
+        job_of(specs.parse_toml(f'job = "train"\nstore = "a"\nout = "b"\nepsilon = {epsilon}'))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_mistakes(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "train.toml"
     path.write_text("\n".join([*kept, line]))
     with pytest.raises(SpecError, match=message) as caught:
-        specs.load(path, TrainJob)
+        load_job(path)
     assert str(caught.value).startswith(str(path))
     assert caught.value.exit_code == 2
 
@@ -101,15 +105,15 @@ def test_required_keys(key: str) -> None:
     lines: dict[str, Any] = {"store": 'store = "a"', "out": 'out = "b"'}
     del lines[key]
     with pytest.raises(SpecError, match=f"required key '{key}' is missing"):
-        specs.parse("\n".join(['job = "train"', *lines.values()]), TrainJob)
+        job_of(specs.parse_toml("\n".join(['job = "train"', *lines.values()])))
 
 
 def test_identity_leaves_out_what_does_not_change_the_result() -> None:
     """Limits, places and clusters may differ between a run and its resumption; what decides about bits may not."""
     base: dict[str, Any] = {"store": Path("a"), "out": Path("b")}
-    job = TrainJob(**base)
+    job = new_job(**base)
     for same in ({"max_scans": 3}, {"time_limit": 5.0}, {"cluster": Path("c")}, {"out": Path("d")}):
-        assert TrainJob(**base | same).identity() == job.identity()
+        assert new_job(**base | same).identity() == job.identity()
     for other in (
         {"epsilon": 0.1},
         {"intercept": False},
@@ -118,4 +122,63 @@ def test_identity_leaves_out_what_does_not_change_the_result() -> None:
         {"sample": 1.0},
         {"block": 1},
     ):
-        assert TrainJob(**base | other).identity() != job.identity()
+        assert new_job(**base | other).identity() != job.identity()
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ({}, "hard_margin"),
+        ({"strategy": "paper"}, "hard_margin"),
+        ({"C": 1.0, "fold_seed": 0, "class_weight": None}, "hard_margin"),
+        ({"loss": "hinge"}, "soft_margin"),
+        ({"loss": "squared_hinge", "C": 3, "strategy": "fast"}, "soft_margin"),
+        ({"loss": "hinge", "C": [3.0]}, "fleet"),
+        ({"classes": "ovr"}, "fleet"),
+        ({"loss": "hinge", "folds": 3, "fold_seed": 7}, "fleet"),
+        ({"classes": "crammer-singer", "loss": "hinge"}, "crammer_singer"),
+        ({"outliers": "0..10", "epsilon": 0}, "outliers"),
+    ],
+)
+def test_what_is_said_decides_which_kind_is_meant(said: dict[str, Any], kind: str) -> None:
+    """Parameters of other kinds are no obstacle where they are what they would be if nothing was said."""
+    assert kind_of(new_job(store="a", out="b", **said)).name == kind
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"C": 2.0}, "C: a hard margin has none, found 2.0; it belongs to .*a soft margin .give loss"),
+        ({"class_weight": "balanced"}, "class_weight: a hard margin has none"),
+        ({"loss": "hinge", "strategy": "paper"}, "strategy: a soft margin has none, found 'paper'.* a hard margin"),
+        ({"classes": "ovr", "strategy": "paper"}, "strategy: a fleet of models has none"),
+        ({"outliers": 3, "folds": 2}, "folds: a margin with outliers has none"),
+        ({"outliers": 3, "loss": "hinge"}, "loss: a margin with outliers has none"),
+        ({"outlier_search": "exact"}, "outlier_search: a hard margin has none, found 'exact'; it .* .give outliers"),
+        ({"classes": "ovr", "fold_seed": 3}, "fold_seed: it says which rows each fold has; give folds too"),
+        ({"classes": "crammer-singer", "folds": 3}, "folds: a margin of several classes at once has none"),
+        ({"classes": "crammer-singer", "C": [1.0, 2.0], "loss": "hinge"}, "C: expected float"),
+        ({"classes": "crammer-singer", "loss": "squared_hinge"}, "loss: .*squared_hinge"),
+        ({"classes": "crammer-singer", "C": 2.0}, "C and class_weight: a hard margin has none; give loss too"),
+        ({"classes": "ovr", "class_weight": [1.0, 2.0]}, "C and class_weight: a hard margin has none; give loss too"),
+        ({"loss": "hinge", "class_weight": [0.0, 2.0]}, "class_weight: expected two numbers above 0"),
+        ({"epsilon": 0}, "epsilon: expected a number between 0 and 1"),
+        ({"fodls": 3}, "unknown key 'fodls'; did you mean 'folds'"),
+    ],
+)
+def test_what_does_not_belong_together(said: dict[str, Any], message: str) -> None:
+    """A parameter of another kind is refused with the kinds that have it and how they are asked for."""
+    with pytest.raises(SpecError, match=message):
+        new_job(store="a", out="b", **said)
+
+
+def test_python_says_the_same_as_job_files() -> None:
+    """``coremargin.train`` has a keyword for every parameter of every kind, with the same default."""
+    keywords = inspect.signature(coremargin.train).parameters
+    for kind in kinds():
+        for field in fields(kind.job):
+            if field.name in {"store", "out", "cluster"}:
+                continue
+            default = None if field.default is NODEFAULT else field.default
+            given = keywords[field.name].default
+            assert given == default or given is None, field.name

@@ -9,8 +9,9 @@ import pytest
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
-from coremargin.learn.job import TrainJob
+from coremargin.learn.record import summary_of
 from coremargin.learn.train import train_job
+from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 from pair_catalogue import LARGE, SMALL, Pair, rows_of
 
@@ -44,8 +45,8 @@ def _store(pair: Pair, real_data: Path, path: Path) -> Store:
 def test_real_pair(tmp_path: Path, real_data: Path, pair: Pair) -> None:
     """A separable pair is certified to 1e-3, any other one ends with the proof that its hulls meet; both verify."""
     store = _store(pair, real_data, tmp_path / "rows.zarr")
-    job = TrainJob(store=store.path, out=tmp_path / "m", epsilon=EPSILON)
-    done = train_job(job, store, InProcess(1)).summary()
+    job = new_job(store=store.path, out=tmp_path / "m", epsilon=EPSILON)
+    done = summary_of(train_job(job, store, InProcess(1)))
     assert done["status"] == ("certified" if pair.separable else "not_separable"), done
     result = verify(tmp_path / "m", store.path, threads=1)
     assert result.ok

@@ -20,12 +20,12 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.task import answer, run_block
 from coremargin.errors import BadRow, CheckpointError, ClaimRefuted, DataError, UsageError
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import train_job
 from coremargin.models.evaluate import evaluate
 from coremargin.models.model import Model
 from coremargin.models.predict import predict
 from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 
@@ -269,11 +269,11 @@ def test_stopped_and_resumed(rng: np.random.Generator, make_store: MakeStore, tm
     X, y = _badly_scaled(rng, kind)
     store = make_store(X.astype(np.float32), y)
     options = {"store": store.path, "scaling": kind, "strategy": "paper", "epsilon": 1e-2, "block": 4096}
-    train_job(TrainJob(out=tmp_path / "a", **options), store, InProcess(2))  # type: ignore[arg-type]
+    train_job(new_job(out=tmp_path / "a", **options), store, InProcess(2))  # type: ignore[arg-type]
     scans, begin = 0, "new"
     while True:
         scans += 3
-        job = TrainJob(out=tmp_path / "b", max_scans=scans, **options)  # type: ignore[arg-type]
+        job = new_job(out=tmp_path / "b", max_scans=scans, **options)  # type: ignore[arg-type]
         if not train_job(job, store, InProcess(1), begin=begin).resumable:  # type: ignore[arg-type]
             break
         begin = "resume"

@@ -14,12 +14,12 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, Interrupted
-from coremargin.learn import posed
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.model import Model
 from coremargin.models.predict import predict
+from coremargin.problems.hard import make
 from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def rows(rng: np.random.Generator) -> tuple[csr_array, np.ndarray]:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample and a pool of few rows, so that there is something to scan for."""
     options: dict[str, Any] = {"sample_bytes": 1, "pool_bytes": 1, "sample_share": 0.01}
-    monkeypatch.setattr(posed, "HardMargin", lambda source, epsilon, **given: HardMargin(
+    monkeypatch.setattr(make, "HardMargin", lambda source, epsilon, **given: HardMargin(
         source, epsilon, **(given | options)
     ))  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_sparse_jobs_give_the_same_bits_everywhere(
 ) -> None:
     """In this process, in two threads, in worker processes, and interrupted twice on the way: one model."""
     store = stored(tmp_path / "s.zarr", *rows, sparse=True)
-    job = partial(TrainJob, store=store.path)
+    job = partial(new_job, store=store.path)
     alone = train_job(job(out=tmp_path / "alone"), store, InProcess(1))
     assert alone.model.status == "certified"
     assert alone.run["scans"] >= 2
@@ -98,7 +98,7 @@ def test_a_sparse_store_and_a_dense_one_give_the_same_bounds(
     models = []
     for store in (sparse, dense):
         out = tmp_path / f"{store.path.stem}.model"
-        train_job(TrainJob(store=store.path, out=out, epsilon=1e-6), store, InProcess(1))
+        train_job(new_job(store=store.path, out=out, epsilon=1e-6), store, InProcess(1))
         models.append(Model.load(out))
         assert verify(out, store.path).ok
         with pytest.raises(ClaimRefuted, match="content"):

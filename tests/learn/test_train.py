@@ -15,11 +15,12 @@ import pytest
 from coremargin.engine.clusters.embedded import start_embedded
 from coremargin.engine.executors import InProcess
 from coremargin.errors import LabelError
-from coremargin.learn import posed
-from coremargin.learn.job import TrainJob
+from coremargin.learn.record import summary_of
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.model import Model
+from coremargin.problems.hard import make
 from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def store(make_separable: Callable[..., Any], make_store: Callable[..., Store]) 
 
 @pytest.fixture
 def _small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posed, "HardMargin", partial(HardMargin, sample_bytes=3_000))
+    monkeypatch.setattr(make, "HardMargin", partial(HardMargin, sample_bytes=3_000))
 
 
 class Shuffled(InProcess):
@@ -62,7 +63,7 @@ def test_the_same_bits_everywhere(tmp_path: Path, store: Store, embedded: Execut
             "one": InProcess(1), "two": InProcess(2), "shuffled": Shuffled(1), "2x1": embedded, "in-driver": in_driver,
         }  # fmt: skip
         for name, executor in executors.items():
-            job = TrainJob(store=store.path, out=tmp_path / name, epsilon=1e-6, memory=20_000, strategy=strategy)  # type: ignore[arg-type]
+            job = new_job(store=store.path, out=tmp_path / name, epsilon=1e-6, memory=20_000, strategy=strategy)  # type: ignore[arg-type]
             scans.add(train_job(job, store, executor).run["scans"])
     first = exact(tmp_path / "one")
     for name in executors:
@@ -77,14 +78,14 @@ def test_the_same_bits_on_one_worker_of_two_threads(tmp_path: Path, store: Store
     """A worker process of two threads gives the bits of one thread in this process."""
     for name, start in (("one", lambda: InProcess(1)), ("1x2", lambda: start_embedded(workers=1, threads=2))):
         with start() as executor:
-            train_job(TrainJob(store=store.path, out=tmp_path / name, epsilon=1e-6, memory=20_000), store, executor)
+            train_job(new_job(store=store.path, out=tmp_path / name, epsilon=1e-6, memory=20_000), store, executor)
     assert exact(tmp_path / "one") == exact(tmp_path / "1x2")
 
 
 @pytest.mark.usefixtures("_small_sample")
 def test_what_is_recorded(tmp_path: Path, store: Store) -> None:
     """rounds.jsonl has a line per round, with monotone bounds; run.json adds them up; the model names its store."""
-    job = TrainJob(store=store.path, out=tmp_path / "m", epsilon=1e-6, memory=20_000)
+    job = new_job(store=store.path, out=tmp_path / "m", epsilon=1e-6, memory=20_000)
     heard: list[dict[str, Any]] = []
     outcome = train_job(job, store, InProcess(1), progress=Progress(on_round=heard.append))
     rounds = [json.loads(line) for line in (tmp_path / "m" / "rounds.jsonl").read_text().splitlines()]
@@ -114,10 +115,10 @@ def test_what_is_recorded(tmp_path: Path, store: Store) -> None:
 @pytest.mark.usefixtures("_small_sample")
 def test_max_scans(tmp_path: Path, store: Store) -> None:
     """A job that may not scan on ends as stopped, with what is proven; with a larger limit, resuming ends it."""
-    job = TrainJob(store=store.path, out=tmp_path / "m", epsilon=1e-6, max_scans=1, memory=20_000)
+    job = new_job(store=store.path, out=tmp_path / "m", epsilon=1e-6, max_scans=1, memory=20_000)
     outcome = train_job(job, store, InProcess(1))
     assert (outcome.model.status, outcome.run["scans"], outcome.run["reason"]) == ("stopped", 1, "a limit was reached")
-    assert outcome.summary()["lower"] < outcome.summary()["upper"]
+    assert summary_of(outcome)["lower"] < summary_of(outcome)["upper"]
     assert verify(tmp_path / "m", store.path).ok
     again = train_job(job, store, InProcess(1), begin="resume")
     assert (again.model.status, again.run["scans"]) == ("stopped", 1)
@@ -132,7 +133,7 @@ def test_max_scans(tmp_path: Path, store: Store) -> None:
 @pytest.mark.usefixtures("_small_sample")
 def test_scans_that_end_early_are_scans(tmp_path: Path, store: Store) -> None:
     """A scan that need not read all chunks counts as one, before a stop and after it."""
-    job = TrainJob(store=store.path, out=tmp_path / "m", epsilon=1e-6, max_scans=2, strategy="any-violator", block=1)  # type: ignore[arg-type]
+    job = new_job(store=store.path, out=tmp_path / "m", epsilon=1e-6, max_scans=2, strategy="any-violator", block=1)  # type: ignore[arg-type]
     assert train_job(job, store, InProcess(1)).run["scans"] == 2
     more = msgspec.structs.replace(job, max_scans=3)
     outcome = train_job(more, store, InProcess(1), begin="resume")
@@ -143,9 +144,9 @@ def test_scans_that_end_early_are_scans(tmp_path: Path, store: Store) -> None:
 @pytest.mark.usefixtures("_small_sample")
 def test_time_limit(tmp_path: Path, store: Store) -> None:
     """A job whose time is over stops within its scan, keeps the blocks that are done, and can be resumed."""
-    job = TrainJob(store=store.path, out=tmp_path / "m", epsilon=1e-6, time_limit=1e-6, memory=20_000)  # type: ignore[arg-type]
+    job = new_job(store=store.path, out=tmp_path / "m", epsilon=1e-6, time_limit=1e-6, memory=20_000)  # type: ignore[arg-type]
     stopped = train_job(job, store, InProcess(1))
-    assert (stopped.model.status, stopped.run["scans"], stopped.summary()["lower"]) == ("stopped", 0, None)
+    assert (stopped.model.status, stopped.run["scans"], summary_of(stopped)["lower"]) == ("stopped", 0, None)
     assert verify(tmp_path / "m", store.path).ok
     more = msgspec.structs.replace(job, time_limit=None)
     ended = train_job(more, store, InProcess(1), begin="resume")
@@ -158,9 +159,9 @@ def test_not_separable(tmp_path: Path, make_store: Callable[..., Store], rng: np
     """Rows that no hyperplane separates end with the rows whose hulls meet, which verify as a proof."""
     X = rng.standard_normal((500, 4)).astype(np.float32)
     store = make_store(X, rng.integers(0, 2, 500))
-    outcome = train_job(TrainJob(store=store.path, out=tmp_path / "m"), store, InProcess(1))
+    outcome = train_job(new_job(store=store.path, out=tmp_path / "m"), store, InProcess(1))
     assert outcome.model.status == "not_separable"
-    assert outcome.summary()["lower"] is None
+    assert summary_of(outcome)["lower"] is None
     assert len(outcome.model.coreset_ids) <= 4 + 2
     assert verify(tmp_path / "m", store.path).ok
 
@@ -173,9 +174,9 @@ def test_unlabelled_rows_are_no_part_of_the_question(
     stray = np.zeros((50, 3), np.float32)
     store = make_store(np.vstack([X, stray]), [*y.tolist(), *[None] * 50])
     alone = make_store(X, y, name="alone.zarr")
-    with_stray = train_job(TrainJob(store=store.path, out=tmp_path / "m"), store, InProcess(1))
-    without = train_job(TrainJob(store=alone.path, out=tmp_path / "n"), alone, InProcess(1))
-    assert with_stray.summary()["upper"] == without.summary()["upper"]
+    with_stray = train_job(new_job(store=store.path, out=tmp_path / "m"), store, InProcess(1))
+    without = train_job(new_job(store=alone.path, out=tmp_path / "n"), alone, InProcess(1))
+    assert summary_of(with_stray)["upper"] == summary_of(without)["upper"]
     assert verify(tmp_path / "m", store.path).ok
 
 
@@ -186,14 +187,14 @@ def test_nothing_is_begun_for_labels_that_cannot_be_trained(
     X, _ = make_separable(90, 3)
     store = make_store(X, np.arange(90) % 3)
     with pytest.raises(LabelError, match="expected two classes, found 3 \\(0, 1, 2\\).*--only 0,1"):
-        train_job(TrainJob(store=store.path, out=tmp_path / "new" / "m"), store, InProcess(1))
+        train_job(new_job(store=store.path, out=tmp_path / "new" / "m"), store, InProcess(1))
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.usefixtures("_small_sample")
 def test_an_error_in_a_listener_ends_the_job_and_keeps_the_model(tmp_path: Path, store: Store) -> None:
     """What a callback raises passes through; an older model and the lock are as before."""
-    job = TrainJob(store=store.path, out=tmp_path / "m")
+    job = new_job(store=store.path, out=tmp_path / "m")
     train_job(job, store, InProcess(1))
     bits = exact(job.out)
 
@@ -208,5 +209,5 @@ def test_an_error_in_a_listener_ends_the_job_and_keeps_the_model(tmp_path: Path,
 
 def test_the_histogram_is_that_of_the_model(tmp_path: Path, store: Store) -> None:
     """When the last scan proved the model, its histogram of margins is the model's own, and says so."""
-    outcome = train_job(TrainJob(store=store.path, out=tmp_path / "m"), store, InProcess(1))
+    outcome = train_job(new_job(store=store.path, out=tmp_path / "m"), store, InProcess(1))
     assert outcome.run["histogram"]["hypothesis"] == "final"

@@ -19,18 +19,19 @@ from coremargin.data.folder import aside_of, previous_of
 from coremargin.engine.checkpoint import folder_of
 from coremargin.engine.executors import InProcess
 from coremargin.errors import CheckpointError, Interrupted, OutputError, UsageError
-from coremargin.learn.job import TrainJob
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.export import export
 from coremargin.models.files import MODEL
 from coremargin.models.fleet import read_model
 from coremargin.models.predict import predict
 from coremargin.models.predictions import PREDICTIONS
+from coremargin.problems.registry import new_job
 
 if TYPE_CHECKING:
     from click.testing import Result
 
     from coremargin.data.store import Store
+    from coremargin.problems.job import TrainJob
 
 KINDS: dict[str, dict[str, Any]] = {
     "hard": {},
@@ -157,7 +158,7 @@ def test_other_names_of_a_models_files_keep_their_bytes(store: Store, model: Pat
 
 def test_what_comes_in_while_training_is_noticed(store: Store, model: Path) -> None:
     """What somebody puts into the old model's folder meanwhile is found before that is replaced; all of it stays."""
-    job = TrainJob(store=store.path, out=model)
+    job = new_job(store=store.path, out=model)
     late = Progress(on_round=lambda _: (model / "notes.txt").write_text("mine"))
     before = everything(model)
     with pytest.raises(OutputError, match="found something else: notes.txt"):
@@ -308,7 +309,7 @@ def stopped(job: TrainJob, store: Store) -> Path:
 
 def test_a_checkpoint_is_removed_without_what_is_not_of_it(store: Store, tmp_path: Path) -> None:
     """Files that somebody left in a checkpoint's folder stay in it, whatever their names end in."""
-    job = TrainJob(store=store.path, out=tmp_path / "m", strategy="paper", sample=0.01)
+    job = new_job(store=store.path, out=tmp_path / "m", strategy="paper", sample=0.01)
     folder = stopped(job, store)
     theirs = {"precious.npz", "state-0.npz.bak", "notes.txt", "blocks-7.npz"}
     for name in theirs:
@@ -322,7 +323,7 @@ def test_a_checkpoint_is_removed_without_what_is_not_of_it(store: Store, tmp_pat
 @pytest.mark.parametrize("harm", ["file", "link"])
 def test_what_only_has_the_name_of_a_checkpoint_stays(store: Store, tmp_path: Path, harm: str) -> None:
     """A file or link where checkpoints go is refused at once; a job.json that it leads to is nobody's checkpoint."""
-    outside, job = tmp_path / "outside", TrainJob(store=store.path, out=tmp_path / "m")
+    outside, job = tmp_path / "outside", new_job(store=store.path, out=tmp_path / "m")
     outside.mkdir()
     (outside / "job.json").write_text("mine")
     folder_of(job.out).symlink_to(outside) if harm == "link" else folder_of(job.out).write_text("mine")

@@ -96,7 +96,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, separable: Rows, make_store:
         ({"epsilon": 0}, SpecError, "epsilon: expected a number between 0 and 1"),
         ({"epsilon": float("nan")}, SpecError, "epsilon: expected a number between 0 and 1"),
         ({"epsilon": "small"}, SpecError, "epsilon: expected float"),
-        ({"epsilom": 0.1}, SpecError, "did you mean 'epsilon'"),
+        ({"epsilom": 0.1}, TypeError, "unexpected keyword argument 'epsilom'"),
         ({"memory": "much"}, SpecError, "memory"),
         ({"begin": "again"}, UsageError, "begin: expected 'new', 'resume' or 'restart', got 'again'"),
         ({"cluster": "embedded"}, UsageError, "arrays are read in this process"),

@@ -14,8 +14,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 import coremargin
+from coremargin.problems.report import write_report
 from coremargin.report.fleet import render_fleet
-from coremargin.report.write import write_report
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.cli.printing import LONGEST_CELL, LONGEST_LINE, Formatter, facts, rich_text, say, say_error, table
+from coremargin.cli.printing import LONGEST_LINE, Formatter, rich_text, say, say_error
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.report.numbers import visible
+from coremargin.report.text import LONGEST_CELL, facts, table
 
 if TYPE_CHECKING:
     from click.testing import Result

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coremargin.errors import DataError, OutputError
+from coremargin.problems.report import write_report
 from coremargin.report import charts, numbers, soft, svg
 from coremargin.report.histogram import signed_bins
 from coremargin.report.html import render_report
-from coremargin.report.write import write_report
 from report_examples import HOSTILE, Example, example, soft_example
 
 EXAMPLES = {

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
-from coremargin.cli.printing import class_table, say, say_json
+from coremargin.cli.printing import say, say_json
 from coremargin.engine.interruption import terminable
+from coremargin.report.text import class_table
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:

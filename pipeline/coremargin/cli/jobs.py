@@ -6,25 +6,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from coremargin import spec as specs
-from coremargin.cli.printing import count, facts
 from coremargin.data.store import Store
 from coremargin.engine.clusters.connect import render
 from coremargin.engine.clusters.specs import load_cluster, resolve
 from coremargin.engine.plan import plan_blocks
-from coremargin.learn.job import TrainJob
-from coremargin.learn.posed import problem_of
-from coremargin.problems.fleet.problem import Fleet
+from coremargin.problems.registry import kind_of, problem_of
+from coremargin.report.text import count, facts
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coremargin.engine.clusters.specs import ClusterSpec
-
-
-def load_job(path: Path) -> TrainJob:
-    """The job in a file. Raises SpecError."""
-    return specs.load(path, TrainJob)
+    from coremargin.problems.job import TrainJob
 
 
 def cluster_of(job: TrainJob, given: str | None) -> ClusterSpec:
@@ -48,7 +40,7 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     return {
         "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
         "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
-        "models": len(problem.crew.members) if isinstance(problem, Fleet) else 1,
+        "models": kind_of(job).members(problem),
         "sample_bytes": sample_bytes, "bytes_per_scan": source.nbytes, "bytes_expected": expected,
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": int(job.memory), "cluster": render(cluster), "job": specs.dump(job),

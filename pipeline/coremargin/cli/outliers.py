@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from coremargin.cli.common import json_option
-from coremargin.cli.printing import say, say_json, table
+from coremargin.cli.printing import say, say_json
 from coremargin.report.numbers import plain_bounds, plain_share
+from coremargin.report.text import table
 
 if TYPE_CHECKING:
     from coremargin.models.left_out import LeftOut, Step
-    from coremargin.models.model import Model
-    from coremargin.models.multiclass import MulticlassModel
 
 SECTION = "Models"
 
@@ -57,20 +56,6 @@ def outliers_text(found: LeftOut) -> list[str]:
         lines += ["", "no hyperplane separates any of these sets of rows, no two of which have a row in common:"]
         lines += [f"  rows {', '.join(map(str, ids))}" for ids in found.contradictions]
     return lines
-
-
-def which_rows(model: Model | MulticlassModel) -> str:
-    """The rows that a margin is about."""
-    from coremargin.models.left_out import left_out
-
-    view = model.record.get("view") or {}
-    if view.get("fold") is not None:
-        return f"the rows outside of fold {view['fold']} of {view['folds']}"
-    if model.problem != "outliers":
-        return "all rows"
-    found = left_out(model)
-    allowed = found.steps[-1].k
-    return f"all rows but {len(found.rows):,} of {allowed:,} outliers (coremargin outliers lists them)"
 
 
 def _step(step: Step) -> tuple[str, str, str, str]:

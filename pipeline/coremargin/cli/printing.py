@@ -12,7 +12,6 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LONGEST_LINE = 20_000  #: characters of a line; a table of a thousand classes has some ten thousand
-LONGEST_CELL = 120
 
 
 def say(*lines: str, err: bool = False) -> None:
@@ -76,35 +74,3 @@ class Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The text of a record, a traceback too."""
         return "\n".join(cut(visible(line), LONGEST_LINE) for line in super().format(record).split("\n"))
-
-
-def table(rows: Sequence[Sequence[str]], *, indent: str = "  ", left: int = 1) -> list[str]:
-    """Lines of columns as wide as their widest entry; so many columns to the left, the others to the right."""
-    shown = [[cut(visible(cell), LONGEST_CELL) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    lines = []
-    for row in shown:
-        cells = [c.ljust(w) if k < left else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))]
-        lines.append((indent + "  ".join(cells)).rstrip())
-    return lines
-
-
-def facts(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Lines "name   value" with the values in one column."""
-    width = max(len(name) for name, _ in pairs)
-    return [f"{name.ljust(width)}  {value}" for name, value in pairs]
-
-
-def class_table(counts: Sequence[tuple[Any, int]], limit: int = 20) -> list[str]:
-    """Labels with their rows and shares."""
-    everything = sum(rows for _, rows in counts)
-    shown = [(repr(label), f"{rows:,}", f"{rows / everything:.1%}") for label, rows in counts[:limit]]
-    if len(counts) > limit:
-        rest = sum(rows for _, rows in counts[limit:])
-        shown.append((f"{len(counts) - limit} more", f"{rest:,}", f"{rest / everything:.1%}"))
-    return table([("label", "rows", "share"), *shown])
-
-
-def count(number_of: int, what: str) -> str:
-    """A number and its noun: 1 chunk, 1,000 chunks."""
-    return f"{number_of:,} {what}{'' if number_of == 1 else 's'}"

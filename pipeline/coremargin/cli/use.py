@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
-from coremargin.cli.printing import count, facts, say, say_json, table
+from coremargin.cli.printing import say, say_json
 from coremargin.engine.interruption import terminable
 from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
 from coremargin.report.numbers import plain_bounds
+from coremargin.report.text import count, facts, table
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -135,8 +135,9 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
                 asked["class_weight"] = self._weights(source.classes)
         rounds: list[dict[str, Any]] = []
         model = train(
-            source, cluster=self.cluster, loss=self.loss, epsilon=self.epsilon, intercept=bool(self.fit_intercept),
-            memory=self.memory, scaling=self.scaling, on_round=rounds.append, **asked,
+            source, cluster=self.cluster, loss=cast("Any", self.loss), epsilon=self.epsilon,
+            intercept=bool(self.fit_intercept), memory=self.memory, scaling=cast("Any", self.scaling),
+            on_round=rounds.append, **asked,
         )  # fmt: skip
         return model, max(1, sum(record["kind"] == "scan" for record in rounds))
 

@@ -38,13 +38,13 @@ class FleetRun(Run, frozen=True, kw_only=True):
     members_certified: _Count
 
 
-def read_run(folder: Path, *, fleet: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """``run.json`` and the lines of ``rounds.jsonl`` in the folder of a finished model.
+def read_run(folder: Path, kind: type[Run]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """``run.json`` and the lines of ``rounds.jsonl`` in the folder of a finished model; kind: of its run.
 
     Raises DataError for what is not as training writes it; FileNotFoundError passes.
     """
     path, lines = folder / RUN, folder / ROUNDS
     run = read_object(read_plain(path, LARGEST), str(path), names=True)
-    typed(FleetRun if fleet else Run, run, str(path))
+    typed(kind, run, str(path))
     parts = enumerate(read_plain(lines, LARGEST).splitlines(), start=1)
     return run, [read_object(line, f"{lines}, line {i}", names=True) for i, line in parts if line.strip()]

@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coremargin import spec as specs
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource, is_lazy
 from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.errors import UsageError
-from coremargin.learn.job import TrainJob
-from coremargin.learn.posed import problem_of
 from coremargin.learn.train import (
     Begin,
     Progress,
@@ -27,25 +24,46 @@ from coremargin.learn.train import (
     train_job,
 )
 from coremargin.models.asked import executor_of
-from coremargin.report.write import write_report
+from coremargin.problems.registry import job_of, problem_of
+from coremargin.problems.report import write_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
+    from coremargin.formats.model_record import Loss, ScalingKind, Strategy
     from coremargin.models.fleet import AnyModel
+    from coremargin.problems.outliers.spec import Search
 
 
-def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all but one with a default
+def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where to; all but one with a default
     source: Any,
     y: Any = None,
     *,
     weights: Any = None,
     out: str | os.PathLike[str] | None = None,
+    epsilon: float = 1e-3,
+    intercept: bool = True,
+    loss: Loss | None = None,
+    C: float | Sequence[float] | NDArray[Any] = 1.0,
+    class_weight: Literal["balanced"] | Sequence[float] | None = None,
+    classes: Literal["ovr", "crammer-singer"] | None = None,
+    folds: int | None = None,
+    fold_seed: int = 0,
+    outliers: int | str | Sequence[int] | NDArray[Any] | None = None,
+    outlier_search: Search | None = None,
+    strategy: Strategy = "fast",
+    scaling: ScalingKind | None = None,
+    memory: int | str = 256 * 2**20,
+    sample: float = 0.04,
+    block: int | str = 128 * 2**20,
+    max_scans: int | None = None,
+    time_limit: float | str | None = None,
     cluster: str | os.PathLike[str] | None = None,
     begin: Begin = "new",
     overwrite: bool = False,
     on_round: Callable[[dict[str, Any]], None] | None = None,
-    **parameters: Any,
 ) -> AnyModel:
     """Train a maximum-margin classifier and prove it.
 
@@ -59,10 +77,12 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
     cluster: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
     begin: "resume" goes on where an interrupted run stopped, if there is one; "restart" throws its checkpoint away.
     overwrite: replace a model that is there. on_round: called with a record after every round.
-    parameters: epsilon (1e-3), intercept (True), loss (None: hard margin), C, class_weight, scaling, outliers,
-        outlier_search, strategy ("fast"), memory, sample, block, max_scans, time_limit; for many models from the same
-        scans classes ("ovr"), C as a list, folds, fold_seed; for one of several classes at once classes
-        ("crammer-singer"); see ``TrainJob``. Numbers may be NumPy's, lists of them arrays or ranges.
+    epsilon, intercept, scaling, memory, sample, block, max_scans, time_limit: of every job, see ``TrainJob``.
+    strategy: of a hard margin (``HardMarginJob``). loss, C, class_weight: of a soft margin (``SoftMarginJob``).
+    classes: "ovr" for one model a class, each against the rest, from the same scans, as are those for C as a list and
+        for folds, with fold_seed (``FleetJob``); "crammer-singer" for one of all classes (``CrammerSingerJob``).
+    outliers, outlier_search: rows that may be left out (``OutlierJob``).
+        Numbers may be NumPy's, lists of them arrays or ranges.
 
     Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. With classes, folds or a list of
     C it is a fleet: ``model.members`` have certificates each. Raises CoremarginError.
@@ -72,10 +92,14 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, where to and how; all 
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
     rows = _source(source, y, weights)
+    parameters = {
+        "epsilon": epsilon, "intercept": intercept, "loss": loss, "C": C, "class_weight": class_weight,
+        "classes": classes, "folds": folds, "fold_seed": fold_seed, "outliers": outliers,
+        "outlier_search": outlier_search, "strategy": strategy, "scaling": scaling, "memory": memory, "sample": sample,
+        "block": block, "max_scans": max_scans, "time_limit": time_limit,
+    }  # fmt: skip
     place = os.fspath(out) if out is not None else "model"
-    job = specs.convert(
-        {"job": "train", "store": rows.name, "out": place, **_plain(parameters)}, TrainJob, where="coremargin.train"
-    )
+    job = job_of({"job": "train", "store": rows.name, "out": place, **_plain(parameters)}, where="coremargin.train")
     if out is not None:
         rows = open_store(job, begin) if isinstance(source, str | os.PathLike) else rows
         check_output(job, begin, overwrite=overwrite)

@@ -20,16 +20,17 @@ from coremargin.engine.problem import Works
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
-from coremargin.learn.outcome import Meters, Outcome, as_model, as_run, round_record
-from coremargin.learn.posed import problem_of
+from coremargin.learn.record import Meters, as_run, round_record
 from coremargin.models.files import MODEL, check_outside
-from coremargin.models.fleet import FleetModel, read_model
+from coremargin.models.fleet import read_model
+from coremargin.problems.outcome import Outcome
+from coremargin.problems.registry import kind_of, problem_of
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.problem import Problem
     from coremargin.engine.protocols import Executor
-    from coremargin.learn.job import TrainJob
+    from coremargin.problems.job import TrainJob
 
 
 Begin = Literal["new", "resume", "restart"]
@@ -131,10 +132,11 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
         model = read_model(job.out)
     except (DataError, OSError):
         return None
-    same = model.store_digest == source.digest and model.parameters == job.parameters()
+    same = model.kind == kind_of(job).name and model.parameters == job.parameters()
+    same = same and model.store_digest == source.digest
     if not (same and model.ended and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
         return None
-    run, lines = read_run(job.out, fleet=isinstance(model, FleetModel))
+    run, lines = read_run(job.out, kind_of(job).run)
     return Outcome(model, run, lines, found=True)
 
 
@@ -166,7 +168,8 @@ def run_problem(
                     engine.check_time()
         meters.seconds = before + time.perf_counter() - clock
     run = as_run(job, problem, state, meters, executor)
-    return Outcome(as_model(job, problem, state), run, meters.rounds, resumable=not problem.done(state))
+    model = kind_of(job).model(job, problem, state)
+    return Outcome(model, run, meters.rounds, resumable=not problem.done(state))
 
 
 @contextmanager

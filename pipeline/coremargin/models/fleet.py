@@ -56,6 +56,11 @@ class FleetModel(Trained):
         return typed_fleet(self.record, "record")
 
     @property
+    def kind(self) -> str:
+        """Many models."""
+        return "fleet"
+
+    @property
     def ended(self) -> bool:
         """False when training stopped at a limit: more scans prove more, or say how the members do together."""
         return super().ended and bool(self.record["evaluations"])

@@ -39,6 +39,11 @@ class Trained(ABC):
         return str(self.record["problem"])
 
     @property
+    def kind(self) -> str:
+        """Which kind of problem it answers, as the registry of problems names it."""
+        return self.problem
+
+    @property
     def status(self) -> str:
         """How training ended: "certified" (of a fleet: all members), "not_separable" or "stopped"."""
         return str(self.record["status"])

@@ -20,20 +20,11 @@ from coremargin.report.zones import value_ruler
 if TYPE_CHECKING:
     from coremargin.report.page import Json
 
-PROBLEM = "crammer_singer"
 
-
-def is_several(folder: Path) -> bool:
-    """Whether a folder holds a model of several classes at once."""
-    return bool(page.read_json(folder / "model.json").get("problem") == PROBLEM)
-
-
-def write_classes_report(folder: Path, *, name: str | None = None) -> Path:
-    """Write ``report.html`` into a model's folder; its path. Raises DataError, OutputError."""
-    folder = Path(folder)
+def read_and_render(folder: Path, name: str) -> str:
+    """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run = page.read_json(folder / "model.json"), page.read_json(folder / "run.json")
-    text = render_classes(model, run, page.read_lines(folder / "rounds.jsonl"), name=name or folder.name)
-    return page.written(folder, text)
+    return render_classes(model, run, page.read_lines(folder / "rounds.jsonl"), name=name)
 
 
 def render_classes(model: Json, run: Json, rounds: Sequence[Json], *, name: str = "MODEL") -> str:

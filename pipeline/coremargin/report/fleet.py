@@ -23,12 +23,10 @@ FILE = "fleet.json"
 MEMBERS_SHOWN = 300  #: rows of the table of models
 
 
-def write_fleet_report(folder: Path, *, name: str | None = None) -> Path:
-    """Write ``report.html`` into a fleet's folder; its path. Raises DataError, OutputError."""
-    folder = Path(folder)
+def read_and_render(folder: Path, name: str) -> str:
+    """The page of a fleet's folder. Raises DataError where it does not hold a readable fleet."""
     fleet, run = page.read_json(folder / FILE), page.read_json(folder / "run.json")
-    text = render_fleet(fleet, run, page.read_lines(folder / "rounds.jsonl"), name=name or folder.name)
-    return page.written(folder, text)
+    return render_fleet(fleet, run, page.read_lines(folder / "rounds.jsonl"), name=name)
 
 
 def render_fleet(fleet: Json, run: Json, rounds: Sequence[Json], *, name: str = "FLEET") -> str:

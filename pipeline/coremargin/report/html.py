@@ -1,7 +1,7 @@
 """The report of a model: one HTML page that needs nothing but itself.
 
-``render_report`` is a pure function of what a model folder holds; ``write_model_report`` reads a folder with numpy,
-scipy and json only and puts ``report.html`` into it. The page loads nothing, runs no script, and escapes every value.
+``render_report`` is a pure function of what a model folder holds; ``read_and_render`` reads a folder with numpy, scipy
+and json only. The page loads nothing, runs no script, and escapes every value.
 """
 
 from __future__ import annotations
@@ -68,17 +68,10 @@ def render_report(
     return page.template("template.html.j2").render(view)
 
 
-def write_model_report(folder: Path, *, name: str | None = None) -> Path:
-    """Write ``report.html`` into a model folder, aside and then renamed; the path of the page.
-
-    ``name`` is what the page calls the folder (its own name unless it is about to be renamed).
-    Raises DataError where the folder does not hold a readable model, OutputError where it cannot be written.
-    """
-    folder = Path(folder)
+def read_and_render(folder: Path, name: str) -> str:
+    """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run = page.read_json(folder / "model.json"), page.read_json(folder / "run.json")
-    rounds = page.read_lines(folder / "rounds.jsonl")
-    text = render_report(model, run, rounds, _read_coreset(folder), name=name or folder.name)
-    return page.written(folder, text)
+    return render_report(model, run, page.read_lines(folder / "rounds.jsonl"), _read_coreset(folder), name=name)
 
 
 def _read_coreset(folder: Path) -> dict[str, Any]:

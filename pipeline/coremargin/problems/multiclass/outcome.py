@@ -1,9 +1,8 @@
-"""The result of a job about several classes as a model, and as words for its run."""
+"""The result of a job about several classes as a model."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,14 +10,15 @@ from coremargin.data.scaled import scaling_of, unscaled
 from coremargin.formats.model_record import FORMAT, VERSION
 from coremargin.maths.margin import ratio
 from coremargin.models.multiclass import PROBLEM, MulticlassModel
+from coremargin.version import version
 
 if TYPE_CHECKING:
-    from coremargin.learn.job import TrainJob
     from coremargin.problems.multiclass.job import ClassesJob
+    from coremargin.problems.multiclass.spec import CrammerSingerJob
     from coremargin.problems.multiclass.state import ClassesState
 
 
-def multiclass_of(job: TrainJob, problem: ClassesJob, state: ClassesState) -> MulticlassModel:
+def multiclass_of(job: CrammerSingerJob, problem: ClassesJob, state: ClassesState) -> MulticlassModel:
     """The model that a state stands for; nothing in it depends on the run: no clock, no host."""
     source, found = problem.source, problem.result(state)
     scaling = scaling_of(source)
@@ -35,7 +35,7 @@ def multiclass_of(job: TrainJob, problem: ClassesJob, state: ClassesState) -> Mu
             "epsilon": job.epsilon, "coreset_rows": len(found.rows), "store_digest": unscaled(source).digest,
             "radius": float(source.scalars().max_norm.max()),
         },
-        "software": {"coremargin": version("coremargin")},
+        "software": {"coremargin": version()},
     }  # fmt: skip
     return MulticlassModel(
         record=record, hypothesis=found.hypothesis, duals=found.duals, coreset_ids=found.rows.ids,
@@ -43,13 +43,3 @@ def multiclass_of(job: TrainJob, problem: ClassesJob, state: ClassesState) -> Mu
         reference=found.reference if problem.soft else None,
         shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,
     )  # fmt: skip
-
-
-def told_of(problem: ClassesJob, state: ClassesState) -> dict[str, Any]:
-    """What ``run.json`` says beside the costs: how it ended, and the confusion matrix of the last scan."""
-    found = problem.result(state)
-    return {
-        "reason": found.reason, "confusion": found.confusion.tolist(),
-        "confusion_of": "final" if found.final else "last scan",
-        "margins": {"rows_below_upper": None if state.rows_below < 0 else state.rows_below},
-    }  # fmt: skip

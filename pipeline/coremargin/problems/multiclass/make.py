@@ -1,4 +1,4 @@
-"""The problem about several classes at once that a job describes."""
+"""Problems about several classes at once from what a job says."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from coremargin.problems.multiclass.kesler import KeslerMargin
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.learn.job import TrainJob
+    from coremargin.problems.multiclass.spec import CrammerSingerJob
 
 
-def classes_of(job: TrainJob, source: Source) -> CrammerSinger | KeslerMargin:
+def problem_of(job: CrammerSingerJob, source: Source) -> CrammerSinger | KeslerMargin:
     """The hard margin, or with a loss the soft one."""
     if job.loss is None:
         return KeslerMargin(
@@ -21,6 +21,6 @@ def classes_of(job: TrainJob, source: Source) -> CrammerSinger | KeslerMargin:
             blocks=len(plan_blocks(source, job.block)),
         )  # fmt: skip
     return CrammerSinger(
-        source, job.epsilon, job.intercept, memory_bytes=job.memory, sample_share=job.sample, cost=job.costs[0],
-        class_weight="balanced" if job.class_weight == "balanced" else None,
+        source, job.epsilon, job.intercept, memory_bytes=job.memory, sample_share=job.sample, cost=job.C,
+        class_weight=job.class_weight,
     )  # fmt: skip

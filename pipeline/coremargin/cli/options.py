@@ -1,0 +1,138 @@
+"""Options of ``coremargin train`` from the parameters that jobs have: names, choices, defaults and help said once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import click
+from msgspec import NODEFAULT, Meta
+from msgspec.structs import fields
+
+from coremargin.problems.registry import kinds
+from coremargin.spec import Size, exact_size
+
+if TYPE_CHECKING:
+    from coremargin.problems.job import TrainJob
+
+#: Those that the command takes in another form, or not at all.
+_ELSEWHERE = {"store", "cluster"}
+
+
+class Parameter(NamedTuple):
+    """A parameter of some kinds of jobs: kind of its values, what it is when nothing is said, help."""
+
+    name: str
+    kind: Any
+    default: Any
+    meta: Meta
+
+
+def parameters() -> list[Parameter]:
+    """All parameters of all kinds of jobs: what every job has, with those of single kinds in between.
+
+    What several kinds have is one parameter with the choices of all; its help is that of the first kind that has one.
+    """
+    from coremargin.problems.job import TrainJob
+
+    shared = list(_parameters(TrainJob))
+    own: dict[str, Parameter] = {}
+    for kind in sorted(kinds(), key=lambda kind: _ORDER.get(kind.name, len(_ORDER))):
+        for found in _parameters(kind.job):
+            if found.name in (parameter.name for parameter in shared):
+                continue
+            before = own.get(found.name, found)
+            own[found.name] = before._replace(
+                kind=_together(before.kind, found.kind),
+                default=before.default if before.default is not NODEFAULT else found.default,
+                meta=before.meta if before.meta.description else found.meta,
+            )
+    cut = [parameter.name for parameter in shared].index("scaling")
+    return [*shared[:cut], *own.values(), *shared[cut:]]
+
+
+#: A loss first, then what there is besides.
+_ORDER = {name: place for place, name in enumerate(("soft_margin", "fleet", "crammer_singer", "outliers"))}
+
+
+class TrainCommand(click.Command):
+    """A command with an option for each parameter; they are made when the command is used, not with the others."""
+
+    _made = False
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters."""
+        if not self._made:
+            made = [_option(found) for found in parameters() if found.name not in _ELSEWHERE]
+            arguments = [found for found in self.params if isinstance(found, click.Argument)]
+            self.params = [*arguments, *made, *(found for found in self.params if found not in arguments)]
+            self._made = True
+        return super().get_params(ctx)
+
+
+def said(options: dict[str, Any]) -> dict[str, Any]:
+    """What the options of a command line say, as a job file would; None is not said."""
+    options = dict(options)
+    options["intercept"] = False if options.pop("no_intercept") else None
+    texts = {found.name: (found.meta.extra or {}).get("text") for found in parameters()}
+    for name, text in texts.items():
+        if text is not None and options.get(name) is not None:
+            try:
+                options[name] = text(options[name])
+            except ValueError as error:
+                raise click.BadParameter(str(error), param_hint=f"--{_dashed(name)}") from None
+    return {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+
+
+def _option(parameter: Parameter) -> click.Option:
+    name, help_ = _dashed(parameter.name), parameter.meta.description
+    if parameter.name == "intercept":
+        return click.Option(["--no-intercept"], is_flag=True, help=help_)
+    more = dict(parameter.meta.extra or {})
+    more.pop("text", None)
+    choices, plain = _values(parameter.kind)
+    kind: Any = None
+    if choices and not plain:
+        kind = click.Choice(choices)
+    elif "metavar" not in more:
+        kind = {int: int, float: float, Path: click.Path(path_type=Path)}.get(plain[0])
+    if parameter.name == "out":
+        more["required"] = True
+    elif parameter.default not in (None, NODEFAULT):
+        shown = exact_size(parameter.default) if Size in plain else parameter.default
+        help_ = f"{help_}  [default: {shown}]"
+    return click.Option([f"--{name}", parameter.name], type=kind, help=help_, **more)
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _parameters(job: type[TrainJob]) -> Iterator[Parameter]:
+    hints = get_type_hints(job, include_extras=True)
+    for field in fields(job):
+        hint, meta = hints[field.name], Meta()
+        if get_origin(hint) is Annotated:
+            hint, *metas = get_args(hint)
+            meta = next((found for found in metas if found.description), meta)
+        yield Parameter(field.name, hint, field.default, meta)
+
+
+def _together(first: Any, second: Any) -> Any:
+    return first if first == second else Union[first, second]  # noqa: UP007 - of kinds that are known at run time only
+
+
+def _values(kind: Any) -> tuple[list[str], list[Any]]:
+    """The words that a value may be, and the plain types."""
+    if get_origin(kind) is Annotated:
+        return _values(get_args(kind)[0])
+    if get_origin(kind) is Literal:
+        return list(get_args(kind)), []
+    if get_origin(kind) in (Union, UnionType):
+        parts = [_values(part) for part in get_args(kind) if part is not NoneType]
+        return list(dict.fromkeys(word for words, _ in parts for word in words)), [
+            one for _, ones in parts for one in ones
+        ]
+    return [], [kind]

@@ -1,0 +1,82 @@
+"""What a job tells of its run: what it cost, a record of each round, and of the whole."""
+
+from __future__ import annotations
+
+import platform
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin import spec as specs
+from coremargin.maths.margin import ratio
+from coremargin.problems.registry import kind_of, kind_of_model
+
+if TYPE_CHECKING:
+    from coremargin.engine.loop import ScanCost
+    from coremargin.engine.problem import Problem
+    from coremargin.engine.protocols import Executor
+    from coremargin.problems.job import TrainJob
+    from coremargin.problems.outcome import Outcome
+
+VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
+
+
+@dataclass
+class Meters:
+    """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it."""
+
+    seconds: float = 0.0
+    scans: int = 0
+    bytes_read: int = 0
+    resumed: int = 0
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def as_now(self) -> dict[str, Any]:
+        """What they show, as JSON; what is counted later does not change it."""
+        return {**vars(self), "rounds": list(self.rounds)}
+
+
+def round_record(kind: str, problem: Problem, state: Any, cost: ScanCost) -> dict[str, Any]:
+    """One line of ``rounds.jsonl``."""
+    told = problem.figures(state)
+    number = told.pop("scan", state.round)
+    finite = {name: None if value in (np.inf, -np.inf) else value for name, value in told.items()}
+    return {
+        "round": number, "kind": kind, **finite, "ratio": ratio(told["lower"], told["upper"]),
+        "chunks": cost.chunks, "chunks_read": cost.chunks_read, "chunks_skipped": cost.chunks - cost.chunks_read,
+        "bytes_read": cost.bytes_read, "seconds": cost.seconds, "solve_seconds": cost.solve_seconds,
+        "status": state.status,
+    }  # fmt: skip
+
+
+def as_run(job: TrainJob, problem: Problem, state: Any, meters: Meters, executor: Executor) -> dict[str, Any]:
+    """The content of ``run.json``."""
+    source, told = problem.source, problem.figures(state)
+    versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
+    run: dict[str, Any] = {
+        "started": meters.started, "seconds": meters.seconds, "scans": meters.scans, "sample_scans": 1,
+        "bytes_read": meters.bytes_read, "sample_bytes": meters.rounds[0]["bytes_read"], "store_bytes": source.nbytes,
+        "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": told["pool_rows"], "executor": executor.description,
+        "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
+        "resumed": meters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }  # fmt: skip
+    return run | kind_of(job).facts(problem, state)
+
+
+def summary_of(outcome: Outcome) -> dict[str, Any]:
+    """One flat record for machines: what is claimed, of what, and what it cost."""
+    model, run = outcome.model, outcome.run
+    claims = kind_of_model(model).summary(model, run)
+    shape = {"rows": model.rows, "features": model.features}
+    return {"status": model.status, **claims, **shape, **{key: run[key] for key in _RUN_KEYS}}
+
+
+_RUN_KEYS = (
+    "scans", "bytes_read", "sample_bytes", "store_bytes", "pool_rows", "seconds", "peak_rss_bytes", "resumed",
+    "store", "out",
+)  # fmt: skip

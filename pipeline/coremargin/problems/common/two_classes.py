@@ -1,0 +1,54 @@
+"""What kinds of two classes with one model share: how results become models, and how a run is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from coremargin.problems.common.words import bounds_of
+from coremargin.problems.kind import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.engine.problem import OneProblem
+    from coremargin.models.model import Model
+    from coremargin.problems.job import TrainJob
+
+J = TypeVar("J", bound="TrainJob")
+P = TypeVar("P", bound="OneProblem")
+
+
+class TwoClasses(Kind[J, P, "Model"]):
+    """A kind whose model is a hyperplane between two classes."""
+
+    def model(self, job: J, problem: P, state: Any) -> Model:
+        """The hyperplane that a state stands for."""
+        from coremargin.problems.common.model import model_of
+
+        return model_of(problem.source, problem.codes, problem.result(state), self.name, job.parameters())
+
+    def facts(self, problem: P, state: Any) -> dict[str, Any]:
+        """Why the run ended, and where the rows lay in the last scan."""
+        import numpy as np
+
+        found = problem.result(state)
+        return {
+            "reason": found.reason,
+            "histogram": {
+                "edges": np.linspace(state.low, state.high, state.histogram.shape[1] + 1).tolist(),
+                "positive": state.histogram[0].tolist(), "negative": state.histogram[1].tolist(),
+                "hypothesis": "final" if found.final else "last scan",
+            },
+            "margins": {"rows_below_upper": problem.figures(state)["rows_below"]},
+        }  # fmt: skip
+
+    def summary(self, model: Model, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Both bounds."""
+        return bounds_of(model)
+
+    def report(self, folder: Path, name: str) -> str:
+        """One page."""
+        from coremargin.report import html
+
+        return html.read_and_render(folder, name)

@@ -1,0 +1,152 @@
+"""What models with one certificate say to people: the end of a run, and what a model is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coremargin.report.numbers import NO_BREAK, SCALINGS, percent_up, plain_bounds, plain_share, relative_gap
+from coremargin.report.text import facts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from coremargin.models.model import Model
+    from coremargin.models.multiclass import MulticlassModel
+    from coremargin.problems.outcome import Outcome
+
+    One = Model | MulticlassModel
+
+Pairs = list[tuple[str, str]]
+
+
+def bounds_of(model: One) -> dict[str, Any]:
+    """What is claimed, flat, for machines."""
+    certificate = model.record["certificate"]
+    return {key: certificate[key] for key in ("epsilon", "lower", "upper", "ratio", "coreset_rows")}
+
+
+def margin_verdict(outcome: Outcome, model: One, epsilon: float, thing: str) -> list[str]:
+    """The margin, and what no other hypothesis reaches; where there is none, kinds have words of their own."""
+    claims, rows = model.certificate, model.rows
+    lower, upper = plain_bounds(claims.lower, claims.upper)
+    if model.status == "certified":
+        return [
+            f"certified: the margin {lower} is proven on all {rows:,} rows;",
+            f"no {thing} reaches more than {upper}: at least {plain_share(claims.ratio)} of the best possible.",
+        ]
+    possible = f"at most {upper}" if upper else "not known"
+    return [
+        f"stopped before the proof was complete: {outcome.run['reason']};",
+        f"margin proven so far {lower or 'none'}, best possible {possible}, epsilon asked for {epsilon}.",
+    ]
+
+
+def value_verdict(outcome: Outcome, model: One, epsilon: float, thing: str) -> list[str]:
+    """The value of a soft margin, and what none is below."""
+    claims = model.certificate
+    lower, upper = plain_bounds(claims.lower, claims.upper)
+    if model.status == "certified":
+        gap = percent_up(relative_gap(bounds_of(model))).replace(NO_BREAK, " ")
+        return [
+            f"certified: the value {upper} of the objective, over all {model.rows:,} rows, is proven to be",
+            f"within {gap} of the best possible: no {thing} has less than {lower}.",
+        ]
+    known = "no scan over all rows was finished"
+    if claims.lower is not None and claims.upper is not None:
+        known = f"value over all rows {upper}, best possible at least {lower}"
+    return [
+        f"stopped before the proof was complete: {outcome.run['reason']};",
+        f"{known}, epsilon asked for {epsilon}.",
+    ]
+
+
+def first_rows(model: One) -> str:
+    """Some of the rows that carry a proof, by number."""
+    ids = ", ".join(str(row) for row in model.coreset_ids[:8].tolist())
+    return ids + (", ..." if model.certificate.coreset_rows > 8 else "")
+
+
+def held_for_margin(outcome: Outcome, model: One) -> tuple[str, str]:
+    """Rows of a margin's pool."""
+    carry = model.certificate.coreset_rows
+    return "pool", f"{outcome.run['pool_rows']:,} rows, {carry:,} of them carry the proof"
+
+
+def held_for_value(outcome: Outcome, model: One) -> tuple[str, str]:
+    """Rows that were held one by one for a soft margin."""
+    held = outcome.run["pool_rows"]
+    if held == model.rows:
+        return "band", f"all {model.rows:,} rows were in memory one by one"
+    if any("part" in record for record in outcome.rounds):
+        return "held", f"{held:,} rows at a time; others came home a segment at a time, as needed"
+    return "band", f"{held:,} rows near the margin came home one by one, the others as sums"
+
+
+def described(path: Path, model: One, made: Sequence[tuple[str, str]], classes: str, claims: Pairs) -> list[str]:
+    """What a model is; claims: what it says of its proof."""
+    intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
+    scaling: Pairs = []
+    if model.scaling is not None:
+        scaling = [("scaling", f"{model.scaling}: {SCALINGS[model.scaling]}; what is claimed is about rows so scaled")]
+    pairs = [
+        ("model", f"{path}, {model.problem}{intercept}"),
+        ("status", model.status),
+        ("classes", classes),
+        ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
+        *scaling,
+        *claims,
+        ("store", model.certificate.store_digest),
+        ("software", ", ".join(f"{name} {version}" for name, version in model.record["software"].items())),
+    ]
+    return facts([*pairs, *made])
+
+
+def two_sides(model: Model) -> str:
+    """The labels of two classes."""
+    negative, positive = model.classes
+    return f"{negative!r} (negative), {positive!r} (positive)"
+
+
+def rows_of(model: One) -> str:
+    """The rows that a certificate is about, those that a fold holds out left out."""
+    view = model.record.get("view") or {}
+    if view.get("fold") is not None:
+        return f"the rows outside of fold {view['fold']} of {view['folds']}"
+    return "all rows"
+
+
+def margin_claims(model: One, rows: str) -> Pairs:
+    """What is claimed of a margin."""
+    claims = model.certificate
+    return [
+        ("margin", f"{exactly(claims.lower)} proven for {rows}"),
+        ("best possible", f"at most {exactly(claims.upper)}"),
+        _ratio(model),
+        ("coreset", f"{claims.coreset_rows:,} rows carry the proof"),
+    ]
+
+
+def value_claims(model: One, rows: str) -> Pairs:
+    """What is claimed of a soft margin."""
+    claims, asked = model.certificate, model.parameters
+    weight = asked["class_weight"]
+    shown = "" if weight is None else f", class weight {weight if weight == 'balanced' else tuple(weight)}"
+    value = f"at most {exactly(claims.upper)} over {rows}"
+    if claims.upper is None:
+        value = "not known: no scan of all rows was finished"
+    return [
+        ("loss", f"{asked['loss']}, C {asked['C']:g}{shown}"),
+        ("value", value),
+        ("best possible", f"at least {exactly(claims.lower)}"),
+        _ratio(model),
+    ]
+
+
+def _ratio(model: One) -> tuple[str, str]:
+    return "ratio", f"{exactly(model.certificate.ratio)}, epsilon {model.certificate.epsilon}"
+
+
+def exactly(value: float | None) -> str:
+    """A bound with every digit: a rounded one may claim too much."""
+    return "nothing" if value is None else repr(value)

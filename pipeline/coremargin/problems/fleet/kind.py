@@ -1,0 +1,85 @@
+"""Many models from the same scans as a kind of problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from coremargin.formats.run_record import FleetRun
+from coremargin.problems.fleet import words
+from coremargin.problems.fleet.spec import FleetJob
+from coremargin.problems.kind import Kind
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.models.fleet import FleetModel
+    from coremargin.problems.fleet.problem import Fleet
+    from coremargin.problems.fleet.state import FleetState
+    from coremargin.problems.outcome import Outcome
+
+
+class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
+    """A model for each class, value of C and fold."""
+
+    name = "fleet"
+    job = FleetJob
+    title = "a fleet of models"
+    run = FleetRun
+    asked_by = 'give classes "ovr", folds, or several values of C'
+
+    def asked(self, said: Mapping[str, Any]) -> bool:
+        """Classes, folds, or several values of C."""
+        return "classes" in said or "folds" in said or isinstance(said.get("C"), list | tuple)
+
+    def problem(self, job: FleetJob, source: Source) -> Fleet:
+        """The fleet on these rows; its time, that of the job, begins now."""
+        from coremargin.problems.fleet.make import problem_of
+
+        return problem_of(job, source)
+
+    def members(self, problem: Fleet) -> int:
+        """One for each class, value of C and fold."""
+        return len(problem.crew.members)
+
+    def model(self, job: FleetJob, problem: Fleet, state: FleetState) -> FleetModel:
+        """The models of all members, and how they do together."""
+        from coremargin.problems.fleet.outcome import as_fleet
+
+        return as_fleet(job, problem, state)
+
+    def facts(self, problem: Fleet, state: FleetState) -> dict[str, Any]:
+        """How many members are proven."""
+        from coremargin.problems.fleet.outcome import reason_of
+
+        statuses = [member.status for member in state.members]
+        told = {"members": len(statuses), "members_certified": statuses.count("certified")}
+        return told | {"reason": reason_of(statuses, judged=state.judged)}
+
+    def summary(self, model: FleetModel, run: Mapping[str, Any]) -> dict[str, Any]:
+        """The lowest ratio, and how the members do together."""
+        told = {key: run[key] for key in ("members", "members_certified")}
+        ratios = [entry["ratio"] or 0.0 for entry in model.record["members"]]
+        tables = {key: model.record[key] for key in ("evaluations", "validation", "chosen")}
+        return {"epsilon": model.parameters["epsilon"], **told, "lowest_ratio": min(ratios), **tables}
+
+    def verdict(self, outcome: Outcome, job: FleetJob) -> list[str]:
+        """How many members are proven, and how they do together."""
+        return words.verdict(cast("FleetModel", outcome.model), job.epsilon)
+
+    def held(self, outcome: Outcome) -> tuple[str, str]:
+        """Rows of all members."""
+        return "rows", f"{outcome.run['pool_rows']:,} rows are held, each once, for all models"
+
+    def described(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
+        """What the members claim, and how they do together."""
+        return words.described(path, model, made)
+
+    def report(self, folder: Path, name: str) -> str:
+        """One page."""
+        from coremargin.report import fleet
+
+        return fleet.read_and_render(folder, name)
+
+
+KIND = FleetKind()

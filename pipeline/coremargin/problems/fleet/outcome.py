@@ -1,0 +1,77 @@
+"""A fleet's results as models, with the record that binds them together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coremargin.data.scaled import unscaled
+from coremargin.engine.result import STOPPED
+from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
+from coremargin.models.fleet import FleetModel
+from coremargin.models.fleet_record import chosen, evaluation, validation
+from coremargin.problems.common.model import model_of
+from coremargin.version import version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coremargin.data.source import Source
+    from coremargin.engine.result import Result
+    from coremargin.models.model import Model
+    from coremargin.problems.fleet.members import Member
+    from coremargin.problems.fleet.problem import Fleet
+    from coremargin.problems.fleet.spec import FleetJob
+    from coremargin.problems.fleet.state import FleetState
+
+
+def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
+    """The models of all members, and how they do together."""
+    source, members = fleet.source, fleet.crew.members
+    models = {
+        member.name: _member_model(job, fleet, member, result)
+        for member, result in zip(members, fleet.results(state), strict=True)
+    }
+    costs = list(dict.fromkeys(member.cost for member in members))
+    told = zip(fleet.crew.juries, state.confusion, strict=True) if state.judged else ()
+    evaluations = [evaluation(cost, fold, counts) for (fold, cost), counts in told]
+    table = validation(evaluations, costs)
+    record = {
+        "format": FORMAT, "version": VERSION, "status": fleet_status([model.status for model in models.values()]),
+        "problem": job.problem, "parameters": job.parameters(),
+        "classes": [source.classes[code] for code in fleet.crew.codes], "features": source.features,
+        "rows": source.rows, "dtype": source.dtype.name, "store_digest": unscaled(source).digest,
+        "members": [_entry(member, source, models[member.name]) for member in members],
+        "evaluations": evaluations, "validation": table, "chosen": chosen(table, costs),
+        "software": {"coremargin": version()},
+    }  # fmt: skip
+    return FleetModel(record, models)
+
+
+def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> Model:
+    problem, crew = member.problem, fleet.crew
+    view = {
+        "class": None if member.code is None else fleet.source.classes[member.code], "fold": member.fold,
+        "folds": None if member.fold is None else crew.folds, "fold_seed": None if member.fold is None else crew.seed,
+    }  # fmt: skip
+    plain = member.code is None and member.fold is None
+    parameters = job.parameters_of(1.0 if member.cost is None else member.cost)
+    return model_of(
+        problem.source, problem.codes, found, job.problem, parameters,
+        view=None if plain else view, store=fleet.source,
+    )  # fmt: skip
+
+
+def _entry(member: Member, source: Source, model: Model) -> dict[str, Any]:
+    claims = model.certificate
+    return {
+        "name": member.name, "class": None if member.code is None else source.classes[member.code], "C": member.cost,
+        "fold": member.fold, "status": model.status, "lower": claims.lower, "upper": claims.upper,
+        "ratio": claims.ratio, "coreset_rows": claims.coreset_rows,
+    }  # fmt: skip
+
+
+def reason_of(statuses: Sequence[str], *, judged: bool) -> str:
+    """Why the run ended; judged: a scan has counted who is given which class."""
+    if not judged:
+        return STOPPED["running"]
+    return ", ".join(f"{statuses.count(word)} {word.replace('_', ' ')}" for word in dict.fromkeys(statuses))

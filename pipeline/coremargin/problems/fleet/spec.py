@@ -1,0 +1,60 @@
+"""What a job about many models says: one for each class, value of C and fold, all from the same scans."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from coremargin.formats.limits import MOST_FOLDS, MOST_SEED
+from coremargin.formats.model_record import Loss
+from coremargin.problems.job import TrainJob
+from coremargin.problems.soft.spec import ClassWeight, check_class_weight, check_costs, loss_parameters
+
+
+class FleetJob(TrainJob, frozen=True, kw_only=True):
+    """Many models from the same scans, hard margins or with a loss, be it only one class or one C that is left.
+
+    classes "ovr" trains each class against the rest; C may be a list; folds is for cross-validation, the fold of a row
+    being a hash of its id and fold_seed. class_weight: as for a soft margin.
+    """
+
+    loss: Loss | None = None
+    C: float | tuple[float, ...] = 1.0
+    class_weight: ClassWeight | None = None
+    classes: Literal["ovr"] | None = None
+    folds: Annotated[
+        Annotated[int, Meta(ge=2, le=MOST_FOLDS)] | None,
+        Meta(description="Cross-validation by so many folds, in the same scans; chooses C."),
+    ] = None
+    fold_seed: Annotated[Annotated[int, Meta(ge=0, le=MOST_SEED)], Meta(description="Which rows the folds have.")] = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range. Raises ValueError."""
+        super().__post_init__()
+        check_costs(self.costs)
+        check_class_weight(self.class_weight)
+        if self.loss is None and (self.C != 1.0 or self.class_weight is not None):
+            raise ValueError("C and class_weight: a hard margin has none; give loss too")
+        if self.fold_seed and self.folds is None:
+            raise ValueError("fold_seed: it says which rows each fold has; give folds too")
+
+    @property
+    def problem(self) -> str:
+        """That of each member."""
+        return "hard_margin" if self.loss is None else "soft_margin"
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        """The values of C, from small to large."""
+        return tuple(sorted(self.C)) if isinstance(self.C, tuple) else (self.C,)
+
+    def parameters_of(self, cost: float) -> dict[str, Any]:
+        """The parameters of one member, with this C."""
+        shared = super().parameters()
+        return shared if self.loss is None else shared | loss_parameters(self.loss, cost, self.class_weight)
+
+    def parameters(self) -> dict[str, Any]:
+        """What the fleet's record keeps."""
+        fleet = {"classes": self.classes, "folds": self.folds, "fold_seed": self.fold_seed}
+        return {**self.parameters_of(self.costs[0]), **({"C": list(self.costs)} if self.loss else {}), **fleet}

@@ -1,0 +1,68 @@
+"""What a fleet says to people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coremargin.report.text import count, facts, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from coremargin.models.fleet import FleetModel
+
+
+def verdict(fleet: FleetModel, epsilon: float) -> list[str]:
+    """How many members are proven, and how they do together."""
+    statuses = [entry["status"] for entry in fleet.record["members"]]
+    if set(statuses) == {"certified"}:
+        models = count(len(statuses), "model")
+        proven = f"certified: all {models} are proven to be within {epsilon} of the best possible."
+        return [proven, *_accuracies(fleet)]
+    told = ", ".join(f"{statuses.count(word):,} {word.replace('_', ' ')}" for word in dict.fromkeys(sorted(statuses)))
+    return [f"of {count(len(statuses), 'model')}: {told}; epsilon asked for {epsilon}.", *_accuracies(fleet)]
+
+
+def _accuracies(fleet: FleetModel) -> list[str]:
+    """After an empty line, one for each C: accuracy on held-out rows, and on the rows trained on."""
+    record = fleet.record
+    if not record["evaluations"]:
+        return []
+    training = {entry["C"]: entry["accuracy"] for entry in record["evaluations"] if entry["fold"] is None}
+    checked = {entry["C"]: entry for entry in record["validation"] or ()}
+    head = ("C", *(("held-out accuracy", "std") if checked else ()), "training accuracy")
+    rows = [
+        (
+            "none" if cost is None else f"{cost:g}",
+            *((f"{checked[cost]['mean']:.6f}", f"{checked[cost]['std']:.6f}") if checked else ()),
+            f"{training[cost]:.6f}",
+        )
+        for cost in fleet.costs
+    ]
+    lines = ["", *table([head, *rows])]
+    if checked and record["chosen"] is not None:
+        cost = record["chosen"]["C"]
+        lines.append("" if cost is None else f"  C {cost:g}: the best mean accuracy on held-out rows")
+    return lines
+
+
+def described(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    """What a fleet is, what its members claim, and how they do together."""
+    record = fleet.record
+    pairs = [
+        ("fleet", f"{path}, {fleet.problem}, {count(len(fleet.members), 'model')}"),
+        ("status", fleet.status),
+        ("classes", ", ".join(map(repr, fleet.classes))),
+        ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
+        ("store", fleet.store_digest),
+        ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
+        *made,
+    ]
+    head = ("model", "status", "proven", "coreset")
+    lines = [
+        (entry["name"], entry["status"], "none" if entry["ratio"] is None else repr(entry["ratio"]),
+         f"{entry['coreset_rows']:,}")
+        for entry in record["members"]
+    ]  # fmt: skip
+    return [*facts(pairs), *_accuracies(fleet), "", *table([head, *lines])]

@@ -1,0 +1,28 @@
+"""What a job about a hard margin says: rows are to be separated, all of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from coremargin.formats.model_record import Strategy
+from coremargin.problems.job import TrainJob
+
+
+class HardMarginJob(TrainJob, frozen=True, kw_only=True):
+    """The largest margin between two classes.
+
+    strategy: "fast"; "paper" (one example a scan) and "any-violator" are the references.
+    """
+
+    PROBLEM: ClassVar[str] = "hard_margin"
+
+    strategy: Annotated[
+        Strategy,
+        Meta(description="paper: one example a scan, as published; any-violator: the first one found."),
+    ] = "fast"
+
+    def parameters(self) -> dict[str, Any]:
+        """What the model's record keeps."""
+        return {**super().parameters(), "strategy": self.strategy}

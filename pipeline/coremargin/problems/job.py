@@ -1,0 +1,74 @@
+"""What all training jobs have in common: rows, where to put the model, how good it must be, what may be spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from coremargin.formats.model_record import ScalingKind
+from coremargin.spec import Seconds, Size, Spec
+
+
+class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
+    """Train a maximum-margin model on a store and prove it; each kind of problem adds parameters of its own.
+
+    epsilon: what may be missing of the best possible margin, as a share; with a loss, of its value. intercept: False
+    for a hyperplane through the origin of the (scaled) rows: centred ones have it at their mean.
+    scaling: rows are scaled as they are read, from the store's statistics of all its rows: "standard" (mean 0 and
+    standard deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (within 1 of 0) or "rownorm" (every row of
+    length 1). The proof is about the scaled rows, and the model carries the scaling.
+    memory: for the rows in the driver. sample: share of the store read first. block: bytes that one task reads.
+    max_scans, time_limit: stop there, with what is proven. cluster: a file that says where to run; None chooses by the
+    store's size.
+    """
+
+    PROBLEM: ClassVar[str]
+    EXACT: ClassVar[bool] = False  #: epsilon may be 0: as close as float64 can tell
+
+    store: Path
+    out: Annotated[Path, Meta(description="Folder of the model.")]
+    epsilon: Annotated[float, Meta(description="Share of the best that may be missed.")] = 1e-3
+    intercept: Annotated[bool, Meta(description="A hyperplane through the origin (of the scaled rows).")] = True
+    scaling: Annotated[
+        ScalingKind | None,
+        Meta(description="Scale rows as they are read, from the store's statistics; the model keeps it."),
+    ] = None
+    memory: Annotated[Size, Meta(description="For the rows kept in the driver.")] = Size(256 * 2**20)
+    sample: Annotated[float, Meta(description="Share of the store that is read first.")] = 0.04
+    block: Annotated[Size, Meta(description="Bytes that one task reads.")] = Size(128 * 2**20)
+    max_scans: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Stop after so many scans, with what is proven.")
+    ] = None
+    time_limit: Annotated[
+        Seconds | None, Meta(description='Stop after so long, such as "2 h", with what is proven.')
+    ] = None
+    cluster: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range, with the whole range; NaN is never in it. Raises ValueError."""
+        if not (0 < self.epsilon < 1 or (self.EXACT and self.epsilon == 0)):
+            raise ValueError(f"epsilon: expected a number between 0 and 1, both excluded; found {self.epsilon}")
+        if not 0 < self.sample <= 1:
+            raise ValueError(f"sample: expected a share above 0 and up to 1; found {self.sample}")
+        for name in ("memory", "block"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1 byte; found {getattr(self, name)}")
+
+    @property
+    def problem(self) -> str:
+        """Its name in the record of a model; of many models, that of each."""
+        return self.PROBLEM
+
+    def parameters(self) -> dict[str, Any]:
+        """What the model's record keeps: everything that decides about the result, nothing about the machine."""
+        shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": "fast"}
+        if self.scaling is not None:  # models of rows as they are have no such key
+            shared["scaling"] = self.scaling
+        return shared
+
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for a checkpoint to be of use."""
+        sizes = {"memory": int(self.memory), "sample": self.sample, "block": int(self.block)}
+        return {"problem": self.problem, **self.parameters(), **sizes}

@@ -1,0 +1,93 @@
+"""What the house asks of a kind of problem: README.md beside this says how to add one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from coremargin.formats.run_record import Run
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.problem import Problem
+    from coremargin.models.fleet import AnyModel
+    from coremargin.problems.job import TrainJob
+    from coremargin.problems.outcome import Outcome
+
+J = TypeVar("J", bound="TrainJob")  #: what a job says about this kind
+P = TypeVar("P", bound="Problem")  #: the problem that the loop solves
+M = TypeVar("M", bound="AnyModel")  #: its model
+
+
+class Kind(ABC, Generic[J, P, M]):
+    """One kind of problem, from what a job says to what people are told.
+
+    Objects of this class have no state. Their modules import little at the top: commands ask every kind whether a job
+    means it, and only the one that is meant may load its solvers.
+    """
+
+    name: ClassVar[str]  #: in the registry, and in the records of its models
+    job: ClassVar[type[TrainJob]]  #: what a job says
+    title: ClassVar[str]  #: "a hard margin", for messages
+    asked_by: ClassVar[str]  #: how a job asks for it, for messages
+    run: ClassVar[type[Run]] = Run  #: what ``run.json`` holds at least
+
+    @abstractmethod
+    def asked(self, said: Mapping[str, Any]) -> bool:
+        """Whether a job that says this means this kind; kinds are asked in the order of the registry."""
+
+    @abstractmethod
+    def problem(self, job: J, source: Source) -> P:
+        """The problem on rows that are scaled as the job says.
+
+        Raises LabelError, StoreError, UsageError for what cannot be trained, before anything is read.
+        """
+
+    def members(self, problem: P) -> int:
+        """How many models there will be."""
+        return 1
+
+    @abstractmethod
+    def model(self, job: J, problem: P, state: Any) -> M:
+        """The model that a state stands for; nothing in it depends on the run: no clock, no host."""
+
+    @abstractmethod
+    def facts(self, problem: P, state: Any) -> dict[str, Any]:
+        """What ``run.json`` says beside the costs: ``reason`` is why the run ended, for people."""
+
+    @abstractmethod
+    def summary(self, model: M, run: Mapping[str, Any]) -> dict[str, Any]:
+        """What is claimed, flat, for machines."""
+
+    @abstractmethod
+    def verdict(self, outcome: Outcome, job: J) -> list[str]:
+        """What a finished job has found, for people."""
+
+    @abstractmethod
+    def held(self, outcome: Outcome) -> tuple[str, str]:
+        """What the driver held in memory, in a word and in a sentence."""
+
+    def next_steps(self, outcome: Outcome, job: J) -> list[str]:
+        """What can be done now."""
+        resume = ["go on   the same command with --resume and a larger limit"] if outcome.resumable else []
+        return [*places(job), *resume, check_of(job)]
+
+    @abstractmethod
+    def described(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
+        """What a model is and claims, for people; made: when, and what it cost."""
+
+    @abstractmethod
+    def report(self, folder: Path, name: str) -> str:
+        """The page of a model's folder. Raises DataError where it does not hold what training writes."""
+
+
+def places(job: TrainJob) -> list[str]:
+    """Where model and report are."""
+    return [f"model   {job.out}", f"report  {job.out / 'report.html'}"]
+
+
+def check_of(job: TrainJob) -> str:
+    """The command that checks the model."""
+    return f"check   coremargin verify {job.out} {job.store}"

@@ -1,0 +1,41 @@
+"""What a job about several classes at once says."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
+
+from coremargin.problems.job import TrainJob
+from coremargin.problems.soft.spec import check_costs, loss_parameters
+
+
+class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
+    """One model of all classes at once (Crammer, Singer), hard or with the hinge.
+
+    Intercepts are penalised as those of a constant feature as long as the longest row. class_weight "balanced" is
+    n / (classes n_class). Of the hinge with fewer than 50 rows for each number of the hypothesis as much is read first
+    as memory takes.
+    """
+
+    PROBLEM: ClassVar[str] = "crammer_singer"
+
+    classes: Annotated[
+        Literal["crammer-singer"],
+        Meta(description="More than two classes: each against the rest, or all at once."),
+    ]
+    loss: Literal["hinge"] | None = None
+    C: float = 1.0
+    class_weight: Literal["balanced"] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range. Raises ValueError."""
+        super().__post_init__()
+        check_costs([self.C])
+        if self.loss is None and (self.C != 1.0 or self.class_weight is not None):
+            raise ValueError("C and class_weight: a hard margin has none; give loss too")
+
+    def parameters(self) -> dict[str, Any]:
+        """What the model's record keeps."""
+        shared = super().parameters() | {"classes": self.classes}
+        return shared if self.loss is None else shared | loss_parameters(self.loss, self.C, self.class_weight)

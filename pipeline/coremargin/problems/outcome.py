@@ -1,0 +1,20 @@
+"""What a finished job leaves: the model, how the run went, and its rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coremargin.models.fleet import AnyModel
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A model, and how it came to be: ``run`` and ``rounds`` as in the model's folder."""
+
+    model: AnyModel
+    run: dict[str, Any]
+    rounds: list[dict[str, Any]]
+    resumable: bool = False  #: stopped at a limit: more scans would help
+    found: bool = False  #: was there before, whole: what it claims was not looked at again

@@ -1,0 +1,85 @@
+"""The margin with outliers as a kind of problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from coremargin.problems.common import words
+from coremargin.problems.common.two_classes import TwoClasses
+from coremargin.problems.kind import check_of, places
+from coremargin.problems.outliers.spec import OutlierJob
+from coremargin.report.numbers import plain_bounds, plain_share
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.models.model import Model
+    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.outliers.problem import OutlierMargin
+
+
+class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
+    """The largest hard margin once k rows are left out."""
+
+    name = "outliers"
+    job = OutlierJob
+    title = "a margin with outliers"
+    asked_by = "give outliers"
+
+    def asked(self, said: Mapping[str, Any]) -> bool:
+        """A number of outliers."""
+        return "outliers" in said
+
+    def problem(self, job: OutlierJob, source: Source) -> OutlierMargin:
+        """The problem on these rows."""
+        from coremargin.problems.outliers.make import problem_of
+
+        return problem_of(job, source)
+
+    def verdict(self, outcome: Outcome, job: OutlierJob) -> list[str]:
+        """The margin once rows are left out, and what no others allow."""
+        from coremargin.models.left_out import left_out
+
+        model = cast("Model", outcome.model)
+        found = left_out(model)
+        step, count = found.steps[-1], f"{len(found.rows):,} of {model.rows:,} rows"
+        lower, upper = plain_bounds(step.lower, step.upper)
+        if model.status == "certified":
+            share = plain_share(model.certificate.ratio)
+            return [
+                f"certified: without {count} the margin is {lower};",
+                f"no {step.k:,} left out allow more than {upper}: at least {share} of the best possible.",
+            ]
+        if model.status == "not_separable":
+            return [
+                f"not separable: more than {step.k:,} rows stand in the way, whichever are left out.",
+                f"The proof, contradictions among {model.certificate.coreset_rows:,} rows, is in the model.",
+            ]
+        proven = f"{lower} without {count}" if lower else "none"
+        possible = f"at most {upper}" if upper else "not known"
+        reason = outcome.run["reason"]
+        return [
+            f"{'heuristic' if 'heuristic' in reason else 'stopped'}: {reason};",
+            f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
+        ]
+
+    def held(self, outcome: Outcome) -> tuple[str, str]:
+        """The pool."""
+        return words.held_for_margin(outcome, cast("Model", outcome.model))
+
+    def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
+        """A look at the rows that were left out."""
+        resume = ["go on   the same command with --resume and a larger limit"] if outcome.resumable else []
+        return [*places(job), f"rows    coremargin outliers {job.out}", *resume, check_of(job)]
+
+    def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
+        """Classes, and the margin of the rows that are not left out."""
+        from coremargin.models.left_out import left_out
+
+        found = left_out(model)
+        about = f"all rows but {len(found.rows):,} of {found.steps[-1].k:,} outliers (coremargin outliers lists them)"
+        return words.described(path, model, made, words.two_sides(model), words.margin_claims(model, about))
+
+
+KIND = OutlierKind()

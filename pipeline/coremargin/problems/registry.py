@@ -1,0 +1,110 @@
+"""The kinds of problems that there are: a line for each."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from msgspec import NODEFAULT, inspect
+
+from coremargin import spec as specs
+from coremargin.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from coremargin.data.source import Source
+    from coremargin.engine.problem import Problem
+    from coremargin.models.fleet import AnyModel
+    from coremargin.problems.job import TrainJob
+    from coremargin.problems.kind import Kind
+
+#: Name -> module that exports ``KIND``; jobs ask in this order which one they mean, and the last takes what is left.
+KINDS = {
+    "outliers": "coremargin.problems.outliers.kind",
+    "crammer_singer": "coremargin.problems.multiclass.kind",
+    "fleet": "coremargin.problems.fleet.kind",
+    "soft_margin": "coremargin.problems.soft.kind",
+    "hard_margin": "coremargin.problems.hard.kind",
+}
+
+
+@cache
+def kind_named(name: str) -> Kind[Any, Any, Any]:
+    """The kind of this name."""
+    kind: Kind[Any, Any, Any] = import_module(KINDS[name]).KIND
+    return kind
+
+
+def kinds() -> Iterator[Kind[Any, Any, Any]]:
+    """All of them, in their order."""
+    return map(kind_named, KINDS)
+
+
+def kind_of(job: TrainJob) -> Kind[Any, Any, Any]:
+    """The kind that a job is about."""
+    return next(kind for kind in kinds() if kind.job is type(job))
+
+
+def problem_of(job: TrainJob, source: Source) -> Problem:
+    """The problem that a job describes, on rows scaled as it says.
+
+    Raises LabelError, StoreError, BadRow (a column that cannot be scaled) before anything is read.
+    """
+    from coremargin.data.scaled import scaled
+
+    problem: Problem = kind_of(job).problem(job, scaled(source, job.scaling))
+    problem.codes  # noqa: B018  refuses what cannot be trained, now
+    return problem
+
+
+def kind_of_model(model: AnyModel) -> Kind[Any, Any, Any]:
+    """The kind of a model."""
+    return kind_named(model.kind)
+
+
+def load_job(path: Path) -> TrainJob:
+    """The training job in a TOML file. Raises SpecError."""
+    return job_of(specs.read_toml(path), where=str(path), base=path.parent)
+
+
+def job_of(said: Mapping[str, Any], *, where: str = "spec", base: Path | None = None) -> TrainJob:
+    """The training job of plain values, None being what is not said.
+
+    Parameters of other kinds are refused, unless they are what they would be if nothing was said. Raises SpecError.
+    """
+    given = {
+        key: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for key, value in said.items()
+        if value is not None
+    }
+    kind = next(kind for kind in kinds() if kind.asked(given))
+    own = _defaults(kind)
+    for key in [key for key in given if key not in own]:
+        others = [other for other in kinds() if key in _defaults(other)]
+        if not others:
+            raise specs.unknown_key(where, key, sorted({name for other in kinds() for name in _defaults(other)}))
+        if any(given[key] == _defaults(other)[key] for other in others):
+            del given[key]
+            continue
+        known = "; ".join(f"{other.title} ({other.asked_by})" for other in others)
+        raise SpecError(f"{where}: {key}: {kind.title} has none, found {given[key]!r}; it belongs to {known}")
+    return specs.convert(given, kind.job, where=where, base=base)
+
+
+def new_job(**said: Any) -> TrainJob:
+    """The training job of keywords. Raises SpecError."""
+    return job_of({"job": "train", **said}, where="job")
+
+
+@cache
+def _defaults(kind: Kind[Any, Any, Any]) -> dict[str, Any]:
+    """Parameter -> what it is when nothing is said."""
+    info = inspect.type_info(kind.job)
+    assert isinstance(info, inspect.StructType)  # noqa: S101 - for the type checker
+    return {info.tag_field or "": info.tag} | {
+        field.encode_name: None if field.default is NODEFAULT else field.default for field in info.fields
+    }

@@ -1,0 +1,52 @@
+"""The soft margin as a kind of problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from coremargin.problems.common import words
+from coremargin.problems.common.two_classes import TwoClasses
+from coremargin.problems.soft.spec import SoftMarginJob
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.models.model import Model
+    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.soft.problem import SoftMargin
+
+
+class SoftMarginKind(TwoClasses[SoftMarginJob, "SoftMargin"]):
+    """Rows may lie inside of the margin or on the wrong side, at a price."""
+
+    name = "soft_margin"
+    job = SoftMarginJob
+    title = "a soft margin"
+    asked_by = "give loss"
+
+    def asked(self, said: Mapping[str, Any]) -> bool:
+        """A loss."""
+        return "loss" in said
+
+    def problem(self, job: SoftMarginJob, source: Source) -> SoftMargin:
+        """The problem on these rows, with the method that fits them."""
+        from coremargin.problems.soft.make import problem_of
+
+        return problem_of(job, source)
+
+    def verdict(self, outcome: Outcome, job: SoftMarginJob) -> list[str]:
+        """The value, and what none is below."""
+        return words.value_verdict(outcome, cast("Model", outcome.model), job.epsilon, "hyperplane")
+
+    def held(self, outcome: Outcome) -> tuple[str, str]:
+        """Rows near the margin."""
+        return words.held_for_value(outcome, cast("Model", outcome.model))
+
+    def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
+        """Classes, loss and value."""
+        claims = words.value_claims(model, words.rows_of(model))
+        return words.described(path, model, made, words.two_sides(model), claims)
+
+
+KIND = SoftMarginKind()
