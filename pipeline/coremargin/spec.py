@@ -226,7 +226,7 @@ def _explain(message: str, data: Any, where: str, info: Any) -> str:
     keys = re.findall(r"\.([^.\[\]]+)|\[([0-9]+)\]", at)
     names = [name or f"#{int(index) + 1}" for name, index in keys]
     place = f"{_place(where, names[:-1])}: {names[-1]}"
-    found, choices = _look_up(data, names), _choices(info, names)
+    found, choices = _look_up(data, names), choices_of(info, names)
     if text.startswith("Invalid enum value") and choices:
         text += f"; expected {' or '.join(map(repr, choices))}"
     text = text[0].lower() + text[1:].replace("`object`", "a table").replace("`array`", "a list").replace("`", "")
@@ -244,14 +244,14 @@ def _look_up(data: Any, names: Sequence[str]) -> Any:
     return data
 
 
-def _choices(info: Any, names: Sequence[str]) -> list[Any]:
-    """The words that the value at the end of a path may be."""
+def choices_of(info: Any, names: Sequence[str]) -> list[Any]:
+    """The words that the value at the end of a path may be; info: as ``msgspec.inspect`` gives it."""
     for kind in _parts(info):
         if isinstance(kind, inspect.LiteralType) and not names:
             return list(kind.values)
         if isinstance(kind, inspect.StructType) and names:
             found = next((field.type for field in kind.fields if field.encode_name == names[0]), None)
-            return [] if found is None else _choices(found, names[1:])
+            return [] if found is None else choices_of(found, names[1:])
     return []
 
 

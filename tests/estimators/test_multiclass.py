@@ -247,5 +247,5 @@ def test_one_model_of_all_classes(wine: tuple[np.ndarray, np.ndarray], make_stor
     assert not hasattr(machine, "partial_fit")
     with pytest.raises(UsageError, match="expected 'ovr' or 'crammer_singer', found 'ovo'"):
         MarginCoresetClassifier(multi_class="ovo").fit(X, y)
-    with pytest.raises(UsageError, match="there is only 'hinge'"):
+    with pytest.raises(UsageError, match="loss: .* has only 'hinge', found 'squared_hinge'"):
         MarginCoresetClassifier(multi_class="crammer_singer").fit(X, y)

@@ -158,7 +158,10 @@ def test_what_is_said_decides_which_kind_is_meant(said: dict[str, Any], kind: st
         ({"classes": "ovr", "fold_seed": 3}, "fold_seed: it says which rows each fold has; give folds too"),
         ({"classes": "crammer-singer", "folds": 3}, "folds: a margin of several classes at once has none"),
         ({"classes": "crammer-singer", "C": [1.0, 2.0], "loss": "hinge"}, "C: expected float"),
-        ({"classes": "crammer-singer", "loss": "squared_hinge"}, "loss: .*squared_hinge"),
+        (
+            {"classes": "crammer-singer", "loss": "squared_hinge"},
+            "loss: .* has only 'hinge', found 'squared_hinge'",
+        ),
         ({"classes": "crammer-singer", "C": 2.0}, "C and class_weight: a hard margin has none; give loss too"),
         ({"classes": "ovr", "class_weight": [1.0, 2.0]}, "C and class_weight: a hard margin has none; give loss too"),
         ({"loss": "hinge", "class_weight": [0.0, 2.0]}, "class_weight: expected two numbers above 0"),

@@ -90,14 +90,33 @@ def job_of(said: Mapping[str, Any], *, where: str = "spec", base: Path | None = 
         if any(given[key] == _defaults(other)[key] for other in others):
             del given[key]
             continue
-        known = "; ".join(f"{other.title} ({other.asked_by})" for other in others)
-        raise SpecError(f"{where}: {key}: {kind.title} has none, found {given[key]!r}; it belongs to {known}")
+        raise SpecError(f"{where}: {key}: {kind.title} has none, found {given[key]!r}; it belongs to {_named(others)}")
+    for key, value in given.items():
+        _refuse_words_of_others(kind, key, value, where)
     return specs.convert(given, kind.job, where=where, base=base)
 
 
 def new_job(**said: Any) -> TrainJob:
     """The training job of keywords. Raises SpecError."""
     return job_of({"job": "train", **said}, where="job")
+
+
+def _refuse_words_of_others(kind: Kind[Any, Any, Any], key: str, value: Any, where: str) -> None:
+    """Raise SpecError where a word is not one of this kind's, but of another's."""
+    own = specs.choices_of(inspect.type_info(kind.job), [key])
+    if not own or value in own:
+        return
+    others = [other for other in kinds() if value in specs.choices_of(inspect.type_info(other.job), [key])]
+    if others:
+        raise SpecError(
+            f"{where}: {key}: {kind.title} has only {' or '.join(map(repr, own))}, found {value!r}; it belongs to "
+            f"{_named(others)}"
+        )
+
+
+def _named(kinds_: list[Kind[Any, Any, Any]]) -> str:
+    """Kinds, and how a job asks for them."""
+    return "; ".join(f"{kind.title} ({kind.asked_by})" for kind in kinds_)
 
 
 @cache
