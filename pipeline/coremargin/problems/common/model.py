@@ -1,8 +1,8 @@
-"""Results of problems of two classes as models."""
+"""Results as models: the record that all of them have, and the models of two classes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,10 +13,63 @@ from coremargin.models.model import Model
 from coremargin.version import version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from coremargin.data.source import Source
     from coremargin.engine.result import Result
+
+
+class Found(Protocol):
+    """What a record says of a result."""
+
+    @property
+    def status(self) -> str:
+        """How the run ended."""
+
+    @property
+    def kind(self) -> str:
+        """What the bounds are about."""
+
+    @property
+    def lower(self) -> float | None:
+        """The bound from below, if there is one."""
+
+    @property
+    def upper(self) -> float | None:
+        """The bound from above, if there is one."""
+
+
+def record_of(
+    source: Source,
+    codes: Sequence[int],
+    found: Found,
+    problem: str,
+    parameters: Mapping[str, Any],
+    coreset_rows: int,
+    *,
+    store: Source | None = None,
+    **about: Any,
+) -> dict[str, Any]:
+    """The record of a model; nothing in it depends on the run: no clock, no host.
+
+    codes: label codes of the classes, in the model's order. store: whose digest it is, where ``source`` is a view of
+    one. about: what only some models say, before the certificate.
+    """
+    lower, upper = (value if value is not None and np.isfinite(value) else None for value in (found.lower, found.upper))
+    known = found.kind != "not_separable" and lower is not None and upper is not None
+    return {
+        "format": FORMAT, "version": VERSION, "problem": problem, "status": found.status, "parameters": parameters,
+        "classes": [source.classes[code] for code in codes], "features": source.features, "rows": source.rows,
+        "dtype": source.dtype.name, **about,
+        "certificate": {
+            "kind": found.kind, "lower": lower, "upper": upper,
+            "ratio": ratio(lower, upper) if known else None,  # type: ignore[arg-type]
+            "epsilon": parameters["epsilon"] or EXACT, "coreset_rows": coreset_rows,
+            "store_digest": unscaled(source if store is None else store).digest,
+            "radius": float(source.scalars().max_norm.max()),
+        },
+        "software": {"coremargin": version()},
+    }  # fmt: skip
 
 
 def model_of(
@@ -34,23 +87,8 @@ def model_of(
     view: of a member of a fleet, what it is about of the ``store``, which may be scaled.
     """
     positive, negative = codes
-    store = source if store is None else store
-    scaling = scaling_of(store)
-    lower = found.lower if found.lower is not None and np.isfinite(found.lower) else None
-    upper = found.upper if found.upper is not None and np.isfinite(found.upper) else None
-    record = {
-        "format": FORMAT, "version": VERSION, "problem": problem, "status": found.status,
-        "parameters": parameters, "classes": [source.classes[negative], source.classes[positive]],
-        "features": source.features, "rows": source.rows, "dtype": source.dtype.name,
-        "certificate": {
-            "kind": found.kind, "lower": lower, "upper": upper,
-            "ratio": None if found.kind == "not_separable" or lower is None or upper is None else ratio(lower, upper),
-            "epsilon": parameters["epsilon"] or EXACT, "coreset_rows": len(found.ids),
-            "store_digest": unscaled(store).digest,
-            "radius": float(source.scalars().max_norm.max()),
-        },
-        "software": {"coremargin": version()},
-    }  # fmt: skip
+    scaling = scaling_of(source if store is None else store)
+    record = record_of(source, (negative, positive), found, problem, parameters, len(found.ids), store=store)
     return Model(
         record=record if view is None else record | {"view": view}, w=found.w, b=found.b, alpha=found.weights,
         coreset_ids=found.ids, coreset_x=found.rows, coreset_y=found.signs,
