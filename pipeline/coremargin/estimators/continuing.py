@@ -9,7 +9,6 @@ import numpy as np
 
 from coremargin.estimators.support import deciders
 from coremargin.formats.fleet_record import fleet_status
-from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import NEGATIVE, POSITIVE, best_offset, is_certified, lower_bound, ratio, safe_projections
 from coremargin.models.fleet import FleetModel
 
@@ -70,7 +69,7 @@ def _about_all(model: Model, past: Past, k: int, before: Model | None) -> Model:
         return _margin_of_all(model, past, k, before)
     power = 2 if model.parameters["loss"] == "squared_hinge" else 1
     value = (np.inf if upper is None else upper) + past.most_lost(k, model.w, model.b, power)
-    proven = soft.is_certified(value, lower or 0.0, model.certificate.epsilon)
+    proven = is_certified(lower or 0.0, value, model.certificate.epsilon)
     return _claiming(model, past, lower, value, "certified" if proven else "stopped")
 
 

@@ -149,10 +149,13 @@ def ratio(lower: float, upper: float) -> float:
 
 
 def is_certified(lower: float, upper: float, epsilon: float) -> bool:
-    """True when the margin ``lower`` is proven to be at least (1 - epsilon) of the best possible."""
+    """True when two bounds above 0 prove epsilon: lower >= (1 - epsilon) upper, of a margin and of a value alike.
+
+    In exact numbers, as whoever checks a model has it: no rounding certifies, none withholds.
+    """
     if not (np.isfinite(upper) and lower > 0):
         return False
-    return Fraction(float(lower)) >= (1 - Fraction(epsilon)) * Fraction(float(upper))  # as ``verify`` has it
+    return Fraction(float(lower)) >= (1 - Fraction(epsilon)) * Fraction(float(upper))
 
 
 def meets(rows: Rows, signs: NDArray[np.integer], weights: Array, intercept: bool) -> bool:

@@ -16,7 +16,7 @@ Dual: a_i >= 0, with intercept sum_i a_i y_i = 0; v = sum_i a_i y_i x_i:
     hinge          D(a) = sum_i a_i - 1/2 sum_j v_j^2 / R_j                            a_i <= c_i
     squared hinge  D(a) = sum_i a_i - sum_i a_i^2 / (4 c_i) - 1/2 sum_j v_j^2 / R_j
 
-D(a) <= f* <= f(w, b) for every feasible a and every (w, b). Certified: f - D <= epsilon f.
+D(a) <= f* <= f(w, b) for every feasible a and every (w, b). Certified: f - D <= epsilon f (``margin.is_certified``).
 (Shalev-Shwartz, Zhang 2013 for the pair; the balancing of the classes for a free intercept is ours.)
 """
 
@@ -36,11 +36,6 @@ def relative_gap(primal: float, dual: float) -> float:
     if not np.isfinite(primal) or not np.isfinite(dual):
         return np.inf
     return max(0.0, primal - dual) / primal if primal > 0 else 0.0
-
-
-def is_certified(primal: float, dual: float, epsilon: float) -> bool:
-    """True when no hypothesis is better than ``primal`` by more than a share ``epsilon``, the gap being rounded up."""
-    return relative_gap(primal, dual) * (1.0 + 1e-15) <= epsilon
 
 
 def penalty(w: Array, metric: Array) -> float:

@@ -19,8 +19,8 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.errors import LabelError
+from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
-from coremargin.maths.soft_margin import is_certified
 from coremargin.problems.fleet.judge import Judge, Jury, class_places, decided
 from coremargin.problems.fleet.members import crew_of
 from coremargin.problems.fleet.probe import Columns, _View, together
@@ -98,8 +98,8 @@ def test_members_prove_what_they_would_prove_alone(rng: np.random.Generator, los
         value, _ = run(alone)
         assert found.lower is not None
         assert found.upper is not None
-        assert is_certified(found.upper, found.lower, 1e-6)
-        assert is_certified(value.upper, value.lower, 1e-6)
+        assert is_certified(found.lower, found.upper, 1e-6)
+        assert is_certified(value.lower, value.upper, 1e-6)
         assert found.lower <= value.upper
         assert value.lower <= found.upper
 

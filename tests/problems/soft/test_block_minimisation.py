@@ -14,7 +14,7 @@ from wide_kit import assert_true, texts
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
-from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import is_certified
 from coremargin.problems.soft.block_minimisation import SweptMargin, soft_margin
 from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe, contradictions
 from coremargin.problems.soft.probe import BandProbe
@@ -219,7 +219,7 @@ def test_passes_go_on_until_the_gap_is_closed() -> None:
         assert state.round < 2000
         state = problem.update(state, scan(problem, state))
     assert state.status == "certified"
-    assert soft.is_certified(state.primal, state.dual, 1e-6)
+    assert is_certified(state.dual, state.primal, 1e-6)
     assert 1 <= proofs <= 12
 
 

@@ -15,6 +15,7 @@ from soft_kit import to_the_end
 
 from coremargin.data.arrays import ArraySource
 from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import is_certified
 from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def test_little_memory_takes_few_scans(loss: str) -> None:
     assert state.best is not None
     found = value(X, y, state.best[:-1], float(state.best[-1]), loss, 0.3)
     assert found <= state.primal <= found * (1 + 1e-6)
-    assert soft.is_certified(found, state.dual, 1e-3)
+    assert is_certified(state.dual, found, 1e-3)
     _, exact = solve(X, y, loss=loss, cost=0.3, epsilon=1e-7, sample_bytes=1 << 30)
     assert state.dual <= exact.primal
     assert exact.dual <= state.primal

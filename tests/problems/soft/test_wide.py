@@ -17,7 +17,7 @@ from wide_kit import assert_true, bounds, texts
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
-from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import is_certified
 from coremargin.problems.soft import job as soft_job
 from coremargin.problems.soft.problem import SoftMargin
 from coremargin.problems.soft.state import SoftState
@@ -174,5 +174,5 @@ def test_rows_with_the_dual_of_their_side_are_not_named() -> None:
     free = (state.band_duals > 1e-6) & (state.band_duals < 1 - 1e-6)
     assert np.count_nonzero(free) > 0.9 * named
     lower, upper = bounds(X, y, np.ones(len(y)), problem, state)
-    assert soft.is_certified(upper, lower, 1e-3)
+    assert is_certified(lower, upper, 1e-3)
     assert state.dual <= lower * (1 + 1e-12)

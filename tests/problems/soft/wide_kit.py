@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import is_certified
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.problem import SoftMargin
@@ -67,4 +67,4 @@ def assert_true(X: Any, y: np.ndarray, price: np.ndarray, problem: SoftMargin, s
         assert state.dual <= dual * (1 + 1e-9)
     assert state.dual <= value
     if state.status == "certified":
-        assert soft.is_certified(state.primal, state.dual, problem.epsilon)
+        assert is_certified(state.dual, state.primal, problem.epsilon)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
-from coremargin.maths.margin import gamma
+from coremargin.maths.margin import gamma, is_certified
 from coremargin.problems.common.start import check_scale, class_weights, row_bytes
 from coremargin.problems.multiclass.classes import sample_of_classes, thinned
 from coremargin.problems.multiclass.job import ClassesJob
@@ -159,7 +159,7 @@ class CrammerSinger(ClassesJob):
         step, state = dual_step(self._objective(), state, summary)
         gap = soft.relative_gap(state.upper, state.lower)
         state = replace(state, lower_now=state.lower)
-        if soft.is_certified(state.upper, state.lower, self.epsilon):
+        if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
         gained = gap <= IDLE_SHARE * before or state.upper <= (1.0 - 0.1 * self.epsilon) * value
         idle = 0 if gained and np.isfinite(gap) else state.idle + 1

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, take, weighted_sum
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.start import check_scale, read_sample, sample_chunks
@@ -203,7 +204,7 @@ class SweptMargin(SoftMargin):
             state = self._hinge_bound(state, sweep, summary)
         gap = soft.relative_gap(state.primal, state.dual)
         state = replace(state, gap_now=gap)
-        if soft.is_certified(state.primal, state.dual, self.epsilon):
+        if is_certified(state.dual, state.primal, self.epsilon):
             return replace(state, status="certified")
         rose = np.diff(sweep.values, prepend=0.0)[-max(1, sweep.waited) :].sum() > self.epsilon * abs(sweep.value)
         idle = 0 if rose or gap <= IDLE_SHARE * before else state.idle + 1

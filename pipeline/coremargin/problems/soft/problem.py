@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import products
 from coremargin.problems.common.start import (
     Sample,
@@ -192,7 +193,7 @@ class SoftMargin(SoftJob):
         step, state = self._advance(state, summary)
         gap = soft.relative_gap(state.primal, state.dual)
         state = replace(state, gap_now=gap)
-        if soft.is_certified(state.primal, state.dual, self.epsilon):
+        if is_certified(state.dual, state.primal, self.epsilon):
             return replace(state, status="certified")
         gained = gap <= IDLE_SHARE * before or state.primal <= (1.0 - 0.1 * self.epsilon) * value
         gained &= bool(np.isfinite(gap))  # sums that overflow stay infinite: no gain, and the job ends

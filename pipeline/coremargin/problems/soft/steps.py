@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as some
-from coremargin.maths import soft_margin as soft
 from coremargin.maths.interior import HingeModel, minimise_hinge
+from coremargin.maths.margin import is_certified
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
 from coremargin.problems.soft.ahead import bound_ahead
 from coremargin.problems.soft.bounds import hinge_bound, squared_bound
@@ -75,7 +75,7 @@ def hinge_step(problem: SoftJob, state: SoftState, summary: BandSummary) -> tupl
     step, duals = minimise_hinge(free)
     band = (summary.row_id, summary.row_sign, prices)
     state = hinge_bound(problem, state, summary, band, duals, lambda a: rows[:, :-1].T @ a)
-    if soft.is_certified(state.primal, state.dual, problem.epsilon):
+    if is_certified(state.dual, state.primal, problem.epsilon):
         return step, state
     guarded = _guarded(problem, state, summary, free, step)
     return guarded if guarded is not None else step, state

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths import soft_margin as soft
+from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, take, weighted_sum
 from coremargin.maths.smooth import RowModel, minimise_hinge, minimise_squared_hinge
 from coremargin.problems.common.pool import Pool
@@ -84,7 +84,7 @@ def step(problem: SoftJob, state: SoftState, summary: BandSummary) -> tuple[Arra
         state, push = squared_bound(problem, state, summary), 2.0 * summary.far_slope
     else:
         state, push = _bound(problem, state, summary, duals), summary.far_push
-    if soft.is_certified(state.primal, state.dual, problem.epsilon):
+    if is_certified(state.dual, state.primal, problem.epsilon):
         return state.newest, state
     ahead, duals = state.newest, state.held_duals
     if problem.loss == "hinge" or not summary.far_price[0] > 0:
