@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coremargin.data.folder import aside_of, previous_of
+from coremargin.data.files import aside_of
+from coremargin.data.folder import previous_of
 from coremargin.errors import BadRow, DataError, OutputError, UsageError
 from coremargin.formats import model_files as files_module
 from coremargin.models.decision import label_array

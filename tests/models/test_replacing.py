@@ -15,7 +15,8 @@ import pytest
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.data.folder import aside_of, previous_of
+from coremargin.data.files import aside_of
+from coremargin.data.folder import previous_of
 from coremargin.engine.checkpoint import folder_of
 from coremargin.engine.executors import InProcess
 from coremargin.errors import CheckpointError, Interrupted, OutputError, UsageError

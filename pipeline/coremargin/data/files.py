@@ -55,13 +55,18 @@ def free_bytes(path: Path) -> int:
     return 0
 
 
+def aside_of(path: Path) -> Path:
+    """Where a file or folder is written before it gets its name."""
+    return path.with_name(f".{path.name}{ASIDE}")
+
+
 @contextmanager
 def put_in_place(path: Path) -> Iterator[Path]:
     """Where to make a file, which gets its name at the end, or is removed after an exception; who writes it fsyncs.
 
     Nothing is there, whatever a killed writer left: open it with "x", which follows no link.
     """
-    aside = path.with_name(f".{path.name}{ASIDE}")
+    aside = aside_of(path)
     with suppress(FileNotFoundError):
         if stat.S_ISREG(aside.lstat().st_mode):
             aside.unlink()

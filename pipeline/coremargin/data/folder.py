@@ -27,15 +27,10 @@ from pathlib import Path
 
 import numpy as np
 
-from coremargin.data.files import ASIDE, output_errors, sync_folder
+from coremargin.data.files import aside_of, output_errors, sync_folder
 from coremargin.data.owned import Kind, named
 from coremargin.errors import OutputError
 from coremargin.formats.open_folder import previous_of
-
-
-def aside_of(path: Path) -> Path:
-    """Where the new model is written before it gets its name."""
-    return path.with_name(f".{path.name}{ASIDE}")
 
 
 def check_target(path: Path, kind: Kind, *, overwrite: bool) -> None:

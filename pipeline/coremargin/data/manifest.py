@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.digest import Digested, store_digest
-from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json
+from coremargin.data.files import aside_of, output_errors, sync_folder, write_json
 from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata, write_array
 from coremargin.data.sizes import chunks_of
@@ -46,7 +46,8 @@ def write_group(store: Path, group: str, statistics: ChunkStatistics | ChunkScal
     The vectors of sparse chunks have files of their own: see support.py.
     """
     blocks = store / BLOCKS
-    aside, final = blocks / f".{group}{ASIDE}", blocks / group
+    final = blocks / group
+    aside = aside_of(final)
     with output_errors(final):
         blocks.mkdir(exist_ok=True)
         if not (blocks / "zarr.json").exists():
