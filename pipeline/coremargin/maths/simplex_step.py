@@ -12,6 +12,7 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
+from coremargin.maths.conjugate import conjugate_gradients
 from coremargin.maths.multiclass import class_sums, scores_of
 from coremargin.maths.rows import as_float64, dense, gram, row_sizes, take
 
@@ -85,23 +86,11 @@ def _by_pairs(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bo
 def _by_conjugate_gradients(
     rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array
 ) -> Array:
-    count, step = inside.sum(axis=1, keepdims=True), np.zeros_like(gradient)
+    count = inside.sum(axis=1, keepdims=True)
 
     def curved(v: Array) -> Array:
         along = np.where(inside, scores_of(rows, v, constant), 0.0)
         along = np.where(inside, along - along.sum(axis=1, keepdims=True) / count, 0.0) * weights[:, None]
         return np.asarray(v + class_sums(rows, along, constant))
 
-    rest = -gradient
-    direction, square = rest.copy(), float((rest * rest).sum())
-    goal = CG_SHARE * square
-    for _ in range(CG_STEPS):
-        if square <= goal:
-            break
-        bent = curved(direction)
-        t = square / float((direction * bent).sum())
-        step = step + t * direction
-        rest = rest - t * bent
-        before, square = square, float((rest * rest).sum())
-        direction = rest + (square / before) * direction
-    return step
+    return conjugate_gradients(curved, -gradient, CG_SHARE, CG_STEPS)[0]

@@ -23,6 +23,7 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
+from coremargin.maths.conjugate import conjugate_gradients
 from coremargin.maths.newton import root, solve
 from coremargin.maths.rows import Rows, curvature, gram, is_sparse, products, signed, square_sums, take, weighted_sum
 
@@ -202,7 +203,8 @@ def _newton_step(model: RowModel, s: Array, gradient: Array) -> Array:
     def product(v: Array) -> Array:
         return np.asarray(flat * v + part.pull(part.stiff * part.margins(v)))
 
-    step, found = _conjugate_gradients(product, diagonal, -gradient, _most_turns(part) if len(near) else MAX_TURNS)
+    turns = _most_turns(part) if len(near) else MAX_TURNS
+    step, found = conjugate_gradients(product, -gradient, FORCING**2, turns, diagonal=diagonal)
     return step if found or features > NARROW else _by_hessian(part, -gradient)
 
 
@@ -238,29 +240,3 @@ def _by_gram(part: RowModel, right: Array) -> Array:
         b = float((right[-1] - edge @ a) / (edge @ free))
         a = a + b * free
     return np.append(right[:-1] - weighted_sum(part.rows, part.signs * a), b)
-
-
-def _conjugate_gradients(
-    product: Callable[[Array], Array], diagonal: Array, right: Array, turns: int
-) -> tuple[Array, bool]:
-    """x with product(x) about ``right``: the residual in the norm of 1 / diagonal falls to a share FORCING.
-
-    Also whether it did, in so many turns.
-    """
-    x, residual = np.zeros(len(right)), right
-    scaled = residual / diagonal
-    along, size = scaled, float(residual @ scaled)
-    enough = FORCING**2 * size
-    for _ in range(turns):
-        image = product(along)
-        bend = float(along @ image)
-        if not bend > 0:
-            break
-        x = x + (size / bend) * along
-        residual = residual - (size / bend) * image
-        scaled = residual / diagonal
-        new = float(residual @ scaled)
-        if new <= enough:
-            return x, True
-        along, size = scaled + (new / size) * along, new
-    return x, False

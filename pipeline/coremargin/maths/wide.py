@@ -26,6 +26,7 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
+from coremargin.maths.conjugate import conjugate_gradients
 from coremargin.maths.nearest import Nearest, Status
 from coremargin.maths.rows import Array, Rows, gram, lengths, products, take, weighted_sum
 
@@ -60,32 +61,25 @@ class _Span:
     def solve(self, active: NDArray[np.intp], delta: float, right: Array) -> Array:
         """(G + delta)^-1 right (m, k) on the active rows (m,). Raises LinAlgError when rounding made G indefinite."""
         if len(active) > GRAM_ROWS:
-            part, enough = take(self.z, active), max(LEAST, RESIDUAL * delta / float(self.squares.mean()))
-            diagonal = self.squares[active] + delta
-            return np.stack([_gradients(part, delta, diagonal, column, enough) for column in right.T], axis=1)
+            return self._by_products(active, delta, right)
         matrix = gram(take(self.z, active)) if self.gram is None else self.gram[np.ix_(active, active)]
         matrix.flat[:: len(active) + 1] += delta
         factor = sla.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
         return np.asarray(sla.cho_solve(factor, right, check_finite=False))
 
+    def _by_products(self, active: NDArray[np.intp], delta: float, right: Array) -> Array:
+        """The same for more rows than a Gram matrix is held of, to a share of delta."""
+        part, share = take(self.z, active), max(LEAST, RESIDUAL * delta / float(self.squares.mean())) ** 2
+        diagonal = self.squares[active] + delta
 
-def _gradients(z: Rows, delta: float, diagonal: Array, right: Array, residual: float) -> Array:
-    """(z z^T + delta)^-1 right to a relative residual by conjugate gradients, scaled by the diagonal."""
-    x, rest = np.zeros(len(right)), right.copy()
-    scaled = rest / diagonal
-    direction, size = scaled.copy(), float(rest @ scaled)
-    enough = (residual * float(np.linalg.norm(right))) ** 2
-    for _ in range(GRADIENT_STEPS):
-        if float(rest @ rest) <= enough:
-            break
-        image = products(z, weighted_sum(z, direction)[:, None])[0] + delta * direction
-        step = size / float(direction @ image)
-        x += step * direction
-        rest -= step * image
-        scaled = rest / diagonal
-        size, last = float(rest @ scaled), size
-        direction = scaled + (size / last) * direction
-    return x
+        def product(v: Array) -> Array:
+            return np.asarray(products(part, weighted_sum(part, v)[:, None])[0] + delta * v)
+
+        found = [
+            conjugate_gradients(product, column, share, GRADIENT_STEPS, diagonal=diagonal, scaled=False)[0]
+            for column in np.ascontiguousarray(right.T)
+        ]
+        return np.stack(found, axis=1)
 
 
 @dataclass

@@ -1,0 +1,50 @@
+"""Conjugate gradients: linear systems of which only products are at hand, to the share that a Newton step needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def conjugate_gradients(
+    product: Callable[[Array], Array],
+    right: Array,
+    share: float,
+    turns: int,
+    *,
+    diagonal: Array | None = None,
+    scaled: bool = True,
+) -> tuple[Array, bool]:
+    """x with product(x) about ``right``: the residual's square falls to this share of what it was at x = 0.
+
+    Also whether it did, in so many turns.
+
+    right: a vector or a matrix. diagonal: that of the system or near it, by which directions are scaled; None: they are
+    not. scaled: the squares are those in the norm of 1 / diagonal; False: of the residual as it is.
+    """
+    x, residual = np.zeros_like(right), right
+    turned = residual if diagonal is None else residual / diagonal
+    along, size = turned, _inner(residual, turned)
+    enough = share * (size if scaled else _inner(right, right))
+    for _ in range(turns):
+        image = product(along)
+        bend = _inner(along, image)
+        if not bend > 0:  # nothing is left, or float64 has come to its end
+            break
+        x = x + (size / bend) * along
+        residual = residual - (size / bend) * image
+        turned = residual if diagonal is None else residual / diagonal
+        new = _inner(residual, turned)
+        if (new if scaled else _inner(residual, residual)) <= enough:
+            return x, True
+        along, size = turned + (new / size) * along, new
+    return x, False
+
+
+def _inner(one: Array, other: Array) -> float:
+    """The inner product; of matrices entry by entry."""
+    return float(one @ other) if one.ndim == 1 else float((one * other).sum())
