@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import is_sparse
-from coremargin.problems.soft.bounds import longest, reach, slack_error, sum_error
+from coremargin.problems.soft.bounds import slack_error
 from coremargin.problems.soft.probe import CURVE_ROWS
 
 if TYPE_CHECKING:
     from coremargin.maths.newton import Rows
-    from coremargin.problems.soft.job import SoftJob
+    from coremargin.problems.soft.objective import Extent, Objective
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import BandSummary
 
@@ -29,20 +29,20 @@ Array = NDArray[np.float64]
 
 
 def bound_ahead(
-    problem: SoftJob, state: SoftState, summary: BandSummary, rows: Rows, curve: Array, ahead: Array
+    objective: Objective, state: SoftState, summary: BandSummary, rows: Rows, curve: Array, ahead: Array
 ) -> SoftState:
     """With the dual bound that ``ahead`` (d + 1,) suggests, where no far row is on another side there.
 
     rows: of the band, with their margins at the newest hypothesis; curve (d + 1, d + 1): that of the far rows.
     """
     move = ahead - state.newest
-    if not _short(problem, state.newest, move, float(summary.far_least[0])):
+    if not _short(objective.extent, state.newest, move, float(summary.far_least[0])):
         return state
     before, slack = np.maximum(1.0 - rows.margins, 0.0), np.maximum(1.0 - rows.signed @ ahead, 0.0)
-    share, length = 16.0 * sum_error(problem.source), longest(problem.source)
+    share, length = 16.0 * objective.extent.sum_error, objective.extent.longest
     most = float(summary.slack.sum() + rows.weights @ slack) + float(summary.far_price[0]) * _way(length, move)
     loose = share * most * (length + 1.0)
-    body, edge = _curve_errors(problem, summary)
+    body, edge = _curve_errors(objective.extent, summary)
     moved = float(np.linalg.norm(move))
     off = loose + (body + 2.0 * edge) * moved
     total = float(summary.slack.sum() - rows.weights @ before - summary.far_push @ move + rows.weights @ slack)
@@ -50,15 +50,15 @@ def bound_ahead(
     squares += float(rows.weights @ (slack * slack)) + off * moved + loose
     pull = summary.far_slope - curve @ move + rows.signed.T @ (rows.weights * slack)
     total -= share * most
-    if problem.intercept:  # each class has half of the total, up to what it lacks of balance
+    if objective.intercept:  # each class has half of the total, up to what it lacks of balance
         lack = abs(float(pull[-1])) + share * most + edge * moved
         total, off = 0.5 * (total - lack), off + length * lack
     if not total > 0.0:
         return state
-    both = np.array([total, total if problem.intercept else 0.0])
+    both = np.array([total, total if objective.intercept else 0.0])
     sums = both, np.array([squares, 0.0]), np.stack([pull[:-1], np.zeros(len(pull) - 1)])
-    dual = soft.squared_hinge_dual(*sums, problem.metric[:-1], problem.intercept, error=off / total, share=share)
-    size = reach(problem, np.abs(ahead[:-1])) + abs(float(ahead[-1])) + 1.0
+    dual = soft.squared_hinge_dual(*sums, objective.metric[:-1], objective.intercept, error=off / total, share=share)
+    size = objective.extent.reach(np.abs(ahead[:-1])) + abs(float(ahead[-1])) + 1.0
     dual *= max(0.0, 1.0 - slack_error(size, float(summary.mass.sum()), total))
     return replace(state, dual=dual, reference=ahead) if dual > state.dual else state
 
@@ -68,22 +68,22 @@ def _way(length: float, move: Array) -> float:
     return length * float(np.linalg.norm(move[:-1])) + abs(float(move[-1]))
 
 
-def _short(problem: SoftJob, at: Array, move: Array, least: float) -> bool:
+def _short(extent: Extent, at: Array, move: Array, least: float) -> bool:
     """Whether no row whose margin is ``least`` or more away from 1 changes sides, margins being rounded."""
-    size = reach(problem, np.abs(at[:-1])) + abs(float(at[-1])) + 1.0
-    change = min(_way(longest(problem.source), move), reach(problem, np.abs(move[:-1])) + abs(float(move[-1])))
+    size = extent.reach(np.abs(at[:-1])) + abs(float(at[-1])) + 1.0
+    change = min(_way(extent.longest, move), extent.reach(np.abs(move[:-1])) + abs(float(move[-1])))
     return change + 4.0 * gamma(len(at) + 8) * size < least
 
 
-def _curve_errors(problem: SoftJob, summary: BandSummary) -> tuple[float, float]:
+def _curve_errors(extent: Extent, summary: BandSummary) -> tuple[float, float]:
     """How far the curve may be off: the length of its part for the weights as a matrix, and that of its last column.
 
     Of dense rows it is made of products in their own precision, CURVE_ROWS at a time.
     """
     dense = not is_sparse(summary.row_x)
-    tile, precision = (CURVE_ROWS, problem.source.dtype) if dense else (problem.source.chunk_rows, np.dtype(np.float64))
-    price, spread, size = float(summary.far_price[0]), float(summary.far_spread[0]), 2.0 * longest(problem.source) + 1.0
-    body = 1.01 * gamma(tile + 64, precision) * spread + sum_error(problem.source) * price * size * size
-    edge = 1.01 * gamma(64, precision) * np.sqrt(price * spread) + sum_error(problem.source) * price * size
+    tile, precision = (CURVE_ROWS, extent.source.dtype) if dense else (extent.source.chunk_rows, np.dtype(np.float64))
+    price, spread, size = float(summary.far_price[0]), float(summary.far_spread[0]), 2.0 * extent.longest + 1.0
+    body = 1.01 * gamma(tile + 64, precision) * spread + extent.sum_error * price * size * size
+    edge = 1.01 * gamma(64, precision) * np.sqrt(price * spread) + extent.sum_error * price * size
     # Made around a row z, the matrix has the column times z, twice.
-    return float(body + 2.0 * longest(problem.source) * edge), float(edge)
+    return float(body + 2.0 * extent.longest * edge), float(edge)

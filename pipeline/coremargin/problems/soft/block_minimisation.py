@@ -148,12 +148,12 @@ class SweptMargin(SoftMargin):
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
         pool, squared = state.held, self.loss == "squared_hinge"
         before = sweep.duals[pool.ids] * pool.signs
-        model = wide_steps.model_of(self, pool, pool.weights, sweep.push)
+        model = wide_steps.model_of(self.objective, pool, pool.weights, sweep.push)
         push = sweep.push - model.pull(before)
         rest = sweep.worth - _worth(before, pool.weights, squared=squared)
         model = replace(model, push=wide_steps.within_reach(push, model), constant=rest)
         share = LEFT * 0.1**state.idle * max(1.0, min(1.0, sweep.gain) / self.epsilon)
-        at, duals = wide_steps.minimum(self, model, sweep.at, before, share)
+        at, duals = wide_steps.minimum(self.objective, model, sweep.at, before, share)
         if squared:
             duals = model.duals(model.margins(at))
         every = sweep.duals.copy()
@@ -195,11 +195,12 @@ class SweptMargin(SoftMargin):
         sweep, before = _sweep(state), soft.relative_gap(state.primal, state.dual)
         sweep = replace(_again(sweep), scans=sweep.scans + 1)
         state = replace(state, histogram=summary.histogram, rows_below=int(summary.below[0]), sweep=sweep)
-        tried = best_point(self, replace(state, best=sweep.at), summary)
+        between = replace(state, best=sweep.at)
+        tried = best_point(self.objective, self.points(between), between, summary)
         if tried.primal < state.primal:
             state = tried
         if self.loss == "squared_hinge":
-            state = squared_bound(self, state, summary)
+            state = squared_bound(self.objective, state, summary)
         else:
             state = self._hinge_bound(state, sweep, summary)
         gap = soft.relative_gap(state.primal, state.dual)
@@ -227,7 +228,7 @@ class SweptMargin(SoftMargin):
         if self.intercept and abs(float(push[-1])) > BALANCE * total:
             return state
         named = (summary.row_id, signs, duals)
-        return dual_bound(self, state, float(summary.far_price[0]), push[:-1], named, len(duals))
+        return dual_bound(self.objective, state, float(summary.far_price[0]), push[:-1], named, len(duals))
 
     def figures(self, state: SoftState) -> dict[str, Any]:
         """What a round is described by; before the first proof nothing is proven.

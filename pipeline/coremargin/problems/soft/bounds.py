@@ -15,84 +15,61 @@ from numpy.typing import NDArray
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import products
+from coremargin.problems.soft.objective import LONG
 
 if TYPE_CHECKING:
-    from coremargin.data.source import Source
     from coremargin.problems.common.pool import Pool
-    from coremargin.problems.soft.job import SoftJob
+    from coremargin.problems.soft.objective import Extent, Objective
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import BandSummary
 
 Array = NDArray[np.float64]
 
-#: Sums of products up to this size are exact enough whatever they are made of.
-LONG = 1024.0
 #: Share of the duals' sum that may have to be moved to put them in balance, in sums of one's own.
 BALANCE = 2.0**-46
 
 
-def sum_error(source: Source) -> float:
-    """Relative error of a sum of non-negative terms over all rows or features: within chunks, then over chunks."""
-    return gamma(source.chunk_rows + source.chunks + source.features + 64)
-
-
-def longest(source: Source) -> float:
-    """No row is longer."""
-    return float(source.scalars().max_norm.max())
-
-
-def reach(problem: SoftJob, size: Array) -> float:
-    """No row has a larger sum_j |x_j| size_j, size (d,) >= 0: by its length, or where that is large by its features.
-
-    A few huge values make rows long; where w is small just there, the largest values of the features say much less.
-    """
-    by_length = longest(problem.source) * float(np.linalg.norm(size))
-    if by_length <= LONG:
-        return by_length
-    return min(by_length, max(LONG, float(_widest(problem) @ size)))
-
-
-def best_point(problem: SoftJob, state: SoftState, summary: BandSummary) -> SoftState:
-    """The primal bound from the best of the points that the scan summed up, rounded up."""
+def best_point(objective: Objective, points: Array, state: SoftState, summary: BandSummary) -> SoftState:
+    """The primal bound from the best of the points (k,) that the scan summed up, rounded up."""
     best, least = state.best, state.primal
-    for k, t in enumerate(problem.points(state)):
+    for k, t in enumerate(points):
         at, size = state.newest, np.abs(state.newest)
         if t != 1 and state.best is not None:  # margins there are those of both ends: so are their errors
             at, size = t * at + (1 - t) * state.best, t * size + (1 - t) * np.abs(state.best)
-        value = _rounded_up(problem, soft.penalty(at, problem.metric) + float(summary.losses[k]), size, summary)
+        value = _rounded_up(objective, soft.penalty(at, objective.metric) + float(summary.losses[k]), size, summary)
         if value < least:
             best, least = at, value
     return replace(state, best=best, primal=least)
 
 
-def _rounded_up(problem: SoftJob, value: float, size: Array, summary: BandSummary) -> float:
+def _rounded_up(objective: Objective, value: float, size: Array, summary: BandSummary) -> float:
     """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|."""
-    margin = gamma(len(size) + 8) * (reach(problem, size[:-1]) + float(size[-1]) + 1.0)
+    margin = gamma(len(size) + 8) * (objective.extent.reach(size[:-1]) + float(size[-1]) + 1.0)
     prices = float(summary.mass.sum())
-    if problem.loss == "squared_hinge":
+    if objective.squared:
         lost = 2.0 * margin * float(np.sqrt(prices * max(value, 0.0))) + margin * margin * prices
     else:
         lost = margin * prices
-    return value * (1.0 + 4.0 * sum_error(problem.source)) + 4.0 * lost
+    return value * (1.0 + 4.0 * objective.extent.sum_error) + 4.0 * lost
 
 
-def squared_bound(problem: SoftJob, state: SoftState, summary: BandSummary) -> SoftState:
+def squared_bound(objective: Objective, state: SoftState, summary: BandSummary) -> SoftState:
     """With the dual bound that the newest hypothesis suggests, of the squared hinge."""
-    share = 16.0 * sum_error(problem.source)
-    errors: list[Array | float] = [share * longest(problem.source)]
-    if longest(problem.source) > LONG and summary.slack.all():
-        slack, squares = summary.slack, float(problem.prices.max()) * summary.squares
-        if not problem.intercept:
+    share = 16.0 * objective.extent.sum_error
+    errors: list[Array | float] = [share * objective.extent.longest]
+    if objective.extent.longest > LONG and summary.slack.all():
+        slack, squares = summary.slack, float(objective.prices.max()) * summary.squares
+        if not objective.intercept:
             slack, squares = slack.sum(keepdims=True), squares.sum(keepdims=True)
-        each = [_sizes(problem, 1.0, square / unit**2) for unit, square in zip(slack, squares, strict=True)]
+        each = [objective.extent.sizes(1.0, square / unit**2) for unit, square in zip(slack, squares, strict=True)]
         errors.append(np.asarray(share * np.sum(each, axis=0)))
     sums = (summary.slack, summary.squares, summary.pull)
     dual = max(
-        soft.squared_hinge_dual(*sums, problem.metric[:-1], problem.intercept, error=error, share=share)
+        soft.squared_hinge_dual(*sums, objective.metric[:-1], objective.intercept, error=error, share=share)
         for error in errors
     )
-    size = reach(problem, np.abs(state.newest[:-1])) + abs(float(state.newest[-1])) + 1.0
-    least = float(summary.slack.min() if problem.intercept else summary.slack.sum())
+    size = objective.extent.reach(np.abs(state.newest[:-1])) + abs(float(state.newest[-1])) + 1.0
+    least = float(summary.slack.min() if objective.intercept else summary.slack.sum())
     dual *= max(0.0, 1.0 - slack_error(size, float(summary.at_stake[0]), least))
     return replace(state, dual=dual, reference=state.newest) if dual > state.dual else state
 
@@ -106,16 +83,16 @@ def slack_error(size: float, at_stake: float, slack: float) -> float:
     return 2.0**-48 * size * at_stake / slack if slack > 0 else 0.0
 
 
-def sided(problem: SoftJob, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:
+def sided(extent: Extent, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:
     """Rows (m,) that nobody has to name: far enough from the margin at ``at``, with the dual of their side there."""
     margins = pool.signs * (products(pool.rows, at[:-1, None])[0] + at[-1])
-    error = gamma(len(at) + 2) * (longest(problem.source) * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
+    error = gamma(len(at) + 2) * (extent.longest * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
     side = np.where(margins < 1.0, pool.weights, 0.0)
     return np.asarray((np.abs(margins - 1.0) > 4.0 * error) & (duals == side))
 
 
 def hinge_bound(
-    problem: SoftJob,
+    objective: Objective,
     state: SoftState,
     summary: BandSummary,
     rows: tuple[NDArray[np.int64], NDArray[np.int8], Array],
@@ -132,16 +109,16 @@ def hinge_bound(
     price, push, terms = float(summary.far_price[0]), summary.far_push, len(duals)
     if also is not None:
         price, push, terms = price + also[0], push + also[1], terms + also[2]
-    if problem.intercept:
+    if objective.intercept:
         moved = soft.balanced(duals, signs, prices, float(push[-1] + duals @ signs))
         if moved is None:
             return state
         duals = moved
-    return dual_bound(problem, state, price, push[:-1] + pull(duals), (ids, signs, duals), terms)
+    return dual_bound(objective, state, price, push[:-1] + pull(duals), (ids, signs, duals), terms)
 
 
 def dual_bound(
-    problem: SoftJob,
+    objective: Objective,
     state: SoftState,
     others: float,
     v: Array,
@@ -155,10 +132,10 @@ def dual_bound(
     """
     ids, signs, duals = named
     total = others + float(duals.sum())
-    value = soft.hinge_dual(total, v, problem.metric[:-1])
-    error = 8.0 * (sum_error(problem.source) + gamma(terms))
-    value -= error * total + _pull_error(problem, v, total, error)
-    value -= BALANCE * total * longest(problem.source) * float(np.linalg.norm(v))
+    value = soft.hinge_dual(total, v, objective.metric[:-1])
+    error = 8.0 * (objective.extent.sum_error + gamma(terms))
+    value -= error * total + _pull_error(objective, v, total, error)
+    value -= BALANCE * total * objective.extent.longest * float(np.linalg.norm(v))
     if not value > state.dual:
         return state
     return replace(
@@ -166,29 +143,14 @@ def dual_bound(
     )  # fmt: skip
 
 
-def _pull_error(problem: SoftJob, v: Array, total: float, error: float) -> float:
+def _pull_error(objective: Objective, v: Array, total: float, error: float) -> float:
     """How much 1/2 ||v||^2 may be off, v (d,) being a sum of rows whose duals add up to ``total``, each off by a share.
 
     error: that share. Bounded by the longest row or, where that is large, feature by feature.
     """
-    length = error * total * longest(problem.source)
+    length = error * total * objective.extent.longest
     by_length = length * float(np.linalg.norm(v))
     if by_length <= error * total * LONG:
         return by_length
-    each = error * _sizes(problem, total, float(problem.prices.max()) * total)
+    each = error * objective.extent.sizes(total, float(objective.prices.max()) * total)
     return min(by_length + 0.5 * length * length, float(np.abs(v) @ each + 0.5 * each @ each))
-
-
-def _widest(problem: SoftJob) -> Array:
-    """The largest |x_j| (d,) of any row."""
-    known = problem.columns
-    return np.asarray(np.maximum(np.abs(known.low), np.abs(known.high)))
-
-
-def _sizes(problem: SoftJob, total: float, squares: float) -> Array:
-    """Bounds (d,) on sum_i a_i |x_ij| for a >= 0 with sum a = total, sum a^2 <= squares where no row has a weight."""
-    known, widest = problem.columns, total * _widest(problem)
-    if problem.source.weights(0) is not None:
-        return np.asarray(widest)
-    square = problem.source.rows * (known.variance + known.mean**2) * (1.0 + 1e-9)
-    return np.asarray(np.minimum(widest, np.sqrt(squares * square)))  # Cauchy and Schwarz

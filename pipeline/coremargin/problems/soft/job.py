@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.moments import Moments, moments
 from coremargin.problems.common.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
@@ -31,6 +30,7 @@ from coremargin.problems.common.start import (
     float64_row_bytes,
     two_classes,
 )
+from coremargin.problems.soft.objective import Extent, Objective
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -89,11 +89,6 @@ class SoftJob:
         """Sums of the sample weights (2,) of the positive and of the negative class: with no weights, their rows."""
         return class_weights(self.source, self.codes)
 
-    @cached_property
-    def columns(self) -> Moments:
-        """Extremes, means and variances of the features."""
-        return moments(self.source)
-
     @property
     def prices(self) -> Array:
         """c of a row of weight 1 of the positive and of the negative class."""
@@ -104,10 +99,10 @@ class SoftJob:
         negative, positive = self.class_weight
         return self.cost * np.array([positive, negative])
 
-    @property
-    def metric(self) -> Array:
-        """R (d + 1,): 1 for the weights, 0 for the intercept."""
-        return np.append(np.ones(self.source.features), 0.0)
+    @cached_property
+    def objective(self) -> Objective:
+        """What is minimised."""
+        return Objective(self.loss, self.prices, self.intercept, self.epsilon, Extent(self.source))
 
     def points(self, state: SoftState) -> Array:
         """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""

@@ -23,7 +23,7 @@ from coremargin.problems.common.start import (
     sample_chunks,
 )
 from coremargin.problems.soft import wide_steps
-from coremargin.problems.soft.bounds import best_point, longest
+from coremargin.problems.soft.bounds import best_point
 from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.probe import BandProbe
 from coremargin.problems.soft.result import figures, result
@@ -98,9 +98,9 @@ class SoftMargin(SoftJob):
             prices = sample.weights * np.where(positive, share[0], share[1])
             if self.wide:
                 known = None if shares is None else shares * self.cost
-                newest, duals = wide_steps.first_step(self, sample, prices, newest, known)
+                newest, duals = wide_steps.first_step(self.objective, sample, prices, newest, known)
             else:
-                newest = first_step(self, sample, prices, newest)
+                newest = first_step(self.objective, sample, prices, newest)
         margins = sample.signs * (products(sample.rows, newest[:-1, None])[0] + newest[-1])
         low, high = histogram_range(margins)
         return SoftState(
@@ -188,8 +188,8 @@ class SoftMargin(SoftJob):
             band_rows=len(summary.row_id),
         )  # fmt: skip
         astray = crossed(state, summary)
-        rose = summary.losses[0] + soft.penalty(state.newest, self.metric) > state.primal
-        state = best_point(self, state, summary)
+        rose = summary.losses[0] + soft.penalty(state.newest, self.objective.metric) > state.primal
+        state = best_point(self.objective, self.points(state), state, summary)
         step, state = self._advance(state, summary)
         gap = soft.relative_gap(state.primal, state.dual)
         state = replace(state, gap_now=gap)
@@ -201,7 +201,7 @@ class SoftMargin(SoftJob):
         same = np.array_equal(step, state.newest)
         stuck = idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen))
         if self._can_change(state, stuck):
-            return wide_steps.changed(self, state)
+            return self._on_all_rows(state)
         if stuck:
             return replace(state, status="stalled")
         if self._overshot(state, astray):
@@ -211,8 +211,25 @@ class SoftMargin(SoftJob):
 
     def _advance(self, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
         if self.wide or len(state.held):
-            return wide_steps.step(self, state, summary)
-        return (squared_step if self.loss == "squared_hinge" else hinge_step)(self, state, summary)
+            return wide_steps.step(self.objective, state, summary, self._room)
+        return (squared_step if self.loss == "squared_hinge" else hinge_step)(self.objective, state, summary)
+
+    @property
+    def _room(self) -> int | None:
+        """Bytes of the rows that stay after a scan, None: all that are held."""
+        if self.whole or not self.wide:
+            return None
+        return self.memory_bytes // 4 if self.held_bytes is None else self.held_bytes
+
+    def _on_all_rows(self, state: SoftState) -> SoftState:
+        """The same job with all rows in memory from now on, which are read here, and the minimiser over them."""
+        source = self.source
+        found = read_sample(source, list(range(source.chunks)), self.codes, stay=True)
+        held = priced(found, None, self.prices)
+        near = state.newest if state.best is None else state.best
+        newest, duals = wide_steps.first_step(self.objective, held, held.weights, near, None)
+        read = state.sample_bytes + found.nbytes(source)
+        return replace(state, newest=newest, held=held, held_duals=duals, idle=0, sample_bytes=read)
 
     def _can_change(self, state: SoftState, stuck: bool) -> bool:
         """Whether a hinge that is solved by sums may go on with all its rows.
@@ -220,7 +237,7 @@ class SoftMargin(SoftJob):
         Where very many rows are equal, the band is full of a few of them, of one class perhaps: no dual point of it is
         in balance, or no wider band is to be had (stuck). On all rows the job ends.
         """
-        if (not stuck and (state.round < 2 or state.dual > 0)) or longest(self.source) > FAR:
+        if (not stuck and (state.round < 2 or state.dual > 0)) or self.objective.extent.longest > FAR:
             return False
         by_sums = self.loss == "hinge" and not self.wide and not len(state.held)
         return by_sums and self.sharing == 1 and self.fits

@@ -17,12 +17,10 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, take, weighted_sum
 from coremargin.maths.smooth import RowModel, minimise_hinge, minimise_squared_hinge
 from coremargin.problems.common.pool import Pool
-from coremargin.problems.common.start import read_sample
 from coremargin.problems.soft.bounds import hinge_bound, sided, squared_bound
-from coremargin.problems.soft.start import priced
 
 if TYPE_CHECKING:
-    from coremargin.problems.soft.job import SoftJob
+    from coremargin.problems.soft.objective import Objective
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import BandSummary
 
@@ -32,30 +30,22 @@ Array = NDArray[np.float64]
 FIRST_SHARE, LATER_SHARE = 0.02, 0.002
 
 
-def first_step(problem: SoftJob, pool: Pool, prices: Array, near: Array, duals: Array | None) -> tuple[Array, Array]:
+def first_step(
+    objective: Objective, pool: Pool, prices: Array, near: Array, duals: Array | None
+) -> tuple[Array, Array]:
     """The minimiser (d + 1,) over some rows at these prices, and with the hinge its duals (m,), else zeros.
 
     near, duals: to start from, None: nothing is known of the duals.
     """
-    return minimum(problem, model_of(problem, pool, prices, np.zeros(len(near))), near, duals, FIRST_SHARE)
+    return minimum(objective, model_of(objective, pool, prices, np.zeros(len(near))), near, duals, FIRST_SHARE)
 
 
-def changed(problem: SoftJob, state: SoftState) -> SoftState:
-    """The same job with all rows in memory from now on, which are read here, and the minimiser over them."""
-    source = problem.source
-    found = read_sample(source, list(range(source.chunks)), problem.codes, stay=True)
-    held = priced(found, None, problem.prices)
-    newest, duals = first_step(problem, held, held.weights, state.newest if state.best is None else state.best, None)
-    read = state.sample_bytes + found.nbytes(source)
-    return replace(state, newest=newest, held=held, held_duals=duals, idle=0, sample_bytes=read)
-
-
-def model_of(problem: SoftJob, pool: Pool, prices: Array, push: Array) -> RowModel:
+def model_of(objective: Objective, pool: Pool, prices: Array, push: Array) -> RowModel:
     """The losses of rows at these prices (m,), and a push (d + 1,) for all others."""
-    squared = problem.loss == "squared_hinge"
-    push = push if problem.intercept else np.append(push[:-1], 0.0)
+    squared = objective.squared
+    push = push if objective.intercept else np.append(push[:-1], 0.0)
     return RowModel(
-        push=push, rows=pool.rows, signs=pool.signs, intercept=problem.intercept, target=np.ones(len(pool)),
+        push=push, rows=pool.rows, signs=pool.signs, intercept=objective.intercept, target=np.ones(len(pool)),
         stiff=2.0 * prices if squared else prices, limit=np.full(len(pool), np.inf) if squared else prices,
     )  # fmt: skip
 
@@ -69,54 +59,56 @@ def within_reach(push: Array, model: RowModel) -> Array:
     return np.append(push[:-1], np.clip(push[-1], -positive, negative))
 
 
-def minimum(problem: SoftJob, model: RowModel, near: Array, duals: Array | None, share: float) -> tuple[Array, Array]:
+def minimum(
+    objective: Objective, model: RowModel, near: Array, duals: Array | None, share: float
+) -> tuple[Array, Array]:
     """The minimiser (d + 1,) to a share of the gap that is asked for, and with the hinge its duals (m,), else zeros."""
-    if problem.loss == "squared_hinge":
-        return minimise_squared_hinge(model, near, share * problem.epsilon), np.zeros(len(model.signs))
-    return minimise_hinge(model, near, duals, share * problem.epsilon)
+    if objective.squared:
+        return minimise_squared_hinge(model, near, share * objective.epsilon), np.zeros(len(model.signs))
+    return minimise_hinge(model, near, duals, share * objective.epsilon)
 
 
-def step(problem: SoftJob, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
-    """The dual bound, the next hypothesis, and the rows held for the next scan."""
+def step(objective: Objective, state: SoftState, summary: BandSummary, room: int | None) -> tuple[Array, SoftState]:
+    """The dual bound, the next hypothesis, and the rows held for the next scan: of ``room`` bytes, None: all."""
     state = _grown(state, summary)
     pool, duals = state.held, state.held_duals
-    if problem.loss == "squared_hinge":
-        state, push = squared_bound(problem, state, summary), 2.0 * summary.far_slope
+    if objective.squared:
+        state, push = squared_bound(objective, state, summary), 2.0 * summary.far_slope
     else:
-        state, push = _bound(problem, state, summary, duals), summary.far_push
-    if is_certified(state.dual, state.primal, problem.epsilon):
+        state, push = _bound(objective, state, summary, duals), summary.far_push
+    if is_certified(state.dual, state.primal, objective.epsilon):
         return state.newest, state
     ahead, duals = state.newest, state.held_duals
-    if problem.loss == "hinge" or not summary.far_price[0] > 0:
-        ahead, duals = minimum(problem, model_of(problem, pool, pool.weights, push), ahead, duals, LATER_SHARE)
-        if problem.loss == "hinge":
-            state = _bound(problem, state, summary, duals)
-    guarded = _guarded(problem, state, summary, push, ahead, duals)
+    if not objective.squared or not summary.far_price[0] > 0:
+        ahead, duals = minimum(objective, model_of(objective, pool, pool.weights, push), ahead, duals, LATER_SHARE)
+        if not objective.squared:
+            state = _bound(objective, state, summary, duals)
+    guarded = _guarded(objective, state, summary, push, ahead, duals)
     if guarded is not None:
         ahead, duals = guarded
-        if problem.loss == "hinge":
-            state = _bound(problem, state, summary, duals)
-    return ahead, _kept(problem, replace(state, held_duals=duals), ahead)
+        if not objective.squared:
+            state = _bound(objective, state, summary, duals)
+    return ahead, _kept(replace(state, held_duals=duals), ahead, room)
 
 
-def _bound(problem: SoftJob, state: SoftState, summary: BandSummary, duals: Array) -> SoftState:
+def _bound(objective: Objective, state: SoftState, summary: BandSummary, duals: Array) -> SoftState:
     """With the dual bound of these duals (m,) of the rows held; those with the dual of their side are not named."""
-    far = sided(problem, state.newest, state.held, duals)
-    better = _bound_naming(problem, state, summary, duals, far)
+    far = sided(objective.extent, state.newest, state.held, duals)
+    better = _bound_naming(objective, state, summary, duals, far)
     if better is state and far.any():  # the others alone may have no room to put the duals in balance
-        better = _bound_naming(problem, state, summary, duals, np.zeros(len(far), bool))
+        better = _bound_naming(objective, state, summary, duals, np.zeros(len(far), bool))
     return better
 
 
 def _bound_naming(
-    problem: SoftJob, state: SoftState, summary: BandSummary, duals: Array, far: NDArray[np.bool_]
+    objective: Objective, state: SoftState, summary: BandSummary, duals: Array, far: NDArray[np.bool_]
 ) -> SoftState:
     pool, near = state.held, state.held.take(np.flatnonzero(~far))
     push: Array = np.where(far, duals * pool.signs, 0.0)
     also = (float(duals[far].sum()), np.append(weighted_sum(pool.rows, push), push.sum()), len(pool))
     rows = (near.ids, near.signs, near.weights)
     return hinge_bound(
-        problem, state, summary, rows, duals[~far], lambda a: weighted_sum(near.rows, a * near.signs), also
+        objective, state, summary, rows, duals[~far], lambda a: weighted_sum(near.rows, a * near.signs), also
     )  # fmt: skip
 
 
@@ -138,7 +130,7 @@ def _grown(state: SoftState, summary: BandSummary) -> SoftState:
 
 
 def _guarded(
-    problem: SoftJob, state: SoftState, summary: BandSummary, push: Array, ahead: Array, duals: Array
+    objective: Objective, state: SoftState, summary: BandSummary, push: Array, ahead: Array, duals: Array
 ) -> tuple[Array, Array] | None:
     """The step again, with rows of the sample for those not held; None where nothing speaks against the one ahead.
 
@@ -151,9 +143,9 @@ def _guarded(
         return None
     sample = sample.take(away)
     prices = sample.weights * (missing / float(sample.weights.sum()))
-    far = model_of(problem, sample, prices, np.zeros(len(push)))
+    far = model_of(objective, sample, prices, np.zeros(len(push)))
     was, would = far.margins(state.newest), far.margins(ahead)
-    if problem.loss == "hinge":
+    if not objective.squared:
         if not ((was < 1.0) != (would < 1.0)).any():
             return None
         stands = np.where(was < 1.0, prices, 0.0)
@@ -163,19 +155,18 @@ def _guarded(
         np.concatenate([pool.ids, sample.ids]), concatenate([pool.rows, sample.rows]),
         np.concatenate([pool.signs, sample.signs]), np.concatenate([pool.weights, prices]),
     )  # fmt: skip
-    model = model_of(problem, both, both.weights, push - far.pull(stands))
-    ahead, found = minimum(problem, model, state.newest, np.concatenate([duals, stands]), FIRST_SHARE)
+    model = model_of(objective, both, both.weights, push - far.pull(stands))
+    ahead, found = minimum(objective, model, state.newest, np.concatenate([duals, stands]), FIRST_SHARE)
     return ahead, found[: len(pool)]
 
 
-def _kept(problem: SoftJob, state: SoftState, ahead: Array) -> SoftState:
-    """Only as many of the rows held as memory allows: those nearest to the margin at the next hypothesis."""
+def _kept(state: SoftState, ahead: Array, room: int | None) -> SoftState:
+    """Only so many bytes of the rows held, None: all: those nearest to the margin at the next hypothesis."""
     pool = state.held
-    if problem.whole or not problem.wide:
+    if room is None:
         return state
     margins = pool.signs * (products(pool.rows, ahead[:-1, None])[0] + ahead[-1])
     order = np.lexsort([pool.ids, np.abs(margins - 1.0)])
-    most = problem.memory_bytes // 4 if problem.held_bytes is None else problem.held_bytes
-    fits = int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), most, side="right"))
+    fits = int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), room, side="right"))
     kept = np.sort(order[:fits])
     return replace(state, held=pool.take(kept), held_duals=state.held_duals[kept])

@@ -1,0 +1,88 @@
+"""What a soft margin minimises, and how large the rows are that it is about: what its steps and its bounds read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.data.moments import Moments, moments
+from coremargin.maths.margin import gamma
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.maths.soft_margin import Loss
+
+Array = NDArray[np.float64]
+
+#: Sums of products up to this size are exact enough whatever they are made of.
+LONG = 1024.0
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How large the rows of a source are, by its statistics: bounds on what float64 loses are made of it."""
+
+    source: Source
+
+    @cached_property
+    def sum_error(self) -> float:
+        """Relative error of a sum of non-negative terms over all rows or features: within chunks, then over chunks."""
+        return gamma(self.source.chunk_rows + self.source.chunks + self.source.features + 64)
+
+    @cached_property
+    def longest(self) -> float:
+        """No row is longer."""
+        return float(self.source.scalars().max_norm.max())
+
+    @cached_property
+    def columns(self) -> Moments:
+        """Extremes, means and variances of the features."""
+        return moments(self.source)
+
+    @property
+    def widest(self) -> Array:
+        """The largest |x_j| (d,) of any row."""
+        return np.asarray(np.maximum(np.abs(self.columns.low), np.abs(self.columns.high)))
+
+    def reach(self, size: Array) -> float:
+        """No row has a larger sum_j |x_j| size_j, size (d,) >= 0: by its length, or if that is large by its features.
+
+        A few huge values make rows long; where w is small just there, the features' largest values say much less.
+        """
+        by_length = self.longest * float(np.linalg.norm(size))
+        if by_length <= LONG:
+            return by_length
+        return min(by_length, max(LONG, float(self.widest @ size)))
+
+    def sizes(self, total: float, squares: float) -> Array:
+        """Bounds (d,) on sum_i a_i |x_ij|, a >= 0 with sum a = total; sum a^2 <= squares, where no row has a weight."""
+        widest = total * self.widest
+        if self.source.weights(0) is not None:
+            return np.asarray(widest)
+        square = self.source.rows * (self.columns.variance + self.columns.mean**2) * (1.0 + 1e-9)
+        return np.asarray(np.minimum(widest, np.sqrt(squares * square)))  # Cauchy and Schwarz
+
+
+@dataclass(frozen=True)
+class Objective:
+    """1/2 ||w||^2 + sum_i c_i loss_i, to a gap of epsilon: prices (2,) are the c of a row of weight 1 of each class."""
+
+    loss: Loss
+    prices: Array
+    intercept: bool
+    epsilon: float
+    extent: Extent
+
+    @property
+    def squared(self) -> bool:
+        """True for the squared hinge."""
+        return self.loss == "squared_hinge"
+
+    @property
+    def metric(self) -> Array:
+        """R (d + 1,): 1 for the weights, 0 for the intercept."""
+        return np.append(np.ones(self.extent.source.features), 0.0)
