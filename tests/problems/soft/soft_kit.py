@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from coremargin.problems.soft.summary import BandSummary
 
 
+#: Of the arrays of every state; a checkpoint of an earlier day has these, whatever parts a state is made of today.
+NAMES = {
+    "round", "status", "newest", "best", "primal", "dual", "reference", "band_ids", "band_signs", "band_duals",
+    "sample_ids", "sample_signs", "sample_weights", "held_ids", "held_signs", "held_weights", "held_duals",
+    "total_rows", "widen", "idle", "band_rows", "gap_now", "histogram", "low", "high", "rows_below", "sample_bytes",
+}  # fmt: skip
+
+
 def scan(problem: SoftMargin, state: SoftState, blocks: Sequence[Block] | None = None) -> BandSummary:
     """The merged answer of some blocks, in order; None: of all, as the engine plans them."""
     probe = problem.probe(state)
@@ -32,7 +40,7 @@ def step(problem: SoftMargin, state: SoftState) -> SoftState:
 def to_the_end(problem: SoftMargin, state: SoftState, limit: int = 40) -> SoftState:
     """A whole job, from a state on; fails when it does not end."""
     while not problem.done(state):
-        assert state.round < limit, f"no end after {limit} scans: {state.dual} .. {state.primal}"
+        assert state.round < limit, f"no end after {limit} scans: {state.lower} .. {state.upper}"
         state = step(problem, state)
     return state
 

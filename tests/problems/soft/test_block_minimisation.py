@@ -46,7 +46,7 @@ def solve(problem: SoftMargin, limit: int = 400) -> SoftState:
     """A whole job."""
     state = problem.start()
     while not problem.done(state):
-        assert state.round < limit, f"no end: {state.dual} .. {state.primal}"
+        assert state.round < limit, f"no end: {state.lower} .. {state.upper}"
         state = problem.update(state, scan(problem, state))
     return state
 
@@ -63,17 +63,17 @@ def test_it_is_proven_and_agrees_with_other_solvers(loss: str, intercept: bool) 
     whole = SoftMargin(ArraySource(X, y), 1e-7, loss, 0.3, intercept=intercept)  # type: ignore[arg-type]
     best = solve(whole)
     assert best.status == "certified"
-    assert state.dual <= best.primal * (1 + 1e-12)
-    assert best.dual <= state.primal * (1 + 1e-12)
-    assert state.primal <= best.primal * (1 + 1e-3)
+    assert state.lower <= best.upper * (1 + 1e-12)
+    assert best.lower <= state.upper * (1 + 1e-12)
+    assert state.upper <= best.upper * (1 + 1e-3)
     if not intercept:
         other = LinearSVC(loss=loss, C=0.3, fit_intercept=False, tol=1e-8, max_iter=100_000, random_state=0).fit(
             X.toarray(), y
         )
         xi = np.maximum(0, 1 - y * (X.astype(np.float64) @ other.coef_[0]))
         theirs = 0.5 * other.coef_[0] @ other.coef_[0] + 0.3 * (xi if loss == "hinge" else xi**2).sum()
-        assert state.dual <= theirs * (1 + 1e-12)
-        assert state.primal <= theirs * (1 + 1e-3)
+        assert state.lower <= theirs * (1 + 1e-12)
+        assert state.upper <= theirs * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -114,9 +114,9 @@ def test_no_more_rows_are_at_hand_than_memory_allows() -> None:
         answer = scan(problem, state)
         assert len(answer.row_id) * row <= 1.3 * 40_000 / 3 or problem.proving(state)
         assert answer.row_x.shape[0] == (0 if problem.proving(state) else len(answer.row_id))
-        assert not np.isin(answer.row_id, state.held.ids).any() or problem.proving(state)
+        assert not np.isin(answer.row_id, state.rows.held.ids).any() or problem.proving(state)
         state = problem.update(state, answer)
-        assert state.held.rows.data.nbytes + state.held.rows.indices.nbytes <= 40_000 / 3
+        assert state.rows.held.rows.data.nbytes + state.rows.held.rows.indices.nbytes <= 40_000 / 3
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -219,7 +219,7 @@ def test_passes_go_on_until_the_gap_is_closed() -> None:
         assert state.round < 2000
         state = problem.update(state, scan(problem, state))
     assert state.status == "certified"
-    assert is_certified(state.dual, state.primal, 1e-6)
+    assert is_certified(state.lower, state.upper, 1e-6)
     assert 1 <= proofs <= 12
 
 

@@ -74,11 +74,11 @@ def test_little_memory_takes_few_scans(loss: str) -> None:
     assert state.round <= 4
     assert state.best is not None
     found = value(X, y, state.best[:-1], float(state.best[-1]), loss, 0.3)
-    assert found <= state.primal <= found * (1 + 1e-6)
-    assert is_certified(state.dual, found, 1e-3)
+    assert found <= state.upper <= found * (1 + 1e-6)
+    assert is_certified(state.lower, found, 1e-3)
     _, exact = solve(X, y, loss=loss, cost=0.3, epsilon=1e-7, sample_bytes=1 << 30)
-    assert state.dual <= exact.primal
-    assert exact.dual <= state.primal
+    assert state.lower <= exact.upper
+    assert exact.lower <= state.upper
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -92,12 +92,12 @@ def test_real_rows_take_few_scans(name: str, loss: str) -> None:
     assert not problem.whole
     assert state.status == "certified"
     assert state.round <= MOST[name, loss]
-    assert soft.relative_gap(KNOWN[name, loss], state.dual) <= 1e-3
-    assert state.dual <= KNOWN[name, loss] * (1 + 1e-6)
-    assert state.primal >= KNOWN[name, loss] * (1 - 1e-6)
+    assert soft.relative_gap(KNOWN[name, loss], state.lower) <= 1e-3
+    assert state.lower <= KNOWN[name, loss] * (1 + 1e-6)
+    assert state.upper >= KNOWN[name, loss] * (1 - 1e-6)
     if loss == "squared_hinge":  # LIBLINEAR's coordinates take minutes for the hinge
         other = LinearSVC(loss=loss, C=0.1, tol=1e-5, intercept_scaling=30.0, max_iter=3000, random_state=0)
         other.fit(X.astype(np.float64), y)
         theirs = value(X, y, other.coef_[0], float(other.intercept_[0]), loss, 0.1)
-        assert state.dual <= theirs
-        assert state.primal <= theirs * 1.001
+        assert state.lower <= theirs
+        assert state.upper <= theirs * 1.001

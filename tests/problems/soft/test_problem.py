@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.svm import SVC, LinearSVC
-from soft_kit import assert_same_bits, step, to_the_end
+from soft_kit import NAMES, assert_same_bits, step, to_the_end
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BadRow, LabelError, UsageError
 from coremargin.maths import soft_margin as soft
 from coremargin.problems.soft.problem import SoftMargin
-from coremargin.problems.soft.state import SoftState
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.state import SoftState
 
 
 def start(X: np.ndarray, y: np.ndarray, *, chunk_rows: int = 50, **options: Any) -> tuple[SoftMargin, SoftState]:
@@ -46,10 +47,10 @@ def dual(problem: SoftMargin, state: SoftState) -> float:
     rows, codes = problem.source.rows_at(np.arange(problem.source.rows))
     sign = np.where(codes == problem.codes[0], 1, np.where(codes == problem.codes[1], -1, 0))
     price = np.where(sign > 0, problem.prices[0], problem.prices[1])
-    margins = sign * (rows @ state.reference[:-1] + state.reference[-1])
+    margins = sign * (rows @ state.bounds.reference[:-1] + state.bounds.reference[-1])
     if problem.loss == "hinge":
         a = np.where((margins < 1) & (sign != 0), price, 0.0)
-        a[state.band_ids] = state.band_duals
+        a[state.bounds.band_ids] = state.bounds.band_duals
         assert (a >= 0).all()
         assert (a <= price * (1 + 1e-12)).all()
         spread = 0.0
@@ -70,14 +71,14 @@ def assert_true(problem: SoftMargin, state: SoftState) -> None:
     assert state.best is not None
     assert problem.intercept or state.best[-1] == 0
     found = value(problem, state.best[:-1], float(state.best[-1]))
-    assert found <= state.primal * (1 + 1e-12)
+    assert found <= state.upper * (1 + 1e-12)
     rounding = 1e-13 * problem.cost * problem.source.rows
-    assert state.primal == pytest.approx(found, rel=1e-6, abs=rounding)
-    assert state.dual <= found * (1 + 1e-12)
-    if state.dual > 0:
-        assert state.dual <= dual(problem, state) * (1 + 1e-9)
+    assert state.upper == pytest.approx(found, rel=1e-6, abs=rounding)
+    assert state.lower <= found * (1 + 1e-12)
+    if state.lower > 0:
+        assert state.lower <= dual(problem, state) * (1 + 1e-9)
     if state.status == "certified":
-        assert state.primal - state.dual <= problem.epsilon * state.primal
+        assert state.upper - state.lower <= problem.epsilon * state.upper
 
 
 def noisy(seed: int, n: int, d: int, flip: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
@@ -113,8 +114,8 @@ def test_hinge_with_an_intercept_agrees_with_libsvm(name: str, C: float, weight:
     theirs = value(problem, other.coef_[0], float(other.intercept_[0]))
     assert state.status == "certified"
     assert_true(problem, state)
-    assert state.dual <= theirs * (1 + 1e-12)
-    assert state.primal <= theirs * (1 + 1.1e-5)
+    assert state.lower <= theirs * (1 + 1e-12)
+    assert state.upper <= theirs * (1 + 1.1e-5)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -128,8 +129,8 @@ def test_without_an_intercept_it_agrees_with_liblinear(name: str, C: float, loss
     theirs = value(problem, other.fit(X.astype(np.float64), y).coef_[0], 0.0)
     assert state.status == "certified"
     assert_true(problem, state)
-    assert state.dual <= theirs * (1 + 1e-12)
-    assert state.primal <= theirs * (1 + 1.1e-6)
+    assert state.lower <= theirs * (1 + 1e-12)
+    assert state.upper <= theirs * (1 + 1.1e-6)
 
 
 @pytest.mark.parametrize("weight", [None, "balanced", (0.2, 5.0)])
@@ -198,7 +199,7 @@ def test_a_narrow_band_is_led_back_to_the_best_point(seed: int) -> None:
     X, y = noisy(seed, 30_000, 20)
     options = {"memory_bytes": 4 * 500 * 8 * 21, "sample_bytes": 400_000}
     problem, state = solve(X, y, chunk_rows=1000, **options)
-    assert state.band_rows <= 500
+    assert state.seen.band_rows <= 500
     assert state.status == "certified"
     assert state.round <= 15
     assert_true(problem, state)
@@ -215,10 +216,10 @@ def test_a_hypothesis_that_no_scan_has_seen_proves_the_last_one(away: float, int
     problem, state = solve(rows, y, chunk_rows=1000, sample_bytes=rows.nbytes // 20, **options)
     assert state.status == "certified"
     assert state.round <= 2
-    assert not np.array_equal(state.reference, state.newest)
+    assert not np.array_equal(state.bounds.reference, state.newest)
     assert_true(problem, state)
     exact, best = solve(rows, y, chunk_rows=1000, sample_bytes=1 << 30, **(options | {"epsilon": 1e-8}))
-    assert state.dual <= best.primal
+    assert state.lower <= best.upper
     assert exact.loss == "squared_hinge"
 
 
@@ -228,7 +229,7 @@ def test_what_float64_cannot_prove_is_not_claimed(scale: float, loss: str) -> No
     """Rows of 1e20 with C = 1e6 are beyond float64: no NaN, no endless loop, no certificate that is not true."""
     X, y = noisy(3, 400, 3)
     problem, state = solve((X * np.float32(scale)).astype(np.float32), y, loss=loss, cost=1e6)
-    assert np.isfinite([state.primal, state.dual]).all()
+    assert np.isfinite([state.upper, state.lower]).all()
     assert np.isfinite(state.newest).all()
     assert_true(problem, state)
 
@@ -247,7 +248,7 @@ def test_an_epsilon_that_is_out_of_reach_ends_the_job() -> None:
         assert state.status == "stalled"
         assert problem.result(state).status == "stopped"
         assert "memory" in problem.result(state).reason
-        assert state.gap_now < 1e-9
+        assert state.seen.gap_now < 1e-9
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -260,7 +261,7 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
     while not problem.done(state):
         state, other = step(problem, state), step(problem, problem.restore(other.to_arrays()))
         assert_same_bits(state, other)
-    assert {f.name for f in fields(SoftState)} - {"sample", "held", "sweep"} <= state.to_arrays().keys()
+    assert state.to_arrays().keys() >= NAMES
 
 
 def test_unlabelled_rows_do_not_count() -> None:
@@ -270,7 +271,7 @@ def test_unlabelled_rows_do_not_count() -> None:
     problem, state = solve(X, gaps)
     _, without = solve(X[gaps != None], y[gaps != None])  # noqa: E711  elementwise
     assert_true(problem, state)
-    assert state.primal == pytest.approx(without.primal, rel=1e-3)
+    assert state.upper == pytest.approx(without.upper, rel=1e-3)
     assert state.histogram.sum() == 400
 
 
@@ -303,7 +304,7 @@ def test_rounds_are_described_before_anything_is_known() -> None:
     assert (told["lower"], told["upper"], told["rows_below"]) == (-np.inf, np.inf, None)
     found = problem.result(state)
     assert (found.status, found.lower, found.kind) == ("stopped", None, "duality_gap")
-    assert soft.relative_gap(state.primal, state.dual) == np.inf
+    assert soft.relative_gap(state.upper, state.lower) == np.inf
 
 
 def test_rows_that_cannot_be_trained_on_are_refused() -> None:
@@ -347,14 +348,14 @@ def test_a_band_full_of_equal_rows_is_given_up_for_all_rows() -> None:
         state, other = step(problem, state), step(problem, again)
         assert all(other.to_arrays()[name].tobytes() == values.tobytes() for name, values in state.to_arrays().items())
     assert not problem.wide
-    assert len(state.held) == len(y)
+    assert len(state.rows.held) == len(y)
     assert state.sample_bytes == read + problem.source.nbytes
     assert state.status == "certified"
     assert_true(problem, state)
     exact, best = solve(X, y, epsilon=1e-7)
-    assert state.dual <= best.primal
-    assert best.dual <= state.primal
+    assert state.lower <= best.upper
+    assert best.lower <= state.upper
     little, end = solve(X, y, band_bytes=2000, **(options | {"memory_bytes": X.nbytes // 2}))
-    assert not len(end.held)
+    assert not len(end.rows.held)
     assert_true(little, end)
     assert exact.whole == exact.wide

@@ -37,10 +37,10 @@ def bounds(X: Any, y: np.ndarray, price: np.ndarray, problem: SoftMargin, state:
     X, sign = csr_array(X).astype(np.float64), np.where(y > 0, 1, -1)
     xi = np.maximum(0, 1 - sign * (X @ state.best[:-1] + state.best[-1]))
     value = 0.5 * state.best[:-1] @ state.best[:-1] + price @ (xi if problem.loss == "hinge" else xi**2)
-    margins = sign * (X @ state.reference[:-1] + state.reference[-1])
+    margins = sign * (X @ state.bounds.reference[:-1] + state.bounds.reference[-1])
     if problem.loss == "hinge":
         a = np.where(margins < 1, price, 0.0)
-        a[state.band_ids] = state.band_duals
+        a[state.bounds.band_ids] = state.bounds.band_duals
         assert (a >= 0).all()
         assert (a <= price * (1 + 1e-12)).all()
         spread = 0.0
@@ -60,11 +60,11 @@ def bounds(X: Any, y: np.ndarray, price: np.ndarray, problem: SoftMargin, state:
 def assert_true(X: Any, y: np.ndarray, price: np.ndarray, problem: SoftMargin, state: SoftState) -> None:
     """Both bounds hold by plain float64, and a certificate says no more than they do."""
     dual, value = bounds(X, y, price, problem, state)
-    assert state.dual == 0 or dual > -np.inf
-    assert value <= state.primal * (1 + 1e-12)
-    assert state.primal == pytest.approx(value, rel=1e-6)
-    if state.dual > 0:
-        assert state.dual <= dual * (1 + 1e-9)
-    assert state.dual <= value
+    assert state.lower == 0 or dual > -np.inf
+    assert value <= state.upper * (1 + 1e-12)
+    assert state.upper == pytest.approx(value, rel=1e-6)
+    if state.lower > 0:
+        assert state.lower <= dual * (1 + 1e-9)
+    assert state.lower <= value
     if state.status == "certified":
-        assert is_certified(state.dual, state.primal, problem.epsilon)
+        assert is_certified(state.lower, state.upper, problem.epsilon)

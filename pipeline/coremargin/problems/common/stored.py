@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +20,8 @@ Makers: TypeAlias = Mapping[str, Callable[[str, Arrays], Any]]
 def arrays_of(values: Any, statuses: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
     """The fields of a dataclass as arrays, exact: ``fields_of`` gives the same bits back.
 
-    A word is stored as its place in ``statuses``. Pools and rows of classes name their own arrays.
+    A word is stored as its place in ``statuses``. Pools and rows of classes name their own arrays; the fields of other
+    parts are stored as if they were the whole's.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for f in fields(values):
@@ -29,6 +30,8 @@ def arrays_of(values: Any, statuses: Sequence[str] = ()) -> dict[str, NDArray[An
             arrays[f.name] = np.array(statuses.index(value))
         elif hasattr(value, "to_arrays"):
             arrays |= value.to_arrays(f.name)
+        elif is_dataclass(value):
+            arrays |= arrays_of(value, statuses)
         elif is_sparse(value):
             arrays |= to_arrays(f.name, value)
         elif value is not None:
@@ -55,3 +58,8 @@ def fields_of(
             value = arrays[f.name]
             values[f.name] = value.item() if value.ndim == 0 else value
     return values
+
+
+def part_of(kind: type, makers: Makers | None = None) -> Callable[[str, Arrays], Any]:
+    """What makes a part again, of which ``arrays_of`` stored the fields as if they were the whole's."""
+    return lambda _, arrays: kind(**fields_of(kind, arrays, makers or {}))

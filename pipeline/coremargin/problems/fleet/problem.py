@@ -118,7 +118,7 @@ class Fleet:
             problem = self.crew.members[number].problem
             if isinstance(problem, SoftMargin):
                 soft = problem.begin(sample, near, shares, solve=not self.late())
-                near, shares = soft.newest, soft.held_duals / problem.cost if self._whole else None
+                near, shares = soft.newest, soft.rows.held_duals / problem.cost if self._whole else None
                 solved.append((number, thin(soft)))
             else:
                 solved.append((number, thin(problem.begin(sample))))

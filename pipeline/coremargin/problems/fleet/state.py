@@ -52,14 +52,15 @@ class Book:
 
 def pools(state: MemberState) -> dict[str, Pool]:
     """The rows that a state holds, by the name of the field."""
-    values = {field.name: getattr(state, field.name) for field in fields(state)}
+    holder = state.rows if isinstance(state, SoftState) else state
+    values = {field.name: getattr(holder, field.name) for field in fields(holder)}
     return {name: value for name, value in values.items() if isinstance(value, Pool)}
 
 
 def thin(state: MemberState) -> MemberState:
     """The state without the rows themselves."""
     rows: dict[str, Any] = {name: _with(pool, np.zeros((len(pool), 0))) for name, pool in pools(state).items()}
-    return replace(state, **rows)
+    return _holding(state, rows)
 
 
 def whole(state: MemberState, book: Book, *, as_it_is: bool = False) -> MemberState:
@@ -68,6 +69,13 @@ def whole(state: MemberState, book: Book, *, as_it_is: bool = False) -> MemberSt
     rows: dict[str, Any] = {
         name: _with(pool, some if as_it_is else as_float64(some)) for name, (pool, some) in mine.items()
     }
+    return _holding(state, rows)
+
+
+def _holding(state: MemberState, rows: dict[str, Any]) -> MemberState:
+    """The state with these pools, by the name of the field."""
+    if isinstance(state, SoftState):
+        return replace(state, rows=replace(state.rows, **rows))
     return replace(state, **rows)
 
 

@@ -60,7 +60,9 @@ def bound_ahead(
     dual = soft.squared_hinge_dual(*sums, objective.metric[:-1], objective.intercept, error=off / total, share=share)
     size = objective.extent.reach(np.abs(ahead[:-1])) + abs(float(ahead[-1])) + 1.0
     dual *= max(0.0, 1.0 - slack_error(size, float(summary.mass.sum()), total))
-    return replace(state, dual=dual, reference=ahead) if dual > state.dual else state
+    if not dual > state.lower:
+        return state
+    return replace(state, bounds=replace(state.bounds, dual=dual, reference=ahead))
 
 
 def _way(length: float, move: Array) -> float:

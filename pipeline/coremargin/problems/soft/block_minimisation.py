@@ -23,14 +23,15 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, take, weighted_sum
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.start import check_scale, read_sample, sample_chunks
+from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft import wide_steps
 from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe
 from coremargin.problems.soft.block_state import Sweep
 from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
 from coremargin.problems.soft.probe import BandProbe
 from coremargin.problems.soft.problem import IDLE_SHARE, SoftMargin
-from coremargin.problems.soft.start import BINS, histogram_range, priced
-from coremargin.problems.soft.state import SoftState
+from coremargin.problems.soft.start import histogram_range, priced
+from coremargin.problems.soft.state import Bounds, RowsHeld, Seen, SoftState
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.summary import BandSummary
@@ -76,18 +77,16 @@ class SweptMargin(SoftMargin):
             waited=0, scans=0,
         )  # fmt: skip
         state = SoftState(
-            round=0, status="running", newest=sweep.at, best=None, primal=np.inf, dual=0.0, reference=nothing,
-            band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
-            sample=empty, held=empty, held_duals=np.zeros(0),
-            total_rows=int(source.scalars().counts.sum(axis=0)[list(self.codes)].sum()), widen=1, idle=0, band_rows=0,
-            gap_now=np.inf, histogram=np.zeros((2, BINS), np.int64), low=0.0, high=1.0, rows_below=-1,
+            round=0, status="running", newest=sweep.at, best=None, bounds=Bounds.nothing(nothing),
+            rows=RowsHeld(empty, empty, np.zeros(0)), zone=Zone(widen=1, idle=0), seen=Seen.nothing(0.0, 1.0),
+            total_rows=int(source.scalars().counts.sum(axis=0)[list(self.codes)].sum()),
             sample_bytes=found.nbytes(source), sweep=sweep,
         )  # fmt: skip
         rows = self._held_rows(sample, np.arange(len(sample)))
-        state = self._solved(replace(state, held=sample.take(rows)), sweep)
+        state = self._solved(_holding(state, sample.take(rows)), sweep)
         margins = sample.signs * (products(sample.rows, state.newest[:-1, None])[0] + state.newest[-1])
         low, high = histogram_range(margins)
-        return replace(state, low=low, high=high)
+        return replace(state, seen=Seen.nothing(low, high))
 
     # scan
 
@@ -131,7 +130,9 @@ class SweptMargin(SoftMargin):
 
     def update(self, state: SoftState, summary: BandSummary) -> SoftState:
         """The duals after a segment, or bounds after a scan of all rows; what is next."""
-        state = replace(state, round=state.round + 1, band_rows=len(summary.row_id))
+        state = replace(
+            state, round=state.round + 1, seen=replace(state.seen, band_rows=len(summary.row_id))
+        )  # fmt: skip
         if self.proving(state):
             return self._proven(state, summary)
         sweep = _sweep(state)
@@ -146,13 +147,13 @@ class SweptMargin(SoftMargin):
 
     def _solved(self, state: SoftState, sweep: Sweep) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
-        pool, squared = state.held, self.loss == "squared_hinge"
+        pool, squared = state.rows.held, self.loss == "squared_hinge"
         before = sweep.duals[pool.ids] * pool.signs
         model = wide_steps.model_of(self.objective, pool, pool.weights, sweep.push)
         push = sweep.push - model.pull(before)
         rest = sweep.worth - _worth(before, pool.weights, squared=squared)
         model = replace(model, push=wide_steps.within_reach(push, model), constant=rest)
-        share = LEFT * 0.1**state.idle * max(1.0, min(1.0, sweep.gain) / self.epsilon)
+        share = LEFT * 0.1**state.zone.idle * max(1.0, min(1.0, sweep.gain) / self.epsilon)
         at, duals = wide_steps.minimum(self.objective, model, sweep.at, before, share)
         if squared:
             duals = model.duals(model.margins(at))
@@ -166,7 +167,7 @@ class SweptMargin(SoftMargin):
         after = replace(after, gain=max(0.0, value - sweep.value) / value if value > 0 else 1.0)
         margins = model.margins(at)
         kept = self._held_rows(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]))
-        return replace(state, newest=at, held=pool.take(kept), sweep=after)
+        return replace(_holding(state, pool.take(kept)), newest=at, sweep=after)
 
     def _held_rows(self, pool: Pool, order: NDArray[np.intp]) -> NDArray[np.intp]:
         """The positions of the first rows in this order that memory allows to hold, by their ids."""
@@ -180,39 +181,41 @@ class SweptMargin(SoftMargin):
         sweep = replace(sweep, values=values, wait=wait, scans=sweep.scans + 1)
         gains = np.diff(sweep.values, prepend=0.0)
         due = sweep.wait == 0 and len(gains) > 1
-        if due and not np.isfinite(state.primal):
+        if due and not np.isfinite(state.upper):
             shrink = _shrink(gains)
             left = BOTH_SIDES * float(gains[-1]) * shrink / (1.0 - shrink)
             due = left <= self.epsilon * abs(sweep.value) or len(gains) >= MOST_UNPROVEN
         if not due:
             return replace(state, sweep=_again(sweep))
         if self.loss == "hinge" and self.intercept:
-            sweep = _balanced(state.held, sweep)
+            sweep = _balanced(state.rows.held, sweep)
         return replace(state, newest=sweep.mean, sweep=sweep)
 
     def _proven(self, state: SoftState, summary: BandSummary) -> SoftState:
         """Bounds at the mean of the pass; certified, or another pass."""
-        sweep, before = _sweep(state), soft.relative_gap(state.primal, state.dual)
+        sweep, before = _sweep(state), soft.relative_gap(state.upper, state.lower)
         sweep = replace(_again(sweep), scans=sweep.scans + 1)
-        state = replace(state, histogram=summary.histogram, rows_below=int(summary.below[0]), sweep=sweep)
+        seen = replace(state.seen, histogram=summary.histogram, rows_below=int(summary.below[0]))
+        state = replace(state, seen=seen, sweep=sweep)
         between = replace(state, best=sweep.at)
         tried = best_point(self.objective, self.points(between), between, summary)
-        if tried.primal < state.primal:
+        if tried.upper < state.upper:
             state = tried
         if self.loss == "squared_hinge":
             state = squared_bound(self.objective, state, summary)
         else:
             state = self._hinge_bound(state, sweep, summary)
-        gap = soft.relative_gap(state.primal, state.dual)
-        state = replace(state, gap_now=gap)
-        if is_certified(state.dual, state.primal, self.epsilon):
+        gap = soft.relative_gap(state.upper, state.lower)
+        state = replace(state, seen=replace(state.seen, gap_now=gap))
+        if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
         rose = np.diff(sweep.values, prepend=0.0)[-max(1, sweep.waited) :].sum() > self.epsilon * abs(sweep.value)
-        idle = 0 if rose or gap <= IDLE_SHARE * before else state.idle + 1
+        idle = 0 if rose or gap <= IDLE_SHARE * before else state.zone.idle + 1
         if idle == MOST_IDLE:
             return replace(state, status="stalled")
         wait = self._wait(before, gap, sweep) if np.isfinite(gap) else 1
-        return replace(state, newest=sweep.at, sweep=replace(sweep, wait=wait, waited=wait), idle=idle)
+        sweep, zone = replace(sweep, wait=wait, waited=wait), replace(state.zone, idle=idle)
+        return replace(state, newest=sweep.at, sweep=sweep, zone=zone)
 
     def _wait(self, before: float, gap: float, sweep: Sweep) -> int:
         """How many passes will close the gap, as the gaps of the last two proofs or else the gains say."""
@@ -238,7 +241,7 @@ class SweptMargin(SoftMargin):
         sweep, told = _sweep(state), super().figures(state)
         part = 0 if self.proving(state) else sweep.segment
         told |= {"scan": sweep.scans + (part > 0), "part": part}
-        if not np.isfinite(state.primal):
+        if not np.isfinite(state.upper):
             told |= {"lower": -np.inf, "lower_now": -np.inf}
         return told
 
@@ -266,9 +269,15 @@ def _again(sweep: Sweep) -> Sweep:
 
 def _with(state: SoftState, summary: BandSummary) -> SoftState:
     """The rows held and after them, in no order of ids, those that came home."""
-    held, rows = state.held, concatenate([state.held.rows, as_float64(summary.row_x)])
+    held = state.rows.held
+    rows = concatenate([held.rows, as_float64(summary.row_x)])
     ids, signs = np.concatenate([held.ids, summary.row_id]), np.concatenate([held.signs, summary.row_sign])
-    return replace(state, held=Pool(ids, rows, signs, np.concatenate([held.weights, summary.row_price])))
+    return _holding(state, Pool(ids, rows, signs, np.concatenate([held.weights, summary.row_price])))
+
+
+def _holding(state: SoftState, held: Pool) -> SoftState:
+    """With these rows held; their duals are those of the sweep."""
+    return replace(state, rows=replace(state.rows, held=held))
 
 
 def _worth(duals: Array, prices: Array, *, squared: bool) -> float:

@@ -16,6 +16,7 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import products
 from coremargin.problems.soft.objective import LONG
+from coremargin.problems.soft.state import Bounds
 
 if TYPE_CHECKING:
     from coremargin.problems.common.pool import Pool
@@ -31,7 +32,7 @@ BALANCE = 2.0**-46
 
 def best_point(objective: Objective, points: Array, state: SoftState, summary: BandSummary) -> SoftState:
     """The primal bound from the best of the points (k,) that the scan summed up, rounded up."""
-    best, least = state.best, state.primal
+    best, least = state.best, state.upper
     for k, t in enumerate(points):
         at, size = state.newest, np.abs(state.newest)
         if t != 1 and state.best is not None:  # margins there are those of both ends: so are their errors
@@ -39,7 +40,7 @@ def best_point(objective: Objective, points: Array, state: SoftState, summary: B
         value = _rounded_up(objective, soft.penalty(at, objective.metric) + float(summary.losses[k]), size, summary)
         if value < least:
             best, least = at, value
-    return replace(state, best=best, primal=least)
+    return replace(state, best=best, bounds=replace(state.bounds, primal=least))
 
 
 def _rounded_up(objective: Objective, value: float, size: Array, summary: BandSummary) -> float:
@@ -71,7 +72,9 @@ def squared_bound(objective: Objective, state: SoftState, summary: BandSummary) 
     size = objective.extent.reach(np.abs(state.newest[:-1])) + abs(float(state.newest[-1])) + 1.0
     least = float(summary.slack.min() if objective.intercept else summary.slack.sum())
     dual *= max(0.0, 1.0 - slack_error(size, float(summary.at_stake[0]), least))
-    return replace(state, dual=dual, reference=state.newest) if dual > state.dual else state
+    if not dual > state.lower:
+        return state
+    return replace(state, bounds=replace(state.bounds, dual=dual, reference=state.newest))
 
 
 def slack_error(size: float, at_stake: float, slack: float) -> float:
@@ -136,11 +139,9 @@ def dual_bound(
     error = 8.0 * (objective.extent.sum_error + gamma(terms))
     value -= error * total + _pull_error(objective, v, total, error)
     value -= BALANCE * total * objective.extent.longest * float(np.linalg.norm(v))
-    if not value > state.dual:
+    if not value > state.lower:
         return state
-    return replace(
-        state, dual=value, reference=state.newest, band_ids=ids, band_signs=signs, band_duals=duals
-    )  # fmt: skip
+    return replace(state, bounds=Bounds(state.upper, value, state.newest, ids, signs, duals))
 
 
 def _pull_error(objective: Objective, v: Array, total: float, error: float) -> float:

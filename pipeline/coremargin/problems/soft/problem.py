@@ -22,13 +22,14 @@ from coremargin.problems.common.start import (
     read_sample,
     sample_chunks,
 )
+from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft import wide_steps
 from coremargin.problems.soft.bounds import best_point
 from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.probe import BandProbe
 from coremargin.problems.soft.result import figures, result
 from coremargin.problems.soft.start import BINS, evenly, histogram_range, priced, thinned
-from coremargin.problems.soft.state import SoftState
+from coremargin.problems.soft.state import Bounds, RowsHeld, Seen, SoftState
 from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squared_step
 
 if TYPE_CHECKING:
@@ -104,12 +105,12 @@ class SoftMargin(SoftJob):
         margins = sample.signs * (products(sample.rows, newest[:-1, None])[0] + newest[-1])
         low, high = histogram_range(margins)
         return SoftState(
-            round=0, status="running", newest=newest, best=None, primal=np.inf, dual=0.0, reference=nothing,
-            band_ids=np.zeros(0, np.int64), band_signs=np.zeros(0, np.int8), band_duals=np.zeros(0),
-            sample=sample.take(evenly(len(sample), 0 if self.whole else STAND_INS)),
-            held=sample if self.whole else sample.take(none), held_duals=duals if self.whole else duals[none],
-            total_rows=int(counts.sum()), widen=1, idle=0, band_rows=0, gap_now=np.inf,
-            histogram=np.zeros((2, BINS), np.int64), low=low, high=high, rows_below=-1,
+            round=0, status="running", newest=newest, best=None, bounds=Bounds.nothing(nothing),
+            rows=RowsHeld(
+                sample=sample.take(evenly(len(sample), 0 if self.whole else STAND_INS)),
+                held=sample if self.whole else sample.take(none), held_duals=duals if self.whole else duals[none],
+            ),
+            zone=Zone(widen=1, idle=0), seen=Seen.nothing(low, high), total_rows=int(counts.sum()),
             sample_bytes=found.nbytes(source),
         )  # fmt: skip
 
@@ -128,7 +129,7 @@ class SoftMargin(SoftJob):
             base = np.column_stack([state.newest, state.best])
         return BandProbe(
             base=base, points=self.points(state), codes=self.codes, prices=self.prices, loss=self.loss,
-            keep=self._band_rows(state.widen), held=state.held.ids, curve=self._curved,
+            keep=self._band_rows(state.zone.widen), held=state.rows.held.ids, curve=self._curved,
             low=state.low, high=state.high, bins=BINS, chunk_rows=self.source.chunk_rows,
             dtype=self.source.dtype.name, sparse=self.source.sparse,
         )  # fmt: skip
@@ -182,35 +183,35 @@ class SoftMargin(SoftJob):
 
     def update(self, state: SoftState, summary: BandSummary) -> SoftState:
         """Bounds and the next hypothesis after a scan."""
-        before, value = soft.relative_gap(state.primal, state.dual), state.primal
-        state = replace(
-            state, round=state.round + 1, histogram=summary.histogram, rows_below=int(summary.below[0]),
-            band_rows=len(summary.row_id),
+        before, value = soft.relative_gap(state.upper, state.lower), state.upper
+        seen = replace(
+            state.seen, histogram=summary.histogram, rows_below=int(summary.below[0]), band_rows=len(summary.row_id)
         )  # fmt: skip
+        state = replace(state, round=state.round + 1, seen=seen)
         astray = crossed(state, summary)
-        rose = summary.losses[0] + soft.penalty(state.newest, self.objective.metric) > state.primal
+        rose = summary.losses[0] + soft.penalty(state.newest, self.objective.metric) > state.upper
         state = best_point(self.objective, self.points(state), state, summary)
         step, state = self._advance(state, summary)
-        gap = soft.relative_gap(state.primal, state.dual)
-        state = replace(state, gap_now=gap)
-        if is_certified(state.dual, state.primal, self.epsilon):
+        gap = soft.relative_gap(state.upper, state.lower)
+        state = replace(state, seen=replace(state.seen, gap_now=gap))
+        if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
-        gained = gap <= IDLE_SHARE * before or state.primal <= (1.0 - 0.1 * self.epsilon) * value
+        gained = gap <= IDLE_SHARE * before or state.upper <= (1.0 - 0.1 * self.epsilon) * value
         gained &= bool(np.isfinite(gap))  # sums that overflow stay infinite: no gain, and the job ends
-        idle = 0 if gained else state.idle + 1
-        same = np.array_equal(step, state.newest)
-        stuck = idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen))
+        idle = 0 if gained else state.zone.idle + 1
+        same, widen = np.array_equal(step, state.newest), state.zone.widen
+        stuck = idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(widen))
         if self._can_change(state, stuck):
             return self._on_all_rows(state)
         if stuck:
             return replace(state, status="stalled")
         if self._overshot(state, astray):
             step = np.array(state.best)
-        widen = state.widen * (8 if same else 2) if same or rose or gap * SLOW > before else state.widen
-        return replace(state, newest=step, idle=idle, widen=min(widen, MOST_WIDE))
+        widen = widen * (8 if same else 2) if same or rose or gap * SLOW > before else widen
+        return replace(state, newest=step, zone=Zone(min(widen, MOST_WIDE), idle))
 
     def _advance(self, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
-        if self.wide or len(state.held):
+        if self.wide or len(state.rows.held):
             return wide_steps.step(self.objective, state, summary, self._room)
         return (squared_step if self.loss == "squared_hinge" else hinge_step)(self.objective, state, summary)
 
@@ -229,7 +230,8 @@ class SoftMargin(SoftJob):
         near = state.newest if state.best is None else state.best
         newest, duals = wide_steps.first_step(self.objective, held, held.weights, near, None)
         read = state.sample_bytes + found.nbytes(source)
-        return replace(state, newest=newest, held=held, held_duals=duals, idle=0, sample_bytes=read)
+        rows, zone = replace(state.rows, held=held, held_duals=duals), replace(state.zone, idle=0)
+        return replace(state, newest=newest, rows=rows, zone=zone, sample_bytes=read)
 
     def _can_change(self, state: SoftState, stuck: bool) -> bool:
         """Whether a hinge that is solved by sums may go on with all its rows.
@@ -237,15 +239,16 @@ class SoftMargin(SoftJob):
         Where very many rows are equal, the band is full of a few of them, of one class perhaps: no dual point of it is
         in balance, or no wider band is to be had (stuck). On all rows the job ends.
         """
-        if (not stuck and (state.round < 2 or state.dual > 0)) or self.objective.extent.longest > FAR:
+        if (not stuck and (state.round < 2 or state.lower > 0)) or self.objective.extent.longest > FAR:
             return False
-        by_sums = self.loss == "hinge" and not self.wide and not len(state.held)
+        by_sums = self.loss == "hinge" and not self.wide and not len(state.rows.held)
         return by_sums and self.sharing == 1 and self.fits
 
     def _overshot(self, state: SoftState, astray: float) -> bool:
         """A small band led too far, a share ``astray`` of it across the margin: the next is about the best point."""
-        capped = state.band_rows < state.total_rows and self._band_rows(2 * state.widen) == self._band_rows(state.widen)
+        widen = state.zone.widen
+        capped = state.seen.band_rows < state.total_rows and self._band_rows(2 * widen) == self._band_rows(widen)
         moved = state.best is not None and not np.array_equal(state.best, state.newest)
-        held = self.whole or (len(state.held) > 0 and not self.wide)  # all of them
+        held = self.whole or (len(state.rows.held) > 0 and not self.wide)  # all of them
         much = self.loss == "squared_hinge" or astray > CROSSED
         return not (self._curved or held) and capped and moved and much

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.problems.common.pool import Pool
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.stored import arrays_of, fields_of, part_of
+from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.block_state import Sweep
+from coremargin.problems.soft.start import BINS
 
 Array = NDArray[np.float64]
 Status = Literal["running", "certified", "stalled"]
@@ -19,52 +21,105 @@ STATUSES: tuple[Status, ...] = ("running", "certified", "stalled")
 
 
 @dataclass(frozen=True)
-class SoftState:
-    """Between two scans.
+class Bounds:
+    """What is proven: primal from above, by the best hypothesis, and dual from below.
 
-    newest (d + 1,): the (w, b) that the next scan is about; best: the one behind ``primal``, None before the first
-    scan. dual: the best lower bound; reference (d + 1,): the hypothesis that its dual point belongs to; band_ids,
-    band_signs, band_duals (m,): with hinge, the duals of the rows near the margin (all others have c if they lose at
-    ``reference``, else 0).
-    sample: rows that stand for those far from the margin; held: rows that no scan needs to send, held_duals (m,)
-    theirs; the weights of both are prices. widen: how much wider than at first the band is; idle: scans
-    in a row that hardly narrowed the gap. sweep: where rows are scanned a segment at a time (block_minimisation.py).
+    reference (d + 1,): the hypothesis that the dual point belongs to; band_ids, band_signs, band_duals (m,): with
+    hinge, the duals of the rows near the margin (all others have c if they lose at ``reference``, else 0).
     """
 
-    round: int
-    status: Status
-    newest: Array
-    best: Array | None
     primal: float
     dual: float
     reference: Array
     band_ids: NDArray[np.int64]
     band_signs: NDArray[np.int8]
     band_duals: Array
+
+    @classmethod
+    def nothing(cls, reference: Array) -> Bounds:
+        """Before the first scan."""
+        none = np.zeros(0)
+        return cls(np.inf, 0.0, reference, none.astype(np.int64), none.astype(np.int8), none)
+
+
+@dataclass(frozen=True)
+class RowsHeld:
+    """Rows in the driver, with their prices as weights.
+
+    sample: those that stand for rows far from the margin; held: those that no scan needs to send, with their
+    held_duals (m,).
+    """
+
     sample: Pool
     held: Pool
     held_duals: Array
-    total_rows: int
-    widen: int
-    idle: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the last scan saw: rows that came home, the gap after it, rows with margins below 1 (-1: no scan yet).
+
+    histogram (2, bins) of the margins of both classes over [low, high].
+    """
+
     band_rows: int
     gap_now: float
     histogram: NDArray[np.int64]
     low: float
     high: float
     rows_below: int
+
+    @classmethod
+    def nothing(cls, low: float, high: float) -> Seen:
+        """Before the first scan."""
+        return cls(0, np.inf, np.zeros((2, BINS), np.int64), low, high, -1)
+
+
+@dataclass(frozen=True)
+class SoftState:
+    """Between two scans.
+
+    newest (d + 1,): the (w, b) that the next scan is about; best: the one behind the bound from above, None before the
+    first scan. total_rows: of both classes; sample_bytes: read before the first scan, or between two. sweep: where
+    rows are scanned a segment at a time (block_minimisation.py).
+    """
+
+    round: int
+    status: Status
+    newest: Array
+    best: Array | None
+    bounds: Bounds
+    rows: RowsHeld
+    zone: Zone
+    seen: Seen
+    total_rows: int
     sample_bytes: int
     sweep: Sweep | None = None
 
     @property
     def lower(self) -> float:
         """The dual bound, under the name that all problems share."""
-        return self.dual
+        return self.bounds.dual
 
     @property
     def upper(self) -> float:
         """The primal bound, under the name that all problems share."""
-        return self.primal
+        return self.bounds.primal
+
+    @property
+    def histogram(self) -> NDArray[np.int64]:
+        """Of the margins in the last scan, as all problems have it."""
+        return self.seen.histogram
+
+    @property
+    def low(self) -> float:
+        """The histogram's lower end, as all problems have it."""
+        return self.seen.low
+
+    @property
+    def high(self) -> float:
+        """The histogram's upper end, as all problems have it."""
+        return self.seen.high
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
@@ -73,9 +128,8 @@ class SoftState:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
         """Inverse of ``to_arrays``."""
-        return cls(
-            **fields_of(
-                cls, arrays, {"sample": Pool.from_arrays, "held": Pool.from_arrays, "sweep": Sweep.from_arrays},
-                STATUSES, may_lack=("best",),
-            )
-        )  # fmt: skip
+        makers = {
+            "bounds": part_of(Bounds), "zone": part_of(Zone), "seen": part_of(Seen), "sweep": Sweep.from_arrays,
+            "rows": part_of(RowsHeld, {"sample": Pool.from_arrays, "held": Pool.from_arrays}),
+        }  # fmt: skip
+        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))

@@ -75,7 +75,7 @@ def hinge_step(objective: Objective, state: SoftState, summary: BandSummary) -> 
     step, duals = minimise_hinge(free)
     band = (summary.row_id, summary.row_sign, prices)
     state = hinge_bound(objective, state, summary, band, duals, lambda a: rows[:, :-1].T @ a)
-    if is_certified(state.dual, state.primal, objective.epsilon):
+    if is_certified(state.lower, state.upper, objective.epsilon):
         return step, state
     guarded = _guarded(objective, state, summary, free, step)
     return guarded if guarded is not None else step, state
@@ -95,12 +95,13 @@ def _guarded(
 
     step: None, where the model without such prices has no minimum.
     """
-    away = np.isin(state.sample.ids, summary.row_id, invert=True)
-    rows = _signed(state.sample.rows[away], state.sample.signs[away], objective.intercept)
+    sample = state.rows.sample
+    away = np.isin(sample.ids, summary.row_id, invert=True)
+    rows = _signed(sample.rows[away], sample.signs[away], objective.intercept)
     was = rows @ state.newest < 1.0
     if not len(rows) or (step is not None and np.array_equal(was, rows @ step < 1.0)):
         return None
-    prices = state.sample.weights[away]
+    prices = sample.weights[away]
     prices = prices * float(summary.mass.sum() - summary.row_price.sum()) / float(prices.sum())
     nothing = np.zeros(len(prices))
     guard = HingeModel(

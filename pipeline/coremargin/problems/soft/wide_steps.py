@@ -71,14 +71,14 @@ def minimum(
 def step(objective: Objective, state: SoftState, summary: BandSummary, room: int | None) -> tuple[Array, SoftState]:
     """The dual bound, the next hypothesis, and the rows held for the next scan: of ``room`` bytes, None: all."""
     state = _grown(state, summary)
-    pool, duals = state.held, state.held_duals
+    pool, duals = state.rows.held, state.rows.held_duals
     if objective.squared:
         state, push = squared_bound(objective, state, summary), 2.0 * summary.far_slope
     else:
         state, push = _bound(objective, state, summary, duals), summary.far_push
-    if is_certified(state.dual, state.primal, objective.epsilon):
+    if is_certified(state.lower, state.upper, objective.epsilon):
         return state.newest, state
-    ahead, duals = state.newest, state.held_duals
+    ahead, duals = state.newest, state.rows.held_duals
     if not objective.squared or not summary.far_price[0] > 0:
         ahead, duals = minimum(objective, model_of(objective, pool, pool.weights, push), ahead, duals, LATER_SHARE)
         if not objective.squared:
@@ -88,12 +88,12 @@ def step(objective: Objective, state: SoftState, summary: BandSummary, room: int
         ahead, duals = guarded
         if not objective.squared:
             state = _bound(objective, state, summary, duals)
-    return ahead, _kept(replace(state, held_duals=duals), ahead, room)
+    return ahead, _kept(_with(state, pool, duals), ahead, room)
 
 
 def _bound(objective: Objective, state: SoftState, summary: BandSummary, duals: Array) -> SoftState:
     """With the dual bound of these duals (m,) of the rows held; those with the dual of their side are not named."""
-    far = sided(objective.extent, state.newest, state.held, duals)
+    far = sided(objective.extent, state.newest, state.rows.held, duals)
     better = _bound_naming(objective, state, summary, duals, far)
     if better is state and far.any():  # the others alone may have no room to put the duals in balance
         better = _bound_naming(objective, state, summary, duals, np.zeros(len(far), bool))
@@ -103,7 +103,7 @@ def _bound(objective: Objective, state: SoftState, summary: BandSummary, duals: 
 def _bound_naming(
     objective: Objective, state: SoftState, summary: BandSummary, duals: Array, far: NDArray[np.bool_]
 ) -> SoftState:
-    pool, near = state.held, state.held.take(np.flatnonzero(~far))
+    pool, near = state.rows.held, state.rows.held.take(np.flatnonzero(~far))
     push: Array = np.where(far, duals * pool.signs, 0.0)
     also = (float(duals[far].sum()), np.append(weighted_sum(pool.rows, push), push.sum()), len(pool))
     rows = (near.ids, near.signs, near.weights)
@@ -118,15 +118,21 @@ def _grown(state: SoftState, summary: BandSummary) -> SoftState:
         return state
     rows = as_float64(summary.row_x)
     margins = summary.row_sign * (products(rows, state.newest[:-1, None])[0] + state.newest[-1])
-    ids = np.concatenate([state.held.ids, summary.row_id])
+    held, duals = state.rows.held, state.rows.held_duals
+    ids = np.concatenate([held.ids, summary.row_id])
     order = np.argsort(ids, kind="stable")
     pool = Pool(
-        ids[order], take(concatenate([state.held.rows, rows]), order),
-        np.concatenate([state.held.signs, summary.row_sign])[order],
-        np.concatenate([state.held.weights, summary.row_price])[order],
+        ids[order], take(concatenate([held.rows, rows]), order),
+        np.concatenate([held.signs, summary.row_sign])[order],
+        np.concatenate([held.weights, summary.row_price])[order],
     )  # fmt: skip
     side = np.where(margins < 1.0, summary.row_price, 0.0)
-    return replace(state, held=pool, held_duals=np.concatenate([state.held_duals, side])[order])
+    return _with(state, pool, np.concatenate([duals, side])[order])
+
+
+def _with(state: SoftState, held: Pool, duals: Array) -> SoftState:
+    """The state with these rows held, and their duals (m,)."""
+    return replace(state, rows=replace(state.rows, held=held, held_duals=duals))
 
 
 def _guarded(
@@ -136,7 +142,7 @@ def _guarded(
 
     The scan says how the value of all rows changes at the newest hypothesis: the stand-ins only how that will change.
     """
-    sample, pool = state.sample, state.held
+    sample, pool = state.rows.sample, state.rows.held
     away = np.flatnonzero(np.isin(sample.ids, pool.ids, invert=True))
     missing = float(summary.mass.sum() - pool.weights.sum())
     if not len(away) or not missing > 0:
@@ -162,11 +168,11 @@ def _guarded(
 
 def _kept(state: SoftState, ahead: Array, room: int | None) -> SoftState:
     """Only so many bytes of the rows held, None: all: those nearest to the margin at the next hypothesis."""
-    pool = state.held
+    pool = state.rows.held
     if room is None:
         return state
     margins = pool.signs * (products(pool.rows, ahead[:-1, None])[0] + ahead[-1])
     order = np.lexsort([pool.ids, np.abs(margins - 1.0)])
     fits = int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), room, side="right"))
     kept = np.sort(order[:fits])
-    return replace(state, held=pool.take(kept), held_duals=state.held_duals[kept])
+    return _with(state, pool.take(kept), state.rows.held_duals[kept])
