@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.engine.protocols import Block
+    from coremargin.problems.soft.block_minimisation import SweptMargin
     from coremargin.problems.soft.problem import SoftMargin
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import BandSummary
@@ -23,7 +24,7 @@ NAMES = {
 }  # fmt: skip
 
 
-def scan(problem: SoftMargin, state: SoftState, blocks: Sequence[Block] | None = None) -> BandSummary:
+def scan(problem: SoftMargin | SweptMargin, state: SoftState, blocks: Sequence[Block] | None = None) -> BandSummary:
     """The merged answer of some blocks, in order; None: of all, as the engine plans them."""
     probe = problem.probe(state)
     answer = probe.empty()

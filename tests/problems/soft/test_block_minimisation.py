@@ -15,8 +15,10 @@ from wide_kit import assert_true, texts
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.maths.margin import is_certified
-from coremargin.problems.soft.block_minimisation import SweptMargin, soft_margin
+from coremargin.problems.soft.block_minimisation import SweptMargin
 from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe, contradictions
+from coremargin.problems.soft.job import SoftJob
+from coremargin.problems.soft.make import soft_margin
 from coremargin.problems.soft.probe import BandProbe
 from coremargin.problems.soft.problem import SoftMargin
 
@@ -31,18 +33,18 @@ SMALL: dict[str, Any] = {"memory_bytes": 40_000, "sample_bytes": 10_000, "sample
 def make(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> SweptMargin:
     """A problem in chunks of fifty rows."""
     given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | SMALL | options
-    problem = SweptMargin(ArraySource(X, y, weights=weights, chunk_rows=50), **given)
+    problem = SweptMargin(SoftJob(ArraySource(X, y, weights=weights, chunk_rows=50), **given))
     assert len(problem.segments) > 2
     return problem
 
 
-def scan(problem: SoftMargin, state: SoftState, grouped: int = 1) -> BandSummary:
+def scan(problem: SoftMargin | SweptMargin, state: SoftState, grouped: int = 1) -> BandSummary:
     """The merged answer of the blocks that are not skipped."""
     size = grouped * problem.source.nbytes // 12
     return soft_kit.scan(problem, state, plan_blocks(problem.source, size, skip=problem.skip(state)))
 
 
-def solve(problem: SoftMargin, limit: int = 400) -> SoftState:
+def solve(problem: SoftMargin | SweptMargin, limit: int = 400) -> SoftState:
     """A whole job."""
     state = problem.start()
     while not problem.done(state):
@@ -59,7 +61,7 @@ def test_it_is_proven_and_agrees_with_other_solvers(loss: str, intercept: bool) 
     problem = make(X, y, loss=loss, intercept=intercept, cost=0.3)
     state = solve(problem)
     assert state.status == "certified"
-    assert_true(X, y, np.full(len(y), 0.3), problem, state)
+    assert_true(X, y, np.full(len(y), 0.3), problem.job, state)
     whole = SoftMargin(ArraySource(X, y), 1e-7, loss, 0.3, intercept=intercept)  # type: ignore[arg-type]
     best = solve(whole)
     assert best.status == "certified"
@@ -82,7 +84,7 @@ def test_every_segment_raises_the_dual(loss: str) -> None:
     X, y = texts(5)
     weights = np.random.default_rng(5).choice([0.0, 0.5, 3.0], len(y))
     problem = make(X, y, weights, loss=loss, class_weight="balanced")
-    price = np.where(y > 0, problem.prices[0], problem.prices[1]) * weights
+    price = np.where(y > 0, problem.job.prices[0], problem.job.prices[1]) * weights
     state, values = problem.start(), [0.0]
     for _ in range(3 * len(problem.segments)):
         sweep = state.sweep
@@ -127,7 +129,7 @@ def test_labels_in_order_of_class_do_no_harm(loss: str) -> None:
     problem = make(X[order], y[order], loss=loss, cost=0.3)
     state = solve(problem)
     assert state.status == "certified"
-    assert_true(X[order], y[order], np.full(len(y), 0.3), problem, state)
+    assert_true(X[order], y[order], np.full(len(y), 0.3), problem.job, state)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -137,7 +139,7 @@ def test_equal_rows_many_times_over(loss: str) -> None:
     problem = make(vstack([X] * 10, format="csr"), np.tile(y, 10), loss=loss, cost=0.1)
     state = solve(problem)
     assert state.status == "certified"
-    assert_true(vstack([X] * 10), np.tile(y, 10), np.full(600, 0.1), problem, state)
+    assert_true(vstack([X] * 10), np.tile(y, 10), np.full(600, 0.1), problem.job, state)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -206,7 +208,7 @@ def test_where_rows_or_sums_fit_nothing_is_swept() -> None:
     neither = SoftMargin(ArraySource(X, y), 1e-3, "hinge", 1.0, memory_bytes=40_000)
     swept = soft_margin(neither)
     assert isinstance(swept, SweptMargin)
-    assert (swept.cost, swept.memory_bytes) == (1.0, 40_000)
+    assert (swept.job.cost, swept.job.memory_bytes) == (1.0, 40_000)
 
 
 def test_passes_go_on_until_the_gap_is_closed() -> None:
@@ -228,11 +230,11 @@ def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((200, 410)).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
     source = ArraySource(X, y, chunk_rows=10)
-    problem = SweptMargin(source, 1e-2, "hinge", 1e-6, memory_bytes=60_000, sample_bytes=10_000)
+    problem = SweptMargin(SoftJob(source, 1e-2, "hinge", 1e-6, memory_bytes=60_000, sample_bytes=10_000))
     state = problem.start()
     while not problem.done(state):
         state = problem.update(state, scan(problem, state))
         assert abs(state.newest[-1]) < 2
         assert state.round < 400
     assert state.status == "certified"
-    assert_true(X, y, np.full(len(y), 1e-6), problem, state)
+    assert_true(X, y, np.full(len(y), 1e-6), problem.job, state)

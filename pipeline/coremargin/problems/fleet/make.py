@@ -11,7 +11,6 @@ import numpy as np
 from coremargin.problems.fleet.members import MemberProblem, crew_of
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.hard.make import hard_margin
-from coremargin.problems.soft.block_minimisation import soft_margin
 from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
@@ -40,9 +39,8 @@ def _member(job: FleetJob, view: Source, cost: float | None, count: int) -> Memb
     """The problem of one member on its view of the rows; count: how many share the memory."""
     if job.loss is None or cost is None:
         return hard_margin(job, view, sharing=count)
-    member = SoftMargin(
+    return SoftMargin(
         view, job.epsilon, job.loss, cost, job.class_weight, job.intercept, job.memory, count,
         copies=3 if job.folds else 1, sample_share=job.sample, band_bytes=job.memory // 4 if count > 1 else None,
         held_bytes=job.memory * len(job.costs) // count // 2 if count > 1 else None,
     )  # fmt: skip
-    return soft_margin(member) if count == 1 else member

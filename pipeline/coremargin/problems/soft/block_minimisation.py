@@ -20,28 +20,33 @@ from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import is_certified
-from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, take, weighted_sum
+from coremargin.maths.rows import products
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.start import check_scale, read_sample, sample_chunks
 from coremargin.problems.common.zone import Zone
-from coremargin.problems.soft import wide_steps
 from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe
 from coremargin.problems.soft.block_state import Sweep
+from coremargin.problems.soft.block_steps import balanced, first, joined, solved
 from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
-from coremargin.problems.soft.probe import BandProbe
-from coremargin.problems.soft.problem import IDLE_SHARE, SoftMargin
+from coremargin.problems.soft.problem import IDLE_SHARE
+from coremargin.problems.soft.result import figures, result
 from coremargin.problems.soft.start import histogram_range, priced
 from coremargin.problems.soft.state import Bounds, RowsHeld, Seen, SoftState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.data.source import Source
+    from coremargin.engine.result import Result
+    from coremargin.problems.soft.job import SoftJob
+    from coremargin.problems.soft.objective import Objective
+    from coremargin.problems.soft.probe import BandProbe
     from coremargin.problems.soft.summary import BandSummary
 
 Array = NDArray[np.float64]
 
 #: Of the memory a third each: for the rows that a segment sends home at most, and for those held from before.
 SEGMENT, HELD = 3, 3
-#: A solve leaves this share of what the last one gained, or of the gap that is asked for.
-LEFT = 0.5
 #: Rows stay where they are while the contradictions of all of them cannot add more than this share of epsilon.
 SETTLED = 0.01
 #: What is left after a pass, as a multiple of what the gains foretell for the dual alone, and what these shrink by a
@@ -55,21 +60,43 @@ MOST_IDLE = 4
 
 
 @dataclass(frozen=True)
-class SweptMargin(SoftMargin):
-    """``SoftMargin`` by selective block minimisation."""
+class SweptMargin:
+    """``SoftJob`` by selective block minimisation."""
+
+    job: SoftJob
+
+    eager = False
+
+    @property
+    def source(self) -> Source:
+        """The rows."""
+        return self.job.source
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """Codes of the positive and the negative class."""
+        return self.job.codes
+
+    @property
+    def least_block_bytes(self) -> int:
+        """Summaries hold no matrix: blocks may be of any size."""
+        return 1
+
+    # start
 
     @property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first pass: within the memory for rows that are held."""
-        most = self.memory_bytes // HELD * self.source.nbytes // max(1, self.source.rows * self._row_bytes)
-        return sample_chunks(self.source, self.codes, self.sample_share, min(self.sample_bytes, most))
+        job, source = self.job, self.source
+        most = job.memory_bytes // HELD * source.nbytes // max(1, source.rows * job.row_bytes)
+        return sample_chunks(source, job.codes, job.sample_share, min(job.sample_bytes, most))
 
     def start(self) -> SoftState:
         """The state before the first pass: the duals of a sample's rows are the best ones if there were no others."""
-        source = self.source
-        check_scale(source, self.prices, self.totals)
-        found = read_sample(source, self.sample_chunks, self.codes)
-        sample = priced(found, np.arange(len(found.ids)), self.prices)
+        job, source = self.job, self.source
+        check_scale(source, job.prices, job.totals)
+        found = read_sample(source, self.sample_chunks, job.codes)
+        sample = priced(found, np.arange(len(found.ids)), job.prices)
         nothing, empty = np.zeros(source.features + 1), Pool.nothing(source.features, sparse=source.sparse)
         sweep = Sweep(
             duals=np.zeros(source.rows), push=nothing, worth=0.0, at=nothing, total=nothing,
@@ -79,11 +106,10 @@ class SweptMargin(SoftMargin):
         state = SoftState(
             round=0, status="running", newest=sweep.at, best=None, bounds=Bounds.nothing(nothing),
             rows=RowsHeld(empty, empty, np.zeros(0)), zone=Zone(widen=1, idle=0), seen=Seen.nothing(0.0, 1.0),
-            total_rows=int(source.scalars().counts.sum(axis=0)[list(self.codes)].sum()),
+            total_rows=int(source.scalars().counts.sum(axis=0)[list(job.codes)].sum()),
             sample_bytes=found.nbytes(source), sweep=sweep,
         )  # fmt: skip
-        rows = self._held_rows(sample, np.arange(len(sample)))
-        state = self._solved(_holding(state, sample.take(rows)), sweep)
+        state = self._solved(state, first(sample, np.arange(len(sample)), job.memory_bytes // HELD), sweep)
         margins = sample.signs * (products(sample.rows, state.newest[:-1, None])[0] + state.newest[-1])
         low, high = histogram_range(margins)
         return replace(state, seen=Seen.nothing(low, high))
@@ -93,30 +119,24 @@ class SweptMargin(SoftMargin):
     @cached_property
     def segments(self) -> list[range]:
         """The chunks of each segment of a pass."""
-        room = max(1, self.memory_bytes // SEGMENT // (self.source.chunk_rows * self._row_bytes))
+        room = max(1, self.job.memory_bytes // SEGMENT // (self.source.chunk_rows * self.job.row_bytes))
         return [range(k, min(k + room, self.source.chunks)) for k in range(0, self.source.chunks, room)]
 
     def proving(self, state: SoftState) -> bool:
         """True when the next scan is about all rows."""
-        return state.sweep is not None and state.sweep.segment == len(self.segments)
+        return _sweep(state).segment == len(self.segments)
 
     def probe(self, state: SoftState) -> BandProbe:
         """The question of the next scan."""
-        sweep = _sweep(state)
-        plain = _fields(super().probe(replace(state, best=sweep.at) if self.proving(state) else state))
-        duals: dict[str, Any] = {"duals": sweep.duals, "first": 0}
+        job, sweep, nothing = self.job, _sweep(state), np.zeros(0, np.int64)
         if not self.proving(state):
-            least = SETTLED * self.epsilon * max(0.0, sweep.value) / float(self.prices @ self.totals)
-            least = math.sqrt(least) if self.loss == "squared_hinge" else least
-            plain |= {"keep": self._most // len(self.segments[sweep.segment])}
-            return SweepProbe(**plain, **duals, least=least)
-        plain |= {"keep": 0, "held": np.zeros(0, np.int64)}
-        return BandProbe(**plain) if self.loss == "squared_hinge" else ProofProbe(**plain, **duals)
-
-    @property
-    def _most(self) -> int:
-        """Rows that a segment sends home at most."""
-        return max(1, self.memory_bytes // SEGMENT // self._row_bytes)
+            least = SETTLED * job.epsilon * max(0.0, sweep.value) / float(job.prices @ job.totals)
+            least = math.sqrt(least) if job.loss == "squared_hinge" else least
+            most = max(1, job.memory_bytes // SEGMENT // job.row_bytes)  # rows that come home
+            plain = job.band_probe(state, keep=most // len(self.segments[sweep.segment]), held=state.rows.held.ids)
+            return SweepProbe(**_fields(plain), duals=sweep.duals, first=0, least=least)
+        plain = job.band_probe(replace(state, best=sweep.at), keep=0, held=nothing)
+        return plain if job.loss == "squared_hinge" else ProofProbe(**_fields(plain), duals=sweep.duals, first=0)
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """All chunks but those of the segment."""
@@ -125,6 +145,22 @@ class SweptMargin(SoftMargin):
             skipped[:] = True
             skipped[list(self.segments[_sweep(state).segment])] = False
         return skipped
+
+    def enough(self, summary: BandSummary) -> bool:
+        """Never before the end."""
+        return False
+
+    def done(self, state: SoftState) -> bool:
+        """True when there is nothing left to prove or to gain."""
+        return state.status != "running"
+
+    def result(self, state: SoftState) -> Result:
+        """The model that a state stands for."""
+        return result(state)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
+        """A state from a checkpoint."""
+        return SoftState.from_arrays(arrays)
 
     # update
 
@@ -137,7 +173,7 @@ class SweptMargin(SoftMargin):
             return self._proven(state, summary)
         sweep = _sweep(state)
         chunks = self.segments[sweep.segment]
-        state = self._solved(_with(state, summary), sweep)
+        state = self._solved(state, joined(state.rows.held, summary), sweep)
         after = _sweep(state)
         rows = self.source.span(chunks[-1])[1] - self.source.span(chunks[0])[0]
         after = replace(
@@ -145,35 +181,11 @@ class SweptMargin(SoftMargin):
         )  # fmt: skip
         return self._pass_over(state, after) if after.segment == len(self.segments) else replace(state, sweep=after)
 
-    def _solved(self, state: SoftState, sweep: Sweep) -> SoftState:
+    def _solved(self, state: SoftState, pool: Pool, sweep: Sweep) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
-        pool, squared = state.rows.held, self.loss == "squared_hinge"
-        before = sweep.duals[pool.ids] * pool.signs
-        model = wide_steps.model_of(self.objective, pool, pool.weights, sweep.push)
-        push = sweep.push - model.pull(before)
-        rest = sweep.worth - _worth(before, pool.weights, squared=squared)
-        model = replace(model, push=wide_steps.within_reach(push, model), constant=rest)
-        share = LEFT * 0.1**state.zone.idle * max(1.0, min(1.0, sweep.gain) / self.epsilon)
-        at, duals = wide_steps.minimum(self.objective, model, sweep.at, before, share)
-        if squared:
-            duals = model.duals(model.margins(at))
-        every = sweep.duals.copy()
-        every[pool.ids] = duals * pool.signs
-        after = replace(
-            sweep, duals=every, push=push + model.pull(duals), at=at,
-            worth=rest + _worth(duals, pool.weights, squared=squared),
-        )  # fmt: skip
-        value = after.value
-        after = replace(after, gain=max(0.0, value - sweep.value) / value if value > 0 else 1.0)
-        margins = model.margins(at)
-        kept = self._held_rows(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]))
-        return replace(_holding(state, pool.take(kept)), newest=at, sweep=after)
-
-    def _held_rows(self, pool: Pool, order: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The positions of the first rows in this order that memory allows to hold, by their ids."""
-        most = self.memory_bytes // HELD
-        fits = order[: int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), most, side="right"))]
-        return fits[np.argsort(pool.ids[fits])]
+        after, margins = solved(self.job.objective, pool, sweep, state.zone.idle)
+        held = first(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // HELD)
+        return replace(state, newest=after.at, rows=replace(state.rows, held=held), sweep=after)
 
     def _pass_over(self, state: SoftState, sweep: Sweep) -> SoftState:
         """After a pass: another one, or the proof."""
@@ -184,32 +196,30 @@ class SweptMargin(SoftMargin):
         if due and not np.isfinite(state.upper):
             shrink = _shrink(gains)
             left = BOTH_SIDES * float(gains[-1]) * shrink / (1.0 - shrink)
-            due = left <= self.epsilon * abs(sweep.value) or len(gains) >= MOST_UNPROVEN
+            due = left <= self.job.epsilon * abs(sweep.value) or len(gains) >= MOST_UNPROVEN
         if not due:
             return replace(state, sweep=_again(sweep))
-        if self.loss == "hinge" and self.intercept:
-            sweep = _balanced(state.rows.held, sweep)
+        if self.job.loss == "hinge" and self.job.intercept:
+            sweep = balanced(state.rows.held, sweep)
         return replace(state, newest=sweep.mean, sweep=sweep)
 
     def _proven(self, state: SoftState, summary: BandSummary) -> SoftState:
         """Bounds at the mean of the pass; certified, or another pass."""
-        sweep, before = _sweep(state), soft.relative_gap(state.upper, state.lower)
+        objective, sweep, before = self.job.objective, _sweep(state), soft.relative_gap(state.upper, state.lower)
         sweep = replace(_again(sweep), scans=sweep.scans + 1)
         seen = replace(state.seen, histogram=summary.histogram, rows_below=int(summary.below[0]))
         state = replace(state, seen=seen, sweep=sweep)
         between = replace(state, best=sweep.at)
-        tried = best_point(self.objective, self.points(between), between, summary)
+        tried = best_point(objective, self.job.points(between), between, summary)
         if tried.upper < state.upper:
             state = tried
-        if self.loss == "squared_hinge":
-            state = squared_bound(self.objective, state, summary)
-        else:
-            state = self._hinge_bound(state, sweep, summary)
+        bound = squared_bound if objective.squared else _hinge_bound
+        state = bound(objective, state, summary)
         gap = soft.relative_gap(state.upper, state.lower)
         state = replace(state, seen=replace(state.seen, gap_now=gap))
-        if is_certified(state.lower, state.upper, self.epsilon):
+        if is_certified(state.lower, state.upper, objective.epsilon):
             return replace(state, status="certified")
-        rose = np.diff(sweep.values, prepend=0.0)[-max(1, sweep.waited) :].sum() > self.epsilon * abs(sweep.value)
+        rose = np.diff(sweep.values, prepend=0.0)[-max(1, sweep.waited) :].sum() > objective.epsilon * abs(sweep.value)
         idle = 0 if rose or gap <= IDLE_SHARE * before else state.zone.idle + 1
         if idle == MOST_IDLE:
             return replace(state, status="stalled")
@@ -222,35 +232,19 @@ class SweptMargin(SoftMargin):
         shrink = max(_shrink(np.diff(sweep.values, prepend=0.0)), SHRINK[2])
         if np.isfinite(before) and sweep.waited:
             shrink = min(max((gap / before) ** (1.0 / sweep.waited), SHRINK[0]), SHRINK[1])
-        return min(max(1, math.ceil(math.log(max(gap / self.epsilon, 1.0)) / -math.log(shrink))), MOST_WAIT)
-
-    def _hinge_bound(self, state: SoftState, sweep: Sweep, summary: BandSummary) -> SoftState:
-        push, signs = summary.far_push, summary.row_sign
-        duals = sweep.duals[summary.row_id] * signs
-        total = float(summary.far_price[0] + duals.sum())
-        if self.intercept and abs(float(push[-1])) > BALANCE * total:
-            return state
-        named = (summary.row_id, signs, duals)
-        return dual_bound(self.objective, state, float(summary.far_price[0]), push[:-1], named, len(duals))
+        return min(max(1, math.ceil(math.log(max(gap / self.job.epsilon, 1.0)) / -math.log(shrink))), MOST_WAIT)
 
     def figures(self, state: SoftState) -> dict[str, Any]:
         """What a round is described by; before the first proof nothing is proven.
 
         scan: the number of the pass or proof; part: the segments of a pass that are done, 0 when it is over.
         """
-        sweep, told = _sweep(state), super().figures(state)
+        sweep, told = _sweep(state), figures(state)
         part = 0 if self.proving(state) else sweep.segment
         told |= {"scan": sweep.scans + (part > 0), "part": part}
         if not np.isfinite(state.upper):
             told |= {"lower": -np.inf, "lower_now": -np.inf}
         return told
-
-
-def soft_margin(problem: SoftMargin) -> SoftMargin:
-    """The problem by the method that fits it: where rows fit into no form, that of segments."""
-    if problem.wide and not problem.whole:
-        return SweptMargin(**_fields(problem))
-    return problem
 
 
 def _fields(values: Any) -> dict[str, Any]:
@@ -267,23 +261,6 @@ def _again(sweep: Sweep) -> Sweep:
     return replace(sweep, segment=0, total=np.zeros(len(sweep.total)), seen=0)
 
 
-def _with(state: SoftState, summary: BandSummary) -> SoftState:
-    """The rows held and after them, in no order of ids, those that came home."""
-    held = state.rows.held
-    rows = concatenate([held.rows, as_float64(summary.row_x)])
-    ids, signs = np.concatenate([held.ids, summary.row_id]), np.concatenate([held.signs, summary.row_sign])
-    return _holding(state, Pool(ids, rows, signs, np.concatenate([held.weights, summary.row_price])))
-
-
-def _holding(state: SoftState, held: Pool) -> SoftState:
-    """With these rows held; their duals are those of the sweep."""
-    return replace(state, rows=replace(state.rows, held=held))
-
-
-def _worth(duals: Array, prices: Array, *, squared: bool) -> float:
-    return float(duals.sum() - (0.25 * duals @ (duals / prices) if squared else 0.0))
-
-
 def _shrink(gains: Array) -> float:
     """The factor from the gain of one pass to that of the next."""
     low, high, unknown = SHRINK
@@ -292,17 +269,12 @@ def _shrink(gains: Array) -> float:
     return min(max(float(gains[-1] / gains[-2]), low), high)
 
 
-def _balanced(pool: Pool, sweep: Sweep) -> Sweep:
-    """The duals, those of rows held moved so that sum a y is 0; between their limits if possible, else any, or none."""
-    duals, excess = sweep.duals[pool.ids] * pool.signs, math.fsum(sweep.duals)
-    for free in (np.flatnonzero((duals > 0) & (duals < pool.weights)), np.arange(len(duals))):
-        moved = soft.balanced(duals[free], pool.signs[free], pool.weights[free], excess)
-        if moved is not None:
-            break
-    else:
-        return sweep
-    every = sweep.duals.copy()
-    every[pool.ids[free]] = moved * pool.signs[free]
-    change = (moved - duals[free]) * pool.signs[free]
-    push = sweep.push + np.append(weighted_sum(take(pool.rows, free), change), change.sum())
-    return replace(sweep, duals=every, push=push, worth=sweep.worth + float((moved - duals[free]).sum()))
+def _hinge_bound(objective: Objective, state: SoftState, summary: BandSummary) -> SoftState:
+    """With the dual bound of the duals of all rows, where they are in balance."""
+    push, signs = summary.far_push, summary.row_sign
+    duals = _sweep(state).duals[summary.row_id] * signs
+    total = float(summary.far_price[0] + duals.sum())
+    if objective.intercept and abs(float(push[-1])) > BALANCE * total:
+        return state
+    named = (summary.row_id, signs, duals)
+    return dual_bound(objective, state, float(summary.far_price[0]), push[:-1], named, len(duals))

@@ -31,6 +31,8 @@ from coremargin.problems.common.start import (
     two_classes,
 )
 from coremargin.problems.soft.objective import Extent, Objective
+from coremargin.problems.soft.probe import BandProbe
+from coremargin.problems.soft.start import BINS
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -80,7 +82,7 @@ class SoftJob:
         return two_classes(self.source)
 
     @property
-    def _row_bytes(self) -> int:
+    def row_bytes(self) -> int:
         """Bytes of a row in float64, with its 1; of sparse rows, whose lengths differ, about the mean."""
         return float64_row_bytes(self.source) + 8
 
@@ -107,6 +109,22 @@ class SoftJob:
     def points(self, state: SoftState) -> Array:
         """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
         return np.ones(1) if state.best is None else np.array([1.0, *SEGMENT])
+
+    def band_probe(
+        self, state: SoftState, *, keep: int, held: NDArray[np.int64], curve: bool = False
+    ) -> BandProbe:  # fmt: skip
+        """The question about a state's newest hypothesis, and its best one.
+
+        keep: rows that each chunk sends home; held: ids of those that the driver has; curve: d x d sums are wanted.
+        """
+        base = state.newest[:, None]
+        if state.best is not None:
+            base = np.column_stack([state.newest, state.best])
+        return BandProbe(
+            base=base, points=self.points(state), codes=self.codes, prices=self.prices, loss=self.loss,
+            keep=keep, held=held, curve=curve, low=state.low, high=state.high, bins=BINS,
+            chunk_rows=self.source.chunk_rows, dtype=self.source.dtype.name, sparse=self.source.sparse,
+        )  # fmt: skip
 
     @property
     def wide(self) -> bool:

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
     from coremargin.problems.outcome import Outcome
+    from coremargin.problems.soft.block_minimisation import SweptMargin
     from coremargin.problems.soft.problem import SoftMargin
 
+    Margin = SoftMargin | SweptMargin
 
-class SoftMarginKind(TwoClasses[SoftMarginJob, "SoftMargin"]):
+
+class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
     """Rows may lie inside of the margin or on the wrong side, at a price."""
 
     name = "soft_margin"
@@ -29,7 +32,7 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "SoftMargin"]):
         """A loss."""
         return "loss" in said
 
-    def problem(self, job: SoftMarginJob, source: Source) -> SoftMargin:
+    def problem(self, job: SoftMarginJob, source: Source) -> Margin:
         """The problem on these rows, with the method that fits them."""
         from coremargin.problems.soft.make import problem_of
 

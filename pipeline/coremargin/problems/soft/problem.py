@@ -26,9 +26,8 @@ from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft import wide_steps
 from coremargin.problems.soft.bounds import best_point
 from coremargin.problems.soft.job import SoftJob
-from coremargin.problems.soft.probe import BandProbe
 from coremargin.problems.soft.result import figures, result
-from coremargin.problems.soft.start import BINS, evenly, histogram_range, priced, thinned
+from coremargin.problems.soft.start import evenly, histogram_range, priced, thinned
 from coremargin.problems.soft.state import Bounds, RowsHeld, Seen, SoftState
 from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squared_step
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.engine.result import Result
+    from coremargin.problems.soft.probe import BandProbe
     from coremargin.problems.soft.summary import BandSummary
 
 Array = NDArray[np.float64]
@@ -124,15 +124,8 @@ class SoftMargin(SoftJob):
 
     def probe(self, state: SoftState) -> BandProbe:
         """The question of the next scan."""
-        base = state.newest[:, None]
-        if state.best is not None:
-            base = np.column_stack([state.newest, state.best])
-        return BandProbe(
-            base=base, points=self.points(state), codes=self.codes, prices=self.prices, loss=self.loss,
-            keep=self._band_rows(state.zone.widen), held=state.rows.held.ids, curve=self._curved,
-            low=state.low, high=state.high, bins=BINS, chunk_rows=self.source.chunk_rows,
-            dtype=self.source.dtype.name, sparse=self.source.sparse,
-        )  # fmt: skip
+        keep = self._band_rows(state.zone.widen)
+        return self.band_probe(state, keep=keep, held=state.rows.held.ids, curve=self._curved)
 
     @property
     def _curved(self) -> bool:
@@ -141,11 +134,11 @@ class SoftMargin(SoftJob):
 
     def _band_rows(self, widen: int) -> int:
         """Rows that each chunk sends home: where they are sparse or stay, in wide problems, all that memory allows."""
-        wanted = max(BAND_SHARE * widen * self.source.rows * self._row_bytes, BAND_BYTES_LEAST)
+        wanted = max(BAND_SHARE * widen * self.source.rows * self.row_bytes, BAND_BYTES_LEAST)
         many = self.wide or self.source.sparse  # these are few bytes, and models keep them as they are
         most = self.memory_bytes * BAND_PART[many] if self.band_bytes is None else self.band_bytes
         size = most if many else min(wanted, most)
-        return min(self.source.chunk_rows, max(1, int(size / self._row_bytes / self.source.chunks)))
+        return min(self.source.chunk_rows, max(1, int(size / self.row_bytes / self.source.chunks)))
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """Nothing can be skipped."""

@@ -1,0 +1,84 @@
+"""What selective block minimisation does with the rows at hand: their part of the dual is solved, all others fixed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import soft_margin as soft
+from coremargin.maths.rows import as_float64, concatenate, row_sizes, take, weighted_sum
+from coremargin.problems.common.pool import Pool
+from coremargin.problems.soft import wide_steps
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.block_state import Sweep
+    from coremargin.problems.soft.objective import Objective
+    from coremargin.problems.soft.summary import BandSummary
+
+Array = NDArray[np.float64]
+
+#: A solve leaves this share of what the last one gained, or of the gap that is asked for.
+LEFT = 0.5
+
+
+def solved(objective: Objective, pool: Pool, sweep: Sweep, sharper: int) -> tuple[Sweep, Array]:
+    """With the best duals of these rows, all others fixed, and the rows' margins (m,) there.
+
+    sharper: by so many powers of ten than at first.
+    """
+    squared = objective.squared
+    before = sweep.duals[pool.ids] * pool.signs
+    model = wide_steps.model_of(objective, pool, pool.weights, sweep.push)
+    push = sweep.push - model.pull(before)
+    rest = sweep.worth - _worth(before, pool.weights, squared=squared)
+    model = replace(model, push=wide_steps.within_reach(push, model), constant=rest)
+    share = LEFT * 0.1**sharper * max(1.0, min(1.0, sweep.gain) / objective.epsilon)
+    at, duals = wide_steps.minimum(objective, model, sweep.at, before, share)
+    if squared:
+        duals = model.duals(model.margins(at))
+    every = sweep.duals.copy()
+    every[pool.ids] = duals * pool.signs
+    after = replace(
+        sweep, duals=every, push=push + model.pull(duals), at=at,
+        worth=rest + _worth(duals, pool.weights, squared=squared),
+    )  # fmt: skip
+    value = after.value
+    after = replace(after, gain=max(0.0, value - sweep.value) / value if value > 0 else 1.0)
+    return after, model.margins(at)
+
+
+def joined(held: Pool, summary: BandSummary) -> Pool:
+    """The rows held and after them, in no order of ids, those that came home."""
+    rows = concatenate([held.rows, as_float64(summary.row_x)])
+    ids, signs = np.concatenate([held.ids, summary.row_id]), np.concatenate([held.signs, summary.row_sign])
+    return Pool(ids, rows, signs, np.concatenate([held.weights, summary.row_price]))
+
+
+def first(pool: Pool, order: NDArray[np.intp], room: int) -> Pool:
+    """The first rows in this order, as many as have room in so many bytes, by their ids."""
+    fits = order[: int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), room, side="right"))]
+    return pool.take(fits[np.argsort(pool.ids[fits])])
+
+
+def balanced(pool: Pool, sweep: Sweep) -> Sweep:
+    """The duals, those of rows held moved so that sum a y is 0; between their limits if possible, else any, or none."""
+    duals, excess = sweep.duals[pool.ids] * pool.signs, math.fsum(sweep.duals)
+    for free in (np.flatnonzero((duals > 0) & (duals < pool.weights)), np.arange(len(duals))):
+        moved = soft.balanced(duals[free], pool.signs[free], pool.weights[free], excess)
+        if moved is not None:
+            break
+    else:
+        return sweep
+    every = sweep.duals.copy()
+    every[pool.ids[free]] = moved * pool.signs[free]
+    change = (moved - duals[free]) * pool.signs[free]
+    push = sweep.push + np.append(weighted_sum(take(pool.rows, free), change), change.sum())
+    return replace(sweep, duals=every, push=push, worth=sweep.worth + float((moved - duals[free]).sum()))
+
+
+def _worth(duals: Array, prices: Array, *, squared: bool) -> float:
+    return float(duals.sum() - (0.25 * duals @ (duals / prices) if squared else 0.0))
