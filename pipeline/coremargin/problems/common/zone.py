@@ -1,8 +1,72 @@
-"""The zone near the margin: rows whose sides a step may change, and which therefore come home from a scan."""
+"""The zone near the margin: how many rows come home from a scan, when more of them do, and when no more would help.
+
+A model is exact while no row beyond the zone changes sides. Where a step was too long for that, or brought little, the
+zone of the next scan is wider; where memory keeps it narrow, the next scan may be about the best hypothesis again.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+
+Array = NDArray[np.float64]
+
+#: A zone is widened when the gap fell by less than this, to so many times its first width.
+SLOW, MOST_WIDE = 3.0, 64
+#: So many scans in a row that each leave more than this share of the gap are the last ones.
+IDLE_SCANS, IDLE_SHARE = 8, 0.9
+
+
+@dataclass(frozen=True)
+class NearRows:
+    """How many rows come home from a scan, of ``row_bytes`` each.
+
+    share: of all rows, for a zone that is not widened; inf: as many as have room. least, most: bytes of all of them.
+    grows: False where a wider zone has the same share.
+    """
+
+    source: Source
+    row_bytes: int
+    share: float
+    least: int
+    most: float
+    grows: bool = True
+
+    def of_chunk(self, widen: int) -> int:
+        """From each chunk, with a zone so many times as wide as at first."""
+        share = self.share * widen if self.grows else self.share
+        size = min(max(share * self.source.rows * self.row_bytes, self.least), self.most)
+        return min(self.source.chunk_rows, max(1, int(size / self.row_bytes / self.source.chunks)))
+
+    def capped(self, widen: int) -> bool:
+        """True where a wider zone would have no more rows."""
+        return self.of_chunk(2 * widen) == self.of_chunk(widen)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a scan and the step after it brought.
+
+    gaps: before and after; values: the bounds from above before and after; rose: the hypothesis of the scan was worse
+    than the best one before; same: the step leads nowhere else.
+    """
+
+    gaps: tuple[float, float]
+    values: tuple[float, float]
+    rose: bool
+    same: bool
+
+    def gained(self, epsilon: float) -> bool:
+        """Whether that was enough to go on. Sums that overflow stay infinite, which is no gain, and the job ends."""
+        narrower = self.gaps[1] <= IDLE_SHARE * self.gaps[0]
+        better = self.values[1] <= (1.0 - 0.1 * epsilon) * self.values[0]
+        return bool((narrower or better) and np.isfinite(self.gaps[1]))
 
 
 @dataclass(frozen=True)
@@ -11,3 +75,31 @@ class Zone:
 
     widen: int
     idle: int
+
+    def after(self, found: Progress, epsilon: float) -> Zone:
+        """That of the next scan."""
+        idle = 0 if found.gained(epsilon) else self.idle + 1
+        slow = found.rose or found.gaps[1] * SLOW > found.gaps[0]
+        widen = self.widen * (8 if found.same else 2) if found.same or slow else self.widen
+        return Zone(min(widen, MOST_WIDE), idle)
+
+    def stuck(self, found: Progress, epsilon: float, rows: NearRows) -> bool:
+        """Whether further scans would bring nothing: too many did not, or no wider zone has more rows."""
+        if self.after(found, epsilon).idle >= IDLE_SCANS:
+            return True
+        return found.same and rows.of_chunk(MOST_WIDE) <= rows.of_chunk(self.widen)
+
+
+def moved(newest: Array, best: Array | None) -> bool:
+    """Whether the newest hypothesis is another than the best one so far, if there is one."""
+    return best is not None and not np.array_equal(best, newest)
+
+
+def least(values: Array, keep: int) -> NDArray[np.intp]:
+    """Positions (increasing) of the ``keep`` least values, ties by position."""
+    if len(values) <= keep:
+        return np.arange(len(values))
+    cut = np.partition(values, keep - 1)[keep - 1] if keep else -np.inf
+    certain = np.flatnonzero(values < cut)
+    ties = np.flatnonzero(values == cut)[: keep - len(certain)]
+    return np.sort(np.concatenate([certain, ties]))

@@ -19,6 +19,7 @@ from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.problems.common.start import check_scale, class_weights, row_bytes
+from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
 from coremargin.problems.multiclass.classes import sample_of_classes, thinned
 from coremargin.problems.multiclass.job import ClassesJob
 from coremargin.problems.multiclass.probe import ClassesProbe
@@ -35,10 +36,6 @@ Array = NDArray[np.float64]
 BAND_SHARE, BAND_BYTES_LEAST = 0.1, 16 << 20
 #: With fewer rows for each number of a hypothesis, as many come home as the memory takes.
 FEW = 50
-#: A band is widened when the gap fell by less than this, at most so often.
-SLOW, MOST_WIDE = 3.0, 64
-#: So many scans in a row that each leave more than this share of the gap are the last ones.
-IDLE_SCANS, IDLE_SHARE = 8, 0.9
 #: The sample is thinned out to so many rows times K (d + 1): solving on it takes some seconds at most.
 SOLVE_COST, SOLVE_ROWS = 4e7, 30_000
 #: Rows of the sample that stand for the far ones in a step.
@@ -126,7 +123,7 @@ class CrammerSinger(ClassesJob):
             pool=sample.take(thinned(sample.classes, STAND_INS)), proof=sample.take(mixed).bare(),
             duals=duals[mixed], reference=np.zeros(self.shape), confusion=np.zeros((classes, classes), np.int64),
             rows_below=-1, new_rows=0, sample_bytes=read, lower_now=-np.inf, upper_at_eviction=np.inf,
-            held=len(sample), widen=1, idle=0, mu=found.mu,
+            held=len(sample), zone=Zone(widen=1, idle=0), mu=found.mu,
         )  # fmt: skip
 
     def probe(self, state: ClassesState) -> ClassesProbe:
@@ -134,18 +131,18 @@ class CrammerSinger(ClassesJob):
         points = self.points(state)
         return ClassesProbe(
             newest=state.newest, best=state.best if len(points) > 1 else None, points=points, place=self.place,
-            constant=self.constant, prices=self.prices, keep=self._band_rows(state.widen), known=np.zeros(0, np.int64),
-            level=0.0, dtype=self.source.dtype.name, sparse=self.source.sparse, chunk_rows=self.source.chunk_rows,
+            constant=self.constant, prices=self.prices, keep=self._near_rows.of_chunk(state.zone.widen),
+            known=np.zeros(0, np.int64), level=0.0, dtype=self.source.dtype.name, sparse=self.source.sparse,
+            chunk_rows=self.source.chunk_rows,
         )  # fmt: skip
 
-    def _band_rows(self, widen: int) -> int:
-        """Rows that each chunk sends home."""
-        source = self.source
-        each = row_bytes(source) + 16 * self.shape[0]
-        share = 1.0 if self.few else BAND_SHARE * widen
-        wanted = max(share * source.rows * each, BAND_BYTES_LEAST)
-        size = min(wanted, self.memory_bytes / 4)
-        return min(source.chunk_rows, max(1, int(size / each / source.chunks)))
+    @property
+    def _near_rows(self) -> NearRows:
+        """Rows that come home: a share of them, where they are few all that memory allows."""
+        return NearRows(
+            self.source, row_bytes(self.source) + 16 * self.shape[0], share=1.0 if self.few else BAND_SHARE,
+            least=BAND_BYTES_LEAST, most=self.memory_bytes / 4, grows=not self.few,
+        )  # fmt: skip
 
     def update(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """Bounds and the next hypothesis after a scan."""
@@ -161,20 +158,19 @@ class CrammerSinger(ClassesJob):
         state = replace(state, lower_now=state.lower)
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
-        gained = gap <= IDLE_SHARE * before or state.upper <= (1.0 - 0.1 * self.epsilon) * value
-        idle = 0 if gained and np.isfinite(gap) else state.idle + 1
         same = np.array_equal(step, state.newest)
-        if idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(state.widen)):
+        found = Progress((before, gap), (value, state.upper), rose=rose, same=same)
+        if state.zone.stuck(found, self.epsilon, self._near_rows):
             return replace(state, status="stalled")
         if self._overshot(state) and state.best is not None:
             step = state.best
-        widen = state.widen * (8 if same else 2) if same or rose or gap * SLOW > before else state.widen
-        return replace(state, newest=step, idle=idle, widen=min(widen, MOST_WIDE))
+        return replace(state, newest=step, zone=state.zone.after(found, self.epsilon))
 
     def _overshot(self, state: ClassesState) -> bool:
         """A band that memory keeps small led too far: the next one is about the best point of the way there."""
-        capped = self._band_rows(2 * state.widen) == self._band_rows(state.widen) < self.source.chunk_rows
-        return capped and state.best is not None and not np.array_equal(state.best, state.newest)
+        near, widen = self._near_rows, state.zone.widen
+        capped = near.capped(widen) and near.of_chunk(widen) < self.source.chunk_rows
+        return capped and moved(state.newest, state.best)
 
     def _best_point(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """The primal bound from the best of the points that the scan summed up, rounded up."""

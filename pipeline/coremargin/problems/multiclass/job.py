@@ -13,6 +13,7 @@ from coremargin.errors import UsageError
 from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import gathered
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE
+from coremargin.problems.common.zone import moved
 from coremargin.problems.multiclass.classes import ClassRows, class_codes, places, read_labelled, sample_of_classes
 from coremargin.problems.multiclass.result import ClassesResult, result
 from coremargin.problems.multiclass.state import ClassesState
@@ -129,8 +130,7 @@ class ClassesJob:
 
     def points(self, state: ClassesState) -> Array:
         """Where on the segment from the best hypothesis to the newest a scan looks, the newest first."""
-        moved = state.best is not None and not np.array_equal(state.best, state.newest)
-        return np.array([1.0, *SEGMENT]) if moved else np.ones(1)
+        return np.array([1.0, *SEGMENT]) if moved(state.newest, state.best) else np.ones(1)
 
     def at(self, state: ClassesState, t: float) -> Array:
         """The hypothesis at a point of that segment."""

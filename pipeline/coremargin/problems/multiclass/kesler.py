@@ -19,6 +19,7 @@ from coremargin.maths.margin import is_certified, is_nothing
 from coremargin.maths.rows import lengths
 from coremargin.maths.span import span_of
 from coremargin.problems.common.start import check_scale, row_bytes
+from coremargin.problems.common.zone import Zone
 from coremargin.problems.hard.problem import KEEP_BYTES_LEAST, KEEP_BYTES_MOST, KEEP_ROWS_LEAST, KEEP_SHARE
 from coremargin.problems.multiclass.classes import ClassRows
 from coremargin.problems.multiclass.job import ClassesJob
@@ -67,7 +68,7 @@ class KeslerMargin(ClassesJob):
             round=0, status="running", newest=nowhere, best=None, lower=-np.inf, upper=np.inf, pool=nothing,
             proof=nothing, duals=np.zeros((0, classes)), reference=nowhere,
             confusion=np.zeros((classes, classes), np.int64), rows_below=-1, new_rows=len(sample), sample_bytes=read,
-            lower_now=-np.inf, upper_at_eviction=np.inf, held=0, widen=1, idle=0,
+            lower_now=-np.inf, upper_at_eviction=np.inf, held=0, zone=Zone(widen=1, idle=0),
         )  # fmt: skip
         state = self._solve(state, sample.exact())
         kept = self._lowest(state, min(self.pool_rows // 2, 2 * self._rows_home))
@@ -93,11 +94,11 @@ class KeslerMargin(ClassesJob):
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
         state = self._grow(state, summary)
-        if state.new_rows == 0 or state.idle >= IDLE_SCANS:
+        if state.new_rows == 0 or state.zone.idle >= IDLE_SCANS:
             return replace(state, status="stalled")
         state = self._solve(state, state.pool)
         moved = state.lower > before[0] or state.upper < before[1] * (1.0 - 1e-12)
-        return replace(state, idle=0 if moved else state.idle + 1)
+        return replace(state, zone=replace(state.zone, idle=0 if moved else state.zone.idle + 1))
 
     def _prove(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """The lower bound of every hypothesis of the scan; the best one is kept."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths import rows as kinds
 from coremargin.maths.multiclass import exact_scores, lacks, margins, score_error, scores_of, spread
+from coremargin.problems.common.zone import least
 from coremargin.problems.multiclass.classes import ClassRows, read_labelled
 from coremargin.problems.multiclass.summary import ClassesSummary
 
@@ -120,7 +121,7 @@ class ClassesProbe:
     def _soft(self, data: ClassRows, along: list[Array], longest: float, answer: ClassesSummary) -> ClassesSummary:
         prices = self.prices[data.classes] * data.shares  # type: ignore[index]  # _ask: there are prices
         t = lacks(along[0], data.classes)
-        near = _least(_doubt(t), self.keep)
+        near = least(_doubt(t), self.keep)
         far = np.ones(len(t), bool)
         far[near] = False
         self._settle(data, t, far, longest)
@@ -184,13 +185,3 @@ def _doubt(t: Array) -> Array:
     """How much the largest entry of each row is above the next: what it takes to change sides."""
     two = np.partition(t, -2, axis=1)[:, -2:]
     return np.asarray(two[:, 1] - two[:, 0])
-
-
-def _least(values: Array, keep: int) -> NDArray[np.intp]:
-    """Positions (increasing) of the ``keep`` least values, ties by position."""
-    if len(values) <= keep:
-        return np.arange(len(values))
-    cut = np.partition(values, keep - 1)[keep - 1]
-    certain = np.flatnonzero(values < cut)
-    ties = np.flatnonzero(values == cut)[: keep - len(certain)]
-    return np.sort(np.concatenate([certain, ties]))

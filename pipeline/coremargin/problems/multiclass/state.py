@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.stored import arrays_of, fields_of, part_of
+from coremargin.problems.common.zone import Zone
 from coremargin.problems.multiclass.classes import ClassRows
 
 Array = NDArray[np.float64]
@@ -26,8 +27,8 @@ class ClassesState:
     Soft margin: upper is the value of ``best``; pool: rows that stand for those far from a change of sides; proof,
     duals: the near rows behind ``lower``, without their features, all others being on their side at ``reference``;
     before the first scan they are where its solve may begin.
-    confusion (K, K), rows_below (-1: none yet) and lower_now come from the last scan. widen: how much wider than at
-    first the band is; idle: scans in a row that brought little; mu: of the last solve's last proximal step.
+    confusion (K, K), rows_below (-1: none yet) and lower_now come from the last scan. zone: of the near
+    rows; with the hard margin its ``idle`` scans moved neither bound. mu: of the last solve's last proximal step.
     """
 
     round: int
@@ -47,8 +48,7 @@ class ClassesState:
     lower_now: float
     upper_at_eviction: float
     held: int
-    widen: int
-    idle: int
+    zone: Zone
     mu: float = 1.0
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -58,15 +58,8 @@ class ClassesState:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
         """Inverse of ``to_arrays``."""
-        return cls(
-            **fields_of(
-                cls,
-                arrays,
-                {"pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays},
-                STATUSES,
-                may_lack=("best",),
-            )
-        )
+        makers = {"pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays, "zone": part_of(Zone)}
+        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))
 
     def figures(self) -> dict[str, Any]:
         """What a round is described by."""

@@ -23,12 +23,11 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import products
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.start import check_scale, read_sample, sample_chunks
-from coremargin.problems.common.zone import Zone
+from coremargin.problems.common.zone import IDLE_SHARE, Zone
 from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe
 from coremargin.problems.soft.block_state import Sweep
 from coremargin.problems.soft.block_steps import balanced, first, joined, solved
 from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
-from coremargin.problems.soft.problem import IDLE_SHARE
 from coremargin.problems.soft.result import figures, result
 from coremargin.problems.soft.start import histogram_range, priced
 from coremargin.problems.soft.state import Bounds, RowsHeld, Seen, SoftState

@@ -26,6 +26,7 @@ from coremargin.maths.rows import (
     take,
     weighted_sums,
 )
+from coremargin.problems.common.zone import least
 from coremargin.problems.soft.summary import BandSummary
 
 if TYPE_CHECKING:
@@ -216,13 +217,7 @@ class BandProbe:
     def near(distance: Array, keep: int, held: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Positions (increasing) of the ``keep`` rows with the least distance, ties by position; held ones apart."""
         free = np.flatnonzero(~held)
-        if len(free) <= keep:
-            return free
-        distance = distance[free]
-        cut = np.partition(distance, keep - 1)[keep - 1] if keep else -np.inf
-        certain = np.flatnonzero(distance < cut)
-        ties = np.flatnonzero(distance == cut)[: keep - len(certain)]
-        return np.asarray(free[np.sort(np.concatenate([certain, ties]))])
+        return free if len(free) <= keep else np.asarray(free[least(distance[free], keep)])
 
     def _losses(self, margins: Array, prices: Array) -> Array:
         losses = np.empty(len(self.points))

@@ -22,7 +22,7 @@ from coremargin.problems.common.start import (
     read_sample,
     sample_chunks,
 )
-from coremargin.problems.common.zone import Zone
+from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
 from coremargin.problems.soft import wide_steps
 from coremargin.problems.soft.bounds import best_point
 from coremargin.problems.soft.job import SoftJob
@@ -47,11 +47,6 @@ BAND_BYTES_LEAST = 1 << 20
 BAND_PART = (0.25, 0.625)
 #: A step of the hinge is gone on from unless more than this share of them changed sides: then others did, too.
 CROSSED = 0.9
-#: A band is widened when the gap fell by less than this.
-SLOW = 3.0
-MOST_WIDE = 64
-#: So many scans in a row that each leave more than this share of the gap are the last ones.
-IDLE_SCANS, IDLE_SHARE = 8, 0.9
 #: Rows of the sample that stand for the far ones in the hinge's step.
 STAND_INS = 20_000
 #: Rows longer than this are left to sums, whose steps mind units less.
@@ -124,7 +119,7 @@ class SoftMargin(SoftJob):
 
     def probe(self, state: SoftState) -> BandProbe:
         """The question of the next scan."""
-        keep = self._band_rows(state.zone.widen)
+        keep = self._near_rows.of_chunk(state.zone.widen)
         return self.band_probe(state, keep=keep, held=state.rows.held.ids, curve=self._curved)
 
     @property
@@ -132,13 +127,13 @@ class SoftMargin(SoftJob):
         """True where scans sum up a d x d matrix."""
         return self.loss == "squared_hinge" and not self.wide
 
-    def _band_rows(self, widen: int) -> int:
-        """Rows that each chunk sends home: where they are sparse or stay, in wide problems, all that memory allows."""
-        wanted = max(BAND_SHARE * widen * self.source.rows * self.row_bytes, BAND_BYTES_LEAST)
+    @property
+    def _near_rows(self) -> NearRows:
+        """Rows that come home: where they are sparse or stay, in wide problems, all that memory allows."""
         many = self.wide or self.source.sparse  # these are few bytes, and models keep them as they are
         most = self.memory_bytes * BAND_PART[many] if self.band_bytes is None else self.band_bytes
-        size = most if many else min(wanted, most)
-        return min(self.source.chunk_rows, max(1, int(size / self.row_bytes / self.source.chunks)))
+        share = np.inf if many else BAND_SHARE
+        return NearRows(self.source, self.row_bytes, share=share, least=BAND_BYTES_LEAST, most=most)
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """Nothing can be skipped."""
@@ -189,19 +184,16 @@ class SoftMargin(SoftJob):
         state = replace(state, seen=replace(state.seen, gap_now=gap))
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
-        gained = gap <= IDLE_SHARE * before or state.upper <= (1.0 - 0.1 * self.epsilon) * value
-        gained &= bool(np.isfinite(gap))  # sums that overflow stay infinite: no gain, and the job ends
-        idle = 0 if gained else state.zone.idle + 1
-        same, widen = np.array_equal(step, state.newest), state.zone.widen
-        stuck = idle >= IDLE_SCANS or (same and self._band_rows(MOST_WIDE) <= self._band_rows(widen))
+        same = np.array_equal(step, state.newest)
+        found = Progress((before, gap), (value, state.upper), rose=bool(rose), same=same)
+        stuck = state.zone.stuck(found, self.epsilon, self._near_rows)
         if self._can_change(state, stuck):
             return self._on_all_rows(state)
         if stuck:
             return replace(state, status="stalled")
         if self._overshot(state, astray):
             step = np.array(state.best)
-        widen = widen * (8 if same else 2) if same or rose or gap * SLOW > before else widen
-        return replace(state, newest=step, zone=Zone(min(widen, MOST_WIDE), idle))
+        return replace(state, newest=step, zone=state.zone.after(found, self.epsilon))
 
     def _advance(self, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
         if self.wide or len(state.rows.held):
@@ -239,9 +231,7 @@ class SoftMargin(SoftJob):
 
     def _overshot(self, state: SoftState, astray: float) -> bool:
         """A small band led too far, a share ``astray`` of it across the margin: the next is about the best point."""
-        widen = state.zone.widen
-        capped = state.seen.band_rows < state.total_rows and self._band_rows(2 * widen) == self._band_rows(widen)
-        moved = state.best is not None and not np.array_equal(state.best, state.newest)
+        capped = state.seen.band_rows < state.total_rows and self._near_rows.capped(state.zone.widen)
         held = self.whole or (len(state.rows.held) > 0 and not self.wide)  # all of them
         much = self.loss == "squared_hinge" or astray > CROSSED
-        return not (self._curved or held) and capped and moved and much
+        return not (self._curved or held) and capped and moved(state.newest, state.best) and much
