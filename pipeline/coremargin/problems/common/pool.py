@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import Rows, as_float64, concatenate, from_arrays, nothing, take, to_arrays
+from coremargin.maths.rows import as_float64, nothing, take
+from coremargin.problems.common.held import HeldRows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
 
 
 @dataclass(frozen=True)
-class Pool:
+class Pool(HeldRows):
     """Rows in order of ids: ids (m,) int64, rows (m, d) float64, signs (m,) int8, weights (m,) of the last solve.
 
     The rows are dense or sparse, as the source has them.
     """
 
-    ids: NDArray[np.int64]
-    rows: Rows
     signs: NDArray[np.int8]
     weights: Array
 
@@ -32,9 +30,6 @@ class Pool:
     def nothing(cls, features: int, *, sparse: bool = False) -> Pool:
         """An empty pool."""
         return cls(np.zeros(0, np.int64), nothing(features, sparse=sparse), np.zeros(0, np.int8), np.zeros(0))
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     @property
     def both_classes(self) -> bool:
@@ -49,29 +44,8 @@ class Pool:
     def add(self, ids: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Pool:
         """With these rows too (weight zero); rows that are here already are passed over."""
         fresh = np.isin(ids, self.ids, invert=True)
-        all_ids = np.concatenate([self.ids, ids[fresh]])
-        order = np.argsort(all_ids, kind="stable")
-        return Pool(
-            all_ids[order],
-            take(concatenate([self.rows, as_float64(take(rows, fresh))]), order),
-            np.concatenate([self.signs, signs[fresh]])[order],
-            np.concatenate([self.weights, np.zeros(int(fresh.sum()))])[order],
-        )
-
-    def take(self, positions: NDArray[np.intp]) -> Pool:
-        """Only the rows at these positions (increasing)."""
-        return Pool(self.ids[positions], take(self.rows, positions), self.signs[positions], self.weights[positions])
-
-    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """Plain arrays ``NAME_ids``, ``NAME_rows`` or its parts, and so on; exact."""
-        plain = {f"{name}_{field}": getattr(self, field) for field in ("ids", "signs", "weights")}
-        return plain | to_arrays(f"{name}_rows", self.rows)
-
-    @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Pool:
-        """Inverse of ``to_arrays``."""
-        ids, signs, weights = (arrays[f"{name}_{field}"] for field in ("ids", "signs", "weights"))
-        return cls(ids, from_arrays(f"{name}_rows", arrays), signs, weights)
+        coming = Pool(ids[fresh], as_float64(take(rows, fresh)), signs[fresh], np.zeros(int(fresh.sum())))
+        return Pool.joined([self, coming]).in_order()
 
     def weighted(self, weights: Array) -> Pool:
         """The same rows with other weights."""

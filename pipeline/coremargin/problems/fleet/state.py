@@ -80,7 +80,7 @@ def _holding(state: MemberState, rows: dict[str, Any]) -> MemberState:
 
 
 def _with(pool: Pool, rows: Any) -> Pool:
-    return Pool(pool.ids, rows, pool.signs, pool.weights)
+    return replace(pool, rows=rows)
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.errors import LabelError, StoreError
 from coremargin.maths import rows as kinds
+from coremargin.problems.common.held import HeldRows
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.maths.rows import Rows
 
 Array = NDArray[np.float64]
 Classes = NDArray[np.int32]
@@ -52,11 +51,11 @@ def places(codes: tuple[int, ...]) -> Classes:
 
 
 @dataclass(frozen=True)
-class ClassRows:
+class ClassRows(HeldRows):
     """Rows with their classes: ids (m,) int64, rows (m, d), classes (m,) int32, shares (m,): their sample weights."""
 
-    ids: NDArray[np.int64]
-    rows: Rows
+    ROWS: ClassVar[str] = "x"
+
     classes: Classes
     shares: Array
 
@@ -67,46 +66,17 @@ class ClassRows:
         rows = kinds.nothing(features, dtype, sparse=sparse)
         return cls(none, rows, none.astype(np.int32), np.zeros(0))
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def take(self, positions: NDArray[Any]) -> ClassRows:
-        """Only the rows at these positions."""
-        rows = kinds.take(self.rows, positions)
-        return ClassRows(self.ids[positions], rows, self.classes[positions], self.shares[positions])
-
     def bare(self) -> ClassRows:
         """Without the rows themselves."""
-        return ClassRows(self.ids, np.zeros((len(self), 0)), self.classes, self.shares)
+        return replace(self, rows=np.zeros((len(self), 0)))
 
     def exact(self) -> ClassRows:
         """With rows in float64."""
-        return ClassRows(self.ids, kinds.as_float64(self.rows), self.classes, self.shares)
+        return replace(self, rows=kinds.as_float64(self.rows))
 
     def ready(self) -> ClassRows:
         """To be multiplied many times: sparse rows in float64, which saves a copy each time; dense ones as they are."""
         return self.exact() if kinds.is_sparse(self.rows) else self
-
-    @classmethod
-    def joined(cls, parts: list[ClassRows]) -> ClassRows:
-        """All rows of the parts, one part after the other."""
-        return cls(
-            np.concatenate([part.ids for part in parts]), kinds.concatenate([part.rows for part in parts]),
-            np.concatenate([part.classes for part in parts]), np.concatenate([part.shares for part in parts]),
-        )  # fmt: skip
-
-    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """Plain arrays by name."""
-        arrays: dict[str, NDArray[Any]] = {
-            f"{name}_{part}": getattr(self, part) for part in ("ids", "classes", "shares")
-        }
-        return arrays | kinds.to_arrays(f"{name}_x", self.rows)
-
-    @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> ClassRows:
-        """Inverse of ``to_arrays``."""
-        ids, classes, shares = (arrays[f"{name}_{part}"] for part in ("ids", "classes", "shares"))
-        return cls(ids, kinds.from_arrays(f"{name}_x", arrays), classes, shares)
 
 
 def read_labelled(source: Source, chunk: int, place: Classes) -> ClassRows:

@@ -119,8 +119,7 @@ class KeslerMargin(ClassesJob):
             pool = pool.take(self._lowest(state, max(0, self.pool_rows - len(coming))))
             state = replace(state, upper_at_eviction=state.upper)
         fresh = np.flatnonzero(np.isin(coming.ids, pool.ids, invert=True))
-        joined = ClassRows.joined([pool, coming.take(fresh).exact()])
-        grown = joined.take(np.argsort(joined.ids, kind="stable"))
+        grown = ClassRows.joined([pool, coming.take(fresh).exact()]).in_order()
         return replace(state, pool=grown, new_rows=len(fresh), held=len(grown))
 
     def _lowest(self, state: ClassesState, limit: int) -> NDArray[np.intp]:

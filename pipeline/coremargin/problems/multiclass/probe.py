@@ -172,8 +172,7 @@ class _Lowest:
     def finish(self) -> ClassRows:
         """The rows, in order of their ids."""
         self._compact()
-        rows = self._offers[0][1]
-        return rows.take(np.argsort(rows.ids, kind="stable"))
+        return self._offers[0][1].in_order()
 
 
 def _counted(classes: NDArray[np.int32], given: NDArray[np.intp], size: int) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
-from coremargin.maths.rows import as_float64, concatenate, row_sizes, take, weighted_sum
+from coremargin.maths.rows import as_float64, row_sizes, take, weighted_sum
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.soft import wide_steps
 
@@ -53,9 +53,8 @@ def solved(objective: Objective, pool: Pool, sweep: Sweep, sharper: int) -> tupl
 
 def joined(held: Pool, summary: BandSummary) -> Pool:
     """The rows held and after them, in no order of ids, those that came home."""
-    rows = concatenate([held.rows, as_float64(summary.row_x)])
-    ids, signs = np.concatenate([held.ids, summary.row_id]), np.concatenate([held.signs, summary.row_sign])
-    return Pool(ids, rows, signs, np.concatenate([held.weights, summary.row_price]))
+    coming = Pool(summary.row_id, as_float64(summary.row_x), summary.row_sign, summary.row_price)
+    return Pool.joined([held, coming])
 
 
 def first(pool: Pool, order: NDArray[np.intp], room: int) -> Pool:

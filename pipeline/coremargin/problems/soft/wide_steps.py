@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import is_certified
-from coremargin.maths.rows import as_float64, concatenate, products, row_sizes, take, weighted_sum
+from coremargin.maths.rows import as_float64, products, row_sizes, weighted_sum
 from coremargin.maths.smooth import RowModel, minimise_hinge, minimise_squared_hinge
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.soft.bounds import hinge_bound, sided, squared_bound
@@ -118,16 +118,11 @@ def _grown(state: SoftState, summary: BandSummary) -> SoftState:
         return state
     rows = as_float64(summary.row_x)
     margins = summary.row_sign * (products(rows, state.newest[:-1, None])[0] + state.newest[-1])
-    held, duals = state.rows.held, state.rows.held_duals
-    ids = np.concatenate([held.ids, summary.row_id])
-    order = np.argsort(ids, kind="stable")
-    pool = Pool(
-        ids[order], take(concatenate([held.rows, rows]), order),
-        np.concatenate([held.signs, summary.row_sign])[order],
-        np.concatenate([held.weights, summary.row_price])[order],
-    )  # fmt: skip
+    coming = Pool(summary.row_id, rows, summary.row_sign, summary.row_price)
+    pool = Pool.joined([state.rows.held, coming])
+    order = np.argsort(pool.ids, kind="stable")
     side = np.where(margins < 1.0, summary.row_price, 0.0)
-    return _with(state, pool, np.concatenate([duals, side])[order])
+    return _with(state, pool.take(order), np.concatenate([state.rows.held_duals, side])[order])
 
 
 def _with(state: SoftState, held: Pool, duals: Array) -> SoftState:
@@ -157,10 +152,7 @@ def _guarded(
         stands = np.where(was < 1.0, prices, 0.0)
     else:
         stands = far.duals(was)
-    both = Pool(
-        np.concatenate([pool.ids, sample.ids]), concatenate([pool.rows, sample.rows]),
-        np.concatenate([pool.signs, sample.signs]), np.concatenate([pool.weights, prices]),
-    )  # fmt: skip
+    both = Pool.joined([pool, sample.weighted(prices)])
     model = model_of(objective, both, both.weights, push - far.pull(stands))
     ahead, found = minimum(objective, model, state.newest, np.concatenate([duals, stands]), FIRST_SHARE)
     return ahead, found[: len(pool)]

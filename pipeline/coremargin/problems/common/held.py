@@ -1,0 +1,61 @@
+"""Rows in the driver's memory, with what is known of each: labels and weights, by whatever names a problem has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import rows as kinds
+
+if TYPE_CHECKING:
+    from coremargin.maths.rows import Rows
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """ids (m,) int64 and rows (m, d), dense or sparse; classes that extend it have arrays (m,) beside them."""
+
+    #: What the rows are called among the arrays of a checkpoint.
+    ROWS: ClassVar[str] = "rows"
+
+    ids: NDArray[np.int64]
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, positions: NDArray[Any]) -> Self:
+        """Only the rows at these positions."""
+        known = {name: getattr(self, name)[positions] for name in self._known()}
+        return replace(self, rows=kinds.take(self.rows, positions), **known)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All rows of the parts, one part after the other."""
+        known: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in cls._known()
+        }  # fmt: skip
+        return cls(rows=kinds.concatenate([part.rows for part in parts]), **known)
+
+    def in_order(self) -> Self:
+        """The same rows by their ids."""
+        return self.take(np.argsort(self.ids, kind="stable"))
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Plain arrays ``NAME_ids``, ``NAME_rows`` or its parts, and so on; exact."""
+        known = {f"{name}_{field}": getattr(self, field) for field in self._known()}
+        return known | kinds.to_arrays(f"{name}_{self.ROWS}", self.rows)
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Inverse of ``to_arrays``."""
+        known: dict[str, Any] = {field: arrays[f"{name}_{field}"] for field in cls._known()}
+        return cls(rows=kinds.from_arrays(f"{name}_{cls.ROWS}", arrays), **known)
+
+    @classmethod
+    def _known(cls) -> list[str]:
+        return [field.name for field in fields(cls) if field.name != "rows"]
