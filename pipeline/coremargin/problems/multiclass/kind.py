@@ -43,7 +43,7 @@ class CrammerSingerKind(Kind[CrammerSingerJob, "Margin", "MulticlassModel"]):
         """The hypothesis that a state stands for."""
         from coremargin.problems.multiclass.outcome import multiclass_of
 
-        return multiclass_of(job, problem, state)
+        return multiclass_of(problem.source, problem.codes, problem.result(state), job.parameters())
 
     def facts(self, problem: Margin, state: ClassesState) -> dict[str, Any]:
         """Why the run ended, and the confusion matrix of the last scan."""

@@ -9,21 +9,22 @@ from coremargin.models.multiclass import PROBLEM, MulticlassModel
 from coremargin.problems.common.model import record_of
 
 if TYPE_CHECKING:
-    from coremargin.problems.multiclass.job import ClassesJob
-    from coremargin.problems.multiclass.spec import CrammerSingerJob
-    from coremargin.problems.multiclass.state import ClassesState
+    from collections.abc import Mapping
+    from typing import Any
+
+    from coremargin.data.source import Source
+    from coremargin.problems.multiclass.result import ClassesResult
 
 
-def multiclass_of(job: CrammerSingerJob, problem: ClassesJob, state: ClassesState) -> MulticlassModel:
-    """The model that a state stands for."""
-    source, found = problem.source, problem.result(state)
+def multiclass_of(
+    source: Source, codes: tuple[int, ...], found: ClassesResult, parameters: Mapping[str, Any]
+) -> MulticlassModel:
+    """A result on a source as a model; codes: label codes of the classes, in their order."""
     scaling = scaling_of(source)
-    record = record_of(
-        source, problem.codes, found, PROBLEM, job.parameters(), len(found.rows), constant=found.constant
-    )  # fmt: skip
+    record = record_of(source, codes, found, PROBLEM, parameters, len(found.rows), constant=found.constant)
     return MulticlassModel(
         record=record, hypothesis=found.hypothesis, duals=found.duals, coreset_ids=found.rows.ids,
         coreset_x=found.rows.rows, coreset_classes=found.rows.classes,
-        reference=found.reference if problem.soft else None,
+        reference=found.reference if found.kind == "duality_gap" else None,
         shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,
     )  # fmt: skip
