@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from wide_kit import texts
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import Masked, fold_of
@@ -22,9 +23,11 @@ from coremargin.errors import LabelError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
 from coremargin.problems.fleet.judge import Judge, Jury, class_places, decided
+from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.members import crew_of
 from coremargin.problems.fleet.probe import Columns, _View, together
 from coremargin.problems.fleet.problem import Fleet, side_by_side
+from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.fleet.state import Book, FleetState, pools, whole
 from coremargin.problems.fleet.summary import packed, unpacked
 from coremargin.problems.hard.problem import HardMargin
@@ -409,3 +412,15 @@ def test_names_of_members_are_names_of_folders(rng: np.random.Generator) -> None
     names = [member.name for member in crew.members]
     assert len({name.lower() for name in names}) == len(names) == len(labels) * len(costs) * 3
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}", name) for name in names)
+
+
+def test_a_fleet_of_one_that_fits_nowhere_is_certified() -> None:
+    """Two classes, one value of C, more sparse rows than memory holds: one member, by the method that members have."""
+    X, y = texts(0)
+    job = FleetJob(store="s", out="m", classes="ovr", loss="hinge", C=0.1, epsilon=1e-2, memory=60_000)
+    fleet = problem_of(job, ArraySource(X, y, chunk_rows=50))
+    assert len(fleet.crew.members) == 1
+    assert not fleet.crew.members[0].problem.fits  # type: ignore[union-attr]
+    state, _ = run(fleet)
+    assert state.status == "certified"
+    assert is_certified(state.lower, state.upper, 1e-2)
