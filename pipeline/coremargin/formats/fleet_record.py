@@ -34,7 +34,6 @@ from coremargin.errors import DataError
 from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_record import (
     AboveZero,
-    AnyRecord,
     Count,
     Digest,
     Dtype,
@@ -42,18 +41,19 @@ from coremargin.formats.model_record import (
     Fold,
     Folds,
     Label,
+    ModelRecord,
     Number,
     Parameters,
     Ratio,
     Rows,
     Seed,
-    SoftParameters,
     Status,
     Strict,
     Word,
     check_version,
     different_labels,
 )
+from coremargin.formats.soft_margin import SoftParameters
 from coremargin.formats.strict_json import cut, typed
 
 FORMAT = "coremargin-fleet"
@@ -128,6 +128,11 @@ class FleetParameters(Parameters, frozen=True, kw_only=True):
     folds: Folds | None
     fold_seed: Seed
 
+    @property
+    def costs(self) -> list[float | None]:
+        """There is no C: hard margins."""
+        return [None]
+
 
 class SoftFleetParameters(SoftParameters, frozen=True, kw_only=True):
     """The same with a loss; C: the values, from small to large."""
@@ -136,6 +141,15 @@ class SoftFleetParameters(SoftParameters, frozen=True, kw_only=True):
     classes: Literal["ovr"] | None
     folds: Folds | None
     fold_seed: Seed
+
+    @property
+    def costs(self) -> list[float | None]:
+        """The values of C."""
+        return list(self.C)
+
+
+#: Parameters that say which members there are; the others are what every member was asked for.
+_OF_THE_FLEET = {"C", "classes", "folds", "fold_seed"}
 
 
 class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
@@ -189,7 +203,8 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     @property
     def costs(self) -> list[float | None]:
         """The values of C that were asked for; (None,) for hard margins."""
-        return list(self.parameters.C) if isinstance(self.parameters, SoftFleetParameters) else [None]
+        found: list[float | None] = self.parameters.costs
+        return found
 
     @property
     def sides(self) -> list[Any]:
@@ -246,7 +261,7 @@ def fleet_status(words: Sequence[str]) -> str:
     return next((word for word in ("stopped", "not_separable") if word in words), "certified")
 
 
-def check_members(fleet: AnyFleet, members: Sequence[AnyRecord], place: str) -> None:
+def check_members(fleet: AnyFleet, members: Sequence[ModelRecord], place: str) -> None:
     """Raises DataError unless the members' records are what the fleet says of them and were asked for the same."""
     for entry, record in zip(fleet.members, members, strict=True):
         wrong = _differing(fleet, entry, record)
@@ -257,12 +272,11 @@ def check_members(fleet: AnyFleet, members: Sequence[AnyRecord], place: str) -> 
             )
 
 
-def _differing(fleet: AnyFleet, entry: Member, record: AnyRecord) -> list[str]:
+def _differing(fleet: AnyFleet, entry: Member, record: Any) -> list[str]:
     """What a member does not say as the fleet does."""
-    view = getattr(record, "view", None)
-    if record.problem != fleet.problem or view is None:
+    if record.problem != fleet.problem:
         return ["problem"]
-    claims, asked, own = record.certificate, fleet.parameters, record.parameters
+    view, claims, asked, own = record.view, record.certificate, fleet.parameters, record.parameters
     two = [False, True] if entry.label is not None else fleet.classes
     pairs = {
         "class": (view.label, entry.label), "fold": (view.fold, entry.fold), "classes": (record.classes, two),
@@ -274,8 +288,8 @@ def _differing(fleet: AnyFleet, entry: Member, record: AnyRecord) -> list[str]:
     }  # fmt: skip
     pairs |= {name: (getattr(claims, name), getattr(entry, name)) for name in ("lower", "upper", "ratio")}
     pairs |= {name: (getattr(record, name), getattr(fleet, name)) for name in ("features", "rows", "dtype")}
-    shared = ("epsilon", "intercept", "strategy", "scaling", "loss", "class_weight")
-    pairs |= {name: (getattr(own, name, None), getattr(asked, name, None)) for name in shared}
+    shared = [name for name in asked.__struct_fields__ if name not in _OF_THE_FLEET]
+    pairs |= {name: (getattr(own, name), getattr(asked, name)) for name in shared}
     return [name for name, (found, said) in pairs.items() if _typed(found) != _typed(said)]
 
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.model_arrays import check_arrays
-from coremargin.formats.model_record import FILE, AnyRecord, typed_record
+from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.npz import read_arrays
 from coremargin.formats.open_folder import opened
+from coremargin.formats.registry import typed_record
 from coremargin.formats.strict_json import LARGEST, read_object
 
 ARRAYS = "arrays.npz"
@@ -24,7 +25,7 @@ class ModelFiles:
 
     path: Path
     content: dict[str, Any]
-    record: AnyRecord
+    record: ModelRecord
     arrays: dict[str, np.ndarray]
 
 

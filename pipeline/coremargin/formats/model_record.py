@@ -1,16 +1,21 @@
-"""The record of a model (``model.json``): its keys, their kinds and ranges, one Struct for each problem."""
+"""What the records of all models have (``model.json``), and how any of them describes the arrays that lie beside it.
+
+A module for each problem (hard_margin.py and so on) says what it adds; registry.py knows them by name.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
+import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coremargin.errors import DataError
 from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES, MOST_FEATURES, MOST_FOLDS, MOST_ROWS, MOST_SEED
-from coremargin.formats.strict_json import cut, typed
+from coremargin.formats.model_arrays import Numbers, Schema, check_rows, demand, rows_schema
+from coremargin.formats.strict_json import cut
 
 FORMAT = "coremargin-model"
 VERSION = 1
@@ -34,7 +39,6 @@ Status = Literal["certified", "not_separable", "stopped"]
 Strategy = Literal["fast", "paper", "any-violator"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm"]
 Loss = Literal["hinge", "squared_hinge"]
-Problem = Literal["hard_margin", "soft_margin", "crammer_singer", "outliers"]
 COLUMN_SCALINGS = ("standard", "minmax", "maxabs")
 
 
@@ -56,43 +60,12 @@ class Claims(Strict, frozen=True, kw_only=True):
 
 
 class Parameters(Strict, frozen=True, kw_only=True):
-    """What was asked for, of a hard margin."""
+    """What was asked for, of every problem."""
 
     epsilon: Epsilon
     intercept: bool
     strategy: Strategy
     scaling: ScalingKind | UnsetType = UNSET
-
-
-class SoftParameters(Parameters, frozen=True, kw_only=True):
-    """The same with a loss; class_weight: factors of C of the negative and of the positive class."""
-
-    loss: Loss
-    C: AboveZero
-    class_weight: Literal["balanced"] | tuple[AboveZero, AboveZero] | None
-
-
-class OutlierParameters(Parameters, frozen=True, kw_only=True):
-    """The same of a margin with outliers, where epsilon 0 asks for as much as float64 can tell."""
-
-    epsilon: Annotated[float, Meta(ge=0, lt=1)]
-    outliers: Count | Word | list[Count]
-    outlier_search: Literal["exact", "heuristic"] | None
-
-
-class ClassesParameters(Parameters, frozen=True, kw_only=True):
-    """The same of several classes at once; loss, C and class_weight are all there or none is."""
-
-    classes: Literal["crammer-singer"]
-    loss: Literal["hinge"] | UnsetType = UNSET
-    C: AboveZero | UnsetType = UNSET
-    class_weight: Literal["balanced"] | UnsetType | None = UNSET
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for half a soft margin."""
-        given = [value is not UNSET for value in (self.loss, self.C, self.class_weight)]
-        if any(given) and not all(given):
-            raise ValueError("expected loss, C and class_weight together, or none of them")
 
 
 class View(Strict, frozen=True, kw_only=True, rename={"label": "class"}):
@@ -151,11 +124,6 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         return self.KINDS
 
     @property
-    def soft(self) -> bool:
-        """The bounds are about a value, not a margin."""
-        return self.kinds == ("duality_gap",)
-
-    @property
     def problem(self) -> str:
         """Its name."""
         return str(self.__struct_config__.tag)
@@ -166,61 +134,47 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         kind = self.parameters.scaling
         return "" if kind is UNSET else str(kind)
 
+    @property
+    def coreset_width(self) -> int:
+        """How many numbers of each coreset row are stored: none, where no proof needs them."""
+        return self.features
+
+    def schema(self, names: frozenset[str]) -> Schema:
+        """The arrays that such a model has; names: of those that are there, where it has a choice."""
+        d, m = self.features, self.certificate.coreset_rows
+        schema: Schema = {"coreset_ids": Numbers("i8", (m,))}
+        if self.scaling in COLUMN_SCALINGS:
+            schema |= {"shift": Numbers("f8", (d,)), "factor": Numbers("f8", (d,))}
+        return schema | rows_schema(m, self.coreset_width, names)
+
+    def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
+        """What the numbers of arrays that fit the schema must be to mean anything. Raises DataError."""
+        check_rows(arrays, self.certificate.coreset_rows, self.features, place)
+
 
 class TwoClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem"):
-    """What the records of models of two classes have; ``view`` is that of a member of a fleet."""
+    """What the records of models of two classes have."""
 
     classes: Annotated[list[Label], Meta(min_length=2, max_length=2)]
 
+    def schema(self, names: frozenset[str]) -> Schema:
+        """The same with a hyperplane, and the rows' dual weights and signs."""
+        d, m = self.features, self.certificate.coreset_rows
+        return super().schema(names) | {
+            "w": Numbers("f8", (d,)), "b": Numbers("f8", (1,)),
+            "alpha": Numbers("f8", (m,)), "coreset_y": Numbers("i1", (m,)),
+        }  # fmt: skip
 
-class HardMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="hard_margin"):
-    """A hard margin."""
-
-    parameters: Parameters
-    view: View = WHOLE
-
-
-class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="soft_margin"):
-    """A soft margin."""
-
-    KINDS: ClassVar[tuple[str, ...]] = ("duality_gap",)
-
-    parameters: SoftParameters
-    view: View = WHOLE
-
-
-class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="outliers"):
-    """A hard margin of all rows but some."""
-
-    parameters: OutlierParameters
-
-
-class SeveralClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="crammer_singer"):
-    """Several classes at once; constant: the last entry of every row, 0 without intercepts."""
-
-    parameters: ClassesParameters
-    constant: Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """What the certificate may be about: with a loss, a value."""
-        return self.KINDS if self.parameters.loss is UNSET else ("duality_gap",)
-
-
-AnyRecord: TypeAlias = HardMargin | SoftMargin | Outliers | SeveralClasses
+    def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
+        """Signs are signs. Raises DataError."""
+        demand(np.isin(arrays["coreset_y"], (-1, 1)).all(), place, "coreset_y", "signs -1 and 1")
+        super().check_values(arrays, place)
 
 
 def different_labels(labels: Sequence[Any]) -> None:
     """Raises ValueError where two labels are equal, 1 and 1.0 and true included, or kinds are mixed."""
     if len(set(labels)) < len(labels) or len({type(label) for label in labels}) > 1:
         raise ValueError(f"expected different labels of one kind, found {cut(repr(list(labels)))}")
-
-
-def typed_record(content: Any, place: str) -> AnyRecord:
-    """The record of a model, every key of it checked. Raises DataError."""
-    check_version(content, FORMAT, VERSION, place, "a model's folder")
-    found: AnyRecord = typed(AnyRecord, content, place)
-    return found
 
 
 def check_version(content: Any, form: str, known: int, place: str, what: str) -> None:

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from coremargin.errors import DataError
+from coremargin.formats.crammer_singer import SeveralClasses
 from coremargin.formats.model_arrays import ROWS
 from coremargin.formats.model_files import read_model_files
-from coremargin.formats.model_record import SeveralClasses
 from coremargin.maths.rows import Rows, from_arrays
 from coremargin.maths.scaling import folded
 from coremargin.models.decision import Scorer

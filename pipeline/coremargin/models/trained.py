@@ -15,8 +15,9 @@ import numpy as np
 from coremargin.data.folder import write_arrays
 from coremargin.formats.model_arrays import ROWS, check_arrays
 from coremargin.formats.model_files import ARRAYS
-from coremargin.formats.model_record import FILE, AnyRecord, typed_record
+from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.open_folder import read_folder
+from coremargin.formats.registry import typed_record
 from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
 from coremargin.maths.scaling import Scaling
 from coremargin.models.decision import Scorer, decided, label_array
@@ -187,7 +188,7 @@ class Single(Trained):
         check_arrays(self.facts, self.arrays(), "arrays")
 
     @property
-    def facts(self) -> AnyRecord:
+    def facts(self) -> ModelRecord:
         """The record, typed. Raises DataError."""
         return typed_record(self.record, "record")
 

@@ -10,8 +10,9 @@ import numpy as np
 from msgspec import UNSET
 from scipy.sparse import csr_array
 
-from coremargin.formats.model_arrays import OUTLIERS, ROWS
+from coremargin.formats.model_arrays import ROWS
 from coremargin.formats.model_record import WHOLE, TwoClasses, View
+from coremargin.formats.outliers import OUTLIERS
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
@@ -69,6 +70,7 @@ def claim_of(files: ModelFiles) -> Claim:
     if not isinstance(record, TwoClasses):
         raise TypeError(f"expected a model of two classes, got {record.problem}")
     parameters: Any = record.parameters
+    soft = record.certificate.kind == "duality_gap"
     negative, positive = record.classes
     return Claim(
         **any_claim(files),
@@ -79,11 +81,11 @@ def claim_of(files: ModelFiles) -> Claim:
         w=arrays["w"],
         b=float(arrays["b"][0]),
         alpha=arrays["alpha"],
-        loss=str(parameters.loss) if record.soft else "",
-        class_weight=parameters.class_weight if record.soft else None,
+        loss=str(parameters.loss) if soft else "",
+        class_weight=parameters.class_weight if soft else None,
         outliers={name.removeprefix(OUTLIERS): arrays[name] for name in arrays if name.startswith(OUTLIERS)},
         asked=getattr(parameters, "outliers", None),
-        reference=arrays["ledger_reference"] if record.soft else np.zeros(0),
+        reference=arrays["ledger_reference"] if soft else np.zeros(0),
     )
 
 
@@ -93,7 +95,8 @@ def any_claim(files: ModelFiles) -> dict[str, Any]:
     certificate, cost = record.certificate, getattr(record.parameters, "C", UNSET)
     return {
         "path": files.path,
-        **{name: getattr(record, name) for name in ("problem", "status", "features", "rows", "dtype", "soft")},
+        **{name: getattr(record, name) for name in ("problem", "status", "features", "rows", "dtype")},
+        "soft": certificate.kind == "duality_gap",
         **{name: getattr(record.parameters, name) for name in ("epsilon", "intercept")},
         **{name: getattr(certificate, name) for name in ("kind", "lower", "upper", "ratio", "store_digest", "radius")},
         "proven_epsilon": certificate.epsilon,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.formats.model_record import WHOLE, SeveralClasses
+from coremargin.formats.crammer_singer import SeveralClasses
+from coremargin.formats.model_record import WHOLE
 from coremargin.verify.claim import AnyClaim, any_claim
 
 if TYPE_CHECKING:

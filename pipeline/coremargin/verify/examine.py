@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import Any
 
 from coremargin.errors import ClaimRefuted, UsageError
+from coremargin.formats.crammer_singer import SeveralClasses
 from coremargin.formats.fleet_record import FILE
 from coremargin.formats.model_files import read_model_files
-from coremargin.formats.model_record import SeveralClasses
 from coremargin.formats.open_folder import read_folder
 from coremargin.verify.claim import claim_of
 from coremargin.verify.classes_claim import classes_claim_of

@@ -1,0 +1,77 @@
+"""The record and the arrays of a margin with outliers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from coremargin.formats.model_arrays import Numbers, Schema, demand, rising
+from coremargin.formats.model_record import Count, Parameters, TwoClasses, Word
+
+OUTLIERS = "ledger_outliers_"  #: what the names of the arrays about outliers begin with
+_PROOF = f"{OUTLIERS}proof_"
+
+
+class OutlierParameters(Parameters, frozen=True, kw_only=True):
+    """What was asked for; epsilon 0 asks for as much as float64 can tell."""
+
+    epsilon: Annotated[float, Meta(ge=0, lt=1)]
+    outliers: Count | Word | list[Count]
+    outlier_search: Literal["exact", "heuristic"] | None
+
+
+class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="outliers"):
+    """A hard margin of all rows but some."""
+
+    parameters: OutlierParameters
+
+    def schema(self, names: frozenset[str]) -> Schema:
+        """The same with a hyperplane for each number of outliers, the rows left out, and the proof where it is kept."""
+        stored = any(name.startswith(_PROOF) for name in names)
+        own = _answers(self.features) | (_proof() if stored else {})
+        return super().schema(names) | {OUTLIERS + name: numbers for name, numbers in own.items()}
+
+    def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
+        """Numbers of outliers rise, bounds are bounds, parts of the proof have their ends. Raises DataError."""
+        super().check_values(arrays, place)
+        ks, lower, upper = (arrays[OUTLIERS + name] for name in ("k", "lower", "upper"))
+        increasing = len(ks) > 0 and ks[0] >= 0 and all(a < b for a, b in pairwise(ks.tolist()))
+        demand(increasing, place, f"{OUTLIERS}k", "numbers of outliers in increasing order")
+        demand(np.isin(arrays[f"{OUTLIERS}signs"], (-1, 1)).all(), place, f"{OUTLIERS}signs", "signs -1 and 1")
+        demand((lower < np.inf).all(), place, f"{OUTLIERS}lower", "margins")
+        demand((upper > -np.inf).all(), place, f"{OUTLIERS}upper", "bounds")
+        for name in ("rows", "weights", "paths", "proofs"):
+            if f"{_PROOF}{name}" in arrays:
+                _check_ends(arrays[f"{_PROOF}{name}"], arrays[f"{_PROOF}{name}_ends"], f"{_PROOF}{name}_ends", place)
+
+
+def _answers(d: int) -> Schema:
+    return {
+        "lower": Numbers("f8", ("ks",), finite=False), "upper": Numbers("f8", ("ks",), finite=False),
+        "b": Numbers("f8", ("ks",)), "k": Numbers("i8", ("ks",)), "nodes": Numbers("i8", ("ks",)),
+        "w": Numbers("f8", ("ks", d)), "ids": Numbers("i8", ("rows left out",)),
+        "signs": Numbers("i1", ("rows left out",)), "margins": Numbers("f8", ("rows left out",)),
+        "gains": Numbers("f8", ("rows left out",), finite=False),
+    }  # fmt: skip
+
+
+def _proof() -> Schema:
+    of = {"rows": ("i8", "certificates"), "weights": ("f8", "certificates")}
+    of |= {"paths": ("i8", "leaves"), "proofs": ("i8", "leaves")}
+    schema: Schema = {}
+    for name, (kind, owner) in of.items():
+        schema[f"proof_{name}"] = Numbers(kind, (f"{name} in all",))
+        schema[f"proof_{name}_ends"] = Numbers("i8", (owner,))
+    return schema | {"proof_values": Numbers("f8", ("certificates",)), "proof_leaves": Numbers("i8", ("ks",))}
+
+
+def _check_ends(values: np.ndarray, ends: np.ndarray, name: str, place: str) -> None:
+    last = ends[-1] if len(ends) else 0
+    demand(rising(ends, len(values)) and last == len(values), place, name, f"ends of parts of {len(values)} values")
+
+
+RECORD = Outliers
