@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.estimators.support import deciders
-from coremargin.formats.fleet_record import fleet_status
 from coremargin.maths.margin import NEGATIVE, POSITIVE, best_offset, is_certified, lower_bound, ratio, safe_projections
-from coremargin.models.fleet import FleetModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.estimators.past import Past
+    from coremargin.models.fleet import FleetModel
     from coremargin.models.model import Model
 
 #: Points of the way from the hypothesis before (0) to the newest (1) that are tried where the newest is not proven.
@@ -31,34 +29,14 @@ def about_all(found: Model | FleetModel, past: Past, before: Model | FleetModel 
 
     before: the model until now. The bound that rests on the rows kept holds for all rows; the other one gives away what
     rows that are gone may cost. Where that is more than epsilon allows, the status is "stopped". A hard margin may come
-    with another hypothesis on the way from the one before, if that proves more.
+    with another hypothesis on the way from the one before, if that proves more. How a fleet does on all rows is then
+    not known: nothing was asked of rows that are gone.
     """
-    earlier = [None] * len(past.positives) if before is None else deciders(before)
+    earlier = [None] * len(past.positives) if before is None else before.deciders()
     models = [
-        _about_all(model, past, k, old) for k, (model, old) in enumerate(zip(deciders(found), earlier, strict=True))
+        _about_all(model, past, k, old) for k, (model, old) in enumerate(zip(found.deciders(), earlier, strict=True))
     ]
-    return whole_of(found, models)
-
-
-def whole_of(model: Model | FleetModel, models: Sequence[Model]) -> Model | FleetModel:
-    """A model or fleet with other models in the place of those that decide, all about the same rows.
-
-    How a fleet does on all rows is no longer known: nothing was asked of rows that are gone.
-    """
-    if not isinstance(model, FleetModel):
-        return models[0]
-    entries = []
-    for entry, member in zip(model.record["members"], models, strict=True):
-        claims = member.certificate
-        entries.append({
-            **entry, "status": member.status, "lower": claims.lower, "upper": claims.upper, "ratio": claims.ratio,
-            "coreset_rows": claims.coreset_rows,
-        })  # fmt: skip
-    record = {
-        **model.record, "status": fleet_status([member.status for member in models]), "members": entries,
-        "rows": models[0].rows, "store_digest": models[0].store_digest, "evaluations": [], "validation": None,
-    }  # fmt: skip
-    return FleetModel(record, {entry["name"]: member for entry, member in zip(entries, models, strict=True)})
+    return found.with_deciders(models)
 
 
 def _about_all(model: Model, past: Past, k: int, before: Model | None) -> Model:
@@ -76,7 +54,7 @@ def _about_all(model: Model, past: Past, k: int, before: Model | None) -> Model:
 def stand(before: Model | FleetModel, past: Past) -> Model | FleetModel | None:
     """The same hard margins about all rows seen, when the new rows leave their proofs whole; None otherwise."""
     found = []
-    for k, model in enumerate(deciders(before)):
+    for k, model in enumerate(before.deciders()):
         upper = model.certificate.upper
         if model.certificate.kind != "margin" or upper is None:
             return None
@@ -84,7 +62,7 @@ def stand(before: Model | FleetModel, past: Past) -> Model | FleetModel | None:
         if not is_certified(lower, upper, model.certificate.epsilon):
             return None
         found.append(_claiming(_at(model, hypothesis), past, lower, upper, "certified", ids=model.coreset_ids))
-    return whole_of(before, found)
+    return before.with_deciders(found)
 
 
 def relieved(past: Past, models: Sequence[Model], prices: Sequence[NDArray[np.float64]], room: int) -> Past:

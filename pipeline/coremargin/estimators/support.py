@@ -10,8 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from coremargin.errors import NotCertified
 from coremargin.models.decision import leads
-from coremargin.models.fleet import FleetModel
-from coremargin.models.multiclass import MulticlassModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +25,7 @@ _VANISHED = 1e-6
 
 def deciders(model: AnyModel) -> list[Any]:
     """The models that decide: one, or of two classes one against the rest for each class."""
-    return list(model.deciders()) if isinstance(model, FleetModel) else [model]
+    return list(model.deciders())
 
 
 def present(source: Source) -> list[int]:
@@ -57,17 +55,14 @@ def support_of(models: Sequence[Any], source: Source) -> NDArray[np.int64]:
             here = labels >= 0 if weights is None else (labels >= 0) & (weights > 0)
             loses = np.zeros(len(labels), bool)
             for k, model in enumerate(models):
-                values = model.decision_function(rows)
-                if isinstance(model, MulticlassModel):
-                    loses |= leads(values, places[labels]) < 1.0
-                else:
-                    loses |= np.where(labels == sides[k], values, -values) < 1.0
+                own = labels == sides[k] if len(models) > 1 else places[labels]  # its class against the rest, or all
+                loses |= leads(model.decision_function(rows), own) < 1.0
             found.append(np.flatnonzero(loses & here) + source.span(chunk)[0])
     return np.unique(np.concatenate(found))
 
 
 def _with_dual(model: Any) -> NDArray[np.int64]:
-    duals = model.duals.sum(axis=1) if isinstance(model, MulticlassModel) else model.alpha
+    duals = model.row_duals
     return np.asarray(model.coreset_ids[duals > _VANISHED * duals.max(initial=0.0)])
 
 

@@ -8,7 +8,7 @@ as models do.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,15 +16,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from coremargin.errors import DataError, UsageError
-from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, typed_fleet
+from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, fleet_status, typed_fleet
 from coremargin.formats.model_files import read_content
-from coremargin.formats.model_record import FILE as MODEL_FILE
 from coremargin.formats.open_folder import read_folder
 from coremargin.models.decision import Scorer
 from coremargin.models.files import write_record
 from coremargin.models.model import Model
-from coremargin.models.multiclass import PROBLEM, MulticlassModel
 from coremargin.models.record import plain
+from coremargin.models.registry import read_single
 from coremargin.models.trained import Trained
 
 
@@ -90,6 +89,24 @@ class FleetModel(Trained):
         facts = self.facts
         return [self.members[facts.members[place].name] for place in facts.juries()[None, self.C]]
 
+    def with_deciders(self, models: Sequence[Model]) -> FleetModel:
+        """The same with other members, all about the same rows: those of one C without folds, all of which decide.
+
+        How they do together on these rows is not known.
+        """
+        entries = []
+        for entry, member in zip(self.record["members"], models, strict=True):
+            claims = member.certificate
+            entries.append({
+                **entry, "status": member.status, "lower": claims.lower, "upper": claims.upper, "ratio": claims.ratio,
+                "coreset_rows": claims.coreset_rows,
+            })  # fmt: skip
+        record = {
+            **self.record, "status": fleet_status([member.status for member in models]), "members": entries,
+            "rows": models[0].rows, "store_digest": models[0].store_digest, "evaluations": [], "validation": None,
+        }  # fmt: skip
+        return FleetModel(record, {entry["name"]: member for entry, member in zip(entries, models, strict=True)})
+
     def scorer(self) -> Scorer:
         """A hyperplane a class, or the one of two classes, for scaled rows. Raises UsageError when no C is chosen.
 
@@ -130,7 +147,7 @@ class FleetModel(Trained):
             member.write(folder / MEMBERS / name)
 
 
-AnyModel: TypeAlias = Model | FleetModel | MulticlassModel
+AnyModel: TypeAlias = Trained  #: of whatever problem: what all of them answer
 
 
 def read_model(path: str | os.PathLike[str]) -> AnyModel:
@@ -138,9 +155,6 @@ def read_model(path: str | os.PathLike[str]) -> AnyModel:
     place = Path(os.path.abspath(path))
 
     def read(folder: int) -> AnyModel:
-        if FILE in os.listdir(folder):
-            return FleetModel.read(folder, place)
-        several = read_content(folder, place, MODEL_FILE).get("problem") == PROBLEM
-        return MulticlassModel.read(folder, place) if several else Model.read(folder, place)
+        return FleetModel.read(folder, place) if FILE in os.listdir(folder) else read_single(folder, place)
 
     return read_folder(place, read)

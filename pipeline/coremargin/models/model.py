@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.errors import DataError
 from coremargin.formats.model_arrays import ROWS
-from coremargin.formats.model_files import read_model_files
 from coremargin.formats.model_record import TwoClasses
 from coremargin.maths.rows import Rows, from_arrays
 from coremargin.maths.scaling import folded
 from coremargin.models.decision import Scorer
 from coremargin.models.trained import Single, frozen
+
+if TYPE_CHECKING:
+    from coremargin.formats.model_files import ModelFiles
 
 _LEDGER = "ledger_"
 
@@ -44,6 +44,9 @@ class Model(Single):
     for rows as they are, up to rounding.
     Raises DataError when the record is incomplete or does not fit the arrays.
     """
+
+    RECORD = TwoClasses
+    WHAT = "two classes"
 
     record: Mapping[str, Any]
     w: np.ndarray
@@ -67,6 +70,11 @@ class Model(Single):
         """The labels: (negative, positive)."""
         negative, positive = self.record["classes"]
         return negative, positive
+
+    @property
+    def row_duals(self) -> np.ndarray:
+        """The dual weight of each coreset row (m,)."""
+        return self.alpha
 
     @cached_property
     def _folded(self) -> tuple[np.ndarray, float]:
@@ -105,13 +113,8 @@ class Model(Single):
         return arrays | {_LEDGER + name: values for name, values in self.ledger.items()}
 
     @classmethod
-    def read(cls, folder: int, path: Path, below: str = "") -> Model:
-        """From an open folder, or a folder ``below`` it; path: of the open one, for messages."""
-        files = read_model_files(folder, path, below)
-        if not isinstance(files.record, TwoClasses):
-            raise DataError(
-                f"{files.path}: expected a model of two classes, found one of problem {files.record.problem!r}"
-            )
+    def of(cls, files: ModelFiles) -> Model:
+        """The model in files that were read."""
         arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
         ledger = {name.removeprefix(_LEDGER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEDGER)}
         offset = float(arrays.pop("b")[0])

@@ -14,19 +14,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.errors import DataError
 from coremargin.formats.crammer_singer import SeveralClasses
 from coremargin.formats.model_arrays import ROWS
-from coremargin.formats.model_files import read_model_files
 from coremargin.maths.rows import Rows, from_arrays
 from coremargin.maths.scaling import folded
 from coremargin.models.decision import Scorer
 from coremargin.models.trained import Single
+
+if TYPE_CHECKING:
+    from coremargin.formats.model_files import ModelFiles
 
 PROBLEM = "crammer_singer"
 
@@ -38,6 +38,9 @@ class MulticlassModel(Single):
     Hard margin: ||V||_F = 1 and the duals sum to 1. Soft margin: each row's duals sum to c at most. Rows that are
     scaled, and rows as they are: as for ``Model``. Raises DataError when the record does not fit the arrays.
     """
+
+    RECORD = SeveralClasses
+    WHAT = "several classes"
 
     record: Mapping[str, Any]
     hypothesis: np.ndarray
@@ -57,6 +60,11 @@ class MulticlassModel(Single):
     def constant(self) -> float:
         """The last entry of every row, 0 without intercepts."""
         return float(self.record["constant"])
+
+    @property
+    def row_duals(self) -> np.ndarray:
+        """The dual weights of each coreset row (m,), of all rivals together."""
+        return np.asarray(self.duals.sum(axis=1))
 
     def _planes(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights (K, d) and offsets (K,) for scaled rows."""
@@ -94,13 +102,8 @@ class MulticlassModel(Single):
         )
 
     @classmethod
-    def read(cls, folder: int, path: Path) -> MulticlassModel:
-        """From an open folder; path: for messages. Raises DataError."""
-        files = read_model_files(folder, path)
-        if not isinstance(files.record, SeveralClasses):
-            raise DataError(
-                f"{path}: expected a model of several classes, found one of problem {files.record.problem!r}"
-            )
+    def of(cls, files: ModelFiles) -> MulticlassModel:
+        """The model in files that were read."""
         arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
         return cls(record=files.content, coreset_x=from_arrays(ROWS, files.arrays), **arrays)
 

@@ -7,14 +7,15 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import msgspec
 import numpy as np
 
 from coremargin.data.folder import write_arrays
+from coremargin.errors import DataError
 from coremargin.formats.model_arrays import ROWS, check_arrays
-from coremargin.formats.model_files import ARRAYS
+from coremargin.formats.model_files import ARRAYS, read_model_files
 from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.open_folder import read_folder
 from coremargin.formats.registry import typed_record
@@ -25,6 +26,7 @@ from coremargin.models.files import save_folder, write_record
 from coremargin.models.record import Certificate, plain
 
 if TYPE_CHECKING:
+    from coremargin.formats.model_files import ModelFiles
     from coremargin.maths.scaling import Kind
     from coremargin.models.converters import Linear
 
@@ -82,6 +84,10 @@ class Trained(ABC):
     @abstractmethod
     def deciders(self) -> Sequence[Single]:
         """The models that decide, one a class or one for all."""
+
+    @abstractmethod
+    def with_deciders(self, models: Sequence[Any]) -> Trained:
+        """The same with other models, all about the same rows, in the place of those that decide, in their order."""
 
     @abstractmethod
     def scorer(self) -> Scorer:
@@ -169,8 +175,15 @@ class Trained(ABC):
 
 
 class Single(Trained):
-    """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` holds the numbers and the coreset."""
+    """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` holds the numbers and the coreset.
 
+    registry.py says of which problems there are which models.
+    """
+
+    RECORD: ClassVar[type[ModelRecord]]  #: what the records of such models are
+    WHAT: ClassVar[str]  #: "two classes", for messages
+
+    coreset_ids: np.ndarray
     coreset_x: Rows
     shift: np.ndarray | None
     factor: np.ndarray | None
@@ -222,11 +235,35 @@ class Single(Trained):
         """The model itself."""
         return [self]
 
+    def with_deciders(self, models: Sequence[Self]) -> Self:
+        """The one other model."""
+        (model,) = models
+        return model
+
+    @property
+    @abstractmethod
+    def row_duals(self) -> np.ndarray:
+        """The dual weight of each coreset row (m,), in all."""
+
     def bounds_text(self) -> str:
         """The two bounds as far as they are claimed, for people."""
         bounds = {name: getattr(self.certificate, name) for name in ("lower", "upper")}
         known = [f"{name} {value!r}".removesuffix(".0") for name, value in bounds.items() if value is not None]
         return ", ".join(known) or "no bounds"
+
+    @classmethod
+    def read(cls, folder: int, path: Path, below: str = "") -> Self:
+        """From an open folder, or a folder ``below`` it; path: of the open one, for messages. Raises DataError."""
+        files = read_model_files(folder, path, below)
+        if not isinstance(files.record, cls.RECORD):
+            found = f"found one of problem {files.record.problem!r}"
+            raise DataError(f"{files.path}: expected a model of {cls.WHAT}, {found}")
+        return cls.of(files)
+
+    @classmethod
+    @abstractmethod
+    def of(cls, files: ModelFiles) -> Self:
+        """The model in files that were read, whose record is one of ``RECORD``."""
 
     @abstractmethod
     def numbers(self) -> dict[str, np.ndarray]:
