@@ -29,7 +29,7 @@ from coremargin.models.predict import predict
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
-from coremargin.verify.fleet import FleetVerification
+from coremargin.verify.fleet.outcome import FleetVerification
 
 if TYPE_CHECKING:
     from click.testing import Result

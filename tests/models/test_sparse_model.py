@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -19,10 +19,8 @@ from coremargin.formats.open_folder import read_folder
 from coremargin.models.evaluate import evaluate
 from coremargin.models.model import Model
 from coremargin.problems.report import write_report
-from coremargin.verify.checks import dual
-from coremargin.verify.claim import Claim, claim_of
+from coremargin.verify.hard.kind import KIND
 from coremargin.verify.rows import Chunk
-from coremargin.verify.scan import Scan
 from coremargin.verify.sums import (
     SLAB_ROWS,
     combination,
@@ -32,10 +30,13 @@ from coremargin.verify.sums import (
     slabs,
 )
 
+if TYPE_CHECKING:
+    from coremargin.verify.claim import Claim
+
 
 def read_claim(path: Path) -> Claim:
     """What a folder claims."""
-    return read_folder(path, lambda folder: claim_of(read_model_files(folder, path)))
+    return read_folder(path, lambda folder: KIND.claim(read_model_files(folder, path)))
 
 
 def documents(rng: np.random.Generator, n: int = 60, d: int = 1500, dtype: str = "float32") -> csr_array:
@@ -195,12 +196,12 @@ def examined(model: Model, rows: csr_array, labels: np.ndarray, folder: Path) ->
     model.save(folder, overwrite=True)
     claim = read_claim(folder)
     store: Any = Store(folder, *rows.shape, str(rows.dtype), ("no", "yes"), digest=claim.store_digest)
-    scan, step = Scan(claim, store), -(-rows.shape[0] // 4)
+    scan, step = KIND.scan(claim, store), -(-rows.shape[0] // 4)
     codes = (labels == "yes").astype(np.int32)
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)
         scan.add(scan.ask(Chunk(start, rows[part], codes[part])))
-    return {check.name: check.ok for check in [*dual(claim)[1], *scan.checks()]}
+    return {check.name: check.ok for check in [*KIND.bound(claim)[1], *scan.checks()]}
 
 
 def test_verify_confirms_and_refutes_sparse_claims(

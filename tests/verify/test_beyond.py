@@ -26,9 +26,9 @@ from coremargin.formats.strict_json import read_object
 from coremargin.models.decision import Scorer
 from coremargin.models.model import Model
 from coremargin.verify.examine import examine
-from coremargin.verify.outliers import _check_leaf
+from coremargin.verify.hard.scan import Scan
+from coremargin.verify.outliers.proof import _check_leaf
 from coremargin.verify.rows import Rows, _read_sums
-from coremargin.verify.scan import Scan
 from coremargin.verify.sums import row_lengths, true_lengths
 from model_kit import altered, store_of
 

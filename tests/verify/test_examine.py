@@ -495,8 +495,9 @@ def test_sums_are_rounded_once() -> None:
 def test_a_verification_can_be_compared() -> None:
     """Two outcomes of the same claims are equal, and one changed check makes them differ."""
     from coremargin.verify.checks import Check
-    from coremargin.verify.one import Verification
+    from coremargin.verify.outcome import Verification
 
-    one = Verification("m", "s", "certified", 0.1, 1.0, 1.0, 1.0, 1.0, 2, 0, 2, (Check("rows", True, ""),))
+    checks = (Check("rows", True, ""),)
+    one = Verification("m", "s", "certified", 0.1, 1.0, 1.0, 1.0, 1.0, 2, 0, 2, checks, (), "hard_margin")
     assert one == replace(one)
     assert not replace(one, checks=(Check("rows", False, ""),)).ok

@@ -13,8 +13,8 @@ import pytest
 import coremargin
 from coremargin.models.left_out import left_out
 from coremargin.models.model import Model
-from coremargin.verify import outliers
 from coremargin.verify.examine import examine
+from coremargin.verify.outliers import proof
 from forge_assert import answer, forged, loads, refused
 from model_kit import altered, store_of
 
@@ -309,9 +309,9 @@ def test_a_leaf_names_each_certificate_once(specimens: Specimens, tmp_path: Path
 def test_leaves_name_no_more_rows_than_fit_their_proof(specimens: Specimens, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is looked at is known before, and grows with the file: here the limit comes to the proof."""
     specimen = specimens["outliers"]
-    monkeypatch.setattr(outliers, "_LITTLE", 0)
+    monkeypatch.setattr(proof, "_LITTLE", 0)
     assert examine(specimen.model, specimen.store).ok
-    monkeypatch.setattr(outliers, "_REPEATED", 0)
+    monkeypatch.setattr(proof, "_REPEATED", 0)
     words = " ".join(check.text for check in examine(specimen.model, specimen.store).failures)
     assert "rows in all, far too many for a proof of" in words
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 import coremargin
-from coremargin.verify.checks import overlap
+from coremargin.verify.margins import overlap
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
@@ -21,11 +21,11 @@ PAGE = Path(coremargin.__path__[0]) / "verify" / "README.md"
 
 def test_every_place_that_the_page_names_exists() -> None:
     """``file.py: name`` on the page is a function, a class or a method of that file."""
-    places = re.findall(r"`((?:formats/)?\w+)\.py: ([\w.]+)`", PAGE.read_text())
+    places = re.findall(r"`((?:\w+/)?\w+)\.py: ([\w.]+)`", PAGE.read_text())
     assert len(places) > 20
     for file, name in places:
-        room = file.replace("/", ".") if "/" in file else f"verify.{file}"
-        found = importlib.import_module(f"coremargin.{room}")
+        place = file.replace("/", ".")
+        found = importlib.import_module(f"coremargin.{'' if place.startswith('formats.') else 'verify.'}{place}")
         for part in name.split("."):
             found = getattr(found, part)
         assert callable(found)

@@ -24,8 +24,9 @@ from coremargin.maths.exact import exact_decisions
 from coremargin.models.model import Model
 from coremargin.problems.soft import problem as soft_margin
 from coremargin.problems.soft.probe import BandProbe
-from coremargin.verify import soft, verify
+from coremargin.verify import verify
 from coremargin.verify.examine import examine
+from coremargin.verify.soft import scan
 from model_kit import altered, store_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -328,7 +329,7 @@ def test_threads_and_slabs_change_nothing_that_counts(trained: Any, loss: str, m
     model, store = trained(loss, True)
     one, three = verify(model, store, threads=1), verify(model, store, threads=3)
     assert one == three
-    monkeypatch.setattr(soft, "SLAB_ROWS", 1)
+    monkeypatch.setattr(scan, "SLAB_ROWS", 1)
     rows = verify(model, store)
     assert rows.ok
     assert (rows.lower, rows.upper) == pytest.approx((one.lower, one.upper), rel=1e-13)

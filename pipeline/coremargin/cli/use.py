@@ -14,13 +14,12 @@ from coremargin.cli.printing import say, say_json
 from coremargin.engine.interruption import terminable
 from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
 from coremargin.report.numbers import plain_bounds
-from coremargin.report.text import count, facts, table
+from coremargin.report.text import facts, table
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
     from coremargin.models.evaluate import Evaluation, Weighted
-    from coremargin.verify.fleet import FleetVerification
-    from coremargin.verify.one import Verification
+    from coremargin.verify.outcome import Outcome, Verification
 
 SECTION = "Models"
 
@@ -54,7 +53,6 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
     """
     from coremargin.errors import UsageError
     from coremargin.verify.examine import examine, refutation
-    from coremargin.verify.fleet import FleetVerification
 
     if epsilon is not None and not 0 < epsilon < 1:
         raise UsageError(f"--epsilon: expected a number between 0 and 1, both excluded; got {epsilon}")
@@ -67,8 +65,8 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
     if not result.ok:
         raise refutation(result)
     if epsilon is not None:
-        for member in [member for _, member in result.members] if isinstance(result, FleetVerification) else [result]:
-            _demand(member, epsilon)
+        for one in result.singles:
+            _demand(one, epsilon)
 
 
 def _fitting(threads: int | None) -> int | None:
@@ -79,40 +77,19 @@ def _fitting(threads: int | None) -> int | None:
     return threads
 
 
-def _checklist(result: Verification | FleetVerification) -> list[str]:
-    from coremargin.verify.fleet import FleetVerification
-
-    fleet, shown = isinstance(result, FleetVerification), list(result.checks)
-    if isinstance(result, FleetVerification):  # the members' where they fail, else their number
-        shown = [*result.tables, *(check for check in shown[len(result.tables) :] if not check.ok)]
-    width = max(len(check.name) for check in shown)
-    checks = [f"  {'ok   ' if c.ok else 'FALSE'}  {c.name.ljust(width)}  {c.text}" for c in shown]
-    if isinstance(result, FleetVerification):
-        good = sum(member.ok for _, member in result.members)
-        checks.append(f"  all claims hold of {good:,} of {count(len(result.members), 'member')}")
-    lines = [
+def _checklist(result: Outcome) -> list[str]:
+    width = max(len(check.name) for check in result.listed)
+    return [
         f"{result.model}, {result.store}:",
         "",
-        *checks,
+        *(f"  {'ok   ' if c.ok else 'FALSE'}  {c.name.ljust(width)}  {c.text}" for c in result.listed),
+        *(f"  {text}" for text in result.tally),
         "",
         "not checked:",
         *(f"  {text}" for text in result.unchecked),
         "",
+        result.verdict(lambda upper: plain_bounds(None, upper)[1]),
     ]
-    proven = f"the margin is at least (1 - {result.epsilon}) of the best possible"
-    if result.soft:
-        proven = f"no hypothesis has a value below (1 - {result.epsilon}) of this one's"
-    of = " of some members" if fleet else ""
-    if not isinstance(result, FleetVerification) and result.upper is not None:
-        of = f": none has a margin above {plain_bounds(None, result.upper)[1]}, which is zero for such rows"
-    about = ", for each member" if isinstance(result, FleetVerification) else f", on {result.part}" * bool(result.part)
-    verdict = {
-        "certified": f"verified: {proven}{about}",
-        "not_separable": f"verified: no hyperplane separates the classes{of}{about if not fleet else ''}",
-        "stopped": f"verified: the bounds hold{about}; they do not prove epsilon {result.epsilon}",
-    }
-    failed = f"refuted: {len(result.failures)} of {len(result.checks)} checks failed"
-    return [*lines, verdict[result.status] if result.ok else failed]
 
 
 def _demand(result: Verification, epsilon: float) -> None:

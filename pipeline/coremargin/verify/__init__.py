@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import os
 
     from coremargin.verify.examine import OnProgress
-    from coremargin.verify.fleet import FleetVerification
-    from coremargin.verify.one import Verification
+    from coremargin.verify.fleet.outcome import FleetVerification
+    from coremargin.verify.outcome import Verification
 
 __all__ = ["verify"]
 

@@ -1,4 +1,4 @@
-"""What a model of two classes claims, as the scans of ``verify`` use it."""
+"""What a model claims, as the scans of ``verify`` use it: what all have, and what those of two classes add."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import UNSET
 from scipy.sparse import csr_array
 
 from coremargin.formats.model_arrays import ROWS
-from coremargin.formats.model_record import WHOLE, TwoClasses, View
-from coremargin.formats.outliers import OUTLIERS
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
+    from coremargin.formats.model_record import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +36,6 @@ class AnyClaim:
     store_digest: str
     radius: float
     soft: bool  #: a soft margin: the bounds are about a value
-    cost: float  #: C, 0 for a hard margin
     ids: np.ndarray  #: (m,) int64
     x: Any  #: (m, d), an array or, of a sparse store, a csr_array; (m, 0) for a soft margin
     y: np.ndarray  #: (m,) what the model says of the rows' classes, 0 being for rows that do not count
@@ -50,62 +47,46 @@ class AnyClaim:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(AnyClaim):
-    """Of two classes; y is -1 or +1. loss "", class_weight None and reference () are those of a hard margin."""
+    """Of two classes; y is -1 or +1."""
 
     negative: Any  #: label
     positive: Any
     w: np.ndarray  #: (d,)
     b: float
     alpha: np.ndarray  #: (m,)
-    loss: str  #: "hinge" or "squared_hinge"
-    class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
-    outliers: dict[str, np.ndarray]  #: of problem "outliers", the arrays about them by name
-    asked: Any  #: of problem "outliers": how many rows may be left out, as it was asked for
-    reference: np.ndarray  #: (d + 1,) the hypothesis that the dual point belongs to
 
 
-def claim_of(files: ModelFiles) -> Claim:
-    """The claim in the files of a model of two classes."""
+def two_classes(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
+    """The fields of ``Claim``."""
+    arrays = files.arrays
+    negative, positive = files.record.classes
+    return {
+        **any_claim(files, view, soft=soft),
+        "y": arrays["coreset_y"].astype(np.int64),
+        "negative": negative,
+        "positive": positive,
+        "w": arrays["w"],
+        "b": float(arrays["b"][0]),
+        "alpha": arrays["alpha"],
+    }
+
+
+def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
+    """The fields of ``AnyClaim`` but for ``y``."""
     record, arrays = files.record, files.arrays
-    if not isinstance(record, TwoClasses):
-        raise TypeError(f"expected a model of two classes, got {record.problem}")
-    parameters: Any = record.parameters
-    soft = record.certificate.kind == "duality_gap"
-    negative, positive = record.classes
-    return Claim(
-        **any_claim(files),
-        y=arrays["coreset_y"].astype(np.int64),
-        view=getattr(record, "view", WHOLE),
-        negative=negative,
-        positive=positive,
-        w=arrays["w"],
-        b=float(arrays["b"][0]),
-        alpha=arrays["alpha"],
-        loss=str(parameters.loss) if soft else "",
-        class_weight=parameters.class_weight if soft else None,
-        outliers={name.removeprefix(OUTLIERS): arrays[name] for name in arrays if name.startswith(OUTLIERS)},
-        asked=getattr(parameters, "outliers", None),
-        reference=arrays["ledger_reference"] if soft else np.zeros(0),
-    )
-
-
-def any_claim(files: ModelFiles) -> dict[str, Any]:
-    """The fields of ``AnyClaim`` but for ``y`` and ``view``."""
-    record, arrays = files.record, files.arrays
-    certificate, cost = record.certificate, getattr(record.parameters, "C", UNSET)
+    certificate = record.certificate
     return {
         "path": files.path,
-        **{name: getattr(record, name) for name in ("problem", "status", "features", "rows", "dtype")},
-        "soft": certificate.kind == "duality_gap",
+        **{name: getattr(record, name) for name in ("problem", "status", "features", "rows", "dtype", "scaling")},
         **{name: getattr(record.parameters, name) for name in ("epsilon", "intercept")},
         **{name: getattr(certificate, name) for name in ("kind", "lower", "upper", "ratio", "store_digest", "radius")},
         "proven_epsilon": certificate.epsilon,
-        "cost": 0.0 if cost is UNSET else float(cost),
+        "soft": soft,
         "ids": arrays["coreset_ids"],
         "x": _coreset_rows(files),
-        "scaling": record.scaling,
         "shift": arrays.get("shift", np.zeros(0)),
         "factor": arrays.get("factor", np.zeros(0)),
+        "view": view,
     }
 
 

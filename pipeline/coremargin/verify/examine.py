@@ -1,26 +1,25 @@
 """Check a model's certificate against the store, with code of its own.
 
 ``verify`` believes nothing that it can check and shares no code with what trains: it reads the model through the
-strict readers of formats/ (claim.py), the store with plain zarr-python (rows.py) and does its own sums (sums.py).
+strict readers of formats/, the store with plain zarr-python (rows.py) and does its own sums (sums.py). registry.py
+knows the kinds of claims, each a folder beside this:
 
-- Lower bound: one scan over all labelled rows in float64. A fast product says y (w.x + b) with an error of at most
-  gamma_(d+4) (||x|| ||w|| + |b|); every row for which that leaves open whether its margin reaches the claim, and the
-  lowest row of each chunk, is evaluated again with sums that are rounded once. No tolerance is added.
-- Upper bound: the norm of the combination of coreset rows by the normalised dual weights, each feature rounded once.
-  By duality no hypothesis has a larger margin on any data that holds these rows; that they are rows of the store is
-  checked bit for bit. No tolerance is added.
+- hard/: a lower and an upper bound of the margin. Lower bound: one scan over all labelled rows in float64. A fast
+  product says y (w.x + b) with an error of at most gamma_(d+4) (||x|| ||w|| + |b|); every row for which that leaves
+  open whether its margin reaches the claim, and the lowest row of each chunk, is evaluated again with sums that are
+  rounded once. Upper bound: the norm of the combination of coreset rows by the normalised dual weights, each feature
+  rounded once. By duality no hypothesis has a larger margin on any data that holds these rows; that they are rows of
+  the store is checked bit for bit. No tolerance is added to either.
+- outliers/: the rows below the margin are counted by the same scan, and the proof that no others do better is walked
+  through, certificate by certificate.
+- soft/: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan. Their
+  rounding is bounded, and a claim holds only if it holds with it.
+- classes/: both bounds of a hard or soft margin of several classes at once, over pairs of row and rival.
+- fleet/: all of this for every member, on the rows and labels that its view shows (view.py), and the tables of the
+  fleet, in one scan. A fleet is no kind of claim, but a folder of models of one kind, with a record of its own.
 
-- Scaled rows: the model's numbers scale each row anew as scaling.py says, all of the above is about rows so
-  scaled, and the same scan tells whether these numbers are the means, deviations or ranges that they are said to be.
-- Fleets: all of this for every member, on the rows and labels that its view shows (view.py), and the tables of
-  the fleet, in one scan (fleet.py).
-- Outliers: the rows below the margin are counted by the same scan, and the proof that no others do better is walked
-  through, certificate by certificate (outliers.py).
-- Several classes at once: both bounds of a hard or soft margin over pairs of row and rival (classes.py,
-  classes_scan.py).
-- Soft margins: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan
-  (soft.py, gap.py). Their rounding is bounded, and a claim holds only if it holds with it.
-
+Where rows are scaled, the model's numbers scale each row anew as scaling.py says, all of the above is about rows so
+scaled, and the same scan tells whether these numbers are the means, deviations or ranges that they are said to be.
 Trainers round their claims outward by more than the rounding that remains here.
 """
 
@@ -31,24 +30,27 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import ClaimRefuted, UsageError
-from coremargin.formats.crammer_singer import SeveralClasses
 from coremargin.formats.fleet_record import FILE
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
-from coremargin.verify.claim import claim_of
-from coremargin.verify.classes_claim import classes_claim_of
-from coremargin.verify.fleet import FleetInquiry, FleetVerification, read_fleet
-from coremargin.verify.one import Inquiry, Verification
+from coremargin.verify.fleet.inquiry import FleetInquiry, read_fleet
+from coremargin.verify.one import OneModel
+from coremargin.verify.registry import claim_of
 from coremargin.verify.rows import Chunk, Rows
 from coremargin.verify.sums import quiet
+
+if TYPE_CHECKING:
+    from coremargin.verify.fleet.outcome import FleetVerification
+    from coremargin.verify.inquiry import Inquiry
+    from coremargin.verify.outcome import Outcome, Verification
 
 OnProgress = Callable[[int, int], object]
 
 
-def refutation(result: Verification | FleetVerification) -> ClaimRefuted:
+def refutation(result: Outcome) -> ClaimRefuted:
     """The error that lists what is false."""
     lines = "".join(f"\n- {check.name}: {check.text}" for check in result.failures)
     count = len(result.failures)
@@ -78,16 +80,14 @@ def examine(
         return inquiry.result()
 
 
-def _question(folder: int, path: Path) -> Callable[[Rows], Inquiry | FleetInquiry]:
+def _question(folder: int, path: Path) -> Callable[[Rows], OneModel | FleetInquiry]:
     """What is to be asked of a store about the model, or the fleet, in an open folder; read before the store is."""
     if FILE in os.listdir(folder):
         return partial(FleetInquiry, read_fleet(folder, path))
-    files = read_model_files(folder, path)
-    claim = classes_claim_of(files) if isinstance(files.record, SeveralClasses) else claim_of(files)
-    return partial(Inquiry, claim)
+    return partial(OneModel, claim_of(read_model_files(folder, path)))
 
 
-def _read_all(inquiry: Inquiry | FleetInquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:
+def _read_all(inquiry: Inquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:
     def ask(chunk: Chunk) -> tuple[Any, Any]:
         return inquiry.columns(chunk), inquiry.ask(inquiry.scaled(chunk))
 

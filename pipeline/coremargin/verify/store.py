@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,8 @@ class Members:
     blank: tuple[int, ...]  #: rows without label
 
 
-class Account:
-    """What is known of the store's rows so far; chunks come in order."""
+class Account(ABC):
+    """What is known of the store's rows so far; ``ask`` may run in many threads, ``add`` takes chunks in order."""
 
     def __init__(self, claim: Any, rows: Rows) -> None:
         self.claim, self.rows = claim, rows
@@ -95,6 +96,22 @@ class Account:
         self.turned += members.turned
         self.blank += members.blank
         self.matched += len(members.places)
+
+    @abstractmethod
+    def ask(self, chunk: Chunk) -> Any:
+        """What one chunk, scaled, says about the claims."""
+
+    @abstractmethod
+    def add(self, answer: Any) -> None:
+        """Take what ``ask`` said."""
+
+    @abstractmethod
+    def bounds(self) -> tuple[float | None, float | None]:
+        """(lower, upper) as the scan has found them, None for one that it does not find; after all chunks."""
+
+    @abstractmethod
+    def checks(self) -> list[Check]:
+        """What the store's rows say about the claims; after all chunks."""
 
     def content(self) -> Check:
         """Whether the certificate is about these rows and labels."""

@@ -24,7 +24,7 @@ from coremargin.verify.store import Account, Members
 from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, Total, difference, dot_products, gamma, length, rows_of, slabs
 
 if TYPE_CHECKING:
-    from coremargin.verify.classes_claim import ClassesClaim
+    from coremargin.verify.classes.claim import ClassesClaim
     from coremargin.verify.rows import Chunk, Rows
 
 

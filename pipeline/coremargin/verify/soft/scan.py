@@ -20,8 +20,8 @@ from coremargin.verify.store import Members, StoreScan
 from coremargin.verify.sums import SLAB_ROWS, TINY, Total, dot_products, gamma, length, rounded_sum, slabs
 
 if TYPE_CHECKING:
-    from coremargin.verify.claim import Claim
     from coremargin.verify.rows import Chunk, Rows
+    from coremargin.verify.soft.claim import SoftClaim
 
 _LONG = 1024.0  # where sum |x_j w_j| may be larger, it is summed: a few huge values make a row long
 
@@ -72,7 +72,9 @@ class Answer:
 class SoftScan(StoreScan):
     """One scan for the value of a hypothesis and of a dual point."""
 
-    def __init__(self, claim: Claim, rows: Rows) -> None:
+    claim: SoftClaim
+
+    def __init__(self, claim: SoftClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
         self.sums = Sums(claim.features)
         self.squared = claim.loss == "squared_hinge"

@@ -1,9 +1,9 @@
-"""How ``verify`` checks the margin with outliers: by one scan, and by walking through the proof of the upper bound.
+"""How ``verify`` checks the margin with outliers: by one scan (scan.py), and by walking through the proof of the bound.
 
 - Lower bound, for each number k of outliers: the rows whose margin is below the claim are counted, at most k. A fast
   product says on which side a row is unless rounding leaves it open; then the sum is rounded once. Of the model's own
   k the rows below must be among those that it says are left out, at most k, with the labels and margins that it says
-  (outliers_scan.py).
+  (scan.py).
 - Upper bound. A certificate is a few rows with weights whose combination is so short that these rows alone allow no
   larger margin. A better set of k rows would have to take one row out of each. The proof is a tree: at each node a row
   is left out, or stays. Its leaves must cover every choice; and at each leaf the certificates that no row left out
@@ -16,53 +16,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coremargin.formats.outlier_counts import outlier_counts
-from coremargin.verify.checks import CLOSE, Check, bounded_above, certified, overlap, weighed_length, zero
+from coremargin.verify.checks import CLOSE, Check, certified
+from coremargin.verify.margins import bounded_above, overlap, weighed_length, zero
 from coremargin.verify.sums import combination, length, lift, normalised_weights
 
 if TYPE_CHECKING:
-    from coremargin.verify.claim import Claim
-
+    from coremargin.verify.outliers.claim import OutlierClaim, Trimmed
 
 #: Rows that the leaves of a proof may name in all, a certificate's rows counting each time that it is named: so many,
 #: and so many for each number that the proof and its rows are made of.
 _LITTLE, _REPEATED = 10**8, 64
 
 
-@dataclass(frozen=True)
-class Trimmed:
-    """The claim for one number of outliers; leaves: which of the proof's are about it, none where it is not stored."""
-
-    k: int
-    lower: float
-    upper: float
-    w: np.ndarray
-    b: float
-    leaves: slice
-
-
-def trimmed_claims(claim: Claim) -> list[Trimmed]:
-    """The claims of a model, one for each k."""
-    arrays = claim.outliers
-    counts = arrays.get("proof_leaves", np.zeros(arrays["k"].shape, np.int64)).tolist()
-    ends = list(accumulate(counts))
-    return [
-        Trimmed(
-            int(k), float(arrays["lower"][i]), float(arrays["upper"][i]), arrays["w"][i], float(arrays["b"][i]),
-            slice(ends[i] - counts[i], ends[i]),
-        )
-        for i, k in enumerate(arrays["k"])
-    ]  # fmt: skip
-
-
-def same_answer(claim: Claim, trimmed: Sequence[Trimmed]) -> list[Check]:
+def same_answer(claim: OutlierClaim) -> list[Check]:
     """What the claims for each k say about each other, and about what the model says of itself."""
-    last, problems = trimmed[-1], []
+    trimmed, problems = claim.trimmed, []
+    last = trimmed[-1]
     hopeless = claim.kind == "not_separable"
     same = np.array_equal(claim.w, last.w) and claim.b == last.b
     if last.lower > -math.inf and not same:  # before the first scan nothing is claimed of any
@@ -83,7 +57,7 @@ def same_answer(claim: Claim, trimmed: Sequence[Trimmed]) -> list[Check]:
     return [Check("outliers", ok=False, text="; ".join(problems[:5]))] if problems else []
 
 
-def _proven(claim: Claim, one: Trimmed) -> bool:
+def _proven(claim: OutlierClaim, one: Trimmed) -> bool:
     """Whether the bounds for one k are near enough; or there is no margin, which ``_bound_check`` asks of the proof."""
     return certified(one.lower, one.upper, claim.proven_epsilon) if one.lower > 0 else math.isfinite(one.upper)
 
@@ -96,13 +70,13 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def upper_bounds(claim: Claim, trimmed: Sequence[Trimmed]) -> tuple[float | None, list[Check]]:
+def upper_bounds(claim: OutlierClaim) -> tuple[float | None, list[Check]]:
     """The upper bound of the largest k as its proof has it, and a check for each bound that is claimed.
 
     Fewer rows left out allow no more: a proof for one k is one for each smaller k, which may have none of its own. A
     bound that no proof is stored for is false: what cannot be checked is not claimed.
     """
-    checks: list[Check] = []
+    trimmed, checks = claim.trimmed, list[Check]()
     found: list[tuple[_Bound, Trimmed]] = []  # what each proof says, from the largest k down
     try:
         proof = _Proof(claim)
@@ -134,7 +108,7 @@ def upper_bounds(claim: Claim, trimmed: Sequence[Trimmed]) -> tuple[float | None
     return own_bound.value, [*checks[::-1], *overlap(claim, own_bound.value, own_bound.size)]
 
 
-def _bound_check(claim: Claim, name: str, one: Trimmed, found: _Bound, proven: Trimmed) -> Check:
+def _bound_check(claim: OutlierClaim, name: str, one: Trimmed, found: _Bound, proven: Trimmed) -> Check:
     """Whether a claim is as high as what was found by the proof for its k, or for a larger one.
 
     Where a certified model has no margin with k outliers, the bound is zero for the rows that prove it.
@@ -148,13 +122,13 @@ def _bound_check(claim: Claim, name: str, one: Trimmed, found: _Bound, proven: T
     )
 
 
-def same_counts(claim: Claim, trimmed: Sequence[Trimmed], rows: int) -> Check:
+def same_counts(claim: OutlierClaim, rows: int) -> Check:
     """Whether the numbers of outliers are those that were asked for; rows: how many have a label and a weight."""
     try:
         asked = outlier_counts(claim.asked, lambda: rows)
     except ValueError as error:
         return Check("outliers asked for", ok=False, text=str(error))
-    found = tuple(one.k for one in trimmed)
+    found = tuple(one.k for one in claim.trimmed)
     text = f"{claim.asked!r} of {rows:,} rows" if isinstance(claim.asked, str) else f"{claim.asked!r}"
     if asked == found and found[-1] < rows:
         return Check("outliers asked for", ok=True, text=text)
@@ -173,7 +147,7 @@ class _Bound:
 class _Proof:
     """The certificates of a model with their values, and its leaves. Raises ValueError where they do not fit."""
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: OutlierClaim) -> None:
         arrays = {name.removeprefix("proof_"): values for name, values in claim.outliers.items()}
         self.paths, self.numbers, self.sets = [], [], []
         self.values: list[_Bound] = []
@@ -191,7 +165,7 @@ class _Proof:
         self.sets = [frozenset(part.tolist()) for part in rows]
         self._check_work(arrays, claim)
 
-    def _check_work(self, arrays: Mapping[str, np.ndarray], claim: Claim) -> None:
+    def _check_work(self, arrays: Mapping[str, np.ndarray], claim: OutlierClaim) -> None:
         """Raises ValueError unless leaves can be looked at in reasonable time.
 
         At each leaf all rows of its certificates are looked at: many leaves that share one long certificate are a
@@ -224,7 +198,7 @@ class _Proof:
         return _Bound(max(self.values[i].value for i in used), min(self.values[i].size for i in used))
 
 
-def _value(claim: Claim, rows: np.ndarray, weights: np.ndarray) -> _Bound:
+def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound:
     """The margin that some coreset rows allow at most, by their weights."""
     if len(rows) != len(weights) or not len(rows):
         raise ValueError("a certificate has no rows, or not a weight for each")

@@ -7,20 +7,23 @@ for either, all others are counted to the row.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, typed_fleet
 from coremargin.formats.model_files import read_content, read_model_files
 from coremargin.verify.checks import Check, typed
-from coremargin.verify.claim import Claim, claim_of
-from coremargin.verify.one import UNCHECKED_GAP, Inquiry, Verification
-from coremargin.verify.tables import Tables
+from coremargin.verify.fleet.outcome import FleetVerification
+from coremargin.verify.fleet.tables import Tables
+from coremargin.verify.inquiry import Inquiry
+from coremargin.verify.one import OneModel
+from coremargin.verify.registry import claim_of
 
 if TYPE_CHECKING:
+    from coremargin.verify.claim import Claim
     from coremargin.verify.rows import Chunk, Rows
     from coremargin.verify.scaling import Columns
 
@@ -34,66 +37,24 @@ class FleetClaims:
     members: tuple[Claim, ...]
 
 
-@dataclass(frozen=True)
-class FleetVerification:
-    """The outcome: of all members by name, and of what the fleet says about them. epsilon: what all were asked for."""
-
-    model: str
-    store: str
-    status: str
-    epsilon: float
-    rows: int
-    features: int
-    members: tuple[tuple[str, Verification], ...]
-    tables: tuple[Check, ...]
-    problem: str
-    unchecked: tuple[str, ...] = UNCHECKED_GAP
-
-    @property
-    def soft(self) -> bool:
-        """The bounds are about values, not margins."""
-        return self.problem == "soft_margin"
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """Those of the fleet, then those of the members, each with the member's name."""
-        every = [(name, check) for name, member in self.members for check in member.checks]
-        named = [Check(f"{name}: {check.name}", check.ok, check.text) for name, check in every]
-        return (*self.tables, *named)
-
-    @property
-    def ok(self) -> bool:
-        """True when every claim holds."""
-        return not self.failures
-
-    @property
-    def failures(self) -> tuple[Check, ...]:
-        """The claims that do not hold."""
-        return tuple(check for check in self.checks if not check.ok)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"ok": self.ok} | asdict(self)
-
-
 def read_fleet(folder: int, path: Path) -> FleetClaims:
     """Read a fleet in an open folder; path: of it. Raises DataError: another format or version, incomplete, altered."""
     place = f"{path}/{FILE}"
     record = typed_fleet(read_content(folder, path, FILE), place)
     members = [read_model_files(folder, path, f"{MEMBERS}/{entry.name}") for entry in record.members]
     check_members(record, [files.record for files in members], place)
-    return FleetClaims(path, record, tuple(claim_of(files) for files in members))
+    return FleetClaims(path, record, tuple(cast("Claim", claim_of(files)) for files in members))
 
 
-class FleetInquiry:
-    """All members' claims and the fleet's tables; see ``Inquiry``."""
+class FleetInquiry(Inquiry):
+    """All members' claims and the fleet's tables."""
 
     def __init__(self, claims: FleetClaims, rows: Rows) -> None:
         self.claims, self.rows = claims, rows
-        first = Inquiry(claims.members[0], rows)
+        first = OneModel(claims.members[0], rows)
         alike = _scaled_alike(claims.members)
         shared = first.scaler if alike else None
-        self._members = [first, *(Inquiry(claim, rows, shared) for claim in claims.members[1:])]
+        self._members = [first, *(OneModel(claim, rows, shared) for claim in claims.members[1:])]
         self._alike, self._classes = alike, _same_classes(claims.record, rows)
         self._tables = Tables(claims.record, claims.members, rows) if self.comparable else None
 

@@ -1,23 +1,22 @@
 """What one scan says about a margin with outliers: the rows below each margin, and those that a model names.
 
-The claims themselves and the proof of the upper bound are in outliers.py.
+The proof of the upper bound is in proof.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.verify.checks import Check, shown
-from coremargin.verify.outliers import Trimmed, same_counts
+from coremargin.verify.outliers.proof import same_counts
 from coremargin.verify.store import Members, StoreScan, listed
 from coremargin.verify.sums import LOST, TINY, UNIT, dot_products, length, slabs
 
 if TYPE_CHECKING:
-    from coremargin.verify.claim import Claim
+    from coremargin.verify.outliers.claim import OutlierClaim, Trimmed
     from coremargin.verify.rows import Chunk, Rows
 
 #: A margin that a model gives for a row may differ from that found here by so much of the row's length: it is a sum
@@ -34,7 +33,7 @@ class Named:
     margins: np.ndarray
 
 
-def _named(claim: Claim) -> Named:
+def _named(claim: OutlierClaim) -> Named:
     ids, signs, margins = (claim.outliers[name] for name in ("ids", "signs", "margins"))
     order = np.argsort(ids)
     return Named(ids[order], signs[order], margins[order])
@@ -55,11 +54,12 @@ class Answer:
 class TrimScan(StoreScan):
     """One scan: how many rows are below each claimed margin."""
 
-    def __init__(self, claim: Claim, rows: Rows, trimmed: Sequence[Trimmed]) -> None:
+    claim: OutlierClaim
+
+    def __init__(self, claim: OutlierClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
-        self.named, self.last = _named(claim), trimmed[-1]
-        self.every = trimmed
-        self.trimmed = [one for one in trimmed if one.lower > -np.inf]
+        self.named, self.last = _named(claim), claim.trimmed[-1]
+        self.trimmed = [one for one in claim.trimmed if one.lower > -np.inf]
         self.bounded = bool(self.trimmed) and self.trimmed[-1] is self.last
         self.below = np.zeros(len(self.trimmed), np.int64)
         self.low: list[int] = []
@@ -102,7 +102,7 @@ class TrimScan(StoreScan):
         problems = self.membership()
         text = f"all {self.matched:,} rows are the store's, bit for bit, with its labels"
         coreset = Check("coreset", not problems, "; ".join(problems) or text)
-        asked = same_counts(self.claim, self.every, self.rows.rows - self.unlabelled)
+        asked = same_counts(self.claim, self.rows.rows - self.unlabelled)
         return [self.content(), coreset, asked, *self._bounds(), *self._names()]
 
     def _bounds(self) -> list[Check]:

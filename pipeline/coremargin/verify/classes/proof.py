@@ -15,21 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.formats.limits import PRICES
-from coremargin.verify.checks import (
-    CLOSE,
-    Check,
-    bounded_above,
-    overlap,
-    same_epsilon,
-    same_ratio,
-    shown,
-    typed,
-    value_bounded,
-    value_reached,
-)
-from coremargin.verify.checks import status as margin_status
-from coremargin.verify.classes_scan import ClassesScan
-from coremargin.verify.gap import status as value_status
+from coremargin.verify import margins, values
+from coremargin.verify.checks import CLOSE, Check, same_epsilon, same_ratio, shown, typed
+from coremargin.verify.classes.scan import ClassesScan
+from coremargin.verify.margins import bounded_above, overlap
 from coremargin.verify.sums import (
     SLAB_ROWS,
     UNIT,
@@ -42,9 +31,10 @@ from coremargin.verify.sums import (
     rounded_sum,
     true_lengths,
 )
+from coremargin.verify.values import value_bounded, value_reached
 
 if TYPE_CHECKING:
-    from coremargin.verify.classes_claim import ClassesClaim
+    from coremargin.verify.classes.claim import ClassesClaim
     from coremargin.verify.rows import Rows
 
 _FEW = 16 * UNIT  # of a handful of operations
@@ -66,7 +56,7 @@ def consistency(claim: ClassesClaim) -> list[Check]:
     if not ok:
         text += f": expected {'' if claim.soft else '||V|| = 1, '}a last entry of {constant:g}"
     checks = [Check("hypothesis", ok, text), *same_epsilon(claim), *same_ratio(claim)]
-    return [*checks, value_status(claim) if claim.soft else margin_status(claim)]
+    return [*checks, values.status(claim) if claim.soft else margins.status(claim)]
 
 
 def _constant(longest: float) -> float:

@@ -23,27 +23,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.formats.limits import PRICES
-from coremargin.verify.checks import (
-    Check,
-    certified,
-    in_order,
-    same_epsilon,
-    same_ratio,
-    shown,
-    value_bounded,
-    value_reached,
-)
-from coremargin.verify.soft import SoftScan
+from coremargin.verify.checks import Check, same_epsilon, same_ratio
+from coremargin.verify.soft.scan import SoftScan
 from coremargin.verify.sums import SLAB_ROWS, UNIT, exact_products, gamma, length, nearest, rounded_sum
+from coremargin.verify.values import status, value_bounded, value_reached
 
 if TYPE_CHECKING:
-    from coremargin.verify.claim import AnyClaim, Claim
     from coremargin.verify.rows import Rows
+    from coremargin.verify.soft.claim import SoftClaim
 
 _FEW = 16 * UNIT  # of a handful of operations
 
 
-def consistency(claim: Claim) -> list[Check]:
+def consistency(claim: SoftClaim) -> list[Check]:
     """What the claims say about each other."""
     size = length(claim.w)
     text = f"||w|| = {size:.12g}, b = {claim.b:.6g}"
@@ -51,24 +43,6 @@ def consistency(claim: Claim) -> list[Check]:
     checks = [Check("hypothesis", ok, text if ok else f"{text}: expected b = 0 (no intercept)")]
     checks += same_epsilon(claim)
     return [*checks, *same_ratio(claim), status(claim)]
-
-
-def status(claim: AnyClaim) -> Check:
-    """Whether the status is what the bounds of a value say."""
-    lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
-    bounds = f"value {shown(upper)}, dual bound {shown(lower)}, epsilon {epsilon}"
-    if claim.status == "not_separable":
-        return Check("status", ok=False, text=f"model claims status 'not_separable' of a soft margin; {bounds}")
-    if claim.status == "stopped":
-        return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
-    if not in_order(claim):
-        return Check("status", ok=False, text=f"model claims a dual bound above its value: {bounds}")
-    if certified(lower, upper, epsilon):
-        gap = (Fraction(upper) - Fraction(lower)) / Fraction(upper)  # type: ignore[arg-type]
-        text = f"certified: the gap is {float(gap):.6g} of the value, at most {epsilon}"
-        return Check("status", ok=True, text=text)
-    text = f"model claims to be certified, its own numbers do not say so: {bounds}"
-    return Check("status", ok=False, text=text)
 
 
 @dataclass(frozen=True)
@@ -79,7 +53,7 @@ class Prices:
     negative: float
 
     @classmethod
-    def of(cls, claim: Claim, counts: np.ndarray) -> Prices:
+    def of(cls, claim: SoftClaim, counts: np.ndarray) -> Prices:
         """C times the weights of the classes; "balanced": n / (2 n_class), counts being sums of sample weights (2,)."""
         if claim.class_weight == "balanced":
             sums = [Fraction(float(count)) for count in counts]
@@ -96,7 +70,7 @@ class Prices:
 class GapScan(SoftScan):
     """One scan, and what it says about the claims of a soft margin."""
 
-    def __init__(self, claim: Claim, rows: Rows) -> None:
+    def __init__(self, claim: SoftClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
         self._bounds: tuple[float, float] | None = None
         #: Error of every sum over rows, relative to the sizes of its terms.

@@ -1,0 +1,59 @@
+"""What the examiner asks of a kind of claim; registry.py knows those that there are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from coremargin.verify.claim import AnyClaim
+
+if TYPE_CHECKING:
+    from coremargin.formats.model_files import ModelFiles
+    from coremargin.verify.checks import Check
+    from coremargin.verify.rows import Rows
+    from coremargin.verify.store import Account
+
+C = TypeVar("C", bound=AnyClaim)
+
+_LABELS = "that the labels are right, and how the model does on rows that are not in the store"
+_RUN = (
+    "how this run went: run.json, rounds.jsonl, report.html, software, strategy, nodes",
+    "who made store and model: the checksums find damage, not a forger who rewrites both",
+)
+#: What is checked of no kind.
+UNCHECKED = (_LABELS, *_RUN)
+#: The same of kinds whose ledger is no part of the proof.
+UNCHECKED_LEDGER = (_LABELS, "the ledger (what the scans proved about each chunk; no claim rests on it)", *_RUN)
+
+
+class Kind(ABC, Generic[C]):
+    """One kind of claim, from the model's files to what people are told. Objects of this class have no state."""
+
+    unchecked: ClassVar[tuple[str, ...]] = UNCHECKED  #: what people are told that nobody has looked at
+
+    @abstractmethod
+    def claim(self, files: ModelFiles) -> C:
+        """What the model in these files claims; its record is of this kind."""
+
+    @abstractmethod
+    def same_classes(self, claim: C, rows: Rows) -> Check:
+        """Whether the store's labels are those that the claim is about."""
+
+    @abstractmethod
+    def said(self, claim: C) -> list[Check]:
+        """What the claim's numbers say about each other."""
+
+    def bound(self, claim: C) -> tuple[float | None, list[Check]]:
+        """The upper bound that is found without a scan, from the coreset's rows as the model has them; and its checks.
+
+        None, where there is none, or a scan finds it. That the rows are the store's is for the scan to say.
+        """
+        return None, []
+
+    @abstractmethod
+    def scan(self, claim: C, rows: Rows) -> Account:
+        """What is asked of each chunk of the store, and what the answers show."""
+
+    @abstractmethod
+    def proven(self, epsilon: float, *, soft: bool) -> str:
+        """What is true of a model that is certified; soft: as ``AnyClaim`` has it."""

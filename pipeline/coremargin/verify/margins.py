@@ -1,0 +1,95 @@
+"""Claims about a margin: the lower bound is that of the hypothesis, the upper one rests on weights of its coreset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from coremargin.verify.checks import CLOSE, Check, certified, in_order, shown
+from coremargin.verify.sums import UNIT, length, rounded_sum, true_lengths
+
+if TYPE_CHECKING:
+    from coremargin.verify.claim import AnyClaim, Claim
+
+_ZERO = 64  # roundings of each feature that a distance of zero may leave; trainers keep to half of it
+_MOST = 1e-12  # however many features
+
+
+def proven(epsilon: float) -> str:
+    """What is true of a certified margin."""
+    return f"the margin is at least (1 - {epsilon}) of the best possible"
+
+
+def unit_length(claim: Claim) -> list[Check]:
+    """Whether the hyperplane is one whose decision values are margins, where a margin is claimed."""
+    size = length(claim.w)
+    unit = abs(size - 1) <= CLOSE and (claim.intercept or claim.b == 0)
+    text = f"||w|| = {size:.12g}, b = {claim.b:.6g}"
+    if not unit:
+        text += ": expected ||w|| = 1" + ("" if claim.intercept else " and b = 0 (no intercept)")
+    return [Check("hypothesis", unit, text)] if claim.lower is not None else []
+
+
+def status(claim: AnyClaim) -> Check:
+    """Whether the status is what the bounds of a margin say; that they hold is for other checks to say."""
+    lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
+    bounds = f"lower {shown(lower)}, upper {shown(upper)}, epsilon {epsilon}"
+    if claim.status == "certified":
+        ok = claim.kind == "margin" and in_order(claim) and certified(lower, upper, epsilon)
+        text = f"certified: lower / upper is at least 1 - {epsilon}"
+        if not ok:
+            text = f"model claims to be certified, its own numbers do not say so: {claim.kind}, {bounds}"
+    elif claim.status == "not_separable":
+        ok = claim.kind == "not_separable" and upper is not None and lower is None and claim.ratio is None
+        text = f"not separable: no margin above {shown(upper)}"
+        if not ok:
+            text = (
+                f"model claims that nothing separates the rows, its own numbers do not say so: {claim.kind}, {bounds}"
+            )
+    else:
+        ok = claim.status == "stopped" and claim.kind == "margin" and in_order(claim)
+        text = f"stopped before epsilon was proven: {bounds}"
+        if not ok:
+            text = f"model claims status {claim.status!r} of a {claim.kind!r}, which do not go together; {bounds}"
+    return Check("status", ok, text)
+
+
+def zero(claim: AnyClaim, size: float) -> float:
+    """What rounding may leave of a margin of zero, for rows of this size."""
+    return min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size
+
+
+def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
+    """Whether the bound that was found is zero, where it is claimed that nothing separates the rows.
+
+    size: the sum of dual weights times lengths of their rows, which is all that rounding is a share of. Neither the
+    claimed radius nor the number of coreset rows has a say: whoever forges them would set the limit.
+    """
+    if claim.status != "not_separable":
+        return []
+    limit = zero(claim, size)
+    if found is not None and found <= limit:
+        text = f"no margin above {found:.6g}, which is zero for rows as long as {size:.6g}"
+        return [Check("overlap", ok=True, text=text)]
+    text = f"model claims that nothing separates the rows; its proof leaves {shown(found)}, zero is at most {limit:.3g}"
+    return [Check("overlap", ok=False, text=text)]
+
+
+def weighed_length(x: Any, weights: np.ndarray, *, centred: bool) -> float:
+    """The sum of weights (m,) times lengths of rows (m, d), which is all that rounding of the weights is a share of.
+
+    centred: the weights of both classes sum to 1, so that the rows' common offset takes no part in their combination:
+    lengths are those about the rows' mean. Sparse rows are taken as they are.
+    """
+    if centred and not issparse(x):
+        x = x - weights @ x / 2
+    return rounded_sum((weights * true_lengths(x)).tolist())
+
+
+def bounded_above(claimed: float, found: float, proof: str, name: str = "upper bound") -> Check:
+    """Whether an upper bound of a margin is as high as what was found; proof: in words."""
+    said, proven = shown(claimed), shown(found)
+    ok = found <= claimed
+    return Check(name, ok, f"{proof} {proven} (claimed: {said})" if ok else f"model claims {said}, {proof} {proven}")

@@ -1,0 +1,149 @@
+"""The verifier's kinds of claims: what one more of them takes, and what they may load."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from coremargin.cli import main
+from coremargin.data.folder import write_arrays
+from coremargin.formats import registry as formats
+from coremargin.formats.model_record import WHOLE, ModelRecord, Parameters
+from coremargin.formats.store_record import read_store_record
+from coremargin.models.registry import MODELS
+from coremargin.problems.registry import KINDS as PROBLEMS
+from coremargin.verify import registry
+from coremargin.verify.checks import Check, shown
+from coremargin.verify.claim import AnyClaim, any_claim
+from coremargin.verify.examine import examine
+from coremargin.verify.kind import Kind
+from coremargin.verify.store import Account
+from coremargin.verify.sums import slabs
+from model_kit import certified_record, store_of
+
+if TYPE_CHECKING:
+    from coremargin.formats.model_files import ModelFiles
+    from coremargin.verify.rows import Chunk, Rows
+
+
+def test_every_problem_is_known_wherever_it_is_asked_for() -> None:
+    """A problem whose models there are has a record, a class of models, a verifier, and a kind that trains it."""
+    problems = set(formats.RECORDS)
+    assert problems == set(registry.KINDS) == set(MODELS)
+    assert problems == set(PROBLEMS) - {"fleet"}, "a fleet is a folder of models, not a problem"
+
+
+def test_records_have_the_names_that_the_registry_gives_them() -> None:
+    """What a module exports is the record of the problem in its line."""
+    for problem, module in formats.RECORDS.items():
+        assert importlib.import_module(module).RECORD.__struct_config__.tag == problem
+
+
+def test_the_verifier_loads_nothing_of_what_it_judges() -> None:
+    """With all its kinds loaded, of coremargin only the errors, the formats and the verifier itself are there."""
+    code = (
+        "import sys, coremargin.verify.examine; from coremargin.verify.registry import KINDS, kind_named;"
+        "[kind_named(name) for name in KINDS]; from coremargin.formats.registry import RECORDS;"
+        "import importlib; [importlib.import_module(name) for name in RECORDS.values()];"
+        "print(*{name.split('.')[1] for name in sys.modules if name.startswith('coremargin.')})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert {"errors", "formats", "verify"} <= set(done.stdout.split()) <= {"errors", "formats", "verify", "version"}
+
+
+class Farthest(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="farthest"):
+    """The longest row, which stands in the coreset; both bounds are its length."""
+
+    parameters: Parameters
+
+
+class FarthestScan(Account):
+    """Whether any row is longer."""
+
+    longest = 0.0
+
+    def ask(self, chunk: Chunk) -> Any:
+        there = np.ones(len(chunk.codes), np.int64)
+        return max(float(self.lengths(x, chunk.start).max()) for _, x in slabs(chunk.x)), self.members(chunk, there)
+
+    def add(self, answer: Any) -> None:
+        self.longest = max(self.longest, answer[0])
+        self.count(0, *answer)
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        return self.claim.lower, self.longest
+
+    def checks(self) -> list[Check]:
+        problems = self.membership()
+        claimed, found = shown(self.claim.upper), shown(self.longest)
+        return [
+            self.content(),
+            Check("coreset", not problems, "; ".join(problems) or "the row is the store's"),
+            Check("longest", self.longest <= self.claim.upper * (1 + 1e-12), f"found {found} (claimed: {claimed})"),
+        ]
+
+
+class FarthestKind(Kind[AnyClaim]):
+    """A length that no row exceeds, and a row that has it."""
+
+    def claim(self, files: ModelFiles) -> AnyClaim:
+        return AnyClaim(**any_claim(files, WHOLE, soft=False), y=np.ones(1, np.int64))
+
+    def same_classes(self, claim: AnyClaim, rows: Rows) -> Check:
+        return Check("classes", ok=True, text="labels do not matter")
+
+    def said(self, claim: AnyClaim) -> list[Check]:
+        length = float(np.linalg.norm(claim.x))
+        return [Check("row", abs(length - (claim.upper or 0)) <= 1e-12 * length, f"it is {shown(length)} long")]
+
+    def scan(self, claim: AnyClaim, rows: Rows) -> FarthestScan:
+        return FarthestScan(claim, rows)
+
+    def proven(self, epsilon: float, *, soft: bool) -> str:
+        return "no row is longer"
+
+
+@pytest.fixture
+def farthest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more kind: a module in formats/ and one in verify/, and a line in each registry."""
+    for name, module in (("far_record", {"RECORD": Farthest}), ("far_kind", {"KIND": FarthestKind()})):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**module))  # type: ignore[arg-type]
+    monkeypatch.setitem(formats.RECORDS, "farthest", "far_record")
+    monkeypatch.setitem(registry.KINDS, "farthest", "far_kind")
+
+
+def model_of(folder: Path, store: Path, X: np.ndarray, row: int) -> Path:
+    """A model that says that this row is the longest."""
+    record = read_store_record(store)
+    length = float(np.linalg.norm(X[row].astype(np.float64)))
+    about = {"classes": ["a", "b"], "features": X.shape[1], "rows": len(X), "dtype": str(X.dtype)}
+    claims = {"lower": length, "upper": length, "coreset_rows": 1, "store_digest": record.commits[-1].digest}
+    content = certified_record(about, **claims, radius=length)
+    content["problem"] = "farthest"
+    folder.mkdir()
+    (folder / "model.json").write_text(json.dumps(content))
+    write_arrays(folder / "arrays.npz", {"coreset_ids": np.array([row]), "coreset_x": X[[row]].astype(np.float64)})
+    return folder
+
+
+@pytest.mark.usefixtures("farthest")
+def test_a_kind_more_is_two_modules_and_two_lines(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A problem that nothing else has heard of is verified: a true claim holds, one about another row is refuted."""
+    X = rng.standard_normal((40, 3)).astype(np.float32)
+    store = store_of(tmp_path / "s.zarr", X, list("ab" * 20), 16)
+    order = np.argsort(np.linalg.norm(X.astype(np.float64), axis=1)).tolist()
+    good = model_of(tmp_path / "good", store, X, order[-1])
+    told = CliRunner().invoke(main, ["verify", str(good), str(store), "--quiet"])
+    assert told.exit_code == 0, told.output
+    assert told.stdout.endswith("verified: no row is longer\n")
+    bad = examine(model_of(tmp_path / "bad", store, X, order[-2]), store)
+    assert [check.name for check in bad.failures] == ["longest", "radius"]
