@@ -20,7 +20,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.published import by_enumeration
 from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
-from coremargin.models.left_out import left_out
+from coremargin.problems.outliers.left_out import left_out
 
 if TYPE_CHECKING:
     from stores import Settings

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import coremargin
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.models.left_out import left_out
+from coremargin.problems.outliers.left_out import left_out
 from coremargin.verify import verify
 
 WRONG = (3, 57, 120, 199)

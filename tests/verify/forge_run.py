@@ -36,7 +36,7 @@ import forge_rules
 from coremargin.cli import main
 from coremargin.errors import CoremarginError
 from coremargin.models.fleet import FleetModel, read_model
-from coremargin.models.left_out import left_out
+from coremargin.problems.outliers.left_out import left_out
 from coremargin.verify.examine import examine
 from forge_judge import scaled
 from forge_judges import Bench

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.models.left_out import left_out
 from coremargin.models.model import Model
+from coremargin.problems.outliers.left_out import left_out
 from coremargin.verify.examine import examine
 from coremargin.verify.outliers import proof
 from forge_assert import answer, forged, loads, refused

@@ -17,8 +17,8 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import CheckpointError, ClaimRefuted, DataError, SpecError, UsageError
 from coremargin.formats.outlier_counts import outlier_counts
-from coremargin.models.left_out import left_out
 from coremargin.models.model import Model
+from coremargin.problems.outliers.left_out import left_out
 from coremargin.problems.outliers.problem import OutlierMargin
 from coremargin.verify import verify
 from coremargin.verify.examine import examine

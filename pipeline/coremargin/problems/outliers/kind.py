@@ -39,7 +39,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
 
     def verdict(self, outcome: Outcome, job: OutlierJob) -> list[str]:
         """The margin once rows are left out, and what no others allow."""
-        from coremargin.models.left_out import left_out
+        from coremargin.problems.outliers.left_out import left_out
 
         model = cast("Model", outcome.model)
         found = left_out(model)
@@ -75,7 +75,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
 
     def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, and the margin of the rows that are not left out."""
-        from coremargin.models.left_out import left_out
+        from coremargin.problems.outliers.left_out import left_out
 
         found = left_out(model)
         about = f"all rows but {len(found.rows):,} of {found.steps[-1].k:,} outliers (coremargin outliers lists them)"
