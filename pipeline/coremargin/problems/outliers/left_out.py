@@ -67,22 +67,31 @@ def left_out(model: AnyModel) -> LeftOut:
     arrays = {name.removeprefix("outliers_"): values for name, values in model.ledger.items()}
     negative, positive = model.classes
     rows = zip(*(arrays[name].tolist() for name in ("ids", "signs", "margins", "gains")), strict=True)
-    steps = zip(*(arrays[name].tolist() for name in ("k", "lower", "upper", "nodes")), strict=True)
     labels = {1: positive, -1: negative}
     shortest = float(lengths(model.coreset_x).min(initial=np.inf))  # no certificate weighs less
     return LeftOut(
         tuple(Row(i, labels[sign], m, None if math.isnan(gain) else gain) for i, sign, m, gain in rows),
-        tuple(
-            Step(
-                k,
-                lower if lower > 0 else None,
-                upper if math.isfinite(upper) else None,
-                nodes,
-                lower <= 0 and is_nothing(upper, shortest, len(model.w)),
-            )
-            for k, lower, upper, nodes in steps
-        ),
+        steps_of(arrays, shortest),
         _contradictions(model, arrays) if model.status == "not_separable" else (),
+    )
+
+
+def steps_of(arrays: Mapping[str, np.ndarray], shortest: float) -> tuple[Step, ...]:
+    """The margin against k; arrays: those about outliers, by name; shortest: length of a row of the coreset.
+
+    A margin that is not above 0 is none; where no bound is known yet, nothing is proven to be impossible.
+    """
+    features = arrays["w"].shape[1]
+    steps = zip(*(arrays[name].tolist() for name in ("k", "lower", "upper", "nodes")), strict=True)
+    return tuple(
+        Step(
+            k,
+            lower if lower > 0 else None,
+            upper if math.isfinite(upper) else None,
+            nodes,
+            lower <= 0 and math.isfinite(upper) and is_nothing(upper, shortest, features),
+        )
+        for k, lower, upper, nodes in steps
     )
 
 
