@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from coremargin.problems.hard import report as hard
+from coremargin.problems.soft import report as soft
+
 HOSTILE = ("</title><script>alert(1)</script>", '" onload="x\u202e\n<b>& \u0000')
 GIB = 1 << 30
 JOB = """[train]
@@ -19,6 +22,12 @@ worker = "896 MiB"
 """
 
 Example = tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], dict[str, Any]]
+
+
+def render_report(model: Any, run: Any, rounds: Any, coreset: Any, *, name: str = "MODEL") -> str:
+    """The page of an example, by its kind."""
+    kind = {"hard_margin": hard, "soft_margin": soft}[model["problem"]]
+    return kind.render(model, run, rounds, coreset, name=name)
 
 
 def example(

@@ -14,8 +14,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 import coremargin
+from coremargin.problems.fleet.report import render as render_fleet
 from coremargin.problems.report import write_report
-from coremargin.report.fleet import render_fleet
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import pytest
 
 import coremargin
 from coremargin.data.arrays import ArraySource
+from coremargin.problems.fleet import report as fleet
+from coremargin.problems.hard import report as hard
+from coremargin.problems.multiclass import report as multiclass
+from coremargin.problems.outliers import report as outliers
+from coremargin.problems.soft import report as soft
 from coremargin.report import svg
-from coremargin.report.classes import render_classes
-from coremargin.report.fleet import render_fleet
-from coremargin.report.html import render_report
 from report_examples import example, soft_example
 
 
@@ -86,23 +89,36 @@ def structure(render: Callable[..., str], parts: Any, path: tuple[Any, ...], tex
         return type(error)
 
 
-def trained(out: Path, classes: str) -> list[Any]:
-    """What the page of a model of three classes is made of."""
-    rng, y = np.random.default_rng(3), np.repeat(np.arange(3), 20)
-    rows = ArraySource(rng.standard_normal((60, 4)) + 8 * np.eye(3, 4)[y], ["abc"[code] for code in y])
-    coremargin.train(rows, out=out, cluster="threads", classes=classes, loss="hinge", scaling="standard")
+def trained(out: Path, labels: str = "abc", **asked: Any) -> list[Any]:
+    """What the page of a model of separable classes is made of."""
+    rng, y = np.random.default_rng(3), np.repeat(np.arange(len(labels)), 20)
+    X = rng.standard_normal((len(y), 4)) + 8 * np.eye(len(labels), 4)[y]
+    coremargin.train(ArraySource(X, [labels[code] for code in y]), out=out, cluster="threads", **asked)
     first = out / ("fleet.json" if (out / "fleet.json").exists() else "model.json")
     lines = (out / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(first.read_text()), json.loads((out / "run.json").read_text()), [*map(json.loads, lines)]]
 
 
-@pytest.mark.parametrize("kind", ["hard", "not separable", "soft", "fleet", "several"])
+def of_classes(out: Path, classes: str) -> list[Any]:
+    """The same of three classes, in one way or the other."""
+    return trained(out, classes=classes, loss="hinge", scaling="standard")
+
+
+def of_outliers(out: Path) -> list[Any]:
+    """The same of two classes and some rows left out."""
+    parts = trained(out, "ab", outliers=[1, 2])
+    return [*parts, *outliers.read_arrays(out)]
+
+
+@pytest.mark.parametrize("kind", ["hard", "not separable", "soft", "outliers", "fleet", "several"])
 def test_no_text_of_a_record_becomes_part_of_a_page(tmp_path: Path, kind: str) -> None:
     """Whatever a record has for any of its texts, its page has the elements and attributes that plain words give it."""
-    render: Callable[..., str] = {"fleet": render_fleet, "several": render_classes}.get(kind, render_report)
+    report = {"soft": soft, "outliers": outliers, "fleet": fleet, "several": multiclass}.get(kind, hard)
+    render: Callable[..., str] = partial(report.render, name="MODEL")
     parts: dict[str, Callable[[], Any]] = {
         "hard": example, "not separable": lambda: example("not_separable"), "soft": soft_example,
-        "fleet": lambda: trained(tmp_path / "m", "ovr"), "several": lambda: trained(tmp_path / "m", "crammer-singer"),
+        "outliers": lambda: of_outliers(tmp_path / "m"), "fleet": lambda: of_classes(tmp_path / "m", "ovr"),
+        "several": lambda: of_classes(tmp_path / "m", "crammer-singer"),
     }  # fmt: skip
     model, run, rounds, *others = parts[kind]()
     shown = [model, run, rounds[:2], *others]  # of the rounds one of each kind is enough

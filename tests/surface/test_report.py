@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from coremargin.errors import DataError, OutputError
 from coremargin.problems.report import write_report
-from coremargin.report import charts, numbers, soft, svg
+from coremargin.problems.soft import report as soft
+from coremargin.report import charts, numbers, svg
 from coremargin.report.histogram import signed_bins
-from coremargin.report.html import render_report
-from report_examples import HOSTILE, Example, example, soft_example
+from report_examples import HOSTILE, Example, example, render_report, soft_example
 
 EXAMPLES = {
     "certified": example,
@@ -236,6 +236,20 @@ def test_missing_and_broken_numbers_become_dashes() -> None:
     page = render_report(model, {}, broken, coreset)
     Page(page)
     assert not re.search(r"\b(nan|inf|None)\b", page[page.index("<body>") :])
+
+
+@pytest.mark.parametrize("parts", [example(), soft_example()], ids=["margin", "value"])
+def test_an_epsilon_is_never_made_up(parts: Example) -> None:
+    """What was asked for is read from the certificate, or the parameters; a record without it has no page."""
+    model, *others = parts
+    asked = model["certificate"].pop("epsilon")
+    Page(render_report(model, *others))
+    for wrong in (None, 0.0, 1.0, "0.1", float("nan")):
+        model["parameters"]["epsilon"] = wrong
+        with pytest.raises(DataError, match="expected an epsilon"):
+            render_report(model, *others)
+    model["certificate"]["epsilon"] = asked
+    Page(render_report(model, *others))
 
 
 def test_hostile_labels_stay_text() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coremargin.report import numbers
-from coremargin.report.page import moment
+from coremargin.report.view import moment
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -17,9 +18,11 @@ from coremargin.report.numbers import DASH, Precision, count, finite, power_of_t
 from coremargin.report.svg import Frame, Scale
 from coremargin.spec import format_size
 
+if TYPE_CHECKING:
+    from coremargin.report.claims import Claims
+
 FULL = (1040, 620, 340)  #: widths of a chart as wide as the page
 HALF = (520, 340)  #: widths of a chart that shares a line with another
-RULER = (460, 340)
 
 Round = Mapping[str, Any]
 
@@ -27,6 +30,27 @@ Round = Mapping[str, Any]
 def drawings(widths: Sequence[int], draw: Callable[[int], Markup]) -> Markup:
     """The same chart for every width; the style sheet shows one of them."""
     return Markup("").join(draw(width) for width in widths)
+
+
+def by_round(
+    rounds: Sequence[Round], run: Mapping[str, Any], claims: Claims, *, of: str = "margin", closing: bool = True
+) -> dict[str, Markup | None]:
+    """The charts of the rounds, None for what there are no numbers for.
+
+    of: what the bounds are about; closing: False where it is no gap between them that ends the run.
+    """
+    found: dict[str, Markup | None] = {"bounds": None, "gaps": None, "bytes": reading(rounds, run)}
+    if rounds:
+        found["bounds"] = drawings(HALF, partial(bounds, rounds, claims.precision, of=of))
+    if closing and any(relative_gap(row) is not None for row in rounds):
+        found["gaps"] = drawings(HALF, partial(gaps, rounds, claims.epsilon))
+    return found
+
+
+def reading(rounds: Sequence[Round], run: Mapping[str, Any]) -> Markup | None:
+    """What each round read; None where nothing was, or the size of the store is not known."""
+    store = finite(run.get("store_bytes"))
+    return drawings(HALF, partial(bytes_per_round, rounds, store)) if rounds and store else None
 
 
 @dataclass(frozen=True)
@@ -70,37 +94,6 @@ class RoundAxis:
 def _axis_frame(width: int, height: int, labels: Sequence[str], *, top: float = 26) -> Frame:
     left = max(len(label) for label in labels) * svg.CHARACTER + 14
     return Frame(width, height, left, 10, top, 44)
-
-
-def ruler(lower: float, upper: float, asked: float, precision: Precision, width: int) -> Markup:
-    """The certificate as a ruler: what was asked for, what was reached, and where nothing more can be."""
-    frame = Frame(width, 132, 4, 4, 0, 0)
-    floor = min(lower, asked)
-    scale = Scale(floor, upper, width * 0.16, width - 132.0)  # right of it: room for the words
-    at_lower, at_upper, at_asked, y = scale(lower), scale(upper), scale(asked), 66.0
-    end = width - frame.right
-    early = at_lower < width * 0.42
-    anchor = "start" if early else "end"
-    x_label = at_lower - 5 if early else at_lower + 5
-    parts = [
-        svg.rect(at_upper, y - 9, end - at_upper, 18, "beyond"),
-        svg.rect(frame.left, y - 9, at_lower - frame.left, 18, "reached"),
-        svg.rect(at_lower, y - 9, at_upper - at_lower, 18, "gap-band"),
-        svg.line(at_upper, y - 16, at_upper, y + 16, "mark-upper"),
-        svg.line(at_lower, y - 16, at_lower, y + 16, "mark-lower"),
-        svg.text(x_label, y - 40, "reached by this classifier", "note", anchor),
-        svg.text(x_label, y - 23, precision.down(lower), "value-lower", anchor),
-        svg.text(at_upper - 5, y + 34, precision.up(upper), "value-upper", "start"),
-        svg.text(at_upper - 5, y + 52, "no classifier beyond", "note", "start"),
-    ]
-    if at_upper - at_asked > width * 0.3:  # else its label would run into the other
-        parts += [
-            svg.line(at_asked, y - 9, at_asked, y + 16, "mark-asked"),
-            svg.text(at_asked, y + 34, precision.nearest(asked), "value", "middle"),
-            svg.text(at_asked, y + 52, "asked for", "note", "middle"),
-        ]
-    told = f"Reached {precision.down(lower)}; proven impossible beyond {precision.up(upper)}."
-    return svg.drawing("ruler", frame, "The certificate on a ruler", told, parts)
 
 
 def bounds(rounds: Sequence[Round], precision: Precision, width: int, *, of: str = "margin") -> Markup:

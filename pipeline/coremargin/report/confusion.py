@@ -16,6 +16,23 @@ def share(matrix: np.ndarray | None) -> float | None:
     return None if matrix is None or not matrix.sum() else float(np.trace(matrix) / matrix.sum())
 
 
+def by_class(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]]:
+    """For each class how its rows fare: found (recall), right when given (exact), and F1, None for 0 / 0.
+
+    Nothing without a matrix.
+    """
+    if matrix is None:
+        return []
+    lines = []
+    for i, label in enumerate(labels):
+        rows, given, right = int(matrix[i].sum()), int(matrix[:, i].sum()), int(matrix[i, i])
+        lines.append({
+            "label": label, "rows": rows, "recall": right / rows if rows else None,
+            "exact": right / given if given else None, "f1": 2 * right / (rows + given) if rows + given else None,
+        })  # fmt: skip
+    return lines
+
+
 def matrix_lines(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]] | None:
     """Lines of the matrix: label, cells of count and share of the line; None when it is too large to show."""
     if matrix is None or len(labels) > CLASSES_SHOWN:

@@ -67,13 +67,18 @@ def _mirrored(part: Bin) -> Bin:
 
 
 def histogram(
-    bins: Sequence[Bin], lower: float | None, precision: Precision, width: int, *, trimmed: bool = False
+    bins: Sequence[Bin],
+    lower: float | None,
+    precision: Precision,
+    width: int,
+    *,
+    nobody: tuple[str, str] = ("no row", "none"),
 ) -> Markup:
     """Rows per bin for both classes; the hyperplane at zero, the proven margin on both sides of it.
 
-    trimmed: it is the margin of the rows that are not left out; those that are may lie within.
+    nobody: what is not within the margin, in the picture and in its description, where some rows may be.
     """
-    no_row = "no other row" if trimmed else "no row"
+    no_row, none = nobody
     low, high = svg.padded([*(b.low for b in bins), *(b.high for b in bins), 0.0], 0.02)
     heights = sorted(b.height for b in bins)
     log = heights[-1] > 500.0 * heights[len(heights) // 2]
@@ -100,11 +105,8 @@ def histogram(
     parts += _marks(frame, x, lower, f"{no_row} within \u00b1\u00a0{precision.down(lower)}")
     parts.append(svg.number_axis(frame, x, "distance to the hyperplane, by class side"))
     parts += svg.tips(frame, x, [(b.low, b.high, rows_between(b.rows, b.low, b.high)) for b in bins])
-    told = f"{count(sum(b.rows for b in bins))} rows; " + (
-        f"{'but for those left out, ' * trimmed}none closer to the hyperplane than {precision.down(lower)}."
-        if lower and lower > 0
-        else "classes may overlap."
-    )
+    proven = f"{none} closer to the hyperplane than {precision.down(lower)}."
+    told = f"{count(sum(b.rows for b in bins))} rows; {proven if lower and lower > 0 else 'classes may overlap.'}"
     return svg.drawing("margins", frame, "Signed distance of all rows to the hyperplane", told, parts)
 
 

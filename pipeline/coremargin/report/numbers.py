@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from typing import Any
 
+from coremargin.spec import format_seconds, format_size
+
 DASH = "\u2013"
 MINUS = "\u2212"
 NO_BREAK = "\u00a0"  # a number keeps its unit
@@ -48,6 +50,18 @@ def count(value: Any) -> str:
     """A whole number with thousands separators."""
     number = finite(value)
     return DASH if number is None else f"{int(number):,}".replace("-", MINUS)
+
+
+def size(value: Any) -> str:
+    """Bytes."""
+    number = finite(value)
+    return DASH if number is None else format_size(number).replace(" ", NO_BREAK)
+
+
+def seconds(value: Any) -> str:
+    """A time."""
+    number = finite(value)
+    return DASH if number is None else format_seconds(number).replace(" ", NO_BREAK)
 
 
 def without_unit(text: str) -> str:

@@ -1,9 +1,8 @@
-"""What all pages share: reading a folder, the template's words, and a page that appears whole or not at all."""
+"""What all pages share: reading a folder, the templates' words, and a page that appears whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,9 +15,6 @@ from coremargin.errors import DataError
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object
 from coremargin.report import numbers
-from coremargin.spec import format_seconds, format_size
-
-ROUNDS_SHOWN = 120  #: rows of the table of rounds; beyond it the middle is left out
 
 Json = Mapping[str, Any]
 
@@ -50,53 +46,22 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [read_object(line, f"{path}, line {i}", names=True) for i, line in enumerate(lines, start=1) if line.strip()]
 
 
-def moment(value: Any) -> str:
-    """A time stamp for people; a dash for what is none."""
-    try:
-        then = datetime.fromisoformat(str(value))
-        here = then if then.tzinfo is None else then.astimezone(UTC)
-    except (ValueError, OverflowError):  # beyond the first or the last year in UTC
-        return numbers.DASH
-    return here.strftime("%Y-%m-%d %H:%M" if then.tzinfo is None else "%Y-%m-%d %H:%M UTC")
+def read_folder(folder: Path, file: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+    """The record of a model in ``file``, that of its run, and the rounds. Raises DataError."""
+    return read_json(folder / file), read_json(folder / "run.json"), read_lines(folder / "rounds.jsonl")
 
 
-def round_rows(rounds: Sequence[Json]) -> list[Json | int]:
-    """The rounds to show; a whole number stands for so many rounds left out."""
-    if len(rounds) <= ROUNDS_SHOWN:
-        return list(rounds)
-    tail = ROUNDS_SHOWN * 2 // 3
-    head = ROUNDS_SHOWN - tail
-    return [*rounds[:head], len(rounds) - ROUNDS_SHOWN, *rounds[-tail:]]
-
-
-def reading(run: Json, rounds: Sequence[Json]) -> dict[str, Any]:
-    """Totals over all rounds: bytes against the store, chunks skipped in scans."""
-    store, total = numbers.finite(run.get("store_bytes")), numbers.finite(run.get("bytes_read"))
-    scans = [r for r in rounds if r.get("kind") != "sample"]
-    return {
-        "times": total / store if store and total is not None else None,
-        "skipped": sum(int(numbers.finite(r.get("chunks_skipped")) or 0) for r in scans),
-        "chunks": sum(int(numbers.finite(r.get("chunks")) or 0) for r in scans),
-    }
-
-
-def _size(value: Any) -> str:
-    number = numbers.finite(value)
-    return numbers.DASH if number is None else format_size(number).replace(" ", numbers.NO_BREAK)
-
-
-def _seconds(value: Any) -> str:
-    number = numbers.finite(value)
-    return numbers.DASH if number is None else format_seconds(number).replace(" ", numbers.NO_BREAK)
+def template(name: str) -> jinja2.Template:
+    """A template by its place in the package, which may be a folder, a wheel or a zip."""
+    return _environment().get_template(name)
 
 
 @cache
-def template(name: str) -> jinja2.Template:
-    """A template, found beside this module also inside a zip or wheel."""
-    folder = resources.files("coremargin.report")
+def _environment() -> jinja2.Environment:
+    package = resources.files("coremargin")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        loader=jinja2.FunctionLoader(lambda part: folder.joinpath(part).read_text(encoding="utf-8")),
+        loader=jinja2.FunctionLoader(lambda place: package.joinpath(*place.split("/")).read_text(encoding="utf-8")),
     )  # fmt: skip
     environment.filters.update(
         count=numbers.count,
@@ -104,10 +69,9 @@ def template(name: str) -> jinja2.Template:
         percent=numbers.percent_down,
         percent_up=numbers.percent_up,
         label=numbers.label_text,
-        size=_size,
-        seconds=_seconds,
+        size=numbers.size,
+        seconds=numbers.seconds,
         gap=numbers.relative_gap,
-        bare=numbers.without_unit,
     )
     environment.globals.update(dash=numbers.DASH, nbsp=numbers.NO_BREAK)
-    return environment.get_template(name)
+    return environment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coremargin.problems.common.words import bounds_of
@@ -46,9 +45,3 @@ class TwoClasses(Kind[J, P, "Model"]):
     def summary(self, model: Model, run: Mapping[str, Any]) -> dict[str, Any]:
         """Both bounds."""
         return bounds_of(model)
-
-    def report(self, folder: Path, name: str) -> str:
-        """One page."""
-        from coremargin.report import html
-
-        return html.read_and_render(folder, name)

@@ -77,9 +77,9 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""
-        from coremargin.report import fleet
+        from coremargin.problems.fleet import report
 
-        return fleet.read_and_render(folder, name)
+        return report.page_of(folder, name)
 
 
 KIND = FleetKind()

@@ -62,5 +62,11 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
         claims = words.margin_claims(model, words.rows_of(model))
         return words.described(path, model, made, words.two_sides(model), claims)
 
+    def report(self, folder: Path, name: str) -> str:
+        """One page."""
+        from coremargin.problems.hard import report
+
+        return report.page_of(folder, name)
+
 
 KIND = HardMarginKind()

@@ -93,9 +93,9 @@ class CrammerSingerKind(Kind[CrammerSingerJob, "Margin", "MulticlassModel"]):
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""
-        from coremargin.report import classes
+        from coremargin.problems.multiclass import report
 
-        return classes.read_and_render(folder, name)
+        return report.page_of(folder, name)
 
 
 KIND = CrammerSingerKind()

@@ -81,5 +81,11 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         about = f"all rows but {len(found.rows):,} of {found.steps[-1].k:,} outliers (coremargin outliers lists them)"
         return words.described(path, model, made, words.two_sides(model), words.margin_claims(model, about))
 
+    def report(self, folder: Path, name: str) -> str:
+        """One page."""
+        from coremargin.problems.outliers import report
+
+        return report.page_of(folder, name)
+
 
 KIND = OutlierKind()

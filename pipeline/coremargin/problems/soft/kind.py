@@ -51,5 +51,11 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
         claims = words.value_claims(model, words.rows_of(model))
         return words.described(path, model, made, words.two_sides(model), claims)
 
+    def report(self, folder: Path, name: str) -> str:
+        """One page."""
+        from coremargin.problems.soft import report
+
+        return report.page_of(folder, name)
+
 
 KIND = SoftMarginKind()

@@ -1,4 +1,4 @@
-"""The pictures of a soft margin: all rows by their margin, in three zones, and the ruler of its value.
+"""The picture of a soft margin: all rows by their margin, in three zones.
 
 A row's margin is y (w.x + b): below 0 it lies on the wrong side, below 1 it costs something, from 1 on it is free.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coremargin.report import svg
-from coremargin.report.numbers import Precision, count, rows_between
+from coremargin.report.numbers import count, rows_between
 from coremargin.report.svg import Frame, Scale
 
 if TYPE_CHECKING:
@@ -76,32 +76,3 @@ def _names(frame: Frame, x: Scale) -> list[Markup]:
     left = svg.text(max(at_plane - 4, wide), top, "hyperplane", "note", "end")
     right = min(at_one + 4, frame.width - wide)
     return [left, svg.text(right, top, "margin 1", "value-lower", "start")]
-
-
-def value_ruler(lower: float, upper: float, asked: float, precision: Precision, width: int) -> Markup:
-    """The certificate as a ruler: no classifier below the left mark, this one at the right mark."""
-    frame = Frame(width, 132, 4, 4, 0, 0)
-    scale = Scale(lower, max(upper, asked), 132.0, width * 0.84)
-    at_lower, at_upper, at_asked, y = scale(lower), scale(upper), scale(asked), 66.0
-    end = width - frame.right
-    late = at_upper > width * 0.58
-    side, shift = ("end", 5) if late else ("start", -5)
-    parts = [
-        svg.rect(frame.left, y - 9, at_lower - frame.left, 18, "beyond"),
-        svg.rect(at_upper, y - 9, end - at_upper, 18, "reached"),
-        svg.rect(at_lower, y - 9, at_upper - at_lower, 18, "gap-band"),
-        svg.line(at_lower, y - 16, at_lower, y + 16, "mark-lower"),
-        svg.line(at_upper, y - 16, at_upper, y + 16, "mark-upper"),
-        svg.text(at_upper + shift, y - 40, "value of this classifier", "note", side),
-        svg.text(at_upper + shift, y - 23, precision.up(upper), "value-upper", side),
-        svg.text(at_lower + 5, y + 34, precision.down(lower), "value-lower", "end"),
-        svg.text(at_lower + 5, y + 52, "no classifier below", "note", "end"),
-    ]
-    if at_asked - at_lower > width * 0.3:  # else its label would run into the other
-        parts += [
-            svg.line(at_asked, y - 9, at_asked, y + 16, "mark-asked"),
-            svg.text(at_asked, y + 34, precision.nearest(asked), "value", "middle"),
-            svg.text(at_asked, y + 52, "was enough", "note", "middle"),
-        ]
-    told = f"Value {precision.up(upper)}; proven impossible below {precision.down(lower)}."
-    return svg.drawing("ruler", frame, "The certificate on a ruler", told, parts)

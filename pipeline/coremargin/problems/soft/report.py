@@ -1,42 +1,71 @@
-"""What a report says about a soft margin: its objective, its rows by zone, and the bounds of its value."""
+"""The page of a soft margin: its objective, its rows by zone, and the bounds of its value."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.report import charts
-from coremargin.report.numbers import Precision, finite, precision_for, relative_gap
-from coremargin.report.zones import ZONES, MarginBin, margins, value_ruler
+from coremargin.formats.model_record import FILE
+from coremargin.problems.common import report as common
+from coremargin.problems.soft.report_zones import ZONES, MarginBin, margins
+from coremargin.report import charts, page, rounds, rulers
+from coremargin.report.claims import claims_of
+from coremargin.report.numbers import Precision, finite, relative_gap
 
-Json = Mapping[str, Any]
+if TYPE_CHECKING:
+    from coremargin.report.page import Json
+    from coremargin.report.rounds import Column
+
 LOSSES = {"hinge": "max(0, 1 \u2212 m)", "squared_hinge": "max(0, 1 \u2212 m)\u00b2"}
 
 
-def view(model: Json, run: Json, rounds: Sequence[Json], coreset: Mapping[str, Any]) -> dict[str, Any]:
-    """What the templates need beyond what every report has."""
-    parameters, certificate = model.get("parameters") or {}, model.get("certificate") or {}
-    bins, alpha = margin_bins(run.get("histogram")), np.asarray(coreset["alpha"])
-    norm = finite(coreset.get("norm"))
-    at_cap = np.asarray(coreset["at_cap"])
+def page_of(folder: Path, name: str) -> str:
+    """The page of a model's folder. Raises DataError where it does not hold a readable model."""
+    return render(*page.read_folder(folder, FILE), common.read_coreset(folder), name=name)
+
+
+def render(model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL") -> str:
+    """The page as text; what it is made of: common/report.py."""
+    claims = claims_of(model)
+    coreset, bins = heaviest(coreset, model), margin_bins(run.get("histogram"))
+    view = common.view(model, run, records, coreset, _columns(claims.precision), name)
+    drawn = charts.by_round(records, run, claims, of="value") | {"ruler": rulers.value(claims), "margins": None}
+    if any(part.rows for part in bins):
+        drawn["margins"] = charts.drawings(charts.FULL, partial(margins, bins))
+    view |= claims.view() | {"charts": drawn, "about": _about(model, run, records, coreset, bins)}
+    return page.template("problems/soft/report.html.j2").render(view)
+
+
+def _columns(precision: Precision) -> tuple[Column, ...]:
+    near = (rounds.counted("Band rows", "pool_rows"), rounds.counted("Rows below 1", "rows_below"))
+    bounds = rounds.bare_bounds(precision, "Dual", "Value")
+    return (rounds.NUMBER, rounds.KIND, *bounds, *near, *rounds.CHUNKS, *rounds.COSTS)
+
+
+def _about(
+    model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], bins: Sequence[MarginBin]
+) -> dict[str, Any]:
+    """What the template needs beyond what every page has."""
+    parameters, alpha = model.get("parameters") or {}, np.asarray(coreset["alpha"])
+    norm, at_cap = finite(coreset.get("norm")), np.asarray(coreset["at_cap"])
     return {
         "loss": str(parameters.get("loss") or "hinge"),
         "formula": LOSSES.get(str(parameters.get("loss")), LOSSES["hinge"]),
         "cost": parameters.get("C"),
         "class_weight": parameters.get("class_weight"),
-        "gap": relative_gap(certificate),
+        "gap": relative_gap(model.get("certificate") or {}),
         "zones": zones(run, bins),
         "bins": bins,
         "distance": None if not norm else 1.0 / norm,
         "between": int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum()),
         "full": int(at_cap.sum()),
-        "swept": any("part" in row for row in rounds),
-        "scanned": any(row.get("kind") != "sample" for row in rounds),
-        "digits": precision_for(None, float(np.max(alpha, initial=0.0))),
+        "swept": any("part" in row for row in records),
+        "scanned": any(row.get("kind") != "sample" for row in records),
     }
 
 
@@ -89,17 +118,3 @@ def zones(run: Json, bins: Sequence[MarginBin]) -> list[dict[str, Any]]:
     counts = (sum(part.rows for part in wrong), 0.0, total - below)
     counts = (counts[0], max(below - counts[0], 0.0), counts[2])
     return [{"name": name, "rows": number, "share": number / total} for name, number in zip(ZONES, counts, strict=True)]
-
-
-def drawings(
-    run: Json, lower: float | None, upper: float | None, epsilon: float, precision: Precision
-) -> dict[str, Any]:
-    """The drawings that only this kind of certificate has."""
-    found: dict[str, Any] = {}
-    bins = margin_bins(run.get("histogram"))
-    if lower is not None and upper is not None and lower > 0.0:
-        asked = lower / (1.0 - epsilon)
-        found["ruler"] = charts.drawings(charts.RULER, partial(value_ruler, lower, upper, asked, precision))
-    if any(part.rows for part in bins):
-        found["margins"] = charts.drawings(charts.FULL, partial(margins, bins))
-    return found

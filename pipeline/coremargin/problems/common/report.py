@@ -1,0 +1,134 @@
+"""The page of a hyperplane between two classes: what kinds with one have in common.
+
+``view`` is what ``two_classes.html.j2`` needs, ``margin_view`` what ``margin.html.j2`` needs beside it. Both are pure
+functions of what a model's folder holds, which is read with numpy, scipy and json only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.errors import DataError
+from coremargin.maths.rows import from_arrays
+from coremargin.report import charts, numbers, rounds, rulers
+from coremargin.report import view as pages
+from coremargin.report.histogram import histogram, signed_bins
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from coremargin.report.claims import Claims
+    from coremargin.report.page import Json
+    from coremargin.report.rounds import Column
+
+CORESET_SHOWN = 50  #: rows of the coreset in the table, by weight
+
+
+@contextmanager
+def arrays_of(folder: Path) -> Iterator[Mapping[str, np.ndarray]]:
+    """The arrays of a model's folder, to be looked at within. Raises DataError where they are not a model's."""
+    path = folder / "arrays.npz"
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            yield arrays
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise DataError(f"{path}: expected the arrays of a model, got: {error}; is this a model's folder?") from error
+
+
+def coreset_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The rows of the proof, m entries each: ``ids`` int64, ``y`` in {-1, +1}, ``alpha`` dual weights, ``margins``.
+
+    Margins are NaN where the proof does not need the rows themselves. ``norm`` is that of the hyperplane.
+    """
+    y = arrays["coreset_y"].astype(np.int8)
+    rows = from_arrays("coreset_x", arrays)
+    margins = y * (rows @ arrays["w"] + arrays["b"][0]) if rows.shape[1] else np.full(len(y), np.nan)
+    norm = float(np.linalg.norm(arrays["w"]))
+    return {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins, "norm": norm}
+
+
+def read_coreset(folder: Path) -> dict[str, Any]:
+    """The rows of the proof in a model's folder. Raises DataError."""
+    with arrays_of(folder) as arrays:
+        return coreset_of(arrays)
+
+
+def view(
+    model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], columns: Sequence[Column], name: str
+) -> dict[str, Any]:
+    """What a page says of any hyperplane.
+
+    ``model``, ``run`` and ``records`` are what model.json, run.json and rounds.jsonl hold; ``coreset``: as
+    ``coreset_of`` has it; rows of a larger ``rank`` (that of their dual weight, if it has none) are shown first.
+    """
+    common = pages.view(model, run, records, columns, name)
+    intercept = common["parameters"].get("intercept", True)
+    total = int((model.get("certificate") or {}).get("coreset_rows") or len(coreset["ids"]))
+    return common | {
+        "intercept": intercept,
+        "plane": "hyperplane" if intercept else "hyperplane through the origin",
+        "weights": numbers.precision_for(None, float(np.max(coreset["alpha"], initial=0.0))),
+        "coreset": _coreset_rows(coreset, total),
+        "proof_rows": numbers.count(total),
+        "beyond": _beyond(run),
+    }
+
+
+def _coreset_rows(coreset: Mapping[str, Any], total: int) -> dict[str, Any]:
+    """The heaviest rows, ties by id, and how many there are of each class."""
+    ids, y, alpha, margins = (np.asarray(coreset[key]) for key in ("ids", "y", "alpha", "margins"))
+    order = np.lexsort((ids, -np.asarray(coreset.get("rank", alpha))))[:CORESET_SHOWN]
+    heaviest = float(alpha.max()) if len(alpha) else 0.0
+    shown = [
+        {
+            "id": int(ids[i]),
+            "positive": bool(y[i] > 0),
+            "alpha": float(alpha[i]),
+            "share": 100.0 * float(alpha[i]) / heaviest if heaviest > 0.0 else 0.0,
+            "margin": float(margins[i]),
+        }
+        for i in order
+    ]
+    weighty = alpha > 0.0
+    return {
+        "shown": shown,
+        "held": len(ids),
+        "total": total,
+        "negative": int(((y < 0) & weighty).sum()),
+        "positive": int(((y > 0) & weighty).sum()),
+    }
+
+
+def _beyond(run: Json) -> bool:
+    """Whether the outermost bins hold rows: they then stand for everything beyond them too."""
+    found = run.get("histogram") or {}
+    return any(rows and (rows[0] or rows[-1]) for rows in (found.get("negative"), found.get("positive")))
+
+
+def margin_columns(precision: numbers.Precision) -> tuple[Column, ...]:
+    """What the rounds of a margin are told by."""
+    counted = rounds.counted
+    pool = (counted("Pool rows", "pool_rows"), counted("Coreset", "coreset_rows"))
+    found = (counted("New rows", "new_rows"), counted("Rows below", "rows_below"))
+    head = (rounds.NUMBER, rounds.KIND, *rounds.bare_bounds(precision))
+    return (*head, *pool, *found, *rounds.CHUNKS, *rounds.COSTS)
+
+
+def margin_view(
+    claims: Claims, run: Json, records: Sequence[Json], status: str, nobody: tuple[str, str] = ("no row", "none")
+) -> dict[str, Any]:
+    """What a page says of a margin; nobody: what is not within it, in the histogram and in its description."""
+    bins, precision = signed_bins(run.get("histogram"), claims.lower), claims.precision
+    open_end = status != "not_separable"
+    drawn: dict[str, Markup | None] = charts.by_round(records, run, claims, closing=open_end)
+    drawn |= {"ruler": rulers.margin(claims) if open_end else None, "margins": None}
+    if bins:
+        draw = partial(histogram, bins, claims.lower, precision, nobody=nobody)
+        drawn["margins"] = charts.drawings(charts.FULL, draw)
+    return claims.view() | {"charts": drawn, "bins": bins, "seen": sum(part.rows for part in bins)}

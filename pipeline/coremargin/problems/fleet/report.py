@@ -1,0 +1,121 @@
+"""The page of a fleet: which C, which classes, what is proven of each model, and what it all cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup
+
+from coremargin.formats.fleet_record import FILE
+from coremargin.problems.fleet import report_charts
+from coremargin.report import charts, numbers, page, rounds
+from coremargin.report.confusion import by_class, confusions, matrix_lines, share
+from coremargin.report.view import view as common_view
+
+if TYPE_CHECKING:
+    from coremargin.report.page import Json
+    from coremargin.report.rounds import Column
+
+MEMBERS_SHOWN = 300  #: rows of the table of models
+
+
+def page_of(folder: Path, name: str) -> str:
+    """The page of a fleet's folder. Raises DataError where it does not hold a readable fleet."""
+    return render(*page.read_folder(folder, FILE), name=name)
+
+
+def render(fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEET") -> str:
+    """The page as text, of what ``fleet.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py."""
+    view = common_view(fleet, run, records, _columns(), name)
+    labels, members = view["classes"], fleet["members"]
+    costs = [cost for cost in dict.fromkeys(member["C"] for member in members) if cost is not None]
+    chosen = (fleet["chosen"] or {}).get("C", costs[-1] if costs else None)
+    judged, held_out = _judged(fleet["evaluations"], chosen)
+    statuses = [member["status"] for member in members]
+    view |= {
+        "soft": view["parameters"].get("loss") is not None, "costs": costs,
+        "chosen": chosen, "was_chosen": fleet["chosen"], "validation": fleet["validation"],
+        "best": next((row for row in fleet["validation"] or () if row["C"] == chosen), None),
+        "certified": statuses.count("certified"), "stopped": statuses.count("stopped"),
+        "inseparable": statuses.count("not_separable"), "count": len(statuses),
+        "folds": view["parameters"].get("folds") or 0, "held_out": held_out, "accuracy": share(judged),
+        "confusion": matrix_lines(judged, labels), "confusions": confusions(judged, labels),
+        "by_class": _by_class(fleet, chosen, judged, labels), "one_against_rest": len(_deciders(fleet, chosen)) > 1,
+        "members": _members(fleet), "charts": _charts(fleet, run, records),
+    }  # fmt: skip
+    return page.template("problems/fleet/report.html.j2").render(view)
+
+
+def _columns() -> tuple[Column, ...]:
+    done = rounds.counted("Certified", "members_certified")
+    worst = rounds.Column("Furthest from its proof", _furthest, words=True)
+    at_work = rounds.Column("At work", _at_work)
+    return (rounds.NUMBER, rounds.KIND, done, at_work, worst, rounds.gap("Its gap"), *rounds.COSTS)
+
+
+def _furthest(row: Json) -> Markup:
+    return Markup("<code>{}</code>").format(row.get("worst") or numbers.DASH)
+
+
+def _at_work(row: Json) -> str:
+    """Members that are neither proven nor given up."""
+    members, done = numbers.finite(row.get("members")), numbers.finite(row.get("members_done"))
+    return numbers.DASH if members is None or done is None else numbers.count(members - done)
+
+
+def _judged(evaluations: Sequence[Json], cost: float | None) -> tuple[np.ndarray | None, bool]:
+    """Confusion matrix (k, k) at a C: of all held-out rows where there are folds, else of the training rows."""
+    mine = [entry for entry in evaluations if entry["C"] == cost]
+    folds = [np.array(entry["confusion"]) for entry in mine if entry["fold"] is not None]
+    if folds:
+        return np.sum(folds, axis=0), True
+    return (np.array(mine[0]["confusion"]), False) if mine else (None, False)
+
+
+def _deciders(fleet: Json, cost: float | None) -> list[Json]:
+    """The members that decide at a C: trained on all rows."""
+    return [member for member in fleet["members"] if member["fold"] is None and member["C"] == cost]
+
+
+def _by_class(
+    fleet: Json, cost: float | None, matrix: np.ndarray | None, labels: Sequence[str]
+) -> list[dict[str, Any]]:
+    """For each class its model's bounds and how its rows fare."""
+    members = _deciders(fleet, cost)
+    fares = by_class(matrix, labels) or [{"label": label} for label in labels]
+    if len(members) != len(labels):
+        return fares
+    digits = [numbers.precision_for(member["lower"], member["upper"]) for member in members]
+    return [
+        line | {"member": member, "precision": precision}
+        for line, member, precision in zip(fares, members, digits, strict=True)
+    ]
+
+
+def _members(fleet: Json) -> list[Mapping[str, Any]]:
+    """The table of models; those without a proof first, then by what is missing."""
+    listed = sorted(fleet["members"], key=lambda m: (m["status"] == "certified", -_missing(m)))
+    return [
+        {**member, "precision": numbers.precision_for(member["lower"], member["upper"])}
+        for member in listed[:MEMBERS_SHOWN]
+    ]
+
+
+def _missing(member: Json) -> float:
+    return numbers.relative_gap(member) or 0.0
+
+
+def _charts(fleet: Json, run: Json, records: Sequence[Json]) -> dict[str, Markup | None]:
+    found: dict[str, Markup | None] = {"curve": None, "certified": None, "bytes": charts.reading(records, run)}
+    table = fleet["validation"]
+    if table and len(table) > 1:
+        trained = {entry["C"]: entry["accuracy"] for entry in fleet["evaluations"] if entry["fold"] is None}
+        chosen = (fleet["chosen"] or {}).get("C")
+        found["curve"] = charts.drawings(charts.FULL, partial(report_charts.curve, table, trained, chosen))
+    if records:
+        found["certified"] = charts.drawings(charts.HALF, partial(report_charts.certified, records))
+    return found

@@ -1,0 +1,28 @@
+"""The page of a hard margin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coremargin.formats.model_record import FILE
+from coremargin.problems.common import report as common
+from coremargin.report import page
+from coremargin.report.claims import claims_of
+
+if TYPE_CHECKING:
+    from coremargin.report.page import Json
+
+
+def page_of(folder: Path, name: str) -> str:
+    """The page of a model's folder. Raises DataError where it does not hold a readable model."""
+    return render(*page.read_folder(folder, FILE), common.read_coreset(folder), name=name)
+
+
+def render(model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL") -> str:
+    """The page as text; what it is made of: common/report.py."""
+    claims = claims_of(model)
+    view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
+    view |= common.margin_view(claims, run, records, view["status"])
+    return page.template("problems/hard/report.html.j2").render(view)

@@ -1,0 +1,127 @@
+"""The page of a margin with outliers: the rows left out, what each buys, and the margin against their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.formats.model_arrays import OUTLIERS
+from coremargin.formats.model_record import FILE
+from coremargin.maths.rows import from_arrays, lengths
+from coremargin.problems.common import report as common
+from coremargin.problems.outliers.left_out import Step, steps_of
+from coremargin.report import charts, page, svg
+from coremargin.report.claims import claims_of
+from coremargin.report.numbers import DASH, Precision, count, finite, precision_for
+from coremargin.report.svg import Frame, Scale
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from coremargin.report.page import Json
+
+ROWS_SHOWN = 200
+#: What is not within the margin, where rows that are left out may be.
+OTHERS = ("no other row", "but for those left out, none")
+
+
+def page_of(folder: Path, name: str) -> str:
+    """The page of a model's folder. Raises DataError where it does not hold a readable model."""
+    return render(*page.read_folder(folder, FILE), *read_arrays(folder), name=name)
+
+
+def read_arrays(folder: Path) -> tuple[Json, Json, tuple[Step, ...]]:
+    """The rows of the proof; what the model has of outliers, by name; and what each number of them allows.
+
+    Raises DataError.
+    """
+    with common.arrays_of(folder) as arrays:
+        left_out = {key.removeprefix(OUTLIERS): arrays[key] for key in arrays if key.startswith(OUTLIERS)}
+        shortest = float(lengths(from_arrays("coreset_x", arrays)).min(initial=np.inf))
+        return common.coreset_of(arrays), left_out, steps_of(left_out, shortest)
+
+
+def render(
+    model: Json, run: Json, records: Sequence[Json], coreset: Json, left_out: Json, steps: Sequence[Step], *, name: str
+) -> str:
+    """The page as text; what it is made of: common/report.py, and what ``read_arrays`` finds."""
+    claims = claims_of(model)
+    view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
+    view |= common.margin_view(claims, run, records, view["status"], OTHERS)
+    view["about"] = _about(left_out, steps, view["status"])
+    return page.template("problems/outliers/report.html.j2").render(view)
+
+
+def _about(arrays: Mapping[str, np.ndarray], found: Sequence[Step], status: str) -> dict[str, Any]:
+    """What the template needs beyond what every margin has; a bound that is rounding is 0."""
+    steps = [replace(step, upper=0.0) if step.impossible else step for step in found]
+    rows = [
+        {"id": int(i), "positive": sign > 0, "margin": float(margin), "gain": finite(float(gain))}
+        for i, sign, margin, gain in zip(*(arrays[n] for n in ("ids", "signs", "margins", "gains")), strict=True)
+    ]
+    precision = precision_for(steps[-1].lower, steps[-1].upper)
+    drawn = [step for step in steps if step.upper is not None or step.lower is not None]
+    several = len(steps) > 1 and len(drawn) > 1
+    return {
+        "k": steps[-1].k, "rows": rows[:ROWS_SHOWN], "total": len(rows), "steps": steps,
+        "knee": _knee(steps) if status != "not_separable" else None, "nodes": sum(step.nodes for step in steps),
+        "chart": charts.drawings(charts.FULL, partial(against_k, drawn, precision)) if several else None,
+    }  # fmt: skip
+
+
+def _knee(steps: Sequence[Step]) -> int | None:
+    """The k whose step up in margin is the largest, where one is: beyond it outliers buy less."""
+    known = [(step.k, step.lower or 0.0) for step in steps]
+    gains = np.diff([margin for _, margin in known])
+    return known[int(np.argmax(gains)) + 1][0] if len(gains) and gains.max() > 0 else None
+
+
+def against_k(steps: Sequence[Step], precision: Precision, width: int) -> Markup:
+    """Margin reached and margin possible at most, against the number of rows left out."""
+    values = [v for step in steps for v in (step.lower, step.upper) if v is not None]
+    low, high = 0.0, max(values) * 1.08 or 1.0
+    ticks = svg.nice_ticks(low, high, 5)
+    labels, unit = svg.tick_labels(ticks)
+    frame = Frame(width, 300, max(map(len, labels)) * svg.CHARACTER + 14, 16, 26, 44)
+    scale = Scale(low, high, frame.height - frame.bottom, frame.top)
+    across = Scale(steps[0].k, steps[-1].k, frame.left + 14, frame.width - frame.right - 14)
+    parts = [
+        svg.text(2, 12, "margin" + (f" × {unit}" if unit else ""), "axis-name", "start"),
+        svg.value_axis(frame, scale, ticks, labels),
+    ]
+    for name in ("upper", "lower"):
+        known = [(step.k, getattr(step, name)) for step in steps]
+        points = [(across(k), scale(v or 0.0)) for k, v in known if name == "lower" or v is not None]
+        parts.append(svg.path(points, f"line-{name}"))
+        parts += [svg.tag("circle", cx=x, cy=y, r=3.0, class_=f"dot-{name}") for x, y in points]
+    parts.append(svg.bottom_axis(frame, _marks(steps, across, frame), "rows left out"))
+    column = (frame.width - frame.left - frame.right) / len(steps)
+    parts += [
+        svg.rect(across(s.k) - column / 2, frame.top, column, frame.height - frame.top - frame.bottom, "hover",
+                 _tell(s, precision))
+        for s in steps
+    ]  # fmt: skip
+    last = steps[-1]
+    reached, possible = precision.down(last.lower), precision.up(last.upper)
+    told = f"{count(last.k)} rows left out: margin {reached}, at most {possible}."
+    return svg.drawing("against-k", frame, "The margin against the number of rows left out", told, parts)
+
+
+def _marks(steps: Sequence[Step], across: Scale, frame: Frame) -> list[tuple[float, str]]:
+    """As many values of k as fit."""
+    room = max(1, int((frame.width - frame.left - frame.right) / 44))
+    every = -(-len(steps) // room)
+    return [(across(step.k), str(step.k)) for step in steps[::every]]
+
+
+def _tell(step: Step, precision: Precision) -> str:
+    if step.impossible:
+        return f"{count(step.k)} rows left out: nothing separates the others"
+    lower = DASH if step.lower is None else precision.down(step.lower)
+    upper = DASH if step.upper is None else precision.up(step.upper)
+    return f"{count(step.k)} rows left out: margin {lower}, at most {upper}"

@@ -1,0 +1,94 @@
+"""The certificate as a ruler: what is proven to be out of reach, what was reached, and what was asked for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coremargin.report import svg
+from coremargin.report.charts import drawings
+from coremargin.report.svg import Frame, Scale
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from coremargin.report.claims import Claims
+    from coremargin.report.numbers import Precision
+
+RULER = (460, 340)
+
+
+def margin(claims: Claims) -> Markup | None:
+    """Of a margin, which is to be large; None before one is proven."""
+    lower, upper = claims.lower, claims.upper
+    if lower is None or upper is None or lower <= 0.0 or upper <= 0.0:
+        return None
+    return drawings(RULER, partial(_margin, lower, upper, (1.0 - claims.epsilon) * upper, claims.precision))
+
+
+def value(claims: Claims) -> Markup | None:
+    """Of the value of an objective, which is to be small; None before any is proven to be out of reach."""
+    lower, upper = claims.lower, claims.upper
+    if lower is None or upper is None or lower <= 0.0:
+        return None
+    return drawings(RULER, partial(_value, lower, upper, lower / (1.0 - claims.epsilon), claims.precision))
+
+
+def _margin(lower: float, upper: float, asked: float, precision: Precision, width: int) -> Markup:
+    """No classifier beyond the right mark, this one at the left mark."""
+    frame = Frame(width, 132, 4, 4, 0, 0)
+    floor = min(lower, asked)
+    scale = Scale(floor, upper, width * 0.16, width - 132.0)  # right of it: room for the words
+    at_lower, at_upper, at_asked, y = scale(lower), scale(upper), scale(asked), 66.0
+    end = width - frame.right
+    early = at_lower < width * 0.42
+    anchor = "start" if early else "end"
+    x_label = at_lower - 5 if early else at_lower + 5
+    parts = [
+        svg.rect(at_upper, y - 9, end - at_upper, 18, "beyond"),
+        svg.rect(frame.left, y - 9, at_lower - frame.left, 18, "reached"),
+        svg.rect(at_lower, y - 9, at_upper - at_lower, 18, "gap-band"),
+        svg.line(at_upper, y - 16, at_upper, y + 16, "mark-upper"),
+        svg.line(at_lower, y - 16, at_lower, y + 16, "mark-lower"),
+        svg.text(x_label, y - 40, "reached by this classifier", "note", anchor),
+        svg.text(x_label, y - 23, precision.down(lower), "value-lower", anchor),
+        svg.text(at_upper - 5, y + 34, precision.up(upper), "value-upper", "start"),
+        svg.text(at_upper - 5, y + 52, "no classifier beyond", "note", "start"),
+    ]
+    if at_upper - at_asked > width * 0.3:  # else its label would run into the other
+        parts += [
+            svg.line(at_asked, y - 9, at_asked, y + 16, "mark-asked"),
+            svg.text(at_asked, y + 34, precision.nearest(asked), "value", "middle"),
+            svg.text(at_asked, y + 52, "asked for", "note", "middle"),
+        ]
+    told = f"Reached {precision.down(lower)}; proven impossible beyond {precision.up(upper)}."
+    return svg.drawing("ruler", frame, "The certificate on a ruler", told, parts)
+
+
+def _value(lower: float, upper: float, asked: float, precision: Precision, width: int) -> Markup:
+    """No classifier below the left mark, this one at the right mark."""
+    frame = Frame(width, 132, 4, 4, 0, 0)
+    scale = Scale(lower, max(upper, asked), 132.0, width * 0.84)
+    at_lower, at_upper, at_asked, y = scale(lower), scale(upper), scale(asked), 66.0
+    end = width - frame.right
+    late = at_upper > width * 0.58
+    side, shift = ("end", 5) if late else ("start", -5)
+    parts = [
+        svg.rect(frame.left, y - 9, at_lower - frame.left, 18, "beyond"),
+        svg.rect(at_upper, y - 9, end - at_upper, 18, "reached"),
+        svg.rect(at_lower, y - 9, at_upper - at_lower, 18, "gap-band"),
+        svg.line(at_lower, y - 16, at_lower, y + 16, "mark-lower"),
+        svg.line(at_upper, y - 16, at_upper, y + 16, "mark-upper"),
+        svg.text(at_upper + shift, y - 40, "value of this classifier", "note", side),
+        svg.text(at_upper + shift, y - 23, precision.up(upper), "value-upper", side),
+        svg.text(at_lower + 5, y + 34, precision.down(lower), "value-lower", "end"),
+        svg.text(at_lower + 5, y + 52, "no classifier below", "note", "end"),
+    ]
+    if at_asked - at_lower > width * 0.3:  # else its label would run into the other
+        parts += [
+            svg.line(at_asked, y - 9, at_asked, y + 16, "mark-asked"),
+            svg.text(at_asked, y + 34, precision.nearest(asked), "value", "middle"),
+            svg.text(at_asked, y + 52, "was enough", "note", "middle"),
+        ]
+    told = f"Value {precision.up(upper)}; proven impossible below {precision.down(lower)}."
+    return svg.drawing("ruler", frame, "The certificate on a ruler", told, parts)
