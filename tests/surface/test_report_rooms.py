@@ -1,0 +1,98 @@
+"""Where the parts of a report lie: what is of one kind of problem lies in its folder, also inside of a zip."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import coremargin
+from coremargin.data.arrays import ArraySource
+from coremargin.problems.registry import KINDS
+
+#: Where the kinds live: "problems/hard".
+HOMES = {name: "/".join(module.split(".")[1:-1]) for name, module in KINDS.items()}
+
+#: What asks for a model of each kind.
+ASKED: dict[str, dict[str, Any]] = {
+    "hard_margin": {}, "soft_margin": {"loss": "hinge"}, "outliers": {"outliers": [1, 2]},
+    "fleet": {"classes": "ovr"}, "crammer_singer": {"classes": "crammer-singer"},
+}  # fmt: skip
+
+#: Writes the pages of folders, by a package in a zip.
+SCRIPT = """
+import sys
+from pathlib import Path
+archive, *folders = sys.argv[1:]
+sys.path.insert(0, archive)
+import coremargin
+from coremargin.problems.report import write_report
+assert coremargin.__file__.startswith(archive), coremargin.__file__
+for folder in folders:
+    write_report(Path(folder))
+"""
+
+
+def kinds_named() -> re.Pattern[str]:
+    """Words that name one kind, or ask which one it is."""
+    words = {*KINDS, *(home.rpartition("/")[2] for home in HOMES.values()), "crammer", "hinge", "duality_gap"}
+    patterns = (word.removesuffix("s").replace("_", "[_ -]") for word in sorted(words))
+    return re.compile(rf"\b(?:{'|'.join(patterns)})s?\b", re.IGNORECASE)
+
+
+def test_shared_parts_of_a_report_name_no_kind(repository: Path) -> None:
+    """No module or template of report/, and none that several kinds share, names a kind of problem."""
+    package, named = repository / "pipeline" / "coremargin", kinds_named()
+    homes = {package / home for home in HOMES.values()}
+    texts = [*(package / "report").glob("*.py"), *package.rglob("*.j2"), package / "problems" / "common" / "report.py"]
+    offenders = [
+        f"{path.relative_to(package)}:{number}: {line.strip()[:100]}"
+        for path in texts
+        if path.parent not in homes
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if named.search(line)
+    ]
+    assert offenders == []
+    own = [path for path in texts if path.parent in homes]
+    assert len(own) == len(KINDS)
+    assert all(named.search(path.read_text(encoding="utf-8")) for path in own)
+
+
+def test_every_kind_extends_the_page_of_all(repository: Path) -> None:
+    """The page of each kind is a template in its folder, which ends at base.html.j2 and begins no page of its own."""
+    package = repository / "pipeline" / "coremargin"
+    for home in HOMES.values():
+        place = f"{home}/report.html.j2"
+        while place != "report/base.html.j2":
+            text = (package / place).read_text(encoding="utf-8")
+            assert "<!doctype" not in text
+            extended = re.search(r'^{% extends "([\w/.]+)" %}$', text, re.MULTILINE)
+            assert extended is not None, place
+            place = extended[1]
+    assert "<!doctype" in (package / place).read_text(encoding="utf-8")
+
+
+def test_a_package_in_a_zip_writes_the_same_pages(repository: Path, tmp_path: Path) -> None:
+    """Templates and the style sheet are found where no file system is: the page of every kind is the same there."""
+    rng, y = np.random.default_rng(5), np.arange(60) % 2
+    rows = ArraySource(rng.standard_normal((60, 3)) + 6 * y[:, None], y)
+    pages = {}
+    for kind, asked in ASKED.items():
+        coremargin.train(rows, out=tmp_path / kind, cluster="threads", **asked)
+        target = tmp_path / kind / "report.html"
+        pages[kind] = target.read_bytes()
+        target.unlink()
+    assert set(pages) == set(KINDS)
+    archive = tmp_path / "package.zip"
+    with zipfile.ZipFile(archive, "w") as package:
+        for path in (repository / "pipeline").rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                package.write(path, path.relative_to(repository / "pipeline"))
+    folders = [tmp_path / kind for kind in pages]
+    subprocess.run([sys.executable, "-c", SCRIPT, archive, *folders], check=True, timeout=60)
+    assert {kind: (tmp_path / kind / "report.html").read_bytes() for kind in pages} == pages
