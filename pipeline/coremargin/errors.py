@@ -33,7 +33,13 @@ import resource
 
 
 class CoremarginError(Exception):
-    """Base of all errors raised on purpose; ``exit_code`` is what the command returns."""
+    """Base of all errors raised on purpose.
+
+    Attributes
+    ----------
+    exit_code : int
+        What the command returns.
+    """
 
     exit_code = 5
 

@@ -34,6 +34,20 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - statements[0].lineno + 1 if statements else 0
 
 
+def section_lines(module: Module) -> int:
+    """Lines of the numpydoc sections in a module's docstrings: the tables of parameters, not what prose there is.
+
+    A section begins with the empty line before its heading and ends with the quotes.
+    """
+    total = 0
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            lines = (ast.get_docstring(node) or "").splitlines()
+            starts = [k for k, line in enumerate(lines) if k and line and set(line) == {"-"}]
+            total += len(lines) - starts[0] + 3 if starts else 0
+    return total
+
+
 def is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a function's body only passes or says that it is not implemented."""
     if any("overload" in ast.unparse(decorator) for decorator in function.decorator_list):
@@ -69,11 +83,11 @@ def tracked_texts(repository: Path) -> dict[str, str]:
 
 
 def test_modules_stay_short(package: Package, scripts: list[Module], repository: Path) -> None:
-    """No module or script has more than 300 lines."""
+    """No module or script has more than 300 lines beside the sections of its docstrings."""
     long = {}
     for module in [*package.modules.values(), *scripts]:
         name = module.path.relative_to(repository).as_posix()
-        lines = module.text.count("\n")
+        lines = module.text.count("\n") - section_lines(module)
         if lines > (400 if LONG_MODULES.get(name) else MODULE_LINES):
             long[name] = lines
     assert long == {}

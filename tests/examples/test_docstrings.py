@@ -8,7 +8,9 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["coremargin.estimators.classifier"])
+@pytest.mark.parametrize(
+    "name", ["coremargin.estimators.classifier", "coremargin.learn.api", "coremargin.learn.published"]
+)
 def test_examples_in_docstrings_are_true(name: str) -> None:
     """Every example of the module gives the result that is written below it."""
     result = doctest.testmod(importlib.import_module(name))

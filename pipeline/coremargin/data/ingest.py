@@ -66,29 +66,78 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
 ) -> IngestReport:
     """Write the rows of ``source`` into the store at ``store``; nothing appears unless all of it is good.
 
-    source: a path, a pattern such as "part-*.csv", a list of these, or an array (NumPy, SciPy sparse, Dask) of shape
-    (rows, features). Files are .npy, .npz of ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet (extra
-    ``arrow``) or SVMlight; text may be compressed with gzip, bzip2 or xz. ``format`` overrides name and content. The
-    name of a file need not be UTF-8.
-
-    labels: labels (rows,) or a path to them (.npy, or text with one per line); by default ``y.npy`` beside ``X.npy``.
     Labels are integers of 64 bits, finite floats, booleans, or texts of up to 1,000 characters (bytes must be UTF-8).
     Two of them never become one class because of what a float cannot hold or of white space: that is refused.
-    label: the label column by name or number (from 0, negative from the end); by default the one column called label,
-    target, class or y, else the last. unlabelled: there are none. only: keep rows with these labels.
 
-    weights: of delimited text and Parquet a column by name or number; else weights (rows,) or a path to them (.npy, or
-    text with one per line): finite, not negative, not all zero. sparse: keep rows as CSR; by default SciPy matrices are
-    kept so, and SVMlight when less than a tenth of the values are stored. Explicit zeros are dropped then, and counted.
+    Parameters
+    ----------
+    source : path-like, sequence of path-like, or array or sparse matrix of shape (n, d)
+        A path, a pattern such as "part-*.csv", a list of these, or an array (NumPy, SciPy sparse, Dask). Files are
+        .npy, .npz of ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet (extra ``arrow``) or SVMlight;
+        text may be compressed with gzip, bzip2 or xz. The name of a file need not be UTF-8.
+    store : path-like
+        Where the store is, or is to be.
+    labels : array_like of shape (n,) or path-like, optional
+        Labels, or a path to them (.npy, or text with one per line); by default ``y.npy`` beside ``X.npy``.
+    label : str or int, optional
+        The label column by name or number (from 0, negative from the end); by default the one column called label,
+        target, class or y, else the last.
+    unlabelled : bool, default False
+        There are no labels.
+    weights : array_like of shape (n,), path-like, str or int, optional
+        Of delimited text and Parquet a column by name or number; else weights or a path to them (.npy, or text with one
+        per line): finite, not negative, not all zero.
+    sparse : bool, optional
+        Keep rows as CSR; by default SciPy matrices are kept so, and SVMlight when less than a tenth of the values are
+        stored. Explicit zeros are dropped then, and counted.
+    only : label or sequence of labels, optional
+        Keep rows with these labels.
+    append : bool, default False
+        Add to a store that exists.
+    overwrite : bool, default False
+        Replace a store that exists.
+    dtype : {"float32", "float64"}, optional
+        Of a new store, float32 by default; an append follows the store, here and in the next two.
+    compression : {"none", "lz4", "zstd", "auto"}, optional
+        Of a new store's chunks, none by default.
+    chunk_bytes : int, optional
+        Size of a new store's chunks.
+    format : str, optional
+        Kind of the files; overrides name and content.
+    drop : str, int or sequence of these
+        Columns to leave out.
+    delimiter : str, optional
+        Of delimited text; found out by default.
+    header : bool, optional
+        Whether delimited text has one; found out by default.
+    features : int, optional
+        Of SVMlight; found out by a first pass by default.
+    zero_based : bool, optional
+        Whether SVMlight counts columns from 0; found out by a first pass by default.
+    dry_run : bool, default False
+        Read the beginning and say what would be written.
+    on_progress : callable, optional
+        Called with a ``Progress`` after every batch.
 
-    append: add to a store that exists; overwrite: replace it. dtype ("float32" or "float64"), compression ("none",
-    "lz4", "zstd" or "auto") and chunk_bytes shape a new store; an append follows the store.
+    Returns
+    -------
+    IngestReport
+        What was written, or would be.
 
-    drop: columns to leave out; delimiter, header: of delimited text, found out by default; features, zero_based: of
-    SVMlight, found out by a first pass by default. dry_run: read the beginning and say what would be written.
+    Raises
+    ------
+    UsageError
+        Options that do not fit.
+    DataError
+        Of the classes BadRow and LabelError too: the data are wrong, at the place that is named.
+    OutputError
+        The store cannot be written.
 
-    Raises UsageError for options that do not fit, DataError (BadRow, LabelError) with the place of what is wrong with
-    the data, OutputError when the store cannot be written.
+    Examples
+    --------
+    >>> report = coremargin.ingest("rows.csv", "rows.zarr", label="class")  # doctest: +SKIP
+    >>> report.rows, report.classes  # doctest: +SKIP
+    (150, {'setosa': 50, 'versicolor': 50, 'virginica': 50})
     """
     started = time.perf_counter()
     path = usable_path(store)

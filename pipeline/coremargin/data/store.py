@@ -50,7 +50,47 @@ class Readers(NamedTuple):
 
 
 class Store:
-    """The committed rows of a store, frozen when it was opened: a store that grows meanwhile changes nothing here."""
+    """The committed rows of a store, frozen when it was opened: a store that grows meanwhile changes nothing here.
+
+    Use ``Store.open``.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder.
+    facts : Facts
+        What its root says.
+    commits : tuple of Commit
+        The commits up to the one that counts.
+    map_bytes : int
+        How many bytes of chunks this process may keep mapped.
+
+    Attributes
+    ----------
+    name : str
+        The path, for messages.
+    rows, features : int
+        Rows of the commit, and features of each.
+    dtype : dtype
+        Float32 or float64.
+    classes : tuple
+        Labels as given at ingest, in order of first appearance: code = index.
+    sparse : bool
+        Rows come as CSR arrays.
+    chunks, chunk_rows : int
+        Number of chunks, and rows of each but the last, which may hold fewer.
+    commits : int
+        How often rows were added.
+    digest : str
+        Identity of the content, "sha256:...".
+    about : mapping
+        What ``synth`` wrote down of its recipe; empty for rows of other origin.
+
+    Examples
+    --------
+    >>> store = coremargin.Store.open("rows.zarr")  # doctest: +SKIP
+    >>> rows, codes = store.read(0)  # doctest: +SKIP
+    """
 
     def __init__(self, path: Path, facts: Facts, commits: tuple[Commit, ...], map_bytes: int) -> None:
         """Use ``Store.open``."""
@@ -73,7 +113,24 @@ class Store:
     def open(cls, path: str | os.PathLike[str], *, map_bytes: int = MAP_BYTES, rows: int | None = None) -> Store:
         """Open the latest commit, or the one that ended at ``rows``.
 
-        map_bytes: how many bytes of chunks this process may keep mapped. Raises StoreError.
+        Parameters
+        ----------
+        path : path-like
+            The store's folder.
+        map_bytes : int, default 512 MiB
+            How many bytes of chunks this process may keep mapped.
+        rows : int, optional
+            Rows of the commit that is wanted; None: the latest.
+
+        Returns
+        -------
+        Store
+            Its rows, frozen.
+
+        Raises
+        ------
+        StoreError
+            It is no store, or one of a newer format, or has no such commit.
         """
         place = Path(os.path.abspath(path))
         facts = read_facts(place)
@@ -132,18 +189,68 @@ class Store:
         return self._layouts["X/data" if self.sparse else "X"].encoding.compression
 
     def span(self, chunk: int) -> tuple[int, int]:
-        """Row ids ``[start, stop)`` of a chunk."""
+        """Row ids of a chunk.
+
+        Parameters
+        ----------
+        chunk : int
+            Its number, from 0.
+
+        Returns
+        -------
+        tuple of two int
+            The half-open range ``[start, stop)``.
+
+        Raises
+        ------
+        IndexError
+            There is no such chunk.
+        """
         if not 0 <= chunk < self.chunks:
             raise IndexError(f"{self.name}: expected a chunk from 0 to {self.chunks - 1}, got {chunk}")
         return chunk * self.chunk_rows, min(self.rows, (chunk + 1) * self.chunk_rows)
 
     def read(self, chunk: int) -> tuple[Any, np.ndarray]:
-        """Rows (n, d), an array or csr_array, and codes (n,) int32, read-only."""
+        """Rows and codes of a chunk, read-only.
+
+        Parameters
+        ----------
+        chunk : int
+            Its number, from 0.
+
+        Returns
+        -------
+        rows : ndarray or csr_array of shape (n, d)
+            In the store's ``dtype``.
+        codes : ndarray of shape (n,)
+            Int32: places of the labels in ``classes``, -1 where there is none.
+
+        Raises
+        ------
+        DamagedChunk
+            The chunk is missing, truncated or altered.
+        """
         self.span(chunk)
         return self.readers().X.read(chunk), self.labels(chunk)
 
     def labels(self, chunk: int) -> np.ndarray:
-        """Codes (n,) int32 of a chunk, read-only, without its rows."""
+        """Codes of a chunk, read-only, without its rows.
+
+        Parameters
+        ----------
+        chunk : int
+            Its number, from 0.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Int32: places of the labels in ``classes``, -1 where there is none.
+
+        Raises
+        ------
+        DamagedChunk
+            The chunk is missing, truncated or altered.
+        """
         start, stop = self.span(chunk)
         codes = self.readers().y.read(chunk)
         if codes.min() < UNLABELLED or codes.max() >= len(self.classes):
@@ -154,13 +261,42 @@ class Store:
         return codes
 
     def weights(self, chunk: int) -> np.ndarray | None:
-        """Sample weights (n,) float64 of a chunk, read-only; None: all are 1."""
+        """Sample weights of a chunk, read-only.
+
+        Parameters
+        ----------
+        chunk : int
+            Its number, from 0.
+
+        Returns
+        -------
+        ndarray of shape (n,) or None
+            Float64; None: all are 1.
+
+        Raises
+        ------
+        DamagedChunk
+            The chunk is missing, truncated or altered.
+        """
         self.span(chunk)
         reader = self.readers().weights
         return None if reader is None else reader.read(chunk)
 
     def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Rows (m, d) float64 and codes (m,) int32 of the row ids, in the order given; each chunk is read once."""
+        """Rows by number, in the order given; each chunk is read once.
+
+        Parameters
+        ----------
+        ids : ndarray of shape (m,)
+            Row ids.
+
+        Returns
+        -------
+        rows : ndarray or csr_array of shape (m, d)
+            Float64.
+        codes : ndarray of shape (m,)
+            Int32: places of the labels in ``classes``, -1 where there is none.
+        """
         ids = checked_ids(ids, self.rows, self.name)
         codes = np.empty(len(ids), dtype=np.int32)
         readers = self.readers()
@@ -176,29 +312,79 @@ class Store:
         return as_float64(take(rows, np.argsort(order, kind="stable"))), codes
 
     def sparse_head(self, values: int) -> tuple[np.ndarray, np.ndarray]:
-        """Data and indices that lie before value ``values`` in the file that holds it; for going on with a store."""
+        """What lies before a stored value in the file that holds it; for going on with a store.
+
+        Parameters
+        ----------
+        values : int
+            Number of the value, counted from the first of the store.
+
+        Returns
+        -------
+        tuple of two ndarray
+            Data and indices.
+
+        Raises
+        ------
+        TypeError
+            The rows are dense.
+        """
         reader = self.readers().X
         if not isinstance(reader, CsrReader):
             raise TypeError(f"{self.name}: rows are dense")
         return reader.head(values)
 
     def statistics(self, start: int = 0, stop: int | None = None) -> ChunkStatistics:
-        """Everything that ingest counted, per chunk of [start, stop): 5 d numbers each; ``scalars`` are less."""
+        """Everything that ingest counted, per chunk: 5 d numbers each; ``scalars`` are less.
+
+        Parameters
+        ----------
+        start, stop : int, optional
+            The chunks [start, stop); by default all.
+
+        Returns
+        -------
+        ChunkStatistics
+            One entry per chunk.
+        """
         return self._manifest.part(start, self.chunks if stop is None else stop, self.scalars())
 
     def scalars(self) -> ChunkScalars:
-        """Rows, class counts, radius, norm and digest per chunk; loaded once."""
+        """Rows, class counts, radius, norm and digest per chunk; loaded once.
+
+        Returns
+        -------
+        ChunkScalars
+            One entry per chunk.
+        """
         return self._scalars
 
     def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Centres (stop - start, d) float64 of the chunks [start, stop), dense whatever the rows are."""
+        """Centres of chunks, dense whatever the rows are.
+
+        Parameters
+        ----------
+        start, stop : int, optional
+            The chunks [start, stop); by default all.
+
+        Returns
+        -------
+        ndarray of shape (stop - start, d)
+            Float64, the mean rows.
+        """
         stop = self.chunks if stop is None else stop
         if self.sparse:
             return np.asarray(self._manifest.sparse_vectors(start, stop, self.scalars().rows)["centre"].toarray())
         return self._manifest.vectors("centre", start, stop)
 
     def handle(self) -> StoreHandle:
-        """A small picklable value from which ``open_source`` makes the same source in another process."""
+        """A small picklable value from which ``open_source`` makes the same source in another process.
+
+        Returns
+        -------
+        StoreHandle
+            Path, rows and digest.
+        """
         return StoreHandle(self.name, self.rows, self.digest, self._map_bytes)
 
     @cached_property
@@ -206,7 +392,13 @@ class Store:
         return self._manifest.scalars()
 
     def readers(self) -> Readers:
-        """What reads rows, labels and weights, once the manifest said what to expect."""
+        """What reads rows, labels and weights, once the manifest said what to expect.
+
+        Returns
+        -------
+        Readers
+            Made once.
+        """
         if self._made is None:
             with self._lock:
                 if self._made is None:

@@ -59,10 +59,7 @@ class InBatches:
 
     @available_if(_knows_batches)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on with a batch of rows X (n, d), labels y (n,); ``certificate_`` is about all rows seen since the first.
-
-        classes: all labels there will be, in the first call; None: those of the first batch. It has rows of all.
-        sample_weight (n,): as for ``fit``; if there are any, from the first batch on.
+        """Go on with a batch of rows; ``certificate_`` is about all rows seen since the first.
 
         Rows are kept while half of ``memory`` holds them: until then the answer is that of ``fit`` on all batches, to
         the digest, so that ``coremargin verify`` checks ``model_`` against a store of them. Then rows with the largest
@@ -71,11 +68,35 @@ class InBatches:
         "stopped", and a ConvergenceWarning says so: ``fit`` on a store of all rows proves more. A hard margin that the
         new rows respect stays as it is, for the price of one look at them.
 
-        Raises as ``fit`` does (a batch that is refused leaves everything as it was), and UsageError for rows that are
-        not in memory, parameters that changed since the first batch, or when the rows that decide the answer no longer
-        fit into memory. With scaling, class_weight="balanced" or "crammer_singer" there is no ``partial_fit``. After
-        ``fit`` on rows in memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a
-        store or more rows nothing was kept: begin with a clone.
+        With scaling, class_weight="balanced" or "crammer_singer" there is no ``partial_fit``. After ``fit`` on rows in
+        memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a store or more rows
+        nothing was kept: begin with a clone.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            The batch, in memory.
+        y : array_like of shape (n,)
+            Its labels.
+        classes : array_like of shape (k,), optional
+            All labels there will be, in the first call; None: those of the first batch. It has rows of all.
+        sample_weight : array_like of shape (n,), optional
+            As for ``fit``; if there are any, from the first batch on.
+
+        Returns
+        -------
+        Self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            As ``fit`` does; a batch that is refused leaves everything as it was.
+        NotCertified
+            As ``fit`` does.
+        UsageError
+            Rows that are not in memory, parameters that changed since the first batch, or rows that decide the answer
+            and no longer fit into memory.
         """
         past: Past | None = getattr(self, "_past", None)
         before: Model | FleetModel | None = None if past is None else self.model_

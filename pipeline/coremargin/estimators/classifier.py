@@ -38,28 +38,56 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
     Parameters
     ----------
-    loss: "squared_hinge", "hinge", or None for the hard margin (``coremargin.train``: None unless given).
-    C: price of a row's loss; class_weight: factors of C, {label: factor} or "balanced": n / (k n_class). A hard margin
-    reads neither.
-    epsilon: the value (hard margin: the margin) is proven to be within this share of the best possible.
-    fit_intercept: False for a hyperplane through the origin (of the scaled rows).
-    multi_class: "ovr", one class against the rest, or "crammer_singer", one problem about all classes (with the hinge
-    or without a loss; not for ``partial_fit``).
-    scaling: "standard", "minmax", "maxabs" or "rownorm": rows are scaled as they are read, from statistics of all rows,
-    as a scaler before this one in a pipeline would; ``coef_`` and ``intercept_`` are for rows as they come, up to
-    rounding (of "rownorm": for rows divided by their lengths). Not for ``partial_fit``.
-    cluster: where to scan a store: a file of ``cluster/``, a scheduler's address, "embedded", "threads", None chooses.
-    memory: for the rows kept in this process, such as "256 MiB".
+    loss : {"squared_hinge", "hinge"} or None, default "squared_hinge"
+        None for the hard margin (``coremargin.train``: None unless given).
+    C : float, default 1.0
+        Price of a row's loss; a hard margin does not read it.
+    epsilon : float, default 1e-3
+        The value (hard margin: the margin) is proven to be within this share of the best possible.
+    fit_intercept : bool, default True
+        False for a hyperplane through the origin (of the scaled rows).
+    class_weight : dict or "balanced", optional
+        Factors of C, {label: factor} or "balanced": n / (k n_class). A hard margin does not read them.
+    multi_class : {"ovr", "crammer_singer"}, default "ovr"
+        One class against the rest, or one problem about all classes (with the hinge or without a loss; not for
+        ``partial_fit``).
+    scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
+        Rows are scaled as they are read, from statistics of all rows, as a scaler before this one in a pipeline would;
+        ``coef_`` and ``intercept_`` are for rows as they come, up to rounding (of "rownorm": for rows divided by their
+        lengths). Not for ``partial_fit``.
+    cluster : str, optional
+        Where to scan a store: a file of ``cluster/``, a scheduler's address, "embedded", "threads", None chooses.
+    memory : str or int, default "256 MiB"
+        For the rows kept in this process.
 
     Attributes
     ----------
-    coef_ (1, d), intercept_ (1,), classes_ (2,); of more than two classes (k, d), (k,), (k,). n_features_in_,
-    feature_names_in_ (of data frames), n_iter_: scans of all rows.
-    certificate_: both bounds and what they prove; of several classes with "ovr" a list, one for each. model_: the
-    ``Model``, ``FleetModel`` or ``MulticlassModel``, which has ``save`` and is what ``coremargin verify`` checks.
-    support_ (m,), coreset_ (m, d): positions and values of the rows that decide the answer: for a hard margin those
-    that carry the proof; with a loss all rows that have one or lie on the edge, known for rows in memory only, their
-    values if ``memory`` holds them.
+    coef_ : ndarray of shape (1, d) or (k, d)
+        Weights; a row a class of more than two.
+    intercept_ : ndarray of shape (1,) or (k,)
+        Intercepts.
+    classes_ : ndarray of shape (k,)
+        Labels in order.
+    n_features_in_ : int
+        Features of the rows.
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the columns, of data frames.
+    n_iter_ : int
+        Scans of all rows.
+    certificate_ : Certificate or list of Certificate
+        Both bounds and what they prove; of several classes with "ovr" a list, one for each.
+    model_ : Model, FleetModel or MulticlassModel
+        It has ``save`` and is what ``coremargin verify`` checks.
+    support_ : ndarray of shape (m,)
+        Positions of the rows that decide the answer: for a hard margin those that carry the proof; with a loss all rows
+        that have one or lie on the edge, known for rows in memory only.
+    coreset_ : ndarray or csr_array of shape (m, d)
+        Their values, if ``memory`` holds them.
+
+    References
+    ----------
+    .. [1] S. Har-Peled, D. Roth, D. Zimak, "Maximum Margin Coresets for Active and Noise Tolerant Learning", 2006.
+    .. [2] K. Crammer, Y. Singer, "On the Algorithmic Implementation of Multiclass Kernel-based Vector Machines", 2001.
 
     Examples
     --------
@@ -96,14 +124,35 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         self.memory = memory
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Train on rows X (n, d) with labels y (n,), or on a store: its path or a ``Store``, without y.
+        """Train on rows with labels, or on a store.
 
-        sample_weight (n,): factors of the price of a row; 0 leaves it out, a hard margin reads nothing else of them.
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d), path-like or Store
+            An array, a sparse matrix, a data frame, a Dask array or a Zarr array; the last two are read block by block,
+            never as a whole, in one pass that counts what is in them and in every scan. Or a store, or its path,
+            without y.
+        y : array_like of shape (n,), optional
+            Labels; a store has its own.
+        sample_weight : array_like of shape (n,), optional
+            Factors of the price of a row; 0 leaves it out, a hard margin reads nothing else of them.
 
-        X: an array, a sparse matrix, a data frame, a Dask array or a Zarr array; the last two are read block by block,
-        never as a whole, in one pass that counts what is in them and in every scan.
-        Raises ValueError for rows, labels or parameters that cannot be used, NotCertified when a hard margin is asked
-        for and no hyperplane separates the rows. Warns (ConvergenceWarning) when more scans would not reach epsilon.
+        Returns
+        -------
+        Self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            Rows, labels or parameters cannot be used.
+        NotCertified
+            A hard margin is asked for and no hyperplane separates the rows.
+
+        Warns
+        -----
+        ConvergenceWarning
+            More scans would not reach epsilon.
         """
         if self.multi_class not in ("ovr", "crammer_singer"):
             raise UsageError(f"multi_class: expected 'ovr' or 'crammer_singer', found {self.multi_class!r}")
@@ -162,16 +211,35 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         return factors_of(self.class_weight, sorted(classes))
 
     def decision_function(self, X: Any) -> Any:
-        """w.z + b of each row, scaled as in training: (n,), positive towards ``classes_[1]``.
+        """Decision values w.z + b of each row, scaled as in training.
 
-        Of several classes (n, k), the largest wins.
-        X: what ``fit`` takes. Of a Dask array a Dask array, nothing computed yet; else an array.
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d), path-like or Store
+            What ``fit`` takes.
+
+        Returns
+        -------
+        ndarray or Dask array of shape (n,) or (n, k)
+            Positive towards ``classes_[1]``; of several classes the largest wins. Of a Dask array a Dask array, nothing
+            computed yet.
         """
         check_is_fitted(self)
         return decision_values(self, X)
 
     def predict(self, X: Any) -> Any:
-        """The label of each row (n,); of a Dask array a Dask array."""
+        """The label of each row.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d), path-like or Store
+            What ``fit`` takes.
+
+        Returns
+        -------
+        ndarray or Dask array of shape (n,)
+            Of a Dask array a Dask array.
+        """
         values = self.decision_function(X)
         if hasattr(values, "map_blocks"):
             values = values.rechunk({1: -1}) if values.ndim == 2 else values
@@ -183,11 +251,28 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         return np.asarray(self.classes_[decided(values)])
 
     def to_sklearn(self) -> Any:
-        """A fitted ``LinearSVC`` with the same decision values: for places where coremargin is not installed."""
+        """A fitted ``LinearSVC`` with the same decision values: for places where coremargin is not installed.
+
+        Returns
+        -------
+        LinearSVC or Pipeline
+            Of "rownorm" a pipeline, whose first step divides rows by their lengths.
+        """
         return as_sklearn(self._linear(), getattr(self, "feature_names_in_", None))
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """An ``onnx.ModelProto`` that predicts the same; see ``coremargin.models.export.as_onnx``."""
+        """An ONNX graph that predicts the same; see ``coremargin.models.converters.as_onnx``.
+
+        Parameters
+        ----------
+        precision : {"float64", "float32"}, default "float64"
+            Of input, coefficients and decision values.
+
+        Returns
+        -------
+        onnx.ModelProto
+            Input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes, else (n, k).
+        """
         return as_onnx(self._linear(), precision)
 
     def _linear(self) -> Linear:

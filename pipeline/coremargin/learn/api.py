@@ -67,27 +67,96 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 ) -> AnyModel:
     """Train a maximum-margin classifier and prove it.
 
+    Numbers may be NumPy's, lists of them arrays or ranges.
+
     Parameters
     ----------
-    source: the path of a store, a ``Store`` or other ``Source``, or rows X (n, d) with labels ``y`` (n,): an array in
-        memory, a SciPy sparse matrix, or a Dask or Zarr array, which is read block by block, once more than a store to
-        count what is in it.
-    weights: of rows X in memory, (n,), finite, not negative, not all zero; a store has its own.
-    out: folder for the model, with a report and checkpoints on the way; None keeps the model in memory.
-    cluster: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
-    begin: "resume" goes on where an interrupted run stopped, if there is one; "restart" throws its checkpoint away.
-    overwrite: replace a model that is there. on_round: called with a record after every round.
-    epsilon, intercept, scaling, memory, sample, block, max_scans, time_limit: of every job, see ``TrainJob``.
-    strategy: of a hard margin (``HardMarginJob``). loss, C, class_weight: of a soft margin (``SoftMarginJob``).
-    classes: "ovr" for one model a class, each against the rest, from the same scans, as are those for C as a list and
-        for folds, with fold_seed (``FleetJob``); "crammer-singer" for one of all classes (``CrammerSingerJob``).
-    outliers, outlier_search: rows that may be left out (``OutlierJob``).
-        Numbers may be NumPy's, lists of them arrays or ranges.
+    source : path-like, Store, Source, or array or sparse matrix of shape (n, d)
+        The path of a store, a ``Store`` or other ``Source``, or rows with labels ``y``: an array in memory, a SciPy
+        sparse matrix, or a Dask or Zarr array, which is read block by block, once more than a store to count what is in
+        it.
+    y : array_like of shape (n,), optional
+        Labels of rows that are no store; a store has its own.
+    weights : array_like of shape (n,), optional
+        Of rows in memory: finite, not negative, not all zero; a store has its own.
+    out : path-like, optional
+        Folder for the model, with a report and checkpoints on the way; None keeps the model in memory.
+    epsilon : float, default 1e-3
+        What may be missing of the best possible margin, as a share; with a loss, of its value. See ``TrainJob`` for
+        this and all else that every job has.
+    intercept : bool, default True
+        False for a hyperplane through the origin of the (scaled) rows.
+    loss : {"hinge", "squared_hinge"}, optional
+        Of rows inside of the margin or on the wrong side (``SoftMarginJob``); None: a hard margin.
+    C : float or sequence of float, default 1.0
+        Price of a row's loss; of several each has a model, from the same scans (``FleetJob``).
+    class_weight : "balanced" or sequence of two float, optional
+        Factors of C for the negative and the positive class; "balanced": n / (2 n_class).
+    classes : {"ovr", "crammer-singer"}, optional
+        "ovr" for one model a class, each against the rest, from the same scans (``FleetJob``); "crammer-singer" for one
+        of all classes (``CrammerSingerJob``) [2]_.
+    folds : int, optional
+        Cross-validation by so many folds, in the same scans; chooses C (``FleetJob``).
+    fold_seed : int, default 0
+        Which rows the folds have.
+    outliers : int, str or sequence of int, optional
+        Rows that may be left out (``OutlierJob``): a number, a share such as "1%", or several numbers, also as "0..10".
+    outlier_search : {"exact", "heuristic"}, optional
+        Proof, or margin and bound quickly; None: exact up to 1,000 outliers.
+    strategy : {"fast", "paper", "any-violator"}, default "fast"
+        Of a hard margin (``HardMarginJob``): "paper" is Figure 1 of [1]_, one example a scan; "any-violator" takes the
+        first one found.
+    scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
+        Rows are scaled as they are read, from statistics of all of them; the model carries it.
+    memory : int or str, default 256 MiB
+        Bytes for the rows in this process; text has a unit.
+    sample : float, default 0.04
+        Share of the rows that is read first.
+    block : int or str, default 128 MiB
+        Bytes that one task reads.
+    max_scans : int, optional
+        Stop after so many scans, with what is proven.
+    time_limit : float or str, optional
+        Stop after so many seconds, or so long, such as "2 h", with what is proven.
+    cluster : path-like, optional
+        A file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
+    begin : {"new", "resume", "restart"}, default "new"
+        "resume" goes on where an interrupted run stopped, if there is one; "restart" throws its checkpoint away.
+    overwrite : bool, default False
+        Replace a model that is there.
+    on_round : callable, optional
+        Called with a record (a dict) after every round.
 
-    Returns the model; ask ``model.status`` and ``model.certificate`` what is proven. With classes, folds or a list of
-    C it is a fleet: ``model.members`` have certificates each. Raises CoremarginError.
+    Returns
+    -------
+    Model, FleetModel or MulticlassModel
+        Ask its ``status`` and ``certificate`` what is proven. With classes "ovr", folds or several C it is a fleet,
+        whose ``members`` have certificates each; with "crammer-singer" one model of several classes.
 
-    The published algorithms for outliers, every subset of a few dozen rows, are ``coremargin.learn.published``.
+    Raises
+    ------
+    CoremarginError
+        By its class: UsageError for parameters, DataError for rows, RunError for all that is neither. That the proof
+        which was asked for is not there is no error: it is what ``status`` says.
+
+    See Also
+    --------
+    coremargin.verify : Checks the certificate of what was saved.
+    coremargin.learn.published.outlier_svm : The published algorithms for outliers: every subset of a few dozen rows.
+
+    References
+    ----------
+    .. [1] S. Har-Peled, D. Roth, D. Zimak, "Maximum Margin Coresets for Active and Noise Tolerant Learning", 2006.
+    .. [2] K. Crammer, Y. Singer, "On the Algorithmic Implementation of Multiclass Kernel-based Vector Machines", 2001.
+
+    Examples
+    --------
+    >>> import coremargin
+    >>> model = coremargin.train([[0.0], [1.0], [3.0], [4.0]], ["a", "a", "b", "b"])
+    >>> model.status, model.w.tolist(), round(model.b, 9)
+    ('certified', [1.0], -2.0)
+    >>> model.predict([[1.5], [2.5]]).tolist()
+    ['a', 'b']
     """
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")

@@ -31,9 +31,22 @@ MOST_SUBSETS = 5_000_000
 
 @dataclass(frozen=True)
 class Enumeration:
-    """The best hyperplane found: w (d,) of length 1, b, its margin once ``left_out`` (rows by number) are left out.
+    """The best hyperplane found.
 
-    size: rows of a subset at the end; subsets: how many were solved in all.
+    Parameters
+    ----------
+    w : ndarray of shape (d,)
+        Its normal, of length 1.
+    b : float
+        Its offset: the decision value of a row x is w.x + b.
+    margin : float
+        Its margin once ``left_out`` are left out.
+    left_out : tuple of int
+        Rows by number.
+    size : int
+        Rows of a subset at the end.
+    subsets : int
+        How many were solved in all.
     """
 
     w: np.ndarray
@@ -55,15 +68,53 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
     cluster: str | os.PathLike[str] | None = "threads",
     most_subsets: int = MOST_SUBSETS,
 ) -> Enumeration:
-    """The best margin of rows X (n, d) with labels y (n,) once k rows are left out, by trying subsets of rows.
+    """The best margin of rows X once k of them are left out, by trying subsets of rows.
 
-    algorithm: "outlier-svm" (Har-Peled, Roth, Zimak, Figure 4a) guesses the margin, R / 2^i, and so the size of the
-    subsets; "simple-outlier-svm" (Figure 4b) doubles their size. Ranges of subsets are tasks of the ``cluster``: a file
-    of ``cluster/``, a scheduler's address, "embedded" or "threads". The margin is at least (1 - epsilon) of the best;
-    0 or less: nothing separates the others, whichever k rows are left out.
+    Ranges of subsets are tasks of the ``cluster``.
 
-    Raises UsageError for an unknown algorithm, epsilon outside (0, 1), k negative or as large as a class, or when more
-    than ``most_subsets`` subsets may have to be tried.
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        A few dozen rows.
+    y : array_like of shape (n,)
+        Their labels, of two classes.
+    k : int
+        How many rows are left out; fewer than the smaller class has.
+    algorithm : {"outlier-svm", "simple-outlier-svm"}, default "outlier-svm"
+        The first (Figure 4a of [1]_) guesses the margin, R / 2^i, and so the size of the subsets; the second (Figure
+        4b) doubles their size.
+    epsilon : float, default 0.1
+        The margin is at least (1 - epsilon) of the best; above 0 and below 1.
+    intercept : bool, default True
+        False for a hyperplane through the origin.
+    cluster : path-like, default "threads"
+        A file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
+    most_subsets : int, default 5,000,000
+        Refuse when more may have to be tried: that many take some minutes on a core.
+
+    Returns
+    -------
+    Enumeration
+        The hyperplane, its margin and the rows left out. A margin of 0 or less: nothing separates the others, whichever
+        k rows are left out.
+
+    Raises
+    ------
+    UsageError
+        An unknown algorithm, epsilon outside (0, 1), k negative or as large as a class, or more than ``most_subsets``
+        subsets that may have to be tried.
+
+    References
+    ----------
+    .. [1] S. Har-Peled, D. Roth, D. Zimak, "Maximum Margin Coresets for Active and Noise Tolerant Learning", 2006.
+
+    Examples
+    --------
+    >>> from coremargin.learn.published import outlier_svm
+    >>> X = [[0.0], [1.0], [9.0], [2.0], [3.0]]  # the third row has the wrong label
+    >>> found = outlier_svm(X, ["a", "a", "a", "b", "b"], k=1)
+    >>> found.left_out, round(found.margin, 6)
+    ((2,), 0.5)
     """
     if algorithm not in ("outlier-svm", "simple-outlier-svm"):
         raise UsageError(f"algorithm: expected 'outlier-svm' or 'simple-outlier-svm', found {algorithm!r}")

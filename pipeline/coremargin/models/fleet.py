@@ -29,10 +29,21 @@ from coremargin.models.trained import Trained
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FleetModel(Trained):
-    """Models of one store; ``record`` is the content of ``fleet.json``, ``members`` are the models by name.
+    """Models of one store, trained by the same scans: one for each class, value of C and fold.
 
-    C: the value whose members decide, None when there are several and none was chosen: ``at`` takes one.
-    Raises DataError when record and members do not fit together.
+    Parameters
+    ----------
+    record : mapping
+        The content of ``fleet.json``.
+    members : mapping of str to Model
+        The models by name.
+    C : float, optional
+        The value whose members decide, None when there are several and none was chosen: ``at`` takes one.
+
+    Raises
+    ------
+    DataError
+        Record and members do not fit together.
     """
 
     record: Mapping[str, Any]
@@ -75,14 +86,41 @@ class FleetModel(Trained):
         return tuple(self.facts.costs)
 
     def at(self, C: float) -> FleetModel:
-        """The same fleet, with the members for this C deciding. Raises UsageError for a C that it does not have."""
+        """The same fleet, with the members for this C deciding.
+
+        Parameters
+        ----------
+        C : float
+            One of ``costs``.
+
+        Returns
+        -------
+        FleetModel
+            It has the same members.
+
+        Raises
+        ------
+        UsageError
+            The fleet does not have this C.
+        """
         if C not in self.costs:
             known = ", ".join(f"{cost:g}" for cost in self.costs if cost is not None) or "none: hard margins"
             raise UsageError(f"C: expected one of those that were trained ({known}), got {C!r}")
         return replace(self, C=C)
 
     def deciders(self) -> list[Model]:
-        """The members that decide: trained on all rows with the C in use, one a class, or the one of two classes."""
+        """The members that decide: trained on all rows with the C in use, one a class, or the one of two classes.
+
+        Returns
+        -------
+        list of Model
+            In the order of the classes.
+
+        Raises
+        ------
+        UsageError
+            There are several values of C and none was chosen.
+        """
         if self.C is None and self.costs != (None,):
             known = ", ".join(f"{cost:g}" for cost in self.costs)
             raise UsageError(f"this fleet has several values of C ({known}) and none was chosen; say which: C=..., --C")
@@ -108,9 +146,19 @@ class FleetModel(Trained):
         return FleetModel(record, {entry["name"]: member for entry, member in zip(entries, models, strict=True)})
 
     def scorer(self) -> Scorer:
-        """A hyperplane a class, or the one of two classes, for scaled rows. Raises UsageError when no C is chosen.
+        """A hyperplane a class, or the one of two classes, for scaled rows.
 
-        Raises DataError when the members that decide do not all scale rows alike.
+        Returns
+        -------
+        Scorer
+            What gives rows as they are their decision values.
+
+        Raises
+        ------
+        UsageError
+            No C is chosen.
+        DataError
+            The members that decide do not all scale rows alike.
         """
         members = self.deciders()
         for name in ("scaling", "shift", "factor"):
@@ -129,7 +177,25 @@ class FleetModel(Trained):
 
     @classmethod
     def read(cls, folder: int, path: Path) -> FleetModel:
-        """From an open folder; path: for messages."""
+        """From an open folder.
+
+        Parameters
+        ----------
+        folder : int
+            Its descriptor.
+        path : Path
+            Its path, for messages.
+
+        Returns
+        -------
+        FleetModel
+            What is there.
+
+        Raises
+        ------
+        DataError
+            It is none, or record and members do not fit together.
+        """
         content = read_content(folder, path, FILE)
         entries = typed_fleet(content, f"{path}/{FILE}").members
         members = {entry.name: Model.read(folder, path, f"{MEMBERS}/{entry.name}") for entry in entries}
@@ -139,7 +205,13 @@ class FleetModel(Trained):
             raise DataError(f"{path}/{FILE}: {error}") from None
 
     def write(self, folder: Path) -> None:
-        """Write ``fleet.json`` and the folders of the members into an empty folder."""
+        """Write ``fleet.json`` and the folders of the members.
+
+        Parameters
+        ----------
+        folder : Path
+            An empty folder.
+        """
         write_record(folder / FILE, self.record)
         (folder / MEMBERS).mkdir()
         for name, member in self.members.items():

@@ -30,19 +30,45 @@ _LEDGER = "ledger_"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model(Single):
-    """A hypothesis with its certificate. ``record`` is the content of ``model.json``; arrays are read-only.
+    """A hypothesis with its certificate; arrays are read-only.
 
-    w (d,) float64, b; decision value of a row x: w.x + b, positive towards ``classes[1]``. alpha (m,) float64 dual
-    weights of the rows coreset_ids (m,) int64 with signs coreset_y (m,) int8 in {-1, +1}.
-    Hard margin: ||w|| = 1; each class's weights sum to 1 with an intercept, all sum to 1 without; coreset_x (m, d)
-    float64, exact copies of the store's rows, a csr_array where these are sparse; ledger: name -> array, what the scans
-    proved about each chunk.
-    Soft margin: alpha in [0, c], of the hinge's rows near the margin (none for squared hinge); coreset_x is (m, 0);
-    ledger: "reference" (d + 1,), the hypothesis that gives all other rows their dual weights.
-    Scaled rows (``scaling``): w, b, coreset_x and the certificate are about rows scaled by shift and factor (d,), both
-    None for "rownorm". All methods take rows as they are and scale them; ``coef`` and ``intercept`` are the hyperplane
-    for rows as they are, up to rounding.
-    Raises DataError when the record is incomplete or does not fit the arrays.
+    The decision value of a row x is w.x + b, positive towards ``classes[1]``. All methods take rows as they are and
+    scale them; ``coef`` and ``intercept`` are the hyperplane for rows as they are, up to rounding. ``Model.load`` reads
+    one.
+
+    Parameters
+    ----------
+    record : mapping
+        The content of ``model.json``.
+    w : ndarray of shape (d,)
+        Float64. Hard margin: ||w|| = 1.
+    b : float
+        The offset.
+    alpha : ndarray of shape (m,)
+        Float64, dual weights of the coreset. Hard margin: each class's weights sum to 1 with an intercept, all sum to 1
+        without. Soft margin: in [0, c], of the hinge's rows near the margin (none for squared hinge).
+    coreset_ids : ndarray of shape (m,)
+        Int64, the rows by number.
+    coreset_x : ndarray or csr_array of shape (m, d)
+        Hard margin: float64, exact copies of the store's rows, a csr_array where these are sparse. Soft margin: (m, 0).
+    coreset_y : ndarray of shape (m,)
+        Int8, their signs in {-1, +1}.
+    ledger : mapping of str to ndarray, optional
+        Hard margin: what the scans proved about each chunk. Soft margin: "reference" (d + 1,), the hypothesis that
+        gives all other rows their dual weights.
+    shift, factor : ndarray of shape (d,), optional
+        Where rows are scaled (``scaling``), what by: w, b, coreset_x and the certificate are about scaled rows. Both
+        None for "rownorm".
+
+    Raises
+    ------
+    DataError
+        The record is incomplete or does not fit the arrays.
+
+    Examples
+    --------
+    >>> model = coremargin.Model.load("rows.model")  # doctest: +SKIP
+    >>> model.certificate.lower, model.predict(X)  # doctest: +SKIP
     """
 
     RECORD = TwoClasses
@@ -95,7 +121,13 @@ class Model(Single):
         return self._folded[1]
 
     def scorer(self) -> Scorer:
-        """One hyperplane, for scaled rows."""
+        """One hyperplane, for scaled rows.
+
+        Returns
+        -------
+        Scorer
+            What gives rows as they are their decision values.
+        """
         return Scorer((self.w,), (self.b,), self.row_scaling)
 
     def __repr__(self) -> str:
@@ -106,7 +138,13 @@ class Model(Single):
         )
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows."""
+        """The content of ``arrays.npz`` but for the coreset's rows.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The arrays by name.
+        """
         names = ("w", "alpha", "coreset_ids", "coreset_y")
         arrays = {name: getattr(self, name) for name in names} | {"b": np.array([self.b])}
         arrays |= {name: values for name in ("shift", "factor") if (values := getattr(self, name)) is not None}
@@ -114,7 +152,18 @@ class Model(Single):
 
     @classmethod
     def of(cls, files: ModelFiles) -> Model:
-        """The model in files that were read."""
+        """The model in files that were read.
+
+        Parameters
+        ----------
+        files : ModelFiles
+            Record and arrays of a model's folder, checked.
+
+        Returns
+        -------
+        Model
+            The model.
+        """
         arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
         ledger = {name.removeprefix(_LEDGER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEDGER)}
         offset = float(arrays.pop("b")[0])

@@ -33,10 +33,34 @@ PROBLEM = "crammer_singer"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MulticlassModel(Single):
-    """Several classes at once. ``record`` is the content of ``model.json``; arrays as the module says, read-only.
+    """Several classes at once; arrays are read-only.
 
-    Hard margin: ||V||_F = 1 and the duals sum to 1. Soft margin: each row's duals sum to c at most. Rows that are
-    scaled, and rows as they are: as for ``Model``. Raises DataError when the record does not fit the arrays.
+    Rows that are scaled, and rows as they are: as for ``Model``.
+
+    Parameters
+    ----------
+    record : mapping
+        The content of ``model.json``.
+    hypothesis : ndarray of shape (K, d + 1)
+        Float64, V: a row a class; the last column times ``constant`` are the intercepts. Hard margin: ||V||_F = 1.
+    duals : ndarray of shape (m, K)
+        Of the coreset's rows; nothing at a row's own class. Hard margin: they sum to 1. Soft margin: each row's sum to
+        c at most.
+    coreset_ids : ndarray of shape (m,)
+        Int64, the rows by number.
+    coreset_x : ndarray or csr_array of shape (m, d)
+        Exact copies of the rows for a hard margin, (m, 0) for a soft one.
+    coreset_classes : ndarray of shape (m,)
+        Int32, their classes.
+    reference : ndarray of shape (K, d + 1), optional
+        Soft margin only: the hypothesis that gives all other rows their duals.
+    shift, factor : ndarray of shape (d,), optional
+        Where columns are scaled, what by.
+
+    Raises
+    ------
+    DataError
+        The record does not fit the arrays.
     """
 
     RECORD = SeveralClasses
@@ -90,7 +114,13 @@ class MulticlassModel(Single):
         return self._folded[1]
 
     def scorer(self) -> Scorer:
-        """A hyperplane a class, for scaled rows; of two classes the score of the second less that of the first."""
+        """A hyperplane a class, for scaled rows; of two classes the score of the second less that of the first.
+
+        Returns
+        -------
+        Scorer
+            What gives rows as they are their decision values.
+        """
         weights, offsets = self._planes()
         two = len(self.classes) == 2
         return Scorer(tuple(weights), tuple(map(float, offsets)), self.row_scaling, difference=two)
@@ -103,11 +133,28 @@ class MulticlassModel(Single):
 
     @classmethod
     def of(cls, files: ModelFiles) -> MulticlassModel:
-        """The model in files that were read."""
+        """The model in files that were read.
+
+        Parameters
+        ----------
+        files : ModelFiles
+            Record and arrays of a model's folder, checked.
+
+        Returns
+        -------
+        MulticlassModel
+            The model.
+        """
         arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
         return cls(record=files.content, coreset_x=from_arrays(ROWS, files.arrays), **arrays)
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows."""
+        """The content of ``arrays.npz`` but for the coreset's rows.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The arrays by name.
+        """
         names = ("hypothesis", "duals", "coreset_ids", "coreset_classes", "reference", "shift", "factor")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

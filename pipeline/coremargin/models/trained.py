@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 
 
 class Trained(ABC):
-    """A hypothesis, or several that decide together. ``record``: what was trained and what is claimed of it."""
+    """A hypothesis, or several that decide together.
+
+    Attributes
+    ----------
+    record : mapping
+        What was trained and what is claimed of it.
+    """
 
     record: Mapping[str, Any]
 
@@ -83,7 +89,13 @@ class Trained(ABC):
 
     @abstractmethod
     def deciders(self) -> Sequence[Single]:
-        """The models that decide, one a class or one for all."""
+        """The models that decide, one a class or one for all.
+
+        Returns
+        -------
+        sequence of Single
+            Models with a certificate each.
+        """
 
     @abstractmethod
     def with_deciders(self, models: Sequence[Any]) -> Trained:
@@ -91,29 +103,68 @@ class Trained(ABC):
 
     @abstractmethod
     def scorer(self) -> Scorer:
-        """What gives rows as they are their decision values; all that a worker needs."""
+        """What gives rows as they are their decision values; all that a worker needs.
+
+        Returns
+        -------
+        Scorer
+            The hyperplanes, and what scales rows for them.
+        """
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Decision values of rows X (n, d) as they are: (n,) of two classes, positive towards the second, else (n, k).
+        """Decision values of rows as they are.
 
-        X: numbers, an array or a SciPy sparse matrix.
-        w.z + b, in float64, of the row z scaled as in training; see ``Scorer``. Of several classes at once, scores.
-        Raises UsageError when X has another shape or kind, or a fleet has several values of C and none was chosen;
-        BadRow when a row is not finite.
+        They are w.z + b, in float64, of the row z scaled as in training; see ``Scorer``. Of several classes at once,
+        scores.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            Numbers: an array or a SciPy sparse matrix.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, k)
+            Of two classes one value, positive towards the second; else one for each class.
+
+        Raises
+        ------
+        UsageError
+            X has another shape or kind, or a fleet has several values of C and none was chosen.
+        BadRow
+            A row is not finite.
         """
         return self.scorer().values(X)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label of each row, (n,).
+        """The label of each row.
 
         Of two classes the second where the decision value is positive, else the first; of more that of the largest.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            As for ``decision_function``.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels as they were given.
         """
         return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
 
     def linear(self) -> Linear:
         """The hypotheses and what scales the rows for them.
 
-        Raises UsageError for a fleet with several values of C of which none was chosen.
+        Returns
+        -------
+        Linear
+            Weights and intercepts, the labels, the scaling.
+
+        Raises
+        ------
+        UsageError
+            A fleet has several values of C and none was chosen.
         """
         from coremargin.models.converters import Linear
 
@@ -126,31 +177,93 @@ class Trained(ABC):
         return Linear(*scorer.planes(), label_array(self.classes), about, scorer.scaling)
 
     def to_sklearn(self) -> Any:
-        """A fitted ``sklearn.svm.LinearSVC`` that predicts the same; nothing of coremargin is needed to use it.
+        """A fitted scikit-learn object that predicts the same; nothing of coremargin is needed to use it.
 
         Shift and factor of columns are folded into its coefficients: the same up to rounding, which is large where
         shifts are large beside the ranges of their columns.
+
+        Returns
+        -------
+        LinearSVC or Pipeline
+            Of rows divided by their lengths a pipeline, whose first step does so.
+
+        Raises
+        ------
+        DataError
+            The coefficients overflow.
+        UsageError
+            A fleet has several values of C and none was chosen.
         """
         from coremargin.models.converters import as_sklearn
 
         return as_sklearn(self.linear())
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """An ``onnx.ModelProto`` that predicts the same; see ``models.converters.as_onnx``. Needs the extra "onnx"."""
+        """An ONNX graph that predicts the same; see ``models.converters.as_onnx``. Needs the extra "onnx".
+
+        Parameters
+        ----------
+        precision : {"float64", "float32"}, default "float64"
+            Of input, coefficients and decision values.
+
+        Returns
+        -------
+        onnx.ModelProto
+            Input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes, else (n, k).
+
+        Raises
+        ------
+        UsageError
+            The package onnx is not installed, or labels would not come back as they are.
+        """
         from coremargin.models.converters import as_onnx
 
         return as_onnx(self.linear(), precision)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """What is in a folder. Raises DataError: nothing there, a newer version, truncated or altered files."""
+        """What is in a folder.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder that ``save``, ``coremargin.train`` or a command wrote.
+
+        Returns
+        -------
+        Model, FleetModel or MulticlassModel
+            One of the class whose ``load`` is called.
+
+        Raises
+        ------
+        DataError
+            Nothing is there, or a newer version, or truncated or altered files.
+        """
         place = Path(os.path.abspath(path))
         return read_folder(place, lambda folder: cls.read(folder, place))
 
     @classmethod
     @abstractmethod
     def read(cls, folder: int, path: Path) -> Self:
-        """From an open folder; path: for messages. Raises DataError."""
+        """From an open folder.
+
+        Parameters
+        ----------
+        folder : int
+            Its descriptor.
+        path : Path
+            Its path, for messages.
+
+        Returns
+        -------
+        Self
+            What is there.
+
+        Raises
+        ------
+        DataError
+            It is none, or of another kind.
+        """
 
     def save(
         self,
@@ -163,15 +276,37 @@ class Trained(ABC):
     ) -> None:
         """Write the folder, whole or not at all.
 
-        run, rounds: how the run went, where that is known. report: called with the folder, adds ``report.html`` to it.
-        An existing model is replaced only with ``overwrite``; a folder that is not a model never is.
-        Raises OutputError: something is there, no room, no permission. The caller holds the lock on ``path``.
+        The caller holds the lock on ``path``.
+
+        Parameters
+        ----------
+        path : path-like
+            Its place. An existing model is replaced only with ``overwrite``; a folder that is not a model never is.
+        run : mapping, optional
+            How the run went, where that is known: ``run.json``.
+        rounds : sequence of mapping
+            Its rounds: ``rounds.jsonl``.
+        report : callable, optional
+            Called with the folder, adds ``report.html`` to it.
+        overwrite : bool, default False
+            Replace a model that is there.
+
+        Raises
+        ------
+        OutputError
+            Something is there, no room, no permission.
         """
         save_folder(path, self.write, run, rounds, report, overwrite=overwrite)
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Write what ``read`` needs into an empty folder."""
+        """Write what ``read`` needs.
+
+        Parameters
+        ----------
+        folder : Path
+            An empty folder.
+        """
 
 
 class Single(Trained):
@@ -232,7 +367,13 @@ class Single(Trained):
         return self.certificate.store_digest
 
     def deciders(self) -> list[Self]:
-        """The model itself."""
+        """The model itself.
+
+        Returns
+        -------
+        list of Single
+            One.
+        """
         return [self]
 
     def with_deciders(self, models: Sequence[Self]) -> Self:
@@ -246,7 +387,13 @@ class Single(Trained):
         """The dual weight of each coreset row (m,), in all."""
 
     def bounds_text(self) -> str:
-        """The two bounds as far as they are claimed, for people."""
+        """The two bounds as far as they are claimed, for people.
+
+        Returns
+        -------
+        str
+            Such as "lower 0.5, upper 0.5001".
+        """
         bounds = {name: getattr(self.certificate, name) for name in ("lower", "upper")}
         known = [f"{name} {value!r}".removesuffix(".0") for name, value in bounds.items() if value is not None]
         return ", ".join(known) or "no bounds"
@@ -267,14 +414,32 @@ class Single(Trained):
 
     @abstractmethod
     def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows."""
+        """The content of ``arrays.npz`` but for the coreset's rows.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The arrays by name.
+        """
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz``."""
+        """The content of ``arrays.npz``.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The arrays by name.
+        """
         return self.numbers() | to_arrays(ROWS, self.coreset_x)
 
     def write(self, folder: Path) -> None:
-        """Write ``model.json`` and ``arrays.npz`` into an empty folder."""
+        """Write ``model.json`` and ``arrays.npz``.
+
+        Parameters
+        ----------
+        folder : Path
+            An empty folder.
+        """
         write_arrays(folder / ARRAYS, self.arrays())
         write_record(folder / FILE, self.record)
 

@@ -26,8 +26,37 @@ def verify(
 ) -> Verification | FleetVerification:
     """Check every claim of a model's certificate, or of all members of a fleet, by one scan of the store.
 
-    on_progress(rows done, rows in all) is called after each chunk. Memory does not grow with the store.
-    Raises ClaimRefuted that lists all false claims, DataError when model or store cannot be read or are damaged.
+    Memory does not grow with the store. The code shares nothing with what trains.
+
+    Parameters
+    ----------
+    model_path : path-like
+        Folder of the model or fleet.
+    store_path : path-like
+        The store that it was trained on.
+    threads : int, optional
+        Threads that read and check; None: one for each core, up to 8.
+    on_progress : callable, optional
+        Called with the rows done and the rows in all after each chunk.
+
+    Returns
+    -------
+    Verification or FleetVerification
+        What was checked and found; every claim holds.
+
+    Raises
+    ------
+    ClaimRefuted
+        Lists all false claims.
+    DataError
+        Model or store cannot be read or are damaged.
+    UsageError
+        Fewer than one thread.
+
+    Examples
+    --------
+    >>> coremargin.verify("rows.model", "rows.zarr").ok  # doctest: +SKIP
+    True
     """
     from coremargin.verify.examine import examine, refutation
 
