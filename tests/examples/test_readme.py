@@ -1,0 +1,138 @@
+"""What README.md tells people to type works: its commands run, one after the other, and print what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import pytest
+
+#: What README has in front of its commands and does not say how to make: small data by the names that it uses.
+GIVEN = (
+    "python jobs/demo_data.py demo",
+    "coremargin synth rows.zarr --rows 3000 --features 8 --noise 0.05 --seed 2",
+    "coremargin ingest demo/digits.X.npy digits.zarr --labels demo/digits.y.npy",
+    "coremargin ingest demo/digits.X.npy new.zarr --labels demo/digits.y.npy --only 3,5",
+)
+
+#: Sizes that would take minutes, and what stands in for them here.
+SMALLER = {
+    '--size "8 GB"': '--size "8 MB"',
+    "--C 0.01,0.1,1,10 --folds 5": "--C 0.01,0.1 --folds 2",
+}
+
+#: Commands that are not run here, each with its reason.
+NOT_RUN = {
+    "make demo": "test_demo.py runs what it runs; before that it makes a virtual environment, from the network",
+    "make test": "it would run this",
+}
+
+COMMAND = re.compile(r"(?:coremargin|make|python|pip) ")
+NUMBER = re.compile(r"\d[\d,.]*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
+UNIT = re.compile(r"# (?:[KMGT]i?B|bytes?|scans?)\b")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, or a script in Python, and the lines that README says it prints."""
+
+    code: str
+    python: bool
+    printed: tuple[str, ...]
+
+
+def blocks(page: str) -> Iterator[tuple[str, list[str]]]:
+    """The language ("" where none is said) and the lines of each block of code."""
+    for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL):
+        yield language, text.splitlines()
+
+
+def steps(page: str) -> Iterator[Step]:
+    """Everything that can be run, in the page's order.
+
+    A command begins with "$ ", or, in blocks without one, with the name of a program in the first column; what follows
+    it is what it prints, up to the next.
+    """
+    for language, lines in blocks(page):
+        if language == "python":
+            yield Step("\n".join(lines), True, ())
+            continue
+        shown = any(line.startswith("$ ") for line in lines)
+        starts = [k for k, line in enumerate(lines) if (line.startswith("$ ") if shown else COMMAND.match(line))]
+        for start, stop in pairwise([*starts, len(lines)]):
+            code = re.split(r"\s{2,}", lines[start].removeprefix("$ "))[0].split("  #")[0].strip()
+            yield Step(code, False, tuple(line for line in lines[start + 1 : stop] if line.strip(" .")))
+
+
+def pattern(text: str) -> str:
+    """A text without what depends on the size of the data: its numbers, the units and the number of scans."""
+    return UNIT.sub("#", NUMBER.sub("#", " ".join(text.split())))
+
+
+def run(step: Step, folder: Path) -> str:
+    """What a step prints in ``folder``, which must go well."""
+    code = step.code
+    for large, small in SMALLER.items():
+        code = code.replace(large, small)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    words = [sys.executable, "-c", code] if step.python else ["bash", "-euc", code]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=170)
+    assert done.returncode == 0, f"README says {code!r}; it ends with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture
+def page(repository: Path) -> str:
+    """The text of README.md."""
+    return (repository / "README.md").read_text(encoding="utf-8")
+
+
+def test_commands_are_found(page: str) -> None:
+    """The blocks of README hold commands and Python, each one once, and those that are not run here are among them."""
+    found = [step.code for step in steps(page)]
+    assert {'coremargin synth big.zarr --size "8 GB" --features 100 --margin 0.5 --seed 1', *NOT_RUN} <= set(found)
+    assert sum(step.python for step in steps(page)) == 1
+    assert len(set(found)) == len(found) >= 11
+    assert all(any(large in code for code in found) for large in SMALLER)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_commands_work_and_print_what_is_said(repository: Path, page: str, tmp_path: Path) -> None:
+    """Every command and script of README succeeds, in its order, and prints the lines below it but for numbers."""
+    for room in ("jobs", "cluster"):
+        shutil.copytree(repository / room, tmp_path / room)
+    for code in GIVEN:
+        run(Step(code, False, ()), tmp_path)
+    for step in steps(page):
+        if step.code in NOT_RUN:
+            continue
+        said = pattern(run(step, tmp_path))
+        for line in step.printed:
+            wanted = pattern(line.removesuffix("..."))
+            assert wanted in said, f"README says that {step.code!r} prints {line!r}"
+
+
+def test_options_exist(page: str) -> None:
+    """Every option that README names is one that a command has."""
+    from coremargin.cli import main
+
+    known: set[str] = set()
+    waiting: list[click.Command] = [main]
+    while waiting:
+        command = waiting.pop()
+        options = command.get_params(click.Context(command))
+        known |= {word for option in options for word in (*option.opts, *option.secondary_opts)}
+        if isinstance(command, click.Group):
+            waiting += command.commands.values()
+    named = set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", page))
+    assert {"--loss", "--scaling", "--resume"} <= named
+    assert sorted(named - known) == []
