@@ -2,6 +2,9 @@
 
 A new store is built in a folder beside its place and moved there by its first commit; later commits replace the root
 ``zarr.json``. A writer that dies at any moment leaves what was committed, and nothing else that a reader could see.
+
+What is written is Zarr v3, but not by zarr-python, which moves each chunk into its place for itself and does not fsync
+it: rows, labels, weights and their statistics must appear together, and stay after a power cut.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The charts of a report: small pure functions from numbers to inline SVG.
 
-Each draws for one width; the page holds a wide and a narrow drawing and shows the one that fits, so that text
-keeps its size on a phone. Values that are missing or not finite are left out, never drawn as zero.
+Each draws for one width; the page holds a wide and a narrow drawing and shows the one that fits, so that text keeps its
+size on a phone. Values that are missing or not finite are left out, never drawn as zero. svg.py says why no plotting
+library draws them.
 """
 
 from __future__ import annotations

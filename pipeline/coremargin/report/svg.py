@@ -2,6 +2,9 @@
 
 Coordinates are in CSS pixels of a drawing that is shown at its own size or a little larger. Colours are not set
 here: every mark carries a class and the page's style sheet gives it the colour of the reader's scheme.
+
+Not drawn by a plotting library: a page is one file without scripts that loads nothing, the same bytes for the same
+model, and its charts follow the reader's colours and width by the style sheet alone.
 """
 
 from __future__ import annotations

@@ -2,6 +2,12 @@
 
 For batch systems and ssh the scheduler runs in the driver, so that the driver's end is the workers' end: they leave a
 minute after they lost it, whatever killed it. The text that is submitted is that of scripts.py and manifest.py.
+
+SLURM is not left to dask-jobqueue: its SLURMCluster (0.9.0) ran real jobs, but a job that was cancelled stayed lost,
+with ``scale`` and with ``adapt``; an array here is submitted again when none of its workers is left. Nor is ssh left to
+distributed's SSHCluster, which ran through asyncssh: of the command ``ssh`` the end and the last words are known at
+once, and it is started again. Both of ours run on the real thing in tests/faults/test_slurm.py and test_ssh.py; PBS,
+LSF, SGE and HTCondor ran with stand-ins for their commands only.
 """
 
 from __future__ import annotations
