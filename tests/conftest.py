@@ -41,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
     put_tmp_path_into_memory(config)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The seed of the order that tests ran in, as an option that repeats it; a quiet run shows no header with it."""
+    if config.getoption("randomly_reorganize", default=False):
+        terminalreporter.write_line(f"order of tests: --randomly-seed={config.getoption('randomly_seed')}")
+
+
 def put_tmp_path_into_memory(config: pytest.Config) -> None:
     """Where there is room: thousands of fsyncs take no time there, however busy the disk is.
 
