@@ -157,7 +157,12 @@ def solve(hessian: Array, gradient: Array) -> Array:
 
 
 def root(slope: Callable[[float], float]) -> float:
-    """Where an increasing function that is negative at 0 vanishes: secants, with a halving after each."""
+    """Where an increasing function that is negative at 0 vanishes: secants, with a halving after each.
+
+    Not scipy.optimize.brentq: it takes a quarter fewer values of the slope (nine solves, 129 searches), but a job about
+    300,000 x 50 rows needs 34 of them, in 0.09 s, and loading scipy.optimize costs every job 0.12 s of CPU. It also
+    ends by the width of its bracket, not by the slope, and the last bits of all soft margins would change.
+    """
     low, high, at_low, at_high = 0.0, 1.0, slope(0.0), slope(1.0)
     small = 1e-13 * abs(at_low)
     while at_high < -small and high < 1e9:

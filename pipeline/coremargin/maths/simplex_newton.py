@@ -205,7 +205,11 @@ def _proximal_minimum(
 def _length(
     model: ClassesModel, centre: Array, at: Array, scores: Array, step: Array, moved: Array, mu: float
 ) -> float:
-    """How far to go: where the slope of the smoothed F, which rises, has (nearly) vanished; 0 when it does not fall."""
+    """How far to go: where the slope of the smoothed F, which rises, has (nearly) vanished; 0 when it does not fall.
+
+    A tenth of the slope at the start is near enough. A root finder such as scipy.optimize.brentq would go on to the
+    root, and every value of the slope is a look at all rows and classes.
+    """
     constant, linear = float((at * step).sum()), float((step * step).sum())
     begin = np.ascontiguousarray((centre + model.lacks(scores) / mu).T)
     along = np.ascontiguousarray((moved - moved[np.arange(len(moved)), model.codes][:, None]).T)
