@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.formats.model_arrays import OUTLIERS
 from coremargin.formats.model_record import FILE
+from coremargin.formats.outliers import OUTLIERS
 from coremargin.maths.rows import from_arrays, lengths
 from coremargin.problems.common import report as common
 from coremargin.problems.outliers.left_out import Step, steps_of
