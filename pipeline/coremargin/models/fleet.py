@@ -131,6 +131,16 @@ class FleetModel(Trained):
         """The same with other members, all about the same rows: those of one C without folds, all of which decide.
 
         How they do together on these rows is not known.
+
+        Parameters
+        ----------
+        models : sequence of Model
+            The other members, in order.
+
+        Returns
+        -------
+        FleetModel
+            The fleet of them.
         """
         entries = []
         for entry, member in zip(self.record["members"], models, strict=True):

@@ -99,7 +99,18 @@ class Trained(ABC):
 
     @abstractmethod
     def with_deciders(self, models: Sequence[Any]) -> Trained:
-        """The same with other models, all about the same rows, in the place of those that decide, in their order."""
+        """The same with other models, all about the same rows, in the place of those that decide.
+
+        Parameters
+        ----------
+        models : sequence of models
+            As many as decide, in their order.
+
+        Returns
+        -------
+        Trained
+            What they make together.
+        """
 
     @abstractmethod
     def scorer(self) -> Scorer:
@@ -377,7 +388,18 @@ class Single(Trained):
         return [self]
 
     def with_deciders(self, models: Sequence[Self]) -> Self:
-        """The one other model."""
+        """The one other model.
+
+        Parameters
+        ----------
+        models : sequence of one model
+            The other model.
+
+        Returns
+        -------
+        model
+            The same.
+        """
         (model,) = models
         return model
 
@@ -400,7 +422,27 @@ class Single(Trained):
 
     @classmethod
     def read(cls, folder: int, path: Path, below: str = "") -> Self:
-        """From an open folder, or a folder ``below`` it; path: of the open one, for messages. Raises DataError."""
+        """From an open folder, or a folder below it.
+
+        Parameters
+        ----------
+        folder : int
+            Descriptor of the open folder.
+        path : Path
+            Its path, for messages.
+        below : str
+            Path from there to the model's own folder.
+
+        Returns
+        -------
+        model
+            What is there.
+
+        Raises
+        ------
+        DataError
+            It is none, or a model of another kind.
+        """
         files = read_model_files(folder, path, below)
         if not isinstance(files.record, cls.RECORD):
             found = f"found one of problem {files.record.problem!r}"
