@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coremargin.errors import DataError
+from coremargin.formats.choices import ScalingKind, Strategy
 from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES, MOST_FEATURES, MOST_FOLDS, MOST_ROWS, MOST_SEED
 from coremargin.formats.model_arrays import Numbers, Schema, check_rows, demand, rows_schema
 from coremargin.formats.strict_json import cut
@@ -36,9 +37,6 @@ Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
 Word = Annotated[str, Meta(max_length=200)]
 Dtype = Literal["float32", "float64"]
 Status = Literal["certified", "not_separable", "stopped"]
-Strategy = Literal["fast", "paper", "any-violator"]
-ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm"]
-Loss = Literal["hinge", "squared_hinge"]
 COLUMN_SCALINGS = ("standard", "minmax", "maxabs")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from coremargin.formats.choices import Loss
 from coremargin.formats.model_arrays import Numbers, Schema
-from coremargin.formats.model_record import WHOLE, AboveZero, Loss, Parameters, TwoClasses, View
+from coremargin.formats.model_record import WHOLE, AboveZero, Parameters, TwoClasses, View
 
 
 class SoftParameters(Parameters, frozen=True, kw_only=True):

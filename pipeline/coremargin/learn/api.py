@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from coremargin.formats.model_record import Loss, ScalingKind, Strategy
+    from coremargin.formats.choices import Loss, ScalingKind, Strategy
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.outliers.spec import Search
 

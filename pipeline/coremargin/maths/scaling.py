@@ -14,17 +14,18 @@ difference changes no value. Zeros between the values of a sparse row add nothin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.formats.choices import ScalingKind
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Kind = Literal["standard", "minmax", "maxabs", "rownorm"]
+Kind = ScalingKind
 KINDS: tuple[Kind, ...] = ("standard", "minmax", "maxabs", "rownorm")
 Array = NDArray[np.float64]
 

@@ -22,13 +22,10 @@ D(a) <= f* <= f(w, b) for every feasible a and every (w, b). Certified: f - D <=
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Loss = Literal["hinge", "squared_hinge"]
 
 
 def relative_gap(primal: float, dual: float) -> float:

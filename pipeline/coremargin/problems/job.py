@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from coremargin.formats.model_record import ScalingKind
+from coremargin.formats.choices import ScalingKind
 from coremargin.spec import Seconds, Size, Spec
 
 

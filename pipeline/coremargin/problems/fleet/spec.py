@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from coremargin.formats.choices import Loss
 from coremargin.formats.limits import MOST_FOLDS, MOST_SEED
-from coremargin.formats.model_record import Loss
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import ClassWeight, check_class_weight, check_costs, loss_parameters
 

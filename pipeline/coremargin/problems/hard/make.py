@@ -9,7 +9,7 @@ from coremargin.problems.hard.problem import HardMargin
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.formats.model_record import Strategy
+    from coremargin.formats.choices import Strategy
     from coremargin.problems.hard.spec import HardMarginJob
     from coremargin.problems.job import TrainJob
 

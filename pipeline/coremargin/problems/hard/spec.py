@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from coremargin.formats.model_record import Strategy
+from coremargin.formats.choices import Strategy
 from coremargin.problems.job import TrainJob
 
 

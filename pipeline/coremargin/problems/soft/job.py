@@ -36,7 +36,7 @@ from coremargin.problems.soft.start import BINS
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.maths.soft_margin import Loss
+    from coremargin.formats.choices import Loss
     from coremargin.problems.soft.state import SoftState
 
 Array = NDArray[np.float64]

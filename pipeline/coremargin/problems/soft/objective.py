@@ -14,7 +14,7 @@ from coremargin.maths.margin import gamma
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.maths.soft_margin import Loss
+    from coremargin.formats.choices import Loss
 
 Array = NDArray[np.float64]
 

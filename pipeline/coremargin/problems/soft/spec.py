@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from coremargin.formats.model_record import Loss
+from coremargin.formats.choices import Loss
 from coremargin.problems.job import TrainJob
 
 #: Values of C whose products with squares of margins neither over- nor underflow.

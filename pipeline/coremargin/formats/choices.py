@@ -1,0 +1,9 @@
+"""Words that job files, records and Python choose from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Strategy = Literal["fast", "paper", "any-violator"]
+ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm"]
+Loss = Literal["hinge", "squared_hinge"]
