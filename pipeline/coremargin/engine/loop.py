@@ -4,6 +4,7 @@
 
     state = problem.start()                                     solve on a sample
     until problem.done(state):
+        state = problem.answered(state, labels)                 where a problem asks for labels
         state = problem.work(state)                             where a problem has long solves: step by step
         summary = scan(problem.probe(state))                    verify on all rows
         state = problem.update(state, summary)                  bounds, pool, exact pool solve
@@ -14,22 +15,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from coremargin.engine.calls import run_calls
 from coremargin.engine.interruption import raise_if_interrupted
 from coremargin.engine.plan import plan_blocks
-from coremargin.engine.problem import Works
+from coremargin.engine.problem import Asks, S, Works
 from coremargin.engine.scan import run_scan
 from coremargin.engine.task import block_bytes
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.checkpoint import Checkpoint
-    from coremargin.engine.problem import Problem
+    from coremargin.engine.problem import AnyProblem, Problem, Round
     from coremargin.engine.protocols import Block, BlockResult, Executor, Probe, Summary
 
 
@@ -48,6 +49,15 @@ def nothing(*_: object) -> None:
     """Nobody wants to know."""
 
 
+@dataclass(frozen=True)
+class Step(Generic[S]):
+    """A state to go on from, and what is told of it: after a scan, or on the way to one, where it has no cost."""
+
+    state: S
+    told: Round
+    cost: ScanCost | None = None
+
+
 @dataclass
 class Watch:
     """Who wants to know: called when a scan starts (round, bytes it will read) and when a block is done."""
@@ -60,6 +70,15 @@ class OutOfTime(Exception):
     """The job's time limit is reached."""
 
 
+#: Labels by row id of some of the rows that are asked for; nothing where nobody knows any.
+Answer: TypeAlias = Callable[[Sequence[int]], Mapping[int, Any]]
+
+
+def nobody(_: Sequence[int]) -> Mapping[int, Any]:
+    """Nobody answers."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Engine:
     """Where scans run and what they remember."""
@@ -70,8 +89,9 @@ class Engine:
     watch: Watch
     block_bytes: int
     deadline: float = math.inf  #: on the clock of ``time.perf_counter``
+    answer: Answer = nobody  #: who knows the labels that a problem asks for
 
-    def scan(self, problem: Problem, probe: Probe, blocks: Sequence[Block]) -> tuple[Summary, list[Block]]:
+    def scan(self, problem: AnyProblem, probe: Probe, blocks: Sequence[Block]) -> tuple[Summary, list[Block]]:
         """The merged answer, and the blocks it is about: all of them, or as many as were enough."""
         step = self.executor.workers if problem.eager else max(1, len(blocks))
         answer = probe.empty()
@@ -99,47 +119,56 @@ class Engine:
             raise OutOfTime
 
 
-def number_of(problem: Problem, state: Any) -> int:
-    """The number of the next scan; of one that is made in parts, that of the whole."""
-    told = problem.figures(state)
-    return int(told["scan"]) + (told["part"] == 0) if "scan" in told else int(state.round) + 1
+def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int | None = None) -> Iterator[Step[S]]:
+    """Scan and update until the problem is done: a step after each scan, or part of one.
 
-
-def rounds(
-    engine: Engine, problem: Problem, state: Any, most_scans: int | None = None
-) -> Iterator[tuple[Any, ScanCost | None]]:
-    """Scan and update until the problem is done; the state and the cost after each scan.
-
-    Where a problem works long between scans, also the states on the way, without a cost. most_scans: so many are
-    finished at most; one that is made in parts is finished with its last.
+    Where a problem works long between scans, or asks for labels, also steps on the way; where nobody answers, it ends.
+    most_scans: so many are finished at most.
     """
-    scans = 0
+    scans, told = 0, problem.round_of(state)
     while not problem.done(state):
-        if isinstance(problem, Works):
-            for step in problem.work(state, partial(run_calls, engine.executor)):
-                raise_if_interrupted()
-                state = step
-                yield state, None
-        if problem.done(state) or scans == most_scans:
+        for after in _on_the_way(engine, problem, state):
+            state, told = after, problem.round_of(after)
+            yield Step(state, told)
+        if problem.done(state) or scans == most_scans or _unanswered(problem, state):
             return
         started = time.perf_counter()
         engine.checkpoint.scan_begins(state)
         probe, skip = problem.probe(state), problem.skip(state)
         blocks = plan_blocks(engine.source, engine.block_bytes, skip=skip)
         unread = engine.checkpoint.missing(blocks)
-        engine.watch.on_scan(number_of(problem, state), sum(block_bytes(engine.source, block) for block in unread))
+        engine.watch.on_scan(told.next_scan, sum(block_bytes(engine.source, block) for block in unread))
         summary, read = engine.scan(problem, probe, blocks)
         scanned = time.perf_counter()
         before = state.sample_bytes
         state = problem.update(state, summary)
-        scans += not problem.figures(state).get("part")
-        yield (
-            state,
-            ScanCost(
-                chunks=engine.source.chunks,
-                chunks_read=sum(len(block.chunks) for block in read),
-                bytes_read=sum(block_bytes(engine.source, block) for block in read) + state.sample_bytes - before,
-                seconds=scanned - started,
-                solve_seconds=time.perf_counter() - scanned,
-            ),
+        solved = time.perf_counter()
+        told = problem.round_of(state)
+        scans += told.finished
+        cost = ScanCost(
+            chunks=engine.source.chunks,
+            chunks_read=sum(len(block.chunks) for block in read),
+            bytes_read=sum(block_bytes(engine.source, block) for block in read) + state.sample_bytes - before,
+            seconds=scanned - started,
+            solve_seconds=solved - scanned,
         )
+        yield Step(state, told, cost)
+
+
+def _on_the_way(engine: Engine, problem: Problem[S, Any], state: S) -> Iterator[S]:
+    """The states between two scans, or before the first."""
+    if isinstance(problem, Asks):
+        while questions := problem.questions(state):
+            labels = engine.answer(questions)
+            if not labels:
+                return
+            state = problem.answered(state, labels)
+            yield state
+    if isinstance(problem, Works):
+        for step in problem.work(state, partial(run_calls, engine.executor)):
+            raise_if_interrupted()
+            yield step
+
+
+def _unanswered(problem: AnyProblem, state: Any) -> bool:
+    return isinstance(problem, Asks) and len(problem.questions(state)) > 0

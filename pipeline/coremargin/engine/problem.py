@@ -1,13 +1,20 @@
-"""The protocol between a problem and the loop."""
+"""The protocol between a problem and the loop.
+
+Hypotheses have no form here. A problem keeps them in its state, and its probe carries to the workers what it takes to
+judge rows by them: a vector for a hyperplane; for a kernel the rows that carry it, and their weights; for a structure
+whatever its argmax needs. The loop moves states and summaries, and asks for a ``Round`` to tell people. Only
+``OneProblem``, whose model is a hyperplane, promises a vector: its ``Result``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Probe
     from coremargin.engine.result import Result
@@ -16,39 +23,73 @@ if TYPE_CHECKING:
 class State(Protocol):
     """What a problem knows between two scans."""
 
-    round: int
-    lower: float
-    upper: float
+    @property
+    def round(self) -> int:
+        """How many times ``update`` was called: checkpoints go by it."""
+
+    @property
+    def status(self) -> str:
+        """A word: "running", or how it ended."""
+
+    @property
+    def sample_bytes(self) -> int:
+        """Read so far besides scans."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For checkpoints; the problem's ``restore`` gives the same bits back."""
 
 
-@runtime_checkable
-class Works(Protocol):
-    """What a problem has besides when it works long between scans: it has an answer, and a bound, at any time."""
-
-    def work(self, state: Any, run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Any]) -> Iterator[Any]:
-        """States on the way to the next scan; ``run(function, tasks)`` has tasks done by the workers, in order.
-
-        Ends where a scan is needed, or the problem is done. A state on the way is one to go on from.
-        """
+S = TypeVar("S", bound=State)
+A_contra = TypeVar("A_contra", contravariant=True)  #: the summary that answers a scan
 
 
-class Problem(Protocol):
-    """One problem: where it starts, what it asks of every block, what it makes of the answer, when it is done."""
+@dataclass(frozen=True)
+class Round:
+    """What is told of a state: a line of ``rounds.jsonl``, but for what the scan cost.
+
+    number: of the last scan, 0 before the first; a scan that is made in parts has one number for all of them, and is
+    finished with the last. status: as in the state. lower, upper: what is proven, infinite where nothing is; lower_now:
+    what the last scan alone proved. pool_rows: held in the driver; coreset_rows: those that carry the proof; new_rows:
+    those that the last scan sent home; rows_below: those that it found below the upper bound, None where it did not
+    count them. more: what only this kind of problem tells, by its key in ``rounds.jsonl``.
+    """
+
+    number: int
+    status: str
+    lower: float
+    lower_now: float
+    upper: float
+    pool_rows: int
+    coreset_rows: int
+    new_rows: int
+    rows_below: int | None = None
+    finished: bool = True
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def eager(self) -> bool:
-        """True when a scan may end as soon as ``enough`` holds for the blocks so far."""
+    def next_scan(self) -> int:
+        """The number of the scan that comes next, or goes on."""
+        return self.number + self.finished
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Bounds and counts, by their keys in ``rounds.jsonl``."""
+        return {
+            "lower": self.lower, "lower_now": self.lower_now, "upper": self.upper, "pool_rows": self.pool_rows,
+            "coreset_rows": self.coreset_rows, "new_rows": self.new_rows, "rows_below": self.rows_below, **self.more,
+        }  # fmt: skip
+
+
+class Problem(Protocol[S, A_contra]):
+    """One problem: where it starts, what it asks of every block, what it makes of the answer, when it is done."""
 
     @property
     def source(self) -> Source:
         """The rows."""
 
     @property
-    def codes(self) -> tuple[int, ...]:
-        """Label codes of the positive and the negative class, or of all classes. Raises LabelError, StoreError."""
+    def eager(self) -> bool:
+        """True when a scan may end as soon as ``enough`` holds for the blocks so far."""
 
     @property
     def least_block_bytes(self) -> int:
@@ -58,37 +99,101 @@ class Problem(Protocol):
     def sample_chunks(self) -> list[int]:
         """The chunks that ``start`` reads."""
 
-    def start(self) -> Any:
+    def check(self) -> None:
+        """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError, UsageError."""
+
+    def start(self) -> S:
         """The state before the first scan."""
 
-    def probe(self, state: Any) -> Probe:
+    def probe(self, state: S) -> Probe:
         """The question of the next scan; a pure function of the state."""
 
-    def skip(self, state: Any) -> np.ndarray:
+    def skip(self, state: S) -> np.ndarray:
         """Chunks (c,) bool that the next scan need not read."""
 
-    def enough(self, summary: Any) -> bool:
+    def enough(self, summary: A_contra) -> bool:
         """True when the blocks so far are all that the update needs."""
 
-    def update(self, state: Any, summary: Any) -> Any:
+    def update(self, state: S, summary: A_contra) -> S:
         """The state after a scan; a pure function of the state and the merged summary."""
 
-    def done(self, state: Any) -> bool:
+    def done(self, state: S) -> bool:
         """True when no further scan can help."""
 
-    def figures(self, state: Any) -> dict[str, Any]:
-        """What a round is described by: lower, lower_now, upper, pool_rows, coreset_rows, new_rows, rows_below."""
+    def round_of(self, state: S) -> Round:
+        """What is told of a state."""
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> Any:
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> S:
         """A state from a checkpoint."""
 
 
-class OneProblem(Problem, Protocol):
-    """A problem with one model of two classes as its result; a fleet has many."""
+AnyProblem: TypeAlias = Problem[Any, Any]
+
+
+@dataclass(frozen=True)
+class BaseProblem(Generic[S, A_contra]):
+    """What most problems say: every scan reads all rows to the last, and goes on until the status is no longer running.
+
+    source: the rows.
+    """
+
+    source: Source
+
+    @property
+    def eager(self) -> bool:
+        """No scan ends early."""
+        return False
+
+    @property
+    def least_block_bytes(self) -> int:
+        """Any size will do: what a scan sends home is bounded in another way."""
+        return 1
+
+    def skip(self, state: S) -> np.ndarray:
+        """Nothing."""
+        return np.zeros(self.source.chunks, bool)
+
+    def enough(self, summary: A_contra) -> bool:
+        """Never before the last block."""
+        return False
+
+    def done(self, state: S) -> bool:
+        """True when there is nothing left to prove or to gain."""
+        return state.status != "running"
+
+
+class OneProblem(Problem[S, A_contra], Protocol[S, A_contra]):
+    """A problem with one hyperplane between two classes as its result; a fleet has many."""
 
     @property
     def codes(self) -> tuple[int, int]:
         """Label codes of the positive and the negative class. Raises LabelError, StoreError."""
 
-    def result(self, state: Any) -> Result:
+    def result(self, state: S) -> Result:
         """The model that a state stands for."""
+
+
+@runtime_checkable
+class Works(Protocol[S]):
+    """What a problem has besides when it works long between scans: it has an answer, and a bound, at any time."""
+
+    def work(self, state: S, run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Any]) -> Iterator[S]:
+        """States on the way to the next scan; ``run(function, tasks)`` has tasks done by the workers, in order.
+
+        Ends where a scan is needed, or the problem is done. A state on the way is one to go on from.
+        """
+
+
+@runtime_checkable
+class Asks(Protocol[S]):
+    """What a problem has besides when it needs to know what no row says: labels that a person or a file has.
+
+    Answers come as they come: some of those asked for, in any order. Where none comes the job ends, with what is
+    proven, and can be gone on with. A job that is killed may ask once more: whoever answers keeps the answers.
+    """
+
+    def questions(self, state: S) -> Sequence[int]:
+        """Ids of the rows whose labels are needed before the next scan, the most wanted first; none: a scan is next."""
+
+    def answered(self, state: S, labels: Mapping[int, Any]) -> S:
+        """The state that knows these labels, by row id; at least one, and of no rows that were not asked for."""

@@ -17,7 +17,7 @@ from coremargin.problems.registry import kind_of, kind_of_model
 
 if TYPE_CHECKING:
     from coremargin.engine.loop import ScanCost
-    from coremargin.engine.problem import Problem
+    from coremargin.engine.problem import AnyProblem, Round
     from coremargin.engine.protocols import Executor
     from coremargin.problems.job import TrainJob
     from coremargin.problems.outcome import Outcome
@@ -40,28 +40,46 @@ class Meters:
         """What they show, as JSON; what is counted later does not change it."""
         return {**vars(self), "rounds": list(self.rounds)}
 
+    def sampled(self, told: Round, cost: ScanCost) -> None:
+        """Add what was read and solved before the first scan."""
+        self.bytes_read += cost.bytes_read
+        self.rounds.append(_record("sample", told, cost))
 
-def round_record(kind: str, problem: Problem, state: Any, cost: ScanCost) -> dict[str, Any]:
+    def scanned(self, told: Round, cost: ScanCost) -> None:
+        """Add a scan, or a part of one: the parts of a scan share its number and its record."""
+        record, last = _record("scan", told, cost), self.rounds[-1]
+        self.bytes_read += cost.bytes_read
+        if last["round"] == told.number:
+            record |= {key: last[key] + record[key] for key in _SPENT}
+            record["chunks_skipped"] = cost.chunks - record["chunks_read"]
+            self.rounds.pop()
+        else:
+            self.scans += 1
+        self.rounds.append(record)
+
+
+_SPENT = ("chunks_read", "bytes_read", "seconds", "solve_seconds", "new_rows")
+
+
+def _record(kind: str, told: Round, cost: ScanCost) -> dict[str, Any]:
     """One line of ``rounds.jsonl``."""
-    told = problem.figures(state)
-    number = told.pop("scan", state.round)
-    finite = {name: None if value in (np.inf, -np.inf) else value for name, value in told.items()}
+    finite = {name: None if value in (np.inf, -np.inf) else value for name, value in told.figures.items()}
     return {
-        "round": number, "kind": kind, **finite, "ratio": ratio(told["lower"], told["upper"]),
+        "round": told.number, "kind": kind, **finite, "ratio": ratio(told.lower, told.upper),
         "chunks": cost.chunks, "chunks_read": cost.chunks_read, "chunks_skipped": cost.chunks - cost.chunks_read,
         "bytes_read": cost.bytes_read, "seconds": cost.seconds, "solve_seconds": cost.solve_seconds,
-        "status": state.status,
+        "status": told.status,
     }  # fmt: skip
 
 
-def as_run(job: TrainJob, problem: Problem, state: Any, meters: Meters, executor: Executor) -> dict[str, Any]:
+def as_run(job: TrainJob, problem: AnyProblem, state: Any, meters: Meters, executor: Executor) -> dict[str, Any]:
     """The content of ``run.json``."""
-    source, told = problem.source, problem.figures(state)
+    source, told = problem.source, problem.round_of(state)
     versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
     run: dict[str, Any] = {
         "started": meters.started, "seconds": meters.seconds, "scans": meters.scans, "sample_scans": 1,
         "bytes_read": meters.bytes_read, "sample_bytes": meters.rounds[0]["bytes_read"], "store_bytes": source.nbytes,
-        "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": told["pool_rows"], "executor": executor.description,
+        "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": told.pool_rows, "executor": executor.description,
         "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
         "resumed": meters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip

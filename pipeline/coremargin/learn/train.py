@@ -20,7 +20,7 @@ from coremargin.engine.problem import Works
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
-from coremargin.learn.record import Meters, as_run, round_record
+from coremargin.learn.record import Meters, as_run
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.fleet import read_model
 from coremargin.problems.outcome import Outcome
@@ -28,7 +28,7 @@ from coremargin.problems.registry import kind_of, problem_of
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.engine.problem import Problem
+    from coremargin.engine.problem import AnyProblem
     from coremargin.engine.protocols import Executor
     from coremargin.problems.job import TrainJob
 
@@ -141,7 +141,7 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
 
 
 def run_problem(
-    job: TrainJob, problem: Problem, executor: Executor, checkpoint: Checkpoint, progress: Progress
+    job: TrainJob, problem: AnyProblem, executor: Executor, checkpoint: Checkpoint, progress: Progress
 ) -> Outcome:
     """The rounds of a job, with limits, checkpoints and meters."""
     clock = time.perf_counter()
@@ -151,18 +151,18 @@ def run_problem(
         state, meters = _begin(problem, checkpoint, progress, clock)
         before = meters.seconds
         # scans before a kill count, but one that is still to be finished
-        finished_scans = meters.scans - bool(meters.rounds[-1].get("part"))
+        finished_scans = meters.scans - (not problem.round_of(state).finished)
         scans_left = None if job.max_scans is None else max(0, job.max_scans - finished_scans)
         with _stoppable(problem):
-            # the loop's state is the one to go on with
-            for state, cost in rounds(engine, problem, state, scans_left):  # noqa: B020
-                if cost is not None:
-                    _count(meters, problem, state, cost)
+            for step in rounds(engine, problem, state, scans_left):
+                state = step.state
+                if step.cost is not None:
+                    meters.scanned(step.told, step.cost)
                 meters.seconds = before + time.perf_counter() - clock
                 checkpoint.scan_begins(state, meters.as_now())  # a run that ends here can be resumed from here
-                if cost is None:
-                    progress.on_work(problem.figures(state))
-                elif not meters.rounds[-1].get("part"):
+                if step.cost is None:
+                    progress.on_work(step.told.figures)
+                elif step.told.finished:
                     progress.on_round(meters.rounds[-1])
                 if not problem.done(state):
                     engine.check_time()
@@ -173,7 +173,7 @@ def run_problem(
 
 
 @contextmanager
-def _stoppable(problem: Problem) -> Iterator[None]:
+def _stoppable(problem: AnyProblem) -> Iterator[None]:
     """A time limit ends the rounds, with what is proven; so does Ctrl-C where there is an answer at any time."""
     try:
         yield
@@ -185,7 +185,7 @@ def _stoppable(problem: Problem) -> Iterator[None]:
         heard()
 
 
-def _begin(problem: Problem, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, Meters]:
+def _begin(problem: AnyProblem, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, Meters]:
     """The state to start from: a checkpoint's, or that of the sample."""
     resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), Meters(**checkpoint.history)))
     if resumed is not None:
@@ -196,27 +196,10 @@ def _begin(problem: Problem, checkpoint: Checkpoint, progress: Progress, clock: 
     state = problem.start()
     seconds = time.perf_counter() - clock
     cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)
-    meters.bytes_read += cost.bytes_read
-    meters.rounds.append(round_record("sample", problem, state, cost))
+    meters.sampled(problem.round_of(state), cost)
     checkpoint.history = meters.as_now()
     progress.on_round(meters.rounds[-1])
     return state, meters
-
-
-def _count(meters: Meters, problem: Problem, state: Any, cost: ScanCost) -> None:
-    """Add a scan, or a part of one: the parts of a scan share its record."""
-    record, last = round_record("scan", problem, state, cost), meters.rounds[-1]
-    meters.bytes_read += cost.bytes_read
-    if last.get("part"):
-        record |= {key: last[key] + record[key] for key in _SPENT}
-        record["chunks_skipped"] = cost.chunks - record["chunks_read"]
-        meters.rounds.pop()
-    else:
-        meters.scans += 1
-    meters.rounds.append(record)
-
-
-_SPENT = ("chunks_read", "bytes_read", "seconds", "solve_seconds", "new_rows")
 
 
 @contextmanager

@@ -11,13 +11,13 @@ from coremargin.formats.run_record import Run
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.engine.problem import Problem
+    from coremargin.engine.problem import AnyProblem
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
     from coremargin.problems.outcome import Outcome
 
 J = TypeVar("J", bound="TrainJob")  #: what a job says about this kind
-P = TypeVar("P", bound="Problem")  #: the problem that the loop solves
+P = TypeVar("P", bound="AnyProblem")  #: the problem that the loop solves
 M = TypeVar("M", bound="AnyModel")  #: its model
 
 

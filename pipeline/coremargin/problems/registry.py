@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coremargin.data.source import Source
-    from coremargin.engine.problem import Problem
+    from coremargin.engine.problem import AnyProblem
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
     from coremargin.problems.kind import Kind
@@ -49,15 +49,15 @@ def kind_of(job: TrainJob) -> Kind[Any, Any, Any]:
     return next(kind for kind in kinds() if kind.job is type(job))
 
 
-def problem_of(job: TrainJob, source: Source) -> Problem:
+def problem_of(job: TrainJob, source: Source) -> AnyProblem:
     """The problem that a job describes, on rows scaled as it says.
 
-    Raises LabelError, StoreError, BadRow (a column that cannot be scaled) before anything is read.
+    Raises LabelError, StoreError, UsageError, BadRow (a column that cannot be scaled) before anything is read.
     """
     from coremargin.data.scaled import scaled
 
-    problem: Problem = kind_of(job).problem(job, scaled(source, job.scaling))
-    problem.codes  # noqa: B018  refuses what cannot be trained, now
+    problem: AnyProblem = kind_of(job).problem(job, scaled(source, job.scaling))
+    problem.check()
     return problem
 
 

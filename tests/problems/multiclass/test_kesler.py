@@ -119,14 +119,14 @@ def test_what_cannot_be_trained_is_refused() -> None:
     """One class, no label, a class without rows, hypotheses beyond the memory: each with what is wrong."""
     X = np.eye(4, 300, dtype=np.float32)
     with pytest.raises(LabelError, match="expected at least two classes, found only 'a'"):
-        KeslerMargin(ArraySource(X, ["a"] * 4), 1e-3).codes  # noqa: B018
+        KeslerMargin(ArraySource(X, ["a"] * 4), 1e-3).check()
     with pytest.raises(LabelError, match="found no labelled row"):
-        KeslerMargin(ArraySource(X), 1e-3).codes  # noqa: B018
+        KeslerMargin(ArraySource(X), 1e-3).check()
     with pytest.raises(LabelError, match="expected rows of every class, found none of 'c'; leave that class out"):
-        KeslerMargin(ArraySource(X, ["a", "b", "a", "b"], classes=("a", "b", "c")), 1e-3).codes  # noqa: B018
+        KeslerMargin(ArraySource(X, ["a", "b", "a", "b"], classes=("a", "b", "c")), 1e-3).check()
     wide = ArraySource(np.ones((600, 600), np.float32), np.arange(600))
     with pytest.raises(UsageError, match=r"600 classes x 600 features make hypotheses of 2.\d MiB, of which 16"):
-        KeslerMargin(wide, 1e-3, memory_bytes=1 << 20).codes  # noqa: B018
+        KeslerMargin(wide, 1e-3, memory_bytes=1 << 20).check()
 
 
 def test_classes_are_in_the_order_of_their_labels() -> None:

@@ -200,7 +200,7 @@ def test_rows_that_do_not_fit_are_refused() -> None:
     """Too many features for the memory, as of sparse documents: refused with what it takes."""
     x, y = noisy(40, 2, 0, seed=29)
     with pytest.raises(UsageError, match=r"rows of 2 features in memory, dense, and these need [\d,]+ bytes; found"):
-        OutlierMargin(ArraySource(x, y), (1,), 1e-3, pool_bytes=1000).codes  # noqa: B018
+        OutlierMargin(ArraySource(x, y), (1,), 1e-3, pool_bytes=1000).check()
 
 
 def test_a_class_that_may_vanish_is_refused() -> None:
@@ -209,9 +209,9 @@ def test_a_class_that_may_vanish_is_refused() -> None:
     y[:] = 1
     y[:6] = -1
     with pytest.raises(UsageError, match=r"6 rows may be left out, and class -1 of arrays has 6"):
-        OutlierMargin(ArraySource(x, y), (1, 6), 1e-3).codes  # noqa: B018
+        OutlierMargin(ArraySource(x, y), (1, 6), 1e-3).check()
     with pytest.raises(UsageError, match="the others are of one class; give a number below 6"):
-        OutlierMargin(ArraySource(x, y), (1, 6), 1e-3, intercept=False).codes  # noqa: B018
+        OutlierMargin(ArraySource(x, y), (1, 6), 1e-3, intercept=False).check()
 
 
 def test_a_class_that_may_vanish_by_its_weights_is_refused() -> None:

@@ -300,8 +300,8 @@ def test_the_histogram_tells_errors_apart() -> None:
 def test_rounds_are_described_before_anything_is_known() -> None:
     """Before the first scan there are no bounds; the result claims none."""
     problem, state = start(*noisy(9, 200, 3))
-    told = problem.figures(state)
-    assert (told["lower"], told["upper"], told["rows_below"]) == (-np.inf, np.inf, None)
+    told = problem.round_of(state)
+    assert (told.number, told.lower, told.upper, told.rows_below) == (0, -np.inf, np.inf, None)
     found = problem.result(state)
     assert (found.status, found.lower, found.kind) == ("stopped", None, "duality_gap")
     assert soft.relative_gap(state.upper, state.lower) == np.inf

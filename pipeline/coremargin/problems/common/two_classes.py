@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from coremargin.problems.job import TrainJob
 
 J = TypeVar("J", bound="TrainJob")
-P = TypeVar("P", bound="OneProblem")
+P = TypeVar("P", bound="OneProblem[Any, Any]")
 
 
 class TwoClasses(Kind[J, P, "Model"]):
@@ -39,7 +39,7 @@ class TwoClasses(Kind[J, P, "Model"]):
                 "positive": state.histogram[0].tolist(), "negative": state.histogram[1].tolist(),
                 "hypothesis": "final" if found.final else "last scan",
             },
-            "margins": {"rows_below_upper": problem.figures(state)["rows_below"]},
+            "margins": {"rows_below_upper": problem.round_of(state).rows_below},
         }  # fmt: skip
 
     def summary(self, model: Model, run: Mapping[str, Any]) -> dict[str, Any]:

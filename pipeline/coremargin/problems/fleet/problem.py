@@ -21,22 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
+from coremargin.engine.problem import BaseProblem, Round
 from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import concatenate, from_arrays, take
 from coremargin.problems.common.start import Sample, left_out, row_bytes
 from coremargin.problems.fleet.judge import Judge, Jury
 from coremargin.problems.fleet.probe import FleetProbe, Lens
 from coremargin.problems.fleet.state import Book, FleetState, MemberState, pools, thin, whole
-from coremargin.problems.fleet.summary import unpacked
+from coremargin.problems.fleet.summary import FleetSummary, unpacked
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
-    from coremargin.data.source import Source
     from coremargin.engine.result import Result
     from coremargin.maths.rows import Rows
     from coremargin.problems.fleet.members import Crew
-    from coremargin.problems.fleet.summary import FleetSummary
 
     #: Rows of a member that no scan sent home: (ids, rows) each.
     _Fresh: TypeAlias = tuple[tuple[NDArray[np.int64], Rows], ...]
@@ -50,23 +49,20 @@ MOST_THREADS = 8
 
 
 @dataclass(frozen=True)
-class Fleet:
+class Fleet(BaseProblem[FleetState, FleetSummary]):
     """Many problems on one source; memory_bytes: for the rows that their scans send home.
 
     late: True when time is over; members that are not solved by then stay as they are, and can be gone on with.
     """
 
-    source: Source
     crew: Crew
     memory_bytes: int
-    eager: bool = False
     late: Callable[[], bool] = bool
 
-    @property
-    def codes(self) -> tuple[int, int]:
-        """Codes of the first member's classes. Raises what any member would."""
-        every = [member.problem.codes for member in self.crew.members]
-        return every[0]
+    def check(self) -> None:
+        """Refuse what any member would refuse."""
+        for member in self.crew.members:
+            member.problem.check()
 
     @property
     def least_block_bytes(self) -> int:
@@ -205,10 +201,6 @@ class Fleet:
         every = [self._problem(k).skip(state.members[k]) for k in running]
         return np.asarray(np.logical_and.reduce(every)) if every else np.zeros(self.source.chunks, bool)
 
-    def enough(self, summary: FleetSummary) -> bool:
-        """Never before the end."""
-        return False
-
     def done(self, state: FleetState) -> bool:
         """True when all members are, and it is known how they do together."""
         return state.judged
@@ -241,18 +233,20 @@ class Fleet:
             return replace(state, judged=True, confusion=summary.confusion)
         return state
 
-    def figures(self, state: FleetState) -> dict[str, Any]:
-        """What a round is described by: the bounds are those of the member with the lowest ratio."""
+    def round_of(self, state: FleetState) -> Round:
+        """What is told of a state: the bounds are those of the member with the lowest ratio."""
         words = [member.status for member in state.members]
-        told = [self._problem(k).figures(member) for k, member in enumerate(state.members)]
+        told: list[Round] = [self._problem(k).round_of(member) for k, member in enumerate(state.members)]
         worst = next(k for k, member in enumerate(state.members) if member is state.worst)
-        return {
-            "lower": told[worst]["lower"], "lower_now": told[worst]["lower_now"], "upper": told[worst]["upper"],
-            "pool_rows": len(state.book.ids), "coreset_rows": sum(each["coreset_rows"] for each in told),
-            "new_rows": sum(each["new_rows"] for each in told), "rows_below": None, "members": len(words),
-            "members_certified": words.count("certified"), "members_done": len(words) - words.count("running"),
-            "worst": self.crew.members[worst].name,
+        more = {
+            "members": len(words), "members_certified": words.count("certified"),
+            "members_done": len(words) - words.count("running"), "worst": self.crew.members[worst].name,
         }  # fmt: skip
+        return Round(
+            number=state.round, status=state.status, lower=told[worst].lower, lower_now=told[worst].lower_now,
+            upper=told[worst].upper, pool_rows=len(state.book.ids), more=more,
+            coreset_rows=sum(each.coreset_rows for each in told), new_rows=sum(each.new_rows for each in told),
+        )  # fmt: skip
 
     def results(self, state: FleetState) -> list[Result]:
         """What each member's state stands for."""

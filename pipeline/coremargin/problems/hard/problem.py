@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.problem import BaseProblem
 from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, safe_projections
 from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.rows import as_float64, take, vector
@@ -34,15 +35,15 @@ from coremargin.problems.common.start import (
 )
 from coremargin.problems.hard.ledger import Ledger, worthwhile
 from coremargin.problems.hard.probe import MarginProbe
-from coremargin.problems.hard.result import figures, result
+from coremargin.problems.hard.result import result, round_of
 from coremargin.problems.hard.state import HardMarginState, Hypothesis
+from coremargin.problems.hard.summary import MarginSummary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coremargin.data.source import Source
+    from coremargin.engine.problem import Round
     from coremargin.engine.result import Result
-    from coremargin.problems.hard.summary import MarginSummary
 
 Strategy = Literal["fast", "paper", "any-violator"]
 
@@ -56,13 +57,12 @@ SKETCH_ROWS, BINS = 1000, 200
 
 
 @dataclass(frozen=True)
-class HardMargin:
+class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
     """Maximum-margin separation of two classes, to a share 1 - epsilon of the best possible margin.
 
     epsilon in (0, 1); pool_bytes: memory for the pool's rows; blocks: tasks a scan has (rows are kept per task).
     """
 
-    source: Source
     epsilon: float
     intercept: bool = True
     strategy: Strategy = "fast"
@@ -76,18 +76,13 @@ class HardMargin:
         """A scan may end at the first violator."""
         return self.strategy == "any-violator"
 
-    def figures(self, state: HardMarginState) -> dict[str, Any]:
-        """What a round is described by."""
-        return figures(state)
+    def round_of(self, state: HardMarginState) -> Round:
+        """What is told of a state."""
+        return round_of(state)
 
     def result(self, state: HardMarginState) -> Result:
         """The model that a state stands for."""
         return result(state)
-
-    @property
-    def least_block_bytes(self) -> int:
-        """Any size will do: a scan sends home a bounded number of rows, shared among its blocks."""
-        return 1
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
         """A state from a checkpoint."""
@@ -97,6 +92,10 @@ class HardMargin:
     def codes(self) -> tuple[int, int]:
         """Codes of the positive and the negative class."""
         return two_classes(self.source)
+
+    def check(self) -> None:
+        """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError."""
+        two_classes(self.source)
 
     @property
     def pool_rows(self) -> int:
@@ -131,7 +130,7 @@ class HardMargin:
         state = HardMarginState(
             round=0, status="running", pool=empty, newest=Hypothesis.zero(source.features), best=None, lower=-np.inf,
             upper=np.inf, coreset=empty, ledger=Ledger.blank(source.chunks, source.features),
-            sketch=pool.take(sketch), histogram=np.zeros((2, BINS), np.int64), low=0.0, high=1.0, rows_below=-1,
+            sketch=pool.take(sketch), histogram=np.zeros((2, BINS), np.int64), low=0.0, high=1.0, rows_below=None,
             new_rows=len(pool), upper_at_eviction=np.inf,
             sample_bytes=sample.nbytes(source),
         )  # fmt: skip
@@ -188,10 +187,6 @@ class HardMargin:
         if state.new_rows == 0:
             return replace(state, status="stalled")
         return self._solve(state, pool)
-
-    def done(self, state: HardMarginState) -> bool:
-        """True when there is nothing left to prove, or nothing that float64 can still tell."""
-        return state.status != "running"
 
     def _prove(self, state: HardMarginState, summary: MarginSummary, probe: MarginProbe) -> HardMarginState:
         """The lower bound of every hypothesis of the scan; the best one is kept."""

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from coremargin.engine.problem import Round
 from coremargin.engine.result import STOPPED, Result
 
 if TYPE_CHECKING:
     from coremargin.problems.hard.state import HardMarginState, Hypothesis
 
 
-def figures(state: HardMarginState) -> dict[str, Any]:
-    """What a round is described by."""
-    return {
-        "lower": state.lower, "lower_now": state.lower_now, "upper": state.upper, "pool_rows": len(state.pool),
-        "coreset_rows": len(state.coreset), "new_rows": state.new_rows,
-        "rows_below": None if state.rows_below < 0 else state.rows_below,
-    }  # fmt: skip
+def round_of(state: HardMarginState) -> Round:
+    """What is told of a state."""
+    return Round(
+        number=state.round, status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
+        pool_rows=len(state.pool), coreset_rows=len(state.coreset), new_rows=state.new_rows,
+        rows_below=state.rows_below,
+    )  # fmt: skip
 
 
 def result(state: HardMarginState) -> Result:

@@ -24,13 +24,12 @@ _NUMBERS = (
     "upper",
     "low",
     "high",
-    "rows_below",
     "new_rows",
     "upper_at_eviction",
     "sample_bytes",
     "lower_now",
 )
-_COUNTS = ("round", "rows_below", "new_rows", "sample_bytes")
+_COUNTS = ("round", "new_rows", "sample_bytes")
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class HardMarginState:
 
     newest is proven by the next scan, best is the hypothesis behind ``lower``; coreset: the rows and weights behind
     ``upper``. sketch: some rows that tell where margins lie. histogram (2, bins) over [low, high] and rows_below come
-    from the last scan (-1: none yet); lower_now is that scan's bound for its newest hypothesis.
+    from the last scan, None before the first; lower_now is that scan's bound for its newest hypothesis.
     """
 
     round: int
@@ -68,7 +67,7 @@ class HardMarginState:
     histogram: NDArray[np.int64]
     low: float
     high: float
-    rows_below: int
+    rows_below: int | None
     new_rows: int
     upper_at_eviction: float
     sample_bytes: int
@@ -78,6 +77,8 @@ class HardMarginState:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
         arrays["status"] = np.array(STATUSES.index(self.status))
+        if self.rows_below is not None:
+            arrays["rows_below"] = np.array(self.rows_below)
         for name in ("pool", "coreset", "sketch"):
             arrays |= getattr(self, name).to_arrays(name)
         for name in ("newest", "best"):
@@ -91,6 +92,7 @@ class HardMarginState:
         """Inverse of ``to_arrays``."""
         numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
         numbers |= {name: int(numbers[name]) for name in _COUNTS}
+        numbers["rows_below"] = int(arrays["rows_below"]) if "rows_below" in arrays else None
         pools = {name: Pool.from_arrays(name, arrays) for name in ("pool", "coreset", "sketch")}
         hypotheses = {
             name: Hypothesis(arrays[f"{name}_w"], float(arrays[f"{name}_b"])) if f"{name}_w" in arrays else None

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.problem import BaseProblem
 from coremargin.errors import UsageError
 from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import gathered
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.zone import moved
 from coremargin.problems.multiclass.classes import ClassRows, class_codes, places, read_labelled, sample_of_classes
-from coremargin.problems.multiclass.result import ClassesResult, result
+from coremargin.problems.multiclass.result import ClassesResult, result, round_of
 from coremargin.problems.multiclass.state import ClassesState
+from coremargin.problems.multiclass.summary import ClassesSummary
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from coremargin.data.source import Source
+    from coremargin.engine.problem import Round
     from coremargin.maths.rows import Rows
-    from coremargin.problems.multiclass.summary import ClassesSummary
 
 Array = NDArray[np.float64]
 
@@ -35,31 +36,32 @@ HYPOTHESES = 16
 
 
 @dataclass(frozen=True)
-class ClassesJob:
+class ClassesJob(BaseProblem[ClassesState, ClassesSummary]):
     """Several classes at once. epsilon in (0, 1); memory_bytes: for the rows in the driver."""
 
-    source: Source
     epsilon: float
     intercept: bool = True
     memory_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
-    eager: bool = False
 
     soft = False  # of the class: bounds are about a value, not a margin
 
     @cached_property
     def codes(self) -> tuple[int, ...]:
-        """Label codes of the classes, by label. Raises StoreError, LabelError, UsageError: K x d beyond the memory."""
-        codes = class_codes(self.source)
-        size = 8 * len(codes) * (self.source.features + 1)
+        """Label codes of the classes, by label. Raises StoreError, LabelError."""
+        return class_codes(self.source)
+
+    def check(self) -> None:
+        """Refuse what cannot be trained, before a row is read. Raises StoreError, LabelError, UsageError: memory."""
+        classes = len(self.codes)
+        size = 8 * classes * (self.source.features + 1)
         if HYPOTHESES * size > max(self.memory_bytes, 32 << 20):
             raise UsageError(
-                f"{self.source.name}: {len(codes):,} classes x {self.source.features:,} features make hypotheses of "
+                f"{self.source.name}: {classes:,} classes x {self.source.features:,} features make hypotheses of "
                 f"{format_size(size)}, of which {HYPOTHESES} are kept; memory = {format_size(self.memory_bytes)} is "
                 f"too small: give more memory, or fewer features or classes"
             )
-        return codes
 
     @cached_property
     def place(self) -> NDArray[np.int32]:
@@ -104,21 +106,9 @@ class ClassesJob:
         source, size = self.source, 8 * self.shape[0] * self.shape[1]
         return source.nbytes * size // self.memory_bytes + 1 if self.soft else 1
 
-    def skip(self, state: ClassesState) -> NDArray[np.bool_]:
-        """Nothing can be skipped."""
-        return np.zeros(self.source.chunks, bool)
-
-    def enough(self, summary: ClassesSummary) -> bool:
-        """Never before the end."""
-        return False
-
-    def done(self, state: ClassesState) -> bool:
-        """True when there is nothing left to prove or to gain."""
-        return state.status != "running"
-
-    def figures(self, state: ClassesState) -> dict[str, Any]:
-        """What a round is described by."""
-        return state.figures()
+    def round_of(self, state: ClassesState) -> Round:
+        """What is told of a state."""
+        return round_of(state)
 
     def result(self, state: ClassesState) -> ClassesResult:
         """The model that a state stands for."""

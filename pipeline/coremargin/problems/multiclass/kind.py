@@ -51,7 +51,7 @@ class CrammerSingerKind(Kind[CrammerSingerJob, "Margin", "MulticlassModel"]):
         return {
             "reason": found.reason, "confusion": found.confusion.tolist(),
             "confusion_of": "final" if found.final else "last scan",
-            "margins": {"rows_below_upper": None if state.rows_below < 0 else state.rows_below},
+            "margins": {"rows_below_upper": problem.round_of(state).rows_below},
         }  # fmt: skip
 
     def summary(self, model: MulticlassModel, run: Mapping[str, Any]) -> dict[str, Any]:

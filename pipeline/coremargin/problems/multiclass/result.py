@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.problem import Round
 from coremargin.engine.result import STOPPED
 from coremargin.problems.soft.result import REASONS
 
@@ -40,6 +41,15 @@ class ClassesResult:
     reference: Array
     confusion: NDArray[np.int64]
     final: bool
+
+
+def round_of(state: ClassesState) -> Round:
+    """What is told of a state; before the first scan nothing is proven."""
+    return Round(
+        number=state.round, status=state.status, lower=state.lower if state.round else -np.inf,
+        lower_now=state.lower_now, upper=state.upper, pool_rows=state.held, coreset_rows=len(state.proof),
+        new_rows=state.new_rows, rows_below=None if state.rows_below < 0 else state.rows_below,
+    )  # fmt: skip
 
 
 def result(state: ClassesState, constant: float, *, soft: bool) -> ClassesResult:

@@ -60,11 +60,3 @@ class ClassesState:
         """Inverse of ``to_arrays``."""
         makers = {"pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays, "zone": part_of(Zone)}
         return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))
-
-    def figures(self) -> dict[str, Any]:
-        """What a round is described by."""
-        return {
-            "lower": self.lower if self.round else -np.inf, "lower_now": self.lower_now, "upper": self.upper,
-            "pool_rows": self.held, "coreset_rows": len(self.proof), "new_rows": self.new_rows,
-            "rows_below": None if self.rows_below < 0 else self.rows_below,
-        }  # fmt: skip

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.problem import BaseProblem
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, measure, soft_directions
@@ -37,18 +38,18 @@ from coremargin.problems.common.start import (
 from coremargin.problems.outliers.climb import BEFORE, climbed, lowest, over
 from coremargin.problems.outliers.path import how_it_ended, shared
 from coremargin.problems.outliers.probe import TrimProbe
-from coremargin.problems.outliers.result import figures, result
+from coremargin.problems.outliers.result import result, round_of
 from coremargin.problems.outliers.start import ORDINARY, begin
 from coremargin.problems.outliers.state import LeftOut, TrimPool, TrimState, unit
+from coremargin.problems.outliers.summary import TrimSummary
 from coremargin.problems.outliers.update import left_out_of, measured_best, worth_having
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coremargin.data.source import Source
+    from coremargin.engine.problem import Round
     from coremargin.engine.result import Result
     from coremargin.maths.margin import Array
-    from coremargin.problems.outliers.summary import TrimSummary
 
 #: Lowest rows that the pool of the search begins with.
 POOL_ROWS = 1_000
@@ -63,13 +64,12 @@ BINS = 200
 
 
 @dataclass(frozen=True)
-class OutlierMargin:
+class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
     """The largest margin with k rows left out, to a share 1 - epsilon of the best; for each k in ``ks``, increasing.
 
     exact: False for the heuristic's answer with an upper bound, whatever the distance. epsilon in [0, 1).
     """
 
-    source: Source
     ks: tuple[int, ...]
     epsilon: float
     intercept: bool = True
@@ -79,22 +79,17 @@ class OutlierMargin:
     sample_bytes: int = SAMPLE_BYTES
 
     @property
-    def eager(self) -> bool:
-        """Every scan reads all rows."""
-        return False
-
-    @property
-    def least_block_bytes(self) -> int:
-        """Any size will do: a block sends home a bounded number of rows."""
-        return 1
-
-    @property
     def codes(self) -> tuple[int, int]:
-        """Codes of the positive and the negative class.
+        """Codes of the positive and the negative class."""
+        return two_classes(self.source)
 
-        Raises UsageError when k rows may be all of one, or the pool's rows, which are dense, need more than the memory.
+    def check(self) -> None:
+        """Refuse what cannot be trained, before a row is read.
+
+        Raises UsageError when k rows may be all of one class, or the pool's rows, which are dense, need more than the
+        memory.
         """
-        codes = two_classes(self.source)
+        codes = self.codes
         self._check_counts(self.source.scalars().counts[:, list(codes)].sum(axis=0), codes)
         rows = 4 * self.keep + POOL_ROWS
         need = 8 * self.source.features * rows
@@ -104,7 +99,6 @@ class OutlierMargin:
                 f"features in memory, dense, and these need {need:,} bytes; found memory for {self.pool_bytes:,}: give "
                 f"more with --memory, or fewer outliers"
             )
-        return codes
 
     def _check_counts(self, counts: NDArray[np.int64], codes: tuple[int, int]) -> None:
         """Raises UsageError when one of the classes, of so many rows (2,), may vanish."""
@@ -117,9 +111,9 @@ class OutlierMargin:
                 f"number below {counts[smaller]:,}"
             )
 
-    def figures(self, state: TrimState) -> dict[str, Any]:
-        """What a round is described by."""
-        return figures(state)
+    def round_of(self, state: TrimState) -> Round:
+        """What is told of a state."""
+        return round_of(state)
 
     def result(self, state: TrimState) -> Result:
         """The model that a state stands for."""
@@ -128,18 +122,6 @@ class OutlierMargin:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> TrimState:
         """A state from a checkpoint."""
         return TrimState.from_arrays(arrays, len(self.ks))
-
-    def skip(self, state: TrimState) -> NDArray[np.bool_]:
-        """Nothing: what an earlier scan proved is about other directions."""
-        return np.zeros(self.source.chunks, bool)
-
-    def enough(self, summary: TrimSummary) -> bool:
-        """Never before the last block."""
-        return False
-
-    def done(self, state: TrimState) -> bool:
-        """True when there is nothing left to search."""
-        return state.status != "running"
 
     def arena(self, state: TrimState) -> Arena:
         """The pool as the search sees it."""

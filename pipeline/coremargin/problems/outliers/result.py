@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.problem import Round
 from coremargin.engine.result import STOPPED, Result
 from coremargin.maths.margin import meets
 from coremargin.maths.outliers.certificates import Certificate
@@ -37,13 +38,13 @@ REASONS = {
 }
 
 
-def figures(state: TrimState) -> dict[str, Any]:
-    """What a round is described by."""
-    return {
-        "lower": state.lower, "lower_now": state.lower_now, "upper": state.upper, "pool_rows": len(state.pool),
-        "coreset_rows": sum(len(search.certificates) for search in state.searches), "new_rows": state.new_rows,
-        "rows_below": None, "nodes": sum(search.nodes for search in state.searches),
-    }  # fmt: skip
+def round_of(state: TrimState) -> Round:
+    """What is told of a state."""
+    return Round(
+        number=state.round, status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
+        pool_rows=len(state.pool), coreset_rows=sum(len(search.certificates) for search in state.searches),
+        new_rows=state.new_rows, more={"nodes": sum(search.nodes for search in state.searches)},
+    )  # fmt: skip
 
 
 def result(state: TrimState, arena: Arena, *, sparse: bool) -> Result:

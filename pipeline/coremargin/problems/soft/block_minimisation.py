@@ -28,7 +28,7 @@ from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe
 from coremargin.problems.soft.block_state import Sweep
 from coremargin.problems.soft.block_steps import balanced, first, joined, solved
 from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
-from coremargin.problems.soft.result import figures, result
+from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.start import histogram_range, priced
 from coremargin.problems.soft.state import Bounds, RowsHeld, Seen, SoftState
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.source import Source
+    from coremargin.engine.problem import Round
     from coremargin.engine.result import Result
     from coremargin.problems.soft.job import SoftJob
     from coremargin.problems.soft.objective import Objective
@@ -75,6 +76,10 @@ class SweptMargin:
     def codes(self) -> tuple[int, int]:
         """Codes of the positive and the negative class."""
         return self.job.codes
+
+    def check(self) -> None:
+        """Refuse what cannot be trained. Raises LabelError, StoreError."""
+        self.job.check()
 
     @property
     def least_block_bytes(self) -> int:
@@ -233,17 +238,15 @@ class SweptMargin:
             shrink = min(max((gap / before) ** (1.0 / sweep.waited), SHRINK[0]), SHRINK[1])
         return min(max(1, math.ceil(math.log(max(gap / self.job.epsilon, 1.0)) / -math.log(shrink))), MOST_WAIT)
 
-    def figures(self, state: SoftState) -> dict[str, Any]:
-        """What a round is described by; before the first proof nothing is proven.
+    def round_of(self, state: SoftState) -> Round:
+        """What is told of a state; before the first proof nothing is proven.
 
-        scan: the number of the pass or proof; part: the segments of a pass that are done, 0 when it is over.
+        A pass or a proof is a scan; part: the segments of a pass that are done, 0 when it is over.
         """
-        sweep, told = _sweep(state), figures(state)
+        sweep, told = _sweep(state), round_of(state)
         part = 0 if self.proving(state) else sweep.segment
-        told |= {"scan": sweep.scans + (part > 0), "part": part}
-        if not np.isfinite(state.upper):
-            told |= {"lower": -np.inf, "lower_now": -np.inf}
-        return told
+        told = replace(told, number=sweep.scans + (part > 0), finished=part == 0, more={"part": part})
+        return told if np.isfinite(state.upper) else replace(told, lower=-np.inf, lower_now=-np.inf)
 
 
 def _fields(values: Any) -> dict[str, Any]:

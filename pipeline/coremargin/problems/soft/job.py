@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.problem import BaseProblem
 from coremargin.problems.common.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
@@ -33,11 +34,11 @@ from coremargin.problems.common.start import (
 from coremargin.problems.soft.objective import Extent, Objective
 from coremargin.problems.soft.probe import BandProbe
 from coremargin.problems.soft.start import BINS
+from coremargin.problems.soft.state import SoftState
+from coremargin.problems.soft.summary import BandSummary
 
 if TYPE_CHECKING:
-    from coremargin.data.source import Source
     from coremargin.formats.choices import Loss
-    from coremargin.problems.soft.state import SoftState
 
 Array = NDArray[np.float64]
 
@@ -52,7 +53,7 @@ KNOWN = 17
 
 
 @dataclass(frozen=True)
-class SoftJob:
+class SoftJob(BaseProblem[SoftState, BandSummary]):
     """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
@@ -61,7 +62,6 @@ class SoftJob:
     stay, None: a quarter.
     """
 
-    source: Source
     epsilon: float
     loss: Loss
     cost: float
@@ -74,12 +74,15 @@ class SoftJob:
     held_bytes: int | None = None
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
-    eager: bool = False
 
     @property
     def codes(self) -> tuple[int, int]:
         """Codes of the positive and the negative class."""
         return two_classes(self.source)
+
+    def check(self) -> None:
+        """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError."""
+        two_classes(self.source)
 
     @property
     def row_bytes(self) -> int:

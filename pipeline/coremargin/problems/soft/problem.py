@@ -26,7 +26,7 @@ from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
 from coremargin.problems.soft import wide_steps
 from coremargin.problems.soft.bounds import best_point
 from coremargin.problems.soft.job import SoftJob
-from coremargin.problems.soft.result import figures, result
+from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.start import evenly, histogram_range, priced, thinned
 from coremargin.problems.soft.state import Bounds, RowsHeld, Seen, SoftState
 from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squared_step
@@ -34,6 +34,7 @@ from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squa
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coremargin.engine.problem import Round
     from coremargin.engine.result import Result
     from coremargin.problems.soft.probe import BandProbe
     from coremargin.problems.soft.summary import BandSummary
@@ -135,21 +136,9 @@ class SoftMargin(SoftJob):
         share = np.inf if many else BAND_SHARE
         return NearRows(self.source, self.row_bytes, share=share, least=BAND_BYTES_LEAST, most=most)
 
-    def skip(self, state: SoftState) -> NDArray[np.bool_]:
-        """Nothing can be skipped."""
-        return np.zeros(self.source.chunks, bool)
-
-    def enough(self, summary: BandSummary) -> bool:
-        """Never before the end."""
-        return False
-
-    def done(self, state: SoftState) -> bool:
-        """True when there is nothing left to prove or to gain."""
-        return state.status != "running"
-
-    def figures(self, state: SoftState) -> dict[str, Any]:
-        """What a round is described by."""
-        return figures(state)
+    def round_of(self, state: SoftState) -> Round:
+        """What is told of a state."""
+        return round_of(state)
 
     def result(self, state: SoftState) -> Result:
         """The model that a state stands for."""

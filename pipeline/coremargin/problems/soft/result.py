@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.engine.problem import Round
 from coremargin.engine.result import STOPPED, Result
 
 if TYPE_CHECKING:
@@ -14,15 +15,14 @@ if TYPE_CHECKING:
 REASONS = STOPPED | {"stalled": "more scans would not narrow the gap, more memory may"}
 
 
-def figures(state: SoftState) -> dict[str, Any]:
-    """What a round is described by: the dual below, the primal above."""
-    seen = state.seen
-    return {
-        "lower": state.lower if state.round else -np.inf, "lower_now": state.lower if state.round else -np.inf,
-        "upper": state.upper, "pool_rows": len(state.rows.held) or seen.band_rows,
-        "coreset_rows": len(state.bounds.band_ids), "new_rows": seen.band_rows,
-        "rows_below": None if seen.rows_below < 0 else seen.rows_below,
-    }  # fmt: skip
+def round_of(state: SoftState) -> Round:
+    """What is told of a state: the dual below, the primal above; before the first scan nothing is proven."""
+    seen, lower = state.seen, state.lower if state.round else -np.inf
+    return Round(
+        number=state.round, status=state.status, lower=lower, lower_now=lower, upper=state.upper,
+        pool_rows=len(state.rows.held) or seen.band_rows, coreset_rows=len(state.bounds.band_ids),
+        new_rows=seen.band_rows, rows_below=None if seen.rows_below < 0 else seen.rows_below,
+    )  # fmt: skip
 
 
 def result(state: SoftState) -> Result:

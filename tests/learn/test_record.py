@@ -1,0 +1,70 @@
+"""What a line of ``rounds.jsonl`` holds, for every kind of problem, and what the meters add up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.sparse import random as random_rows
+
+from coremargin.data.arrays import ArraySource
+from coremargin.engine.loop import ScanCost
+from coremargin.engine.problem import AnyProblem, Round
+from coremargin.learn.record import Meters
+from coremargin.problems.registry import new_job, problem_of
+
+FIGURES = ["lower", "lower_now", "upper", "pool_rows", "coreset_rows", "new_rows", "rows_below"]
+COSTS = ["chunks", "chunks_read", "chunks_skipped", "bytes_read", "seconds", "solve_seconds"]
+#: Job -> what its lines tell besides.
+KINDS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "hard": ({}, []),
+    "paper": ({"strategy": "paper"}, []),
+    "soft": ({"loss": "hinge"}, []),
+    "segments": ({"loss": "hinge", "memory": 20_000}, ["part"]),
+    "classes": ({"classes": "crammer-singer"}, []),
+    "soft classes": ({"classes": "crammer-singer", "loss": "hinge"}, []),
+    "outliers": ({"outliers": 2}, ["nodes"]),
+    "fleet": ({"folds": 2, "loss": "hinge"}, ["members", "members_certified", "members_done", "worst"]),
+}
+
+
+def problem_for(name: str) -> AnyProblem:
+    """A problem of this kind on a few rows; for segments, more columns than rows and more of both than fit."""
+    generator = np.random.default_rng(4)
+    wide = name == "segments"
+    shape = (300, 500) if wide else (120, 4)
+    X: Any = generator.standard_normal(shape).astype(np.float32)
+    y = np.where(X[:, 0] < 0, -1, 1)
+    if wide:
+        X = csr_array(random_rows(*shape, 0.05, dtype=np.float32, random_state=generator))
+    options, _ = KINDS[name]
+    return problem_of(new_job(store="rows", out="m", sample=0.1, **options), ArraySource(X, y, chunk_rows=20))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_line_holds(name: str) -> None:
+    """Keys and their order are the same whatever the kind, but for what only this kind tells."""
+    problem, meters = problem_for(name), Meters()
+    told = problem.round_of(problem.start())
+    assert (told.number, told.status, told.finished, told.next_scan) == (0, "running", True, 1)
+    assert told.rows_below is None
+    meters.sampled(told, ScanCost(6, 1, 100, 0.5, 0.25))
+    (line,) = meters.rounds
+    assert list(line) == ["round", "kind", *FIGURES, *KINDS[name][1], "ratio", *COSTS, "status"]
+    assert (line["kind"], line["chunks_skipped"], meters.bytes_read, meters.scans) == ("sample", 5, 100, 0)
+    assert json.loads(json.dumps(line, allow_nan=False)) == line
+
+
+def test_bounds_that_are_not_known_are_null_and_the_ratio_is_none_of_the_best() -> None:
+    """An infinite bound is null in the line; the ratio is 0 then, and else what is proven of the best."""
+    meters, cost = Meters(), ScanCost(6, 6, 100, 0.5, 0.25)
+    meters.sampled(Round(0, "running", -np.inf, -np.inf, np.inf, 5, 0, 5), cost)
+    meters.scanned(Round(1, "certified", 1.5, 1.25, 2.0, 7, 3, 2, rows_below=4, more={"nodes": 9}), cost)
+    first, second = meters.rounds
+    assert (first["lower"], first["lower_now"], first["upper"], first["ratio"]) == (None, None, None, 0.0)
+    assert (second["lower"], second["upper"], second["ratio"], second["rows_below"]) == (1.5, 2.0, 0.75, 4)
+    assert (second["nodes"], second["status"], second["round"]) == (9, "certified", 1)
+    assert (meters.scans, meters.bytes_read) == (1, 200)
