@@ -1,16 +1,13 @@
 """The hard-margin problem: its start, its probe, its update, its bounds.
 
-    fast           sample start, many rows a scan, ledger skips, search on the segment between two hypotheses
-    paper          Figure 1 of Har-Peled, Roth, Zimak (2006): one example to start, the worst example of each scan
-    any-violator   Corollary 3.2: any example that breaks the bound will do; a scan ends at the first one
-
-All three keep the same bound pair: ``upper`` from the dual weights of the pool, ``lower`` from a scan of all rows.
+A strategy (``strategies/``) says which rows to begin with, what a scan asks, and which rows join the pool. All keep the
+same bound pair: ``upper`` from the dual weights of the pool, ``lower`` from a scan of all rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +23,15 @@ from coremargin.problems.common.start import (
     Sample,
     check_scale,
     class_weights,
-    first_row,
     pool_row_bytes,
-    read_sample,
-    row_bytes,
     sample_chunks,
     two_classes,
 )
-from coremargin.problems.hard.ledger import Ledger, worthwhile
+from coremargin.problems.hard.ledger import Ledger
 from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.result import result, round_of
 from coremargin.problems.hard.state import HardMarginState, Hypothesis
+from coremargin.problems.hard.strategies.table import STRATEGIES
 from coremargin.problems.hard.summary import MarginSummary
 
 if TYPE_CHECKING:
@@ -44,15 +39,9 @@ if TYPE_CHECKING:
 
     from coremargin.engine.problem import Round
     from coremargin.engine.result import Result
+    from coremargin.formats.model_record import Strategy as Name
+    from coremargin.problems.hard.strategies.strategy import Strategy
 
-Strategy = Literal["fast", "paper", "any-violator"]
-
-#: Points of the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
-SEGMENT = (0.25, 0.5, 0.75, 0.9)
-#: Share of the store that one scan may send home, and its bounds.
-KEEP_SHARE, KEEP_BYTES_LEAST, KEEP_BYTES_MOST = 0.01, 4 << 20, 64 << 20
-#: However long its rows are, a scan may send home so many (within the most bytes). rcv1: 5 scans instead of 30.
-KEEP_ROWS_LEAST = 1000
 SKETCH_ROWS, BINS = 1000, 200
 
 
@@ -65,16 +54,21 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
 
     epsilon: float
     intercept: bool = True
-    strategy: Strategy = "fast"
+    strategy: Name = "fast"
     pool_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
     blocks: int = 1
 
     @property
+    def way(self) -> Strategy:
+        """What the strategy's name stands for."""
+        return STRATEGIES[self.strategy]
+
+    @property
     def eager(self) -> bool:
-        """A scan may end at the first violator."""
-        return self.strategy == "any-violator"
+        """As the strategy says."""
+        return self.way.eager
 
     def round_of(self, state: HardMarginState) -> Round:
         """What is told of a state."""
@@ -105,10 +99,8 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
     # start
 
     def start(self) -> HardMarginState:
-        """Solve on a sample of chunks; the paper's strategies start from one row."""
-        if self.strategy != "fast":
-            return self.begin(first_row(self.source, self.codes))
-        return self.begin(read_sample(self.source, self.sample_chunks, self.codes))
+        """Solve on the strategy's first rows."""
+        return self.begin(self.way.first(self.source, self.codes, self.sample_chunks))
 
     @property
     def sample_chunks(self) -> list[int]:
@@ -120,7 +112,7 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
         return sample_chunks(source, self.codes, self.sample_share, limit)
 
     def begin(self, sample: Sample) -> HardMarginState:
-        """The state before the first scan, from some rows of both classes or, with the paper's strategies, one row."""
+        """The state before the first scan, from some rows of both classes, or of one."""
         source = self.source
         check_scale(source)
         class_weights(source, self.codes)  # a class must not be left out as a whole
@@ -142,32 +134,22 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
 
     def probe(self, state: HardMarginState) -> MarginProbe:
         """The question of the next scan."""
-        base, mix = state.newest.w[:, None], np.ones((1, 1))
-        if self.strategy == "fast" and state.best is not None:
-            base = np.column_stack([state.newest.w, state.best.w])
-            t = np.array([1.0, *SEGMENT])
-            mix = np.stack([t, 1 - t])
         low, high = self._range(state)
-        return MarginProbe(
-            base=base, mix=mix, offset=state.newest.b, codes=self.codes,
-            level=(1 - self.epsilon if self.strategy == "any-violator" else 1.0) * min(state.upper, 1e300),
-            keep=self._keep_per_block, known=state.pool.ids, low=low, high=high, bins=BINS,
-            dtype=self.source.dtype.name, chunk_rows=self.source.chunk_rows,
-            first_only=self.strategy == "any-violator", sparse=self.source.sparse,
+        plain = MarginProbe(
+            base=state.newest.w[:, None], mix=np.ones((1, 1)), offset=state.newest.b, codes=self.codes,
+            level=min(state.upper, 1e300), keep=max(1, self._rows_home // (2 * self.blocks)), known=state.pool.ids,
+            low=low, high=high, bins=BINS, dtype=self.source.dtype.name, chunk_rows=self.source.chunk_rows,
+            sparse=self.source.sparse,
         )  # fmt: skip
+        return self.way.question(plain, state.best, self.epsilon)
 
     def skip(self, state: HardMarginState) -> NDArray[np.bool_]:
-        """Chunks (c,) whose rows the ledger already proves to be far enough away."""
-        if self.strategy != "fast" or not np.isfinite(state.upper) or not worthwhile(self.source):
-            return np.zeros(self.source.chunks, bool)
-        floor = state.ledger.screen(self.source, state.newest.w[:, None], np.arange(self.source.chunks))[0]
-        offset = np.array([[state.newest.b], [-state.newest.b]])
-        # Half of epsilon is left for the offset, which is chosen after the scan.
-        return np.asarray((floor + offset >= (1 - self.epsilon / 2) * state.upper).all(axis=0))
+        """Chunks (c,) that the strategy need not see."""
+        return self.way.skip(self.source, state, self.epsilon)
 
     def enough(self, summary: MarginSummary) -> bool:
-        """True when the scan may end early: any violator will do."""
-        return self.strategy == "any-violator" and len(summary.row_id) > 0
+        """As the strategy says."""
+        return self.way.enough(summary)
 
     # update
 
@@ -210,12 +192,8 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
         return replace(state, ledger=ledger, lower_now=float(lower[0]))
 
     def _grow(self, state: HardMarginState, summary: MarginSummary) -> tuple[Pool, HardMarginState]:
-        """The pool with what the scan sent home; room is made first where the budget is reached."""
-        ids, rows, signs = summary.row_id, summary.row_x, summary.row_sign
-        if self.strategy != "fast" and len(ids):
-            margins = signs * (as_float64(rows) @ state.newest.w + state.newest.b)
-            k = np.lexsort([ids, margins])[:1] if self.strategy == "paper" else np.argsort(ids)[:1]
-            ids, rows, signs = ids[k], take(rows, k), signs[k]
+        """The pool with rows that the scan sent home; room is made first where the budget is reached."""
+        ids, rows, signs = self.way.joining(summary, state.newest)
         pool = state.pool
         if len(pool) + len(ids) > self.pool_rows and state.upper < state.upper_at_eviction:
             pool, state = self._make_room(state, len(ids))
@@ -273,18 +251,4 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
 
     @property
     def _rows_home(self) -> int:
-        """Rows that one scan may send home.
-
-        More than violate the bound now: rows just above it are those that would break the next hypothesis. Measured on
-        1e6 x 100: with violators only a third scan is needed, with the lowest 5,000 rows it is not.
-        """
-        if self.strategy != "fast":
-            return 1
-        size = max(1, row_bytes(self.source))
-        least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * size)  # w of many features is carried by many rows
-        home = min(max(KEEP_SHARE * self.source.nbytes, least), KEEP_BYTES_MOST)
-        return max(1, min(int(home) // size, self.pool_rows // 4))
-
-    @property
-    def _keep_per_block(self) -> int:
-        return max(1, self._rows_home // (2 * self.blocks))
+        return self.way.rows_home(self.source, self.pool_rows)

@@ -20,7 +20,7 @@ from coremargin.maths.rows import lengths
 from coremargin.maths.span import span_of
 from coremargin.problems.common.start import check_scale, row_bytes
 from coremargin.problems.common.zone import Zone
-from coremargin.problems.hard.problem import KEEP_BYTES_LEAST, KEEP_BYTES_MOST, KEEP_ROWS_LEAST, KEEP_SHARE
+from coremargin.problems.hard.strategies.fast import KEEP_BYTES_LEAST, KEEP_BYTES_MOST, KEEP_ROWS_LEAST, KEEP_SHARE
 from coremargin.problems.multiclass.classes import ClassRows
 from coremargin.problems.multiclass.job import ClassesJob
 from coremargin.problems.multiclass.probe import ClassesProbe

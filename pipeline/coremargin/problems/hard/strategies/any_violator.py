@@ -1,0 +1,46 @@
+"""Corollary 3.2 of Har-Peled, Roth, Zimak (2006): any example that breaks the bound will do; a scan ends at one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.maths.rows import take
+from coremargin.problems.common.start import first_row
+from coremargin.problems.hard.strategies.strategy import Found, Strategy
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.problems.common.start import Sample
+    from coremargin.problems.hard.probe import MarginProbe
+    from coremargin.problems.hard.state import Hypothesis
+    from coremargin.problems.hard.summary import MarginSummary
+
+
+class AnyViolator(Strategy):
+    """As Figure 1, but for which example each scan adds."""
+
+    eager = True
+
+    def first(self, source: Source, codes: tuple[int, int], sample: list[int]) -> Sample:
+        """One example."""
+        return first_row(source, codes)
+
+    def rows_home(self, source: Source, pool_rows: int) -> int:
+        """One of each class and block."""
+        return 1
+
+    def question(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
+        """The first example below (1 - epsilon) of the upper bound, in row order."""
+        return replace(plain, level=(1 - epsilon) * plain.level, first_only=True)
+
+    def enough(self, summary: MarginSummary) -> bool:
+        """When there is one."""
+        return len(summary.row_id) > 0
+
+    def joining(self, summary: MarginSummary, newest: Hypothesis) -> Found:
+        """The first one."""
+        first = np.argsort(summary.row_id)[:1]
+        return summary.row_id[first], take(summary.row_x, first), summary.row_sign[first]

@@ -1,0 +1,57 @@
+"""What tells one way to the largest margin from another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.rows import Rows
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.problems.common.start import Sample
+    from coremargin.problems.hard.probe import MarginProbe
+    from coremargin.problems.hard.state import HardMarginState, Hypothesis
+    from coremargin.problems.hard.summary import MarginSummary
+
+Found: TypeAlias = tuple[NDArray[np.int64], Rows, NDArray[np.int8]]  #: ids (m,), rows (m, d), signs (m,)
+
+
+class Strategy(ABC):
+    """Which rows to begin with, what a scan asks, and which of the rows that it finds join the pool.
+
+    Bounds are no strategy's own: ``HardMargin`` has the upper one from the dual weights of the pool and the lower one
+    from a scan of all rows, whichever rows these are. Strategies have no state; ``table.py`` knows them by name.
+    """
+
+    eager: bool = False  #: a scan may end as soon as ``enough`` holds for the blocks so far
+
+    @abstractmethod
+    def first(self, source: Source, codes: tuple[int, int], sample: list[int]) -> Sample:
+        """The rows to begin with; sample: chunks spread over the store, for who wants them."""
+
+    @abstractmethod
+    def rows_home(self, source: Source, pool_rows: int) -> int:
+        """Rows that one scan may send home; pool_rows: how many the pool may hold."""
+
+    def question(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
+        """What a scan asks, made of the plain question: the margin of the newest hypothesis, and the lowest rows.
+
+        best: the hypothesis with the best lower bound, None before there is one.
+        """
+        return plain
+
+    def skip(self, source: Source, state: HardMarginState, epsilon: float) -> NDArray[np.bool_]:
+        """Chunks (c,) that the next scan need not read: none."""
+        return np.zeros(source.chunks, bool)
+
+    def enough(self, summary: MarginSummary) -> bool:
+        """True when a scan may end with the blocks so far: never."""
+        return False
+
+    @abstractmethod
+    def joining(self, summary: MarginSummary, newest: Hypothesis) -> Found:
+        """Of the rows that a scan about ``newest`` sent home, those that join the pool."""

@@ -1,0 +1,21 @@
+"""The strategies that there are: a line for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coremargin.problems.hard.strategies.any_violator import AnyViolator
+from coremargin.problems.hard.strategies.fast import Fast
+from coremargin.problems.hard.strategies.paper import Paper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.formats.model_record import Strategy as Name
+    from coremargin.problems.hard.strategies.strategy import Strategy
+
+STRATEGIES: Mapping[Name, Strategy] = {
+    "fast": Fast(),
+    "paper": Paper(),
+    "any-violator": AnyViolator(),
+}

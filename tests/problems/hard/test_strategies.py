@@ -1,0 +1,106 @@
+"""Strategies as objects: which rows they take, and that one more is a line in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from coremargin.data.arrays import ArraySource
+from coremargin.formats import model_record
+from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard.state import Hypothesis
+from coremargin.problems.hard.strategies.paper import Paper
+from coremargin.problems.hard.strategies.table import STRATEGIES
+from coremargin.problems.hard.summary import MarginSummary
+from plain_loop import assert_certificate, solve
+
+if TYPE_CHECKING:
+    from coremargin.problems.hard.strategies.strategy import Found
+
+Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
+
+
+def found(rng: np.random.Generator, count: int, *, sparse: bool) -> MarginSummary:
+    """What a scan may send home: rows of both classes in no order, some of them twice under other ids."""
+    rows = rng.integers(-3, 4, (count, 4)).astype(np.float32)
+    signs = rng.choice(np.array([1, -1], np.int8), count)
+    rows[count // 2 :], signs[count // 2 :] = rows[: count - count // 2], signs[: count - count // 2]
+    ids = rng.permutation(10 * count)[:count]
+    nothing = MarginSummary.nothing(1, 4, np.dtype(np.float32), 10, sparse=sparse)
+    return replace(nothing, row_id=ids, row_x=csr_array(rows) if sparse else rows, row_sign=signs)
+
+
+def dense(rows: Any) -> np.ndarray:
+    """Rows of either kind as an array."""
+    return rows.toarray() if isinstance(rows, csr_array) else rows
+
+
+def test_the_table_knows_every_name_that_a_job_may_give() -> None:
+    """And no other."""
+    assert set(STRATEGIES) == set(get_args(model_record.Strategy))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_which_rows_join_the_pool(rng: np.random.Generator, *, sparse: bool) -> None:
+    """Fast takes all, paper the one of the least margin, of equal ones the first, any-violator the first."""
+    for count in (1, 2, 40):
+        summary = found(rng, count, sparse=sparse)
+        w = rng.integers(-2, 3, 4).astype(np.float64)
+        ids, rows, signs = summary.row_id, dense(summary.row_x), summary.row_sign
+        worst = min(range(count), key=lambda k: (signs[k] * (rows[k] @ w + 0.5), ids[k]))
+        expected = {"fast": list(range(count)), "paper": [worst], "any-violator": [int(ids.argmin())]}
+        for name, strategy in STRATEGIES.items():
+            taken, taken_rows, taken_signs = strategy.joining(summary, Hypothesis(w, 0.5))
+            assert taken.tolist() == ids[expected[name]].tolist(), name
+            assert (dense(taken_rows) == rows[expected[name]]).all()
+            assert (taken_signs == signs[expected[name]]).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_no_rows_are_no_rows(rng: np.random.Generator, *, sparse: bool) -> None:
+    """A scan that sends nothing home adds nothing, whatever the strategy."""
+    summary = replace(found(rng, 2, sparse=sparse), row_id=np.zeros(0, np.int64), row_sign=np.zeros(0, np.int8))
+    summary = replace(summary, row_x=summary.row_x[:0])
+    for strategy in STRATEGIES.values():
+        taken, rows, signs = strategy.joining(summary, Hypothesis(np.ones(4), 0.0))
+        assert (len(taken), rows.shape, len(signs)) == (0, (0, 4), 0)
+        assert not strategy.enough(summary)
+
+
+class LowestTwo(Paper):
+    """Two rows a scan, those with the least margins: for this test only."""
+
+    def joining(self, summary: MarginSummary, newest: Hypothesis) -> Found:
+        margins = summary.row_sign * (summary.row_x @ newest.w + newest.b)
+        two = np.lexsort([summary.row_id, margins])[:2]
+        return summary.row_id[two], summary.row_x[two], summary.row_sign[two]
+
+
+def test_one_more_strategy_is_one_line_in_the_table(make_separable: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that says which rows join the pool ends with a certificate that holds: with two a scan, in fewer."""
+    monkeypatch.setitem(STRATEGIES, "lowest-two", LowestTwo())  # type: ignore[misc]
+    X, y = make_separable(400, 4, margin=0.2)
+    run = solve(X, y, 0.01, strategy="lowest-two")
+    assert_certificate(run)
+    assert [len(state.pool) for state in run.states[:3]] == [1, 3, 5]
+    assert run.last.round < solve(X, y, 0.01, strategy="paper").last.round
+
+
+def test_what_is_not_counted_yet_is_not_a_number(make_separable: Maker) -> None:
+    """Before the first scan nobody has counted the rows below the bound; a checkpoint gives that back, and a count."""
+    X, y = make_separable(200, 3)
+    problem = HardMargin(ArraySource(X, y, chunk_rows=50), 1e-3, sample_bytes=1000, sample_share=0.02)
+    run = solve(X, y, 1e-3, sample_bytes=1000, sample_share=0.02)
+    for state in (problem.start(), run.last):
+        told = problem.round_of(problem.restore(state.to_arrays()))
+        assert told == problem.round_of(state)
+    assert problem.round_of(problem.start()).rows_below is None
+    before, after = run.states[:2]
+    margins = np.where(y == max(y), 1, -1) * (X.astype(np.float64) @ before.newest.w + before.newest.b)
+    surely, perhaps = ((margins < before.upper * (1 + slack)).sum() for slack in (-1e-5, 1e-5))
+    assert 0 < surely <= after.rows_below <= perhaps  # type: ignore[operator]
