@@ -52,11 +52,11 @@ def settled(X: np.ndarray, y: np.ndarray, k: int) -> tuple[OutlierMargin, Any]:
 def test_the_climb_has_a_task_for_each_start() -> None:
     """Soft directions and perturbed incumbents, once; then it is over, and the bound is looked for."""
     problem, state = settled(*overlapping(0), 8)
-    assert state.settling == trim_climb.BEFORE
+    assert state.phase == "climb"
     runs = Runs()
     first = next(problem.work(state, runs))
     assert runs.counts == [len(GRID) + trim_climb.PERTURBED]
-    assert first.settling == trim_climb.AFTER
+    assert first.phase == "search"
     assert len(first.wishes) <= 1
 
 

@@ -60,6 +60,6 @@ def fields_of(
     return values
 
 
-def part_of(kind: type, makers: Makers | None = None) -> Callable[[str, Arrays], Any]:
+def part_of(kind: type, makers: Makers | None = None, *, may_lack: Sequence[str] = ()) -> Callable[[str, Arrays], Any]:
     """What makes a part again, of which ``arrays_of`` stored the fields as if they were the whole's."""
-    return lambda _, arrays: kind(**fields_of(kind, arrays, makers or {}))
+    return lambda _, arrays: kind(**fields_of(kind, arrays, makers or {}, may_lack=may_lack))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from coremargin.engine.problem import Round
     from coremargin.engine.result import Result
-    from coremargin.formats.model_record import Strategy as Name
+    from coremargin.formats.choices import Strategy as Name
     from coremargin.problems.hard.strategies.strategy import Strategy
 
 SKETCH_ROWS, BINS = 1000, 200

@@ -122,7 +122,7 @@ class CrammerSinger(ClassesJob):
             round=0, status="running", newest=found.at, best=None, lower=0.0, upper=np.inf,
             pool=sample.take(thinned(sample.classes, STAND_INS)), proof=sample.take(mixed).bare(),
             duals=duals[mixed], reference=np.zeros(self.shape), confusion=np.zeros((classes, classes), np.int64),
-            rows_below=-1, new_rows=0, sample_bytes=read, lower_now=-np.inf, upper_at_eviction=np.inf,
+            rows_below=None, new_rows=0, sample_bytes=read, lower_now=-np.inf, upper_at_eviction=np.inf,
             held=len(sample), zone=Zone(widen=1, idle=0), mu=found.mu,
         )  # fmt: skip
 

@@ -67,7 +67,7 @@ class KeslerMargin(ClassesJob):
         state = ClassesState(
             round=0, status="running", newest=nowhere, best=None, lower=-np.inf, upper=np.inf, pool=nothing,
             proof=nothing, duals=np.zeros((0, classes)), reference=nowhere,
-            confusion=np.zeros((classes, classes), np.int64), rows_below=-1, new_rows=len(sample), sample_bytes=read,
+            confusion=np.zeros((classes, classes), np.int64), rows_below=None, new_rows=len(sample), sample_bytes=read,
             lower_now=-np.inf, upper_at_eviction=np.inf, held=0, zone=Zone(widen=1, idle=0),
         )  # fmt: skip
         state = self._solve(state, sample.exact())

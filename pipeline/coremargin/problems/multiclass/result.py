@@ -48,7 +48,7 @@ def round_of(state: ClassesState) -> Round:
     return Round(
         number=state.round, status=state.status, lower=state.lower if state.round else -np.inf,
         lower_now=state.lower_now, upper=state.upper, pool_rows=state.held, coreset_rows=len(state.proof),
-        new_rows=state.new_rows, rows_below=None if state.rows_below < 0 else state.rows_below,
+        new_rows=state.new_rows, rows_below=state.rows_below,
     )  # fmt: skip
 
 

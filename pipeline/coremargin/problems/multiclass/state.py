@@ -27,7 +27,7 @@ class ClassesState:
     Soft margin: upper is the value of ``best``; pool: rows that stand for those far from a change of sides; proof,
     duals: the near rows behind ``lower``, without their features, all others being on their side at ``reference``;
     before the first scan they are where its solve may begin.
-    confusion (K, K), rows_below (-1: none yet) and lower_now come from the last scan. zone: of the near
+    confusion (K, K), rows_below (None: none yet) and lower_now come from the last scan. zone: of the near
     rows; with the hard margin its ``idle`` scans moved neither bound. mu: of the last solve's last proximal step.
     """
 
@@ -42,7 +42,7 @@ class ClassesState:
     duals: Array
     reference: Array
     confusion: NDArray[np.int64]
-    rows_below: int
+    rows_below: int | None
     new_rows: int
     sample_bytes: int
     lower_now: float
@@ -59,4 +59,4 @@ class ClassesState:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
         """Inverse of ``to_arrays``."""
         makers = {"pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays, "zone": part_of(Zone)}
-        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))
+        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best", "rows_below")))

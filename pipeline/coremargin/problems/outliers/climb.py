@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Perturbed incumbents, and how far they are from it: a share of its length, expected.
 PERTURBED, SHARES = 8, (0.1, 0.3)
-#: ``settling`` of a state: the climb is next; it is over.
-BEFORE, AFTER = -1, -2
 
 
 def lowest(pool: TrimPool, searches: tuple[Search, ...], rows: int) -> TrimPool:
@@ -58,7 +56,7 @@ def climbed(state: TrimState, rows: int, intercept: bool, run: Map, is_news: Cal
 
 def over(state: TrimState) -> TrimState:
     """The same, with the climb behind it."""
-    return replace(state, settling=AFTER)
+    return replace(state, phase="search")
 
 
 def _perturbed(w: Array) -> list[Array]:

@@ -35,12 +35,12 @@ from coremargin.problems.common.start import (
     sample_chunks,
     two_classes,
 )
-from coremargin.problems.outliers.climb import BEFORE, climbed, lowest, over
+from coremargin.problems.outliers.climb import climbed, lowest, over
 from coremargin.problems.outliers.path import how_it_ended, shared
 from coremargin.problems.outliers.probe import TrimProbe
 from coremargin.problems.outliers.result import result, round_of
 from coremargin.problems.outliers.start import ORDINARY, begin
-from coremargin.problems.outliers.state import LeftOut, TrimPool, TrimState, unit
+from coremargin.problems.outliers.state import LeftOut, Phase, TrimPool, TrimState, unit
 from coremargin.problems.outliers.summary import TrimSummary
 from coremargin.problems.outliers.update import left_out_of, measured_best, worth_having
 
@@ -144,7 +144,8 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
         searches = tuple(Search(k, self.epsilon, first.radius, nothing, np.inf, batch=self.batch) for k in self.ks)
         return TrimState(
             round=0, status="running", pool=TrimPool.nothing(self.source.features), spare=first.ordinary,
-            centre=first.centre, radius=first.radius, settling=SETTLING, wishes=first.directions[: self.batch],
+            centre=first.centre, radius=first.radius, phase="settle", settling=SETTLING,
+            wishes=first.directions[: self.batch],
             searches=searches, left_out=tuple(LeftOut.nothing() for _ in self.ks),
             histogram=np.zeros((2, BINS), np.int64), low=first.low, high=first.high, offset=first.offset, new_rows=0,
             sample_bytes=sample.nbytes(self.source),
@@ -206,7 +207,7 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
             elif better:
                 searches[place] = improved(search, found)
         state = replace(state, searches=tuple(searches))
-        return self._settled(state) if state.settling >= 0 else self._judged(state)
+        return self._settled(state) if state.phase == "settle" else self._judged(state)
 
     def _settled(self, state: TrimState) -> TrimState:
         """While the heuristic finds more on the pool than is proven on all rows, measure that; then the search."""
@@ -224,7 +225,8 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
                 wishes += [found.w, *(t * found.w + (1 - t) * search.best.w for t in SEGMENT)]
         if wishes and state.settling > 0:
             return self._wishing(replace(state, settling=state.settling - 1), unit(wishes)[: self.batch])
-        return self._judged(replace(state, settling=BEFORE, pool=self._pool_of_search(state)))
+        phase: Phase = "search" if self.exact else "climb"
+        return self._judged(replace(state, phase=phase, pool=self._pool_of_search(state)))
 
     def _is_news(self, found: Found, search: Search) -> bool:
         """Whether a hyperplane has more on the pool than the incumbent has on all rows, by what matters."""
@@ -240,7 +242,7 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
 
     def work(self, state: TrimState, run: Map) -> Iterator[TrimState]:
         """The search on the pool, round by round, until a scan is needed or all is said."""
-        if not self.exact and state.settling == BEFORE and state.status == "running" and not len(state.wishes):
+        if state.phase == "climb" and state.status == "running" and not len(state.wishes):
             rows = max(POOL_ROWS // 2, self.keep)
             wishes = climbed(state, rows, self.intercept, run, self._is_news)[: self.batch]
             state = self._wishing(over(state), wishes) if len(wishes) else over(state)

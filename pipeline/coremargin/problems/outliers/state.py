@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 Status = Literal["running", "certified", "stalled", "heuristic"]
 STATUSES: tuple[Status, ...] = ("running", "certified", "stalled", "heuristic")
 
+#: What a job is at: its incumbents settle, the heuristic climbs from many starts, an upper bound is looked for.
+Phase = Literal["settle", "climb", "search"]
+PHASES: tuple[Phase, ...] = ("settle", "climb", "search")
+
 _NUMBERS = ("round", "settling", "radius", "low", "high", "offset", "new_rows", "sample_bytes", "lower_now")
 _COUNTS = ("round", "settling", "new_rows", "sample_bytes")
 
@@ -72,9 +76,8 @@ class TrimState:
     """Between two scans.
 
     searches: one for each k, in increasing order; left_out: the rows that its incumbent leaves out. settling: scans
-    that the incumbents may still take before the search for a proof begins, -1: it has begun. wishes (m, d):
-    directions that the next scan is to measure. histogram (2, bins) over [low, high], of the margins at the first
-    direction of the last scan, whose offset is ``offset``.
+    that the incumbents may still take to settle. wishes (m, d): directions that the next scan is to measure. histogram
+    (2, bins) over [low, high], of the margins at the first direction of the last scan, whose offset is ``offset``.
     """
 
     round: int
@@ -85,6 +88,7 @@ class TrimState:
     radius: float
     searches: tuple[Search, ...]
     left_out: tuple[LeftOut, ...]
+    phase: Phase
     settling: int
     wishes: Array
     histogram: NDArray[np.int64]
@@ -113,8 +117,8 @@ class TrimState:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
-        arrays |= {"status": np.array(STATUSES.index(self.status)), "histogram": self.histogram}
-        arrays |= {"centre": self.centre, "wishes": self.wishes}
+        arrays |= {"status": np.array(STATUSES.index(self.status)), "phase": np.array(PHASES.index(self.phase))}
+        arrays |= {"histogram": self.histogram, "centre": self.centre, "wishes": self.wishes}
         for name, pool in (("pool", self.pool), ("spare", self.spare)):
             arrays |= {f"{name}_ids": pool.ids, f"{name}_x": pool.x, f"{name}_signs": pool.signs}
         for place, (search, out) in enumerate(zip(self.searches, self.left_out, strict=True)):
@@ -130,8 +134,9 @@ class TrimState:
         pool, spare = (TrimPool(*(arrays[f"{n}_{part}"] for part in ("ids", "x", "signs"))) for n in ("pool", "spare"))
         outs = [below(f"out{place}", arrays) for place in range(searches)]
         return cls(
-            **numbers, pool=pool, spare=spare, status=STATUSES[int(arrays["status"])], centre=arrays["centre"],
-            wishes=arrays["wishes"], histogram=arrays["histogram"],
+            **numbers, pool=pool, spare=spare, status=STATUSES[int(arrays["status"])],
+            phase=PHASES[int(arrays["phase"])], centre=arrays["centre"], wishes=arrays["wishes"],
+            histogram=arrays["histogram"],
             searches=tuple(search_from_arrays(below(f"search{place}", arrays)) for place in range(searches)),
             left_out=tuple(LeftOut(out["ids"], out["values"], out["signs"]) for out in outs),
         )  # fmt: skip

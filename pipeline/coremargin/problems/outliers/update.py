@@ -50,7 +50,7 @@ def worth_having(
     the lowest few: they show what is wrong with it, and more would only slow the search down.
     """
     kept = np.ones(len(summary.row_id), bool)
-    if state.settling < 0:
+    if state.phase != "settle":
         few = 2 * (len(state.centre) + 2)
         fresh = np.isin(summary.ids, summary.row_id)
         lowest = fresh & (np.cumsum(fresh, axis=2) <= few)

@@ -21,7 +21,7 @@ def round_of(state: SoftState) -> Round:
     return Round(
         number=state.round, status=state.status, lower=lower, lower_now=lower, upper=state.upper,
         pool_rows=len(state.rows.held) or seen.band_rows, coreset_rows=len(state.bounds.band_ids),
-        new_rows=seen.band_rows, rows_below=None if seen.rows_below < 0 else seen.rows_below,
+        new_rows=seen.band_rows, rows_below=seen.rows_below,
     )  # fmt: skip
 
 

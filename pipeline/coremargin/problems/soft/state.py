@@ -57,7 +57,7 @@ class RowsHeld:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the last scan saw: rows that came home, the gap after it, rows with margins below 1 (-1: no scan yet).
+    """What the last scan saw: rows that came home, the gap after it, rows with margins below 1 (None: no scan yet).
 
     histogram (2, bins) of the margins of both classes over [low, high].
     """
@@ -67,12 +67,12 @@ class Seen:
     histogram: NDArray[np.int64]
     low: float
     high: float
-    rows_below: int
+    rows_below: int | None
 
     @classmethod
     def nothing(cls, low: float, high: float) -> Seen:
         """Before the first scan."""
-        return cls(0, np.inf, np.zeros((2, BINS), np.int64), low, high, -1)
+        return cls(0, np.inf, np.zeros((2, BINS), np.int64), low, high, None)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ class SoftState:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
         """Inverse of ``to_arrays``."""
         makers = {
-            "bounds": part_of(Bounds), "zone": part_of(Zone), "seen": part_of(Seen), "sweep": Sweep.from_arrays,
+            "bounds": part_of(Bounds), "zone": part_of(Zone), "seen": part_of(Seen, may_lack=("rows_below",)),
+            "sweep": Sweep.from_arrays,
             "rows": part_of(RowsHeld, {"sample": Pool.from_arrays, "held": Pool.from_arrays}),
         }  # fmt: skip
         return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))

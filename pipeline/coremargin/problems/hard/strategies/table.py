@@ -11,7 +11,7 @@ from coremargin.problems.hard.strategies.paper import Paper
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coremargin.formats.model_record import Strategy as Name
+    from coremargin.formats.choices import Strategy as Name
     from coremargin.problems.hard.strategies.strategy import Strategy
 
 STRATEGIES: Mapping[Name, Strategy] = {
