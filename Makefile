@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all lint format bench clean
+.PHONY: help venv demo test test-all coverage lint format bench clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: $(STAMP) ## the quick tests
 test-all: $(STAMP) ## all tests, slow ones included
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
+coverage: $(STAMP) ## the quick tests, and which lines and branches none of them runs
+	$(BIN)/python -m pytest -q -m 'not slow' -o timeout=600 --cov --cov-report=term $(PYTEST_ARGS)
+
 lint: $(STAMP) ## style, format, types
 	@failed=0; \
 	for check in 'ruff check' 'ruff format --check' mypy; do \
@@ -49,5 +52,5 @@ bench: $(STAMP) ## measure against a pure pass, the paper's strategy and scikit-
 
 clean: ## remove what the targets made
 	if [ -x $(BIN)/python ]; then $(BIN)/python jobs/demo_data.py demo --forget; fi
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find pipeline tests jobs -type d -name __pycache__ -prune -exec rm -rf {} +
