@@ -221,6 +221,7 @@ def test_weights_are_normalised_by_class_or_by_all(rng: np.random.Generator) -> 
     ("lower", "upper", "epsilon", "certified"),
     [
         (0.9, 1.0, 0.1, True), (0.89, 1.0, 0.1, False), (1.0, 1.0, 1e-12, True), (0.0, 0.0, 0.5, False),
+        (0.75, 1.0, 0.25, True), (np.nextafter(0.75, 0), 1.0, 0.25, False), (3e8, 4e8, 0.25, True),
         (0.0, 1.0, 0.999, False), (-1.0, -2.0, 0.5, False), (1.0, np.inf, 0.5, False), (np.inf, np.inf, 0.5, False),
         (np.nan, 1.0, 0.5, False), (1.0, np.nan, 0.5, False), (-np.inf, 1.0, 0.5, False), (2.0, 1.0, 0.1, True),
     ],
