@@ -18,6 +18,7 @@ from coremargin.engine import checkpoint
 from coremargin.engine.executors import InProcess
 from coremargin.models import model
 from coremargin.problems.hard import problem as hard_margin
+from coremargin.problems.hard.strategies import fast
 from coremargin.spec import format_size
 from coremargin.verify.examine import examine
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 WATCHED: dict[str, tuple[Any, str]] = {
     "start": (hard_margin.HardMargin, "start"),
-    "read": (hard_margin, "read_sample"),
+    "read": (fast, "read_sample"),
     "solve": (hard_margin, "solve_pool"),
     "update": (hard_margin.HardMargin, "update"),
     "enter": (checkpoint.Checkpoint, "__enter__"),

@@ -306,3 +306,11 @@ def test_the_lock_leaves_no_trace(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError), Checkpoint(tmp_path / "m", {}):
             raise ZeroDivisionError
         assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_file_that_a_kill_left_goes_with_the_checkpoint(job: TrainJob, interrupted: Path) -> None:
+    """A checkpoint's file that was never finished is ours: when the job is done, nothing of the checkpoint is left."""
+    state = next(interrupted.glob("state-*.npz"))
+    (interrupted / f".{state.name}.aside").write_bytes(b"half")
+    assert resume(job).model.status == "certified"
+    assert not interrupted.exists()

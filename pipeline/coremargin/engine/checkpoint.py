@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from coremargin.data.files import ASIDE, output_errors, sync_folder, write_whole
+from coremargin.data.files import output_errors, put_in_place, sync_folder, write_whole
 from coremargin.data.folder import write_arrays
 from coremargin.data.locked import Locked
 from coremargin.data.owned import Kind
@@ -206,17 +206,10 @@ class Checkpoint:
                 path.unlink()
 
     def _write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        aside = self.folder / f"{name}{ASIDE}"
-        aside.unlink(missing_ok=True)
-        try:
+        with put_in_place(self.folder / name) as aside:
             write_arrays(aside, arrays)
             with aside.open("rb") as file:
                 os.fsync(file.fileno())
-            os.replace(aside, self.folder / name)
-        except OSError:
-            with suppress(OSError):
-                aside.unlink()  # on a full disk, half a file is in the way of others
-            raise
         sync_folder(self.folder)
 
     def _read(self, name: str) -> dict[str, np.ndarray]:
