@@ -113,8 +113,8 @@ def test_skops_keeps_every_bit(fitted: tuple[MarginCoresetClassifier, np.ndarray
     assert sorted(strangers) == [
         "coremargin.data.digest.Digested",
         "coremargin.estimators.classifier.MarginCoresetClassifier",
-        "coremargin.estimators.past.Bunch",
-        "coremargin.estimators.past.Past",
+        "coremargin.estimators.history.DroppedRows",
+        "coremargin.estimators.history.History",
         "coremargin.models.model.Model",
         "coremargin.models.record.Certificate",
     ]

@@ -60,7 +60,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Pa
     noisy = make_store(folder / "noisy.zarr", *rows(1, 600, 4, 0.1))
     coremargin.train(clean, out=folder / "hard", classes="crammer-singer", cluster="threads", scaling="standard")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crammer_singer, "BAND_BYTES_LEAST", 1)
+        patch.setattr(crammer_singer, "NEAR_BYTES_LEAST", 1)
         patch.setattr(crammer_singer, "FEW", 0)
         coremargin.train(
             noisy, out=folder / "soft", classes="crammer-singer", loss="hinge", C=0.1, class_weight="balanced",
@@ -196,9 +196,9 @@ def test_two_classes_decide_by_a_difference(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loss", [None, "hinge"])
 def test_the_same_bits_everywhere(tmp_path: Path, loss: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one thread, in several, and stopped after each scan and resumed: the model's files are equal to the bit."""
-    monkeypatch.setattr(crammer_singer, "BAND_BYTES_LEAST", 1)
+    monkeypatch.setattr(crammer_singer, "NEAR_BYTES_LEAST", 1)
     monkeypatch.setattr(crammer_singer, "FEW", 0)
-    monkeypatch.setattr(crammer_singer, "BAND_SHARE", 0.02)
+    monkeypatch.setattr(crammer_singer, "NEAR_SHARE", 0.02)
     monkeypatch.setattr(kesler_margin, "KEEP_BYTES_LEAST", 400)
     monkeypatch.setattr(kesler_margin, "KEEP_ROWS_LEAST", 20)
     store = make_store(tmp_path / "s.zarr", *rows(3, 400, 3, 0.0 if loss is None else 0.1))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coremargin.maths.margin import safe_projections
-from coremargin.maths.outliers.trimmed import best_trim, outliers_of, trimmed_margin
+from coremargin.maths.outliers.trimmed import best_removal, outliers_of, trimmed_margin
 from margin_judges import exact_margins
 from outlier_judges import KINDS, instance, trimmed_by_hand
 
@@ -25,7 +25,7 @@ def test_best_trim_is_the_best_over_all_offsets(kind: str, intercept: bool) -> N
         x, y, k = instance(kind, rng)
         w = rng.normal(size=x.shape[1])
         w /= np.linalg.norm(w)
-        value, b = best_trim(lowest(y * (x @ w), y), k, intercept)
+        value, b = best_removal(lowest(y * (x @ w), y), k, intercept)
         assert value == pytest.approx(trimmed_by_hand(x, y, w, k, intercept=intercept), abs=1e-12)
         assert value == pytest.approx(np.sort(y * (x @ w + b))[k], abs=1e-12)
 
@@ -46,8 +46,8 @@ def test_a_proven_margin_is_at_most_the_exact_one() -> None:
 def test_a_class_of_k_rows_leaves_the_margin_unbounded() -> None:
     """With an intercept all rows of a small class may be left out; without one the rest still bounds the margin."""
     p, q = np.array([1.0, 2.0]), np.array([1.0, 2.0, 3.0])
-    assert best_trim((p, q), 2, True)[0] == np.inf
-    assert best_trim((p, q), 2, False)[0] == 2.0
+    assert best_removal((p, q), 2, True)[0] == np.inf
+    assert best_removal((p, q), 2, False)[0] == 2.0
     assert trimmed_margin((p, q), np.ones(1), 2, True)[0] == np.inf
 
 

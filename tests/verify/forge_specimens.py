@@ -233,7 +233,7 @@ class Specimens:
             kind, asked = ASKED[name]
             rows, model = self.rows(kind), self.folder / name
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(soft_margin, "BAND_BYTES_LEAST", 1)  # some rows are far from the band
+                patch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)  # some rows are far from the band
                 coremargin.train(rows.path, out=model, overwrite=True, cluster="threads", **asked)
             if name == "hard-stopped":
                 _stopped(model)

@@ -23,7 +23,7 @@ from coremargin.errors import ClaimRefuted, DataError
 from coremargin.maths.exact import exact_decisions
 from coremargin.models.model import Model
 from coremargin.problems.soft import problem as soft_margin
-from coremargin.problems.soft.probe import BandProbe
+from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from coremargin.verify.soft import scan
@@ -56,7 +56,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], t
     folder = tmp_path_factory.mktemp("soft")
     store = make_store(folder / "s.zarr", *noisy())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(soft_margin, "BAND_BYTES_LEAST", 1)
+        patch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)
         for loss, intercept in KINDS:
             coremargin.train(
                 store, out=folder / f"{loss}{intercept}", loss=loss, C=0.5, class_weight=(1.0, 2.0),
@@ -316,11 +316,11 @@ def test_another_store_is_refused(trained: Any, tmp_path: Path) -> None:
     assert "rows were appended after training" in found["rows"]
     assert {"content", "value"} <= set(found)
     X, labels = noisy()
-    band = int(Model.load(model).coreset_ids[0])
-    labels[band] = {"a": "b", "b": "a"}[labels[band]]
+    near_margin = int(Model.load(model).coreset_ids[0])
+    labels[near_margin] = {"a": "b", "b": "a"}[labels[near_margin]]
     turned = make_store(tmp_path / "turned.zarr", X, labels)
     found = failures(model, turned)
-    assert f"row {band} is of another class in the store" in found["coreset"]
+    assert f"row {near_margin} is of another class in the store" in found["coreset"]
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -434,7 +434,7 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
     X, w, b = near_ties(400, 2)
     exact = exact_decisions(X, w, b)
     assert 0 < np.count_nonzero(exact < 1) < np.count_nonzero(exact <= 1) < 400
-    probe = BandProbe(
+    probe = NearMarginProbe(
         base=np.append(w, b)[:, None], points=np.ones(1), codes=(0, 1), prices=np.ones(2), loss="hinge", keep=0,
         held=np.zeros(0, np.int64), curve=False, low=0.0, high=2.0, bins=4, chunk_rows=400, dtype="float64",
         sparse=False,
@@ -462,7 +462,7 @@ def test_the_verifier_puts_rows_at_the_margin_on_the_same_side(tmp_path: Path) -
 
 def test_a_dual_with_many_rows_at_the_margin_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few distinct rows, thousands of each: most rows at the margin are not in the band, and the claims still hold."""
-    monkeypatch.setattr(soft_margin, "BAND_BYTES_LEAST", 1)
+    monkeypatch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)
     rng = np.random.default_rng(5)
     kinds = rng.normal(size=(7, 3)).round(1)
     kind = rng.integers(0, 7, size=4000)
@@ -479,7 +479,7 @@ def test_nothing_honest_is_refuted(tmp_path: Path, seed: int, monkeypatch: pytes
     rng = np.random.default_rng(seed)
     X, labels = noisy(120, 5, seed)
     X = X.astype(np.float64) * 10.0 ** rng.integers(-3, 5, size=5) + rng.normal(size=5) * 10.0 ** rng.integers(0, 4)
-    monkeypatch.setattr(soft_margin, "BAND_BYTES_LEAST", int(rng.choice([1, 1 << 20])))
+    monkeypatch.setattr(soft_margin, "NEAR_BYTES_LEAST", int(rng.choice([1, 1 << 20])))
     store = make_store(
         tmp_path / "s.zarr", X.astype(rng.choice(["float32", "float64"])), labels, int(rng.choice([3, 60]))
     )

@@ -44,7 +44,7 @@ def test_what_is_claimed_of_weighted_rows_is_confirmed(
     tmp_path: Path, kind: str, loss: str, intercept: bool, weight: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any loss, weights of classes and rows together, rows of either kind: verified, and the bounds are tight."""
-    monkeypatch.setattr(soft_margin, "BAND_BYTES_LEAST", 1)
+    monkeypatch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)
     X, labels, weights = noisy(0)
     store = make_store(tmp_path / "s.zarr", X if kind == "dense" else csr_array(X), labels, weights)
     model = coremargin.train(

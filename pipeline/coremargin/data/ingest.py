@@ -18,12 +18,12 @@ from coremargin.data.format import DTYPES
 from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
+from coremargin.data.sources.ingest_pass import Beside, IngestPass, lengths_differ
 from coremargin.data.sources.labels import LabelStream
 from coremargin.data.sources.memory import told_without_memory
 from coremargin.data.sources.npy import companion
 from coremargin.data.sources.opening import kinds_of, open_rows
 from coremargin.data.sources.paths import AnyPath, is_there, usable_path
-from coremargin.data.sources.trip import Beside, Trip, lengths_differ
 from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.sources.weights import WeightStream
 from coremargin.data.store import Store
@@ -164,7 +164,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     stream = None if labels is None else LabelStream(labels, vocabulary)
     beside = Beside(stream, weight_stream)
     _check_fit(rows, beside, base, unlabelled=unlabelled)
-    trip = Trip(
+    ingest_pass = IngestPass(
         rows,
         beside,
         vocabulary,
@@ -173,12 +173,12 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         sparse=_kept_sparse(rows, base, sparse),
     )
     if dry_run:
-        deque(islice(trip.batches(), DRY_BATCHES), maxlen=0)
+        deque(islice(ingest_pass.batches(), DRY_BATCHES), maxlen=0)
     else:
         shape = (dtype, compression or "none", chunk_bytes or CHUNK_BYTES)
-        writer = StoreWriter.append(path) if append else _new(path, trip, shape, overwrite=overwrite)
-        _write(trip, writer, on_progress)
-    return report_of(trip, path, base, dtype, time.perf_counter() - started)
+        writer = StoreWriter.append(path) if append else _new(path, ingest_pass, shape, overwrite=overwrite)
+        _write(ingest_pass, writer, on_progress)
+    return report_of(ingest_pass, path, base, dtype, time.perf_counter() - started)
 
 
 def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
@@ -186,13 +186,13 @@ def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
     return (words,) if isinstance(words, str | int | float) else tuple(words)
 
 
-def _new(path: Path, trip: Trip, shape: tuple[str, str, int], *, overwrite: bool) -> StoreWriter:
+def _new(path: Path, ingest_pass: IngestPass, shape: tuple[str, str, int], *, overwrite: bool) -> StoreWriter:
     dtype, compression, chunk_bytes = shape
     return StoreWriter.create(
         path,
-        features=trip.source.features,
-        sparse=trip.sparse,
-        weighted=trip.weight_from is not None,
+        features=ingest_pass.source.features,
+        sparse=ingest_pass.sparse,
+        weighted=ingest_pass.weight_from is not None,
         dtype=dtype,
         chunk_bytes=chunk_bytes,
         compression=compression,
@@ -200,13 +200,15 @@ def _new(path: Path, trip: Trip, shape: tuple[str, str, int], *, overwrite: bool
     )
 
 
-def _write(trip: Trip, writer: StoreWriter, on_progress: OnProgress | None) -> None:
+def _write(ingest_pass: IngestPass, writer: StoreWriter, on_progress: OnProgress | None) -> None:
     with writer:  # commits at the end, unless an exception leaves it
-        for batch in trip.batches():
-            for rows, labels, weights in _cut(batch, trip.labels_of(batch), dense=not trip.sparse):
+        for batch in ingest_pass.batches():
+            for rows, labels, weights in _cut(batch, ingest_pass.labels_of(batch), dense=not ingest_pass.sparse):
                 writer.write(rows, labels, weights, origin=batch.origin)
             if on_progress is not None:
-                on_progress(Progress("writing", trip.read, trip.done_bytes, trip.source.total_bytes))
+                on_progress(
+                    Progress("writing", ingest_pass.read, ingest_pass.done_bytes, ingest_pass.source.total_bytes)
+                )
 
 
 def _cut(batch: Batch, labels: np.ndarray | None, *, dense: bool) -> Iterator[tuple[Any, Any, Any]]:

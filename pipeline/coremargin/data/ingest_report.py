@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coremargin.data.labels import Label
-    from coremargin.data.sources.trip import Trip
+    from coremargin.data.sources.ingest_pass import IngestPass
     from coremargin.data.store import Store
 
 
@@ -43,16 +43,18 @@ class IngestReport:
     rounded_at: str | None  #: where the first of them was met, and what it became
 
 
-def report_of(trip: Trip, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
-    """What the trip has counted; for a dry run that stopped early, scaled to all rows of the source."""
-    scale, source = 1.0, trip.source
-    if not trip.whole:
-        read = (trip.read, source.rows) if source.rows is not None else (trip.done_bytes, source.total_bytes)
+def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
+    """What the pass has counted; for a dry run that stopped early, scaled to all rows of the source."""
+    scale, source = 1.0, ingest_pass.source
+    if not ingest_pass.whole:
+        read = (
+            (ingest_pass.read, source.rows) if source.rows is not None else (ingest_pass.done_bytes, source.total_bytes)
+        )
         scale = max(1.0, (read[1] or 0) / max(1, read[0]))
-    rows = round(trip.kept * scale)
-    itemsize, weighted = np.dtype(dtype).itemsize, trip.weight_from is not None
-    nonzeros = round(trip.nonzeros * scale) if trip.sparse else rows * source.features
-    if trip.sparse:
+    rows = round(ingest_pass.kept * scale)
+    itemsize, weighted = np.dtype(dtype).itemsize, ingest_pass.weight_from is not None
+    nonzeros = round(ingest_pass.nonzeros * scale) if ingest_pass.sparse else rows * source.features
+    if ingest_pass.sparse:
         nbytes = scanned_bytes(rows, itemsize, nonzeros=nonzeros, weighted=weighted)
     else:
         nbytes = scanned_bytes(rows, source.features * itemsize, weighted=weighted)
@@ -62,19 +64,19 @@ def report_of(trip: Trip, path: Path, base: Store | None, dtype: str, seconds: f
         rows=rows,
         features=source.features,
         dtype=dtype,
-        classes={label: round(count * scale) for label, count in trip.classes.items()},
-        unlabelled=0 if trip.classes else rows,
-        skipped=round((trip.read - trip.kept) * scale),
+        classes={label: round(count * scale) for label, count in ingest_pass.classes.items()},
+        unlabelled=0 if ingest_pass.classes else rows,
+        skipped=round((ingest_pass.read - ingest_pass.kept) * scale),
         nbytes=nbytes,
         store_rows=rows + (base.rows if base else 0),
-        label_from=trip.label_from,
+        label_from=ingest_pass.label_from,
         seconds=seconds,
-        estimated=not trip.whole,
-        sparse=trip.sparse,
+        estimated=not ingest_pass.whole,
+        sparse=ingest_pass.sparse,
         nonzeros=nonzeros,
-        zeros=round(trip.zeros * scale) if trip.sparse else 0,
-        unsorted=round(trip.unsorted * scale),
-        weight_from=trip.weight_from,
-        rounded=round(trip.rounded * scale),
-        rounded_at=trip.rounded_at,
+        zeros=round(ingest_pass.zeros * scale) if ingest_pass.sparse else 0,
+        unsorted=round(ingest_pass.unsorted * scale),
+        weight_from=ingest_pass.weight_from,
+        rounded=round(ingest_pass.rounded * scale),
+        rounded_at=ingest_pass.rounded_at,
     )

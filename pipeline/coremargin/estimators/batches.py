@@ -10,8 +10,8 @@ from sklearn.utils.metaestimators import available_if
 
 from coremargin.errors import UsageError
 from coremargin.estimators.continuing import about_all, relieved, stand
+from coremargin.estimators.history import room
 from coremargin.estimators.inputs import batch_of
-from coremargin.estimators.past import room
 from coremargin.estimators.support import check_proof, deciders, support_of
 from coremargin.spec import parse_size
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.data.source import Source
-    from coremargin.estimators.past import Past
+    from coremargin.estimators.history import History
     from coremargin.models.fleet import FleetModel
     from coremargin.models.model import Model
 
@@ -98,33 +98,33 @@ class InBatches:
             Rows that are not in memory, parameters that changed since the first batch, or rows that decide the answer
             and no longer fit into memory.
         """
-        past: Past | None = getattr(self, "_past", None)
-        before: Model | FleetModel | None = None if past is None else self.model_
-        self._check_terms(past)
-        batch = batch_of(self, X, y, classes, sample_weight, past)
-        past = batch if past is None else past.joined(batch)
-        source = past.source()
-        model, scans = stand(before, past) if before else None, 1
+        history: History | None = getattr(self, "_history", None)
+        before: Model | FleetModel | None = None if history is None else self.model_
+        self._check_terms(history)
+        batch = batch_of(self, X, y, classes, sample_weight, history)
+        history = batch if history is None else history.joined(batch)
+        source = history.source()
+        model, scans = stand(before, history) if before else None, 1
         if model is None:
             found, scans = self._trained(source)
-            support = past.ids[support_of(deciders(found), source)]
-            model = about_all(found, past, before)
+            support = history.ids[support_of(deciders(found), source)]
+            model = about_all(found, history, before)
         else:
             support = np.unique(np.concatenate([one.coreset_ids for one in deciders(model)]))
         check_proof(deciders(model), self.epsilon, batches=True)
-        rows = source.rows_at(np.searchsorted(past.ids, support))[0]
-        self._remember(past, deciders(model), room(source, parse_size(self.memory) // 2))
+        rows = source.rows_at(np.searchsorted(history.ids, support))[0]
+        self._remember(history, deciders(model), room(source, parse_size(self.memory) // 2))
         self._adopt(model, scans)
         self.support_, self.coreset_ = support, rows
         return self
 
-    def _remember(self, past: Past, models: list[Model], most: int) -> None:
+    def _remember(self, history: History, models: list[Model], most: int) -> None:
         """Keep at most ``most`` rows of the past, and the terms that the proof of all rows rests on."""
-        self._past: Past | None = relieved(past, models, self._prices(past), most)
+        self._history: History | None = relieved(history, models, self._prices(history), most)
         self._terms = {name: deepcopy(getattr(self, name)) for name in _TERMS}  # a dict may change in its place
 
-    def _check_terms(self, past: Past | None) -> None:
-        if past is None:
+    def _check_terms(self, history: History | None) -> None:
+        if history is None:
             if hasattr(self, "coef_"):
                 raise UsageError(
                     "partial_fit: fit on this kept no rows to go on from; begin with partial_fit on a clone"
@@ -135,9 +135,9 @@ class InBatches:
             if now != was:
                 raise UsageError(f"{name}: expected {was!r} as for the first batch, found {now!r}; begin with a clone")
 
-    def _prices(self, past: Past) -> list[NDArray[np.float64]]:
+    def _prices(self, history: History) -> list[NDArray[np.float64]]:
         """What a loss costs on the positive and on the negative side of each problem."""
-        if len(past.positives) > 1:
-            return [np.full(2, float(self.C))] * len(past.positives)
-        negative, positive = self._weights(past.classes) or (1.0, 1.0)
+        if len(history.positives) > 1:
+            return [np.full(2, float(self.C))] * len(history.positives)
+        negative, positive = self._weights(history.classes) or (1.0, 1.0)
         return [float(self.C) * np.array([float(positive), float(negative)])]

@@ -13,8 +13,8 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
 from coremargin.errors import UsageError
 from coremargin.estimators.batches import InBatches
+from coremargin.estimators.history import History, room
 from coremargin.estimators.inputs import decision_values, factors_of, source_of
-from coremargin.estimators.past import Past, room
 from coremargin.estimators.support import check_proof, deciders, present, support_of
 from coremargin.learn.api import train
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
@@ -161,7 +161,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         models = deciders(model)
         check_proof(models, self.epsilon)
         self._adopt(model, scans)
-        self._forget("support_", "coreset_", "_past")
+        self._forget("support_", "coreset_", "_history")
         arrays = source if isinstance(source, ArraySource) and not isinstance(source, LazySource) else None
         if self.loss is None or arrays is not None:
             self.support_ = support_of(models, source)
@@ -169,7 +169,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
             if len(self.support_) <= most:
                 self.coreset_ = source.rows_at(self.support_)[0]
             if arrays is not None and arrays.rows <= most and hasattr(self, "partial_fit"):
-                self._remember(Past.of(arrays), models, 2 * len(self.support_))
+                self._remember(History.of(arrays), models, 2 * len(self.support_))
         return self
 
     def _trained(self, source: Source) -> tuple[AnyModel, int]:

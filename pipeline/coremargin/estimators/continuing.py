@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from coremargin.estimators.past import Past
+    from coremargin.estimators.history import History
     from coremargin.models.fleet import FleetModel
     from coremargin.models.model import Model
 
@@ -24,51 +24,51 @@ _SEGMENT = (1.0, 0.95, 0.9, 0.75, 0.5, 0.25, 0.0)
 FEWEST = 16
 
 
-def about_all(found: Model | FleetModel, past: Past, before: Model | FleetModel | None) -> Model | FleetModel:
-    """What was trained on ``past.source()`` with certificates about all rows seen, as far as the bunches prove them.
+def about_all(found: Model | FleetModel, history: History, before: Model | FleetModel | None) -> Model | FleetModel:
+    """What was trained on ``history.source()`` with certificates about all rows seen, as far as they are provable.
 
     before: the model until now. The bound that rests on the rows kept holds for all rows; the other one gives away what
     rows that are gone may cost. Where that is more than epsilon allows, the status is "stopped". A hard margin may come
     with another hypothesis on the way from the one before, if that proves more. How a fleet does on all rows is then
     not known: nothing was asked of rows that are gone.
     """
-    earlier = [None] * len(past.positives) if before is None else before.deciders()
+    earlier = [None] * len(history.positives) if before is None else before.deciders()
     models = [
-        _about_all(model, past, k, old) for k, (model, old) in enumerate(zip(found.deciders(), earlier, strict=True))
+        _about_all(model, history, k, old) for k, (model, old) in enumerate(zip(found.deciders(), earlier, strict=True))
     ]
     return found.with_deciders(models)
 
 
-def _about_all(model: Model, past: Past, k: int, before: Model | None) -> Model:
+def _about_all(model: Model, history: History, k: int, before: Model | None) -> Model:
     lower, upper = model.certificate.lower, model.certificate.upper
-    if model.status == "not_separable" or not past.bunches:
-        return _claiming(model, past, lower, upper, model.status)
+    if model.status == "not_separable" or not history.dropped:
+        return _claiming(model, history, lower, upper, model.status)
     if model.certificate.kind == "margin":
-        return _margin_of_all(model, past, k, before)
+        return _margin_of_all(model, history, k, before)
     power = 2 if model.parameters["loss"] == "squared_hinge" else 1
-    value = (np.inf if upper is None else upper) + past.most_lost(k, model.w, model.b, power)
+    value = (np.inf if upper is None else upper) + history.most_lost(k, model.w, model.b, power)
     proven = is_certified(lower or 0.0, value, model.certificate.epsilon)
-    return _claiming(model, past, lower, value, "certified" if proven else "stopped")
+    return _claiming(model, history, lower, value, "certified" if proven else "stopped")
 
 
-def stand(before: Model | FleetModel, past: Past) -> Model | FleetModel | None:
+def stand(before: Model | FleetModel, history: History) -> Model | FleetModel | None:
     """The same hard margins about all rows seen, when the new rows leave their proofs whole; None otherwise."""
     found = []
     for k, model in enumerate(before.deciders()):
         upper = model.certificate.upper
         if model.certificate.kind != "margin" or upper is None:
             return None
-        lower, hypothesis = _best(past, k, model.w[:, None], intercept=bool(model.parameters["intercept"]))
+        lower, hypothesis = _best(history, k, model.w[:, None], intercept=bool(model.parameters["intercept"]))
         if not is_certified(lower, upper, model.certificate.epsilon):
             return None
-        found.append(_claiming(_at(model, hypothesis), past, lower, upper, "certified", ids=model.coreset_ids))
+        found.append(_claiming(_at(model, hypothesis), history, lower, upper, "certified", ids=model.coreset_ids))
     return before.with_deciders(found)
 
 
-def relieved(past: Past, models: Sequence[Model], prices: Sequence[NDArray[np.float64]], room: int) -> Past:
+def relieved(history: History, models: Sequence[Model], prices: Sequence[NDArray[np.float64]], room: int) -> History:
     """The past with at most ``room`` rows; prices (2,) of the sides of each problem. Raises what ``let_go`` raises."""
     hard = models[0].certificate.kind == "margin"
-    return past.let_go(
+    return history.let_go(
         [(model.w, model.b) for model in models],
         [(model.certificate.lower or model.certificate.upper or 1.0) if hard else 1.0 for model in models],
         prices, max(FEWEST, room),
@@ -76,28 +76,28 @@ def relieved(past: Past, models: Sequence[Model], prices: Sequence[NDArray[np.fl
     )  # fmt: skip
 
 
-def _margin_of_all(model: Model, past: Past, k: int, before: Model | None) -> Model:
+def _margin_of_all(model: Model, history: History, k: int, before: Model | None) -> Model:
     upper = model.certificate.upper
     directions = model.w[:, None]
     if before is not None:
         t = np.array(_SEGMENT)
         directions = np.outer(model.w, t) + np.outer(before.w, 1.0 - t)
-    lower, hypothesis = _best(past, k, directions, intercept=bool(model.parameters["intercept"]))
+    lower, hypothesis = _best(history, k, directions, intercept=bool(model.parameters["intercept"]))
     if lower <= 0:  # nothing is proven for the rows that are gone: the answer for those kept, without a claim
-        return _claiming(model, past, None, upper, "stopped")
+        return _claiming(model, history, None, upper, "stopped")
     proven = upper is not None and is_certified(lower, upper, model.certificate.epsilon)
-    return _claiming(_at(model, hypothesis), past, lower, upper, "certified" if proven else "stopped")
+    return _claiming(_at(model, hypothesis), history, lower, upper, "certified" if proven else "stopped")
 
 
 def _best(
-    past: Past, k: int, directions: NDArray[np.float64], *, intercept: bool
+    history: History, k: int, directions: NDArray[np.float64], *, intercept: bool
 ) -> tuple[float, tuple[NDArray[np.float64], float]]:
     """The largest margin proven for all rows seen by one of the directions (d, j), and its hypothesis of length 1."""
-    signs, least = past.signs(k), past.floors(k, directions)
+    signs, least = history.signs(k), history.floors(k, directions)
     for side, sign in ((POSITIVE, 1), (NEGATIVE, -1)):
-        mine = np.flatnonzero((signs == sign) & (past.weights > 0))
+        mine = np.flatnonzero((signs == sign) & (history.weights > 0))
         if len(mine):
-            values = safe_projections(past.rows[mine], signs[mine], directions).min(axis=0)
+            values = safe_projections(history.rows[mine], signs[mine], directions).min(axis=0)
             least[side] = np.minimum(least[side], values)
     lower, offset = lower_bound(least, directions, intercept), best_offset(least, intercept)
     j = int(np.argmax(lower))
@@ -110,7 +110,7 @@ def _at(model: Model, hypothesis: tuple[NDArray[np.float64], float]) -> Model:
 
 
 def _claiming(
-    model: Model, past: Past, lower: float | None, upper: float | None, status: str,
+    model: Model, history: History, lower: float | None, upper: float | None, status: str,
     ids: NDArray[np.int64] | None = None,
 ) -> Model:  # fmt: skip
     """The model with these bounds about all rows seen; ids: of the coreset among them, if it has them already.
@@ -119,9 +119,11 @@ def _claiming(
     """
     proven = None if model.status == "not_separable" or lower is None or upper is None else ratio(lower, upper)
     claims: dict[str, Any] = {
-        **model.record["certificate"], "lower": lower, "upper": upper, "ratio": proven, "store_digest": past.digest,
-        "radius": past.radius,
+        **model.record["certificate"], "lower": lower, "upper": upper, "ratio": proven, "store_digest": history.digest,
+        "radius": history.radius,
     }  # fmt: skip
-    record = {**model.record, "rows": past.seen, "status": status, "certificate": claims}
+    record = {**model.record, "rows": history.seen, "status": status, "certificate": claims}
     ledger = model.ledger if model.certificate.kind == "duality_gap" else {}
-    return replace(model, record=record, ledger=ledger, coreset_ids=past.ids[model.coreset_ids] if ids is None else ids)
+    return replace(
+        model, record=record, ledger=ledger, coreset_ids=history.ids[model.coreset_ids] if ids is None else ids
+    )

@@ -16,7 +16,7 @@ from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import LabelError, UsageError
-from coremargin.estimators.past import Past
+from coremargin.estimators.history import History
 from coremargin.estimators.support import present
 from coremargin.maths.rows import is_sparse
 
@@ -94,41 +94,41 @@ def factors_of(
     return [float(class_weight.get(label, 1.0)) for label in labels]
 
 
-def batch_of(estimator: Any, X: Any, y: Any, classes: Any, weights: Any, past: Past | None) -> Past:
+def batch_of(estimator: Any, X: Any, y: Any, classes: Any, weights: Any, history: History | None) -> History:
     """The rows of one batch for ``partial_fit``, in memory, checked against what was seen before.
 
     classes: all labels there will be; None: those of the first batch. Raises as ``source_of`` does.
     """
     if isinstance(X, str | os.PathLike | Source) or _is_lazy(X):
         raise UsageError(f"partial_fit: expected rows in memory, got {type(X).__name__}; give its blocks one by one")
-    X, y = validate_data(estimator, X, y, reset=past is None, accept_sparse="csr", dtype=_DTYPES, y_numeric=False)
+    X, y = validate_data(estimator, X, y, reset=history is None, accept_sparse="csr", dtype=_DTYPES, y_numeric=False)
     check_classification_targets(y)
     known = None if classes is None else tuple(np.unique(np.asarray(classes)).tolist())
-    if past is not None and known is not None and set(known) != set(past.classes):
-        raise UsageError(f"classes: expected those of the first call, {sorted(past.classes)}, got {list(known)}")
-    known = known if past is None else past.classes
+    if history is not None and known is not None and set(known) != set(history.classes):
+        raise UsageError(f"classes: expected those of the first call, {sorted(history.classes)}, got {list(known)}")
+    known = known if history is None else history.classes
     weights = row_weights(estimator, y, weights, known)
-    if past is None:
+    if history is None:
         first = ArraySource(X, y, weights=weights, classes=known)
         missing = [label for code, label in enumerate(first.classes) if code not in present(first)]
         if missing or len(first.classes) == 1:
             names = ", ".join(repr(label) for label in missing) or "a second one"
             raise LabelError(f"y: expected rows of every class in the first batch, found none of {names}")
-        return Past.of(first)
-    if weights is not None and not past.weighted:
+        return History.of(first)
+    if weights is not None and not history.weighted:
         raise UsageError("sample_weight: expected none, as the first batch had none; begin with weights of 1")
-    if weights is None and past.weighted:
+    if weights is None and history.weighted:
         weights = np.ones(len(y))
-    return Past.of(ArraySource(_as_before(X, past), y, weights=weights, classes=past.classes))
+    return History.of(ArraySource(_as_before(X, history), y, weights=weights, classes=history.classes))
 
 
-def _as_before(X: Any, past: Past) -> Any:
+def _as_before(X: Any, history: History) -> Any:
     """The same values in the kind and precision of the first batch; UsageError where they would be rounded."""
-    if is_sparse(X) != is_sparse(past.rows):
-        kind = "sparse" if is_sparse(past.rows) else "dense"
+    if is_sparse(X) != is_sparse(history.rows):
+        kind = "sparse" if is_sparse(history.rows) else "dense"
         raise UsageError(f"X: expected {kind} rows as in the first batch, got {type(X).__name__}; convert them")
     with np.errstate(over="ignore"):
-        rows = X.astype(past.rows.dtype, copy=False)
+        rows = X.astype(history.rows.dtype, copy=False)
     if rows.dtype.itemsize < X.dtype.itemsize:
         was, now = (X.data, rows.data) if is_sparse(X) else (X, rows)
         if not np.array_equal(was, now):

@@ -63,7 +63,7 @@ MEMBERS = "members"  #: the folder of the members' folders
 MOST_NAME = 255  #: bytes of a folder's name
 
 #: Which members decide together: the fold held out (None: none is), and C (None: hard margins).
-Jury: TypeAlias = tuple[int | None, float | None]
+Ensemble: TypeAlias = tuple[int | None, float | None]
 
 
 class Member(Strict, frozen=True, kw_only=True, rename={"label": "class"}):
@@ -85,7 +85,7 @@ class Member(Strict, frozen=True, kw_only=True, rename={"label": "class"}):
             raise ValueError(f"expected the name of a folder, found {cut(repr(self.name))}")
 
     @property
-    def jury(self) -> Jury:
+    def ensemble(self) -> Ensemble:
         """Those that it decides with."""
         return self.fold, self.C
 
@@ -100,7 +100,7 @@ class Evaluation(Strict, frozen=True, kw_only=True):
     confusion: list[list[Count]]
 
     @property
-    def jury(self) -> Jury:
+    def ensemble(self) -> Ensemble:
         """Who decided."""
         return self.fold, self.C
 
@@ -183,10 +183,12 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         for entry in self.evaluations:
             if len(entry.confusion) != k or any(len(line) != k for line in entry.confusion):
                 raise ValueError(f"expected confusion matrices of {k} x {k}, found another")
-        juries = self.juries()
-        told = [entry.jury for entry in self.evaluations]
-        if told and told != list(juries):
-            raise ValueError(f"expected no evaluations, or one for each of {len(juries)} by C and fold, found others")
+        ensembles = self.ensembles()
+        told = [entry.ensemble for entry in self.evaluations]
+        if told and told != list(ensembles):
+            raise ValueError(
+                f"expected no evaluations, or one for each of {len(ensembles)} by C and fold, found others"
+            )
         if self.validation is not None:
             folds = self.parameters.folds or 0
             fits = [entry.C for entry in self.validation] == self.costs and bool(told)
@@ -211,7 +213,7 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         """The classes that a member each stands for; of two classes one member decides, which stands for none."""
         return list(self.classes) if len(self.classes) > 2 else [None]
 
-    def juries(self) -> dict[Jury, list[int]]:
+    def ensembles(self) -> dict[Ensemble, list[int]]:
         """Who decides: for each fold and C that was asked for the places of its members, in the order of the classes.
 
         Of two classes one member: a positive decision value means the second. Raises ValueError unless there is one
@@ -224,14 +226,14 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
             raise ValueError(f"expected fold_seed 0 without folds, found {self.parameters.fold_seed}")
         if len(self.classes) > 2 and self.parameters.classes != "ovr":
             raise ValueError(f"expected parameters.classes 'ovr' for {len(self.classes)} classes")
-        found = [(member.jury, _typed(member.label)) for member in self.members]
+        found = [(member.ensemble, _typed(member.label)) for member in self.members]
         if len(found) != wanted:
             raise ValueError(f"expected {wanted:,} members ({text}), found {len(found):,}")
         if found != [((fold, cost), _typed(side)) for fold in folds for side in sides for cost in costs]:
             raise ValueError(f"expected a member for each of {text}, in this order, found others")
         places = {key: place for place, key in enumerate(found)}
-        juries = [(fold, cost) for fold in folds for cost in costs]
-        return {jury: [places[jury, _typed(side)] for side in sides] for jury in juries}
+        ensembles = [(fold, cost) for fold in folds for cost in costs]
+        return {ensemble: [places[ensemble, _typed(side)] for side in sides] for ensemble in ensembles}
 
 
 class HardFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag="hard_margin"):

@@ -1,9 +1,9 @@
-"""The hinge band model by a primal-dual interior-point method (Mehrotra 1992; Ferris, Munson 2002 for this structure).
+"""The hinge's near-margin model by a primal-dual interior-point method (Mehrotra 1992; Ferris, Munson 2002).
 
     minimise 1/2 p.Rp - u.p + sum_i [ right_i max(0, 1 - s_i) + left_i max(0, s_i - 1) ],     s = K p
 
-with duals a_i in [-left_i, right_i]. Band rows have left = 0, right = c_i. Far rows are in u; a sample of them may be
-given with the price of crossing to the other side (left or right), which keeps the step where the model is true.
+with duals a_i in [-left_i, right_i]. Near-margin rows have left = 0, right = c_i. Far rows are in u; a sample of them
+may be given with the price of crossing to the other side (left or right), which keeps the step where the model is true.
 Every iteration solves one p x p system, however many rows there are. Rows whose duals are as good as at a bound leave
 the system on the way; whether they were right to is seen at the end. Before that, prices and columns are brought to one
 scale, and columns are centred against a last column that is not penalised (an intercept): neither changes the

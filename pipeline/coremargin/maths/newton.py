@@ -1,7 +1,7 @@
-"""Exact minimiser of the squared-hinge band model: Newton with the exact Hessian and an exact line search.
+"""Exact minimiser of the squared-hinge's near-margin model: Newton with the exact Hessian and an exact line search.
 
-The model is that of the band method: rows far from the margin are kept as a quadratic around a point, rows near it,
-dense or sparse, one by one. Piecewise quadratic and convex, so Newton ends in a few steps with the exact active set
+The model is that of the near-margin method: rows far from the margin are kept as a quadratic around a point, rows near
+it, dense or sparse, one by one. Piecewise quadratic and convex, so Newton ends in a few steps with the exact active set
 (Keerthi, DeCoste 2005).
 """
 

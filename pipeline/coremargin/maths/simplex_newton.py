@@ -1,7 +1,7 @@
 """Minimiser of the soft margin of several classes in memory: proximal points of the dual, by Newton, with an exact gap.
 
-The model is that of the band method: rows far from a change of sides are a constant and a linear part, the others are
-kept one by one,
+The model is that of the near-margin method: rows far from a change of sides are a constant and a linear part, the
+others are kept one by one,
 
     F(V) = price - <push, V> + 1/2 ||V||^2 + sum_i c_i max_r t_ir(V).
 

@@ -125,7 +125,7 @@ class FleetModel(Trained):
             known = ", ".join(f"{cost:g}" for cost in self.costs)
             raise UsageError(f"this fleet has several values of C ({known}) and none was chosen; say which: C=..., --C")
         facts = self.facts
-        return [self.members[facts.members[place].name] for place in facts.juries()[None, self.C]]
+        return [self.members[facts.members[place].name] for place in facts.ensembles()[None, self.C]]
 
     def with_deciders(self, models: Sequence[Model]) -> FleetModel:
         """The same with other members, all about the same rows: those of one C without folds, all of which decide.

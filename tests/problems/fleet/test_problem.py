@@ -22,13 +22,13 @@ from coremargin.engine.scan import run_scan
 from coremargin.errors import LabelError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
-from coremargin.problems.fleet.judge import Judge, Jury, class_places, decided
+from coremargin.problems.fleet.judge import Ensemble, Judge, class_places, decided
 from coremargin.problems.fleet.make import problem_of
-from coremargin.problems.fleet.members import crew_of
+from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.probe import Columns, _View, together
 from coremargin.problems.fleet.problem import Fleet, side_by_side
 from coremargin.problems.fleet.spec import FleetJob
-from coremargin.problems.fleet.state import Book, FleetState, pools, whole
+from coremargin.problems.fleet.state import FleetState, SharedRows, pools, whole
 from coremargin.problems.fleet.summary import packed, unpacked
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft import job as soft_job
@@ -57,9 +57,9 @@ def soft_fleet(source: ArraySource, loss: Any = "hinge", *, epsilon: float = 1e-
     choice: dict[str, Any] = {"against_rest": True, "costs": COSTS, "folds": 0, "seed": 0} | options
 
     def make(view: Any, cost: Any) -> SoftMargin:
-        return SoftMargin(view, epsilon, loss, cost, sample_share=0.2, sample_bytes=2_000, band_bytes=memory // 4)
+        return SoftMargin(view, epsilon, loss, cost, sample_share=0.2, sample_bytes=2_000, near_bytes=memory // 4)
 
-    return Fleet(source, crew_of(source, make, **choice), memory)
+    return Fleet(source, fleet_plan(source, make, **choice), memory)
 
 
 def hard_fleet(source: ArraySource, **options: Any) -> Fleet:
@@ -69,7 +69,7 @@ def hard_fleet(source: ArraySource, **options: Any) -> Fleet:
     def make(view: Any, cost: Any) -> HardMargin:
         return HardMargin(view, 1e-6, sample_share=0.2, sample_bytes=2_000, pool_bytes=1 << 20)
 
-    return Fleet(source, crew_of(source, make, **choice), 1 << 20)
+    return Fleet(source, fleet_plan(source, make, **choice), 1 << 20)
 
 
 def run(problem: Any, executor: InProcess | None = None, begin: Any = None) -> tuple[Any, int]:
@@ -95,7 +95,7 @@ def test_members_prove_what_they_would_prove_alone(rng: np.random.Generator, los
     X = np.concatenate([source.read(k)[0] for k in range(source.chunks)])
     codes = np.concatenate([source.labels(k) for k in range(source.chunks)])
     fold = fold_of(np.arange(len(X)), 2, 3)
-    for member, found in zip(fleet.crew.members, fleet.results(state), strict=True):
+    for member, found in zip(fleet.plan.members, fleet.results(state), strict=True):
         mine = codes >= 0 if member.fold is None else (codes >= 0) & (fold != member.fold)
         alone = SoftMargin(ArraySource(X[mine], codes[mine] == member.code), 1e-6, loss, float(member.cost or 0))  # type: ignore[arg-type]
         value, _ = run(alone)
@@ -118,16 +118,16 @@ def test_members_that_hold_all_rows_hold_them_once(
     source = blobs(rng, some=0.1, zeros=zeros)
     fleet = soft_fleet(source, loss, folds=folds, epsilon=1e-4)
     start = fleet.start()
-    assert is_sparse(start.book.rows) == (zeros > 0)
+    assert is_sparse(start.shared_rows.rows) == (zeros > 0)
     if not folds:
         for member in start.members:
-            assert pools(whole(member, start.book, as_it_is=True))["held"].rows is start.book.rows
+            assert pools(whole(member, start.shared_rows, as_it_is=True))["held"].rows is start.shared_rows.rows
     state, scans = run(fleet)
     assert (scans, state.status) == (1, "certified")
     X = np.concatenate([source.read(k)[0] for k in range(source.chunks)]).astype(np.float64)
     codes = np.concatenate([source.labels(k) for k in range(source.chunks)])
     fold = fold_of(np.arange(len(X)), 2, 0)
-    for member, found in zip(fleet.crew.members, fleet.results(state), strict=True):
+    for member, found in zip(fleet.plan.members, fleet.results(state), strict=True):
         mine = codes >= 0 if member.fold is None else (codes >= 0) & (fold != member.fold)
         slack = np.maximum(0, 1 - np.where(codes == member.code, 1, -1) * (X @ found.w + found.b))[mine]
         value = 0.5 * found.w @ found.w + member.cost * (slack if loss == "hinge" else slack**2).sum()
@@ -173,7 +173,7 @@ def test_members_find_what_scikit_learn_finds(rng: np.random.Generator) -> None:
     codes = np.concatenate([source.labels(k) for k in range(source.chunks)])
     fold = fold_of(np.arange(len(X)), 2, 0)
     state, _ = run(fleet)
-    for member, found in zip(fleet.crew.members, fleet.results(state), strict=True):
+    for member, found in zip(fleet.plan.members, fleet.results(state), strict=True):
         mine = np.ones(len(X), bool) if member.fold is None else fold != member.fold
         sign = np.where(codes[mine] == member.code, 1, -1)
         peer = SVC(kernel="linear", C=1.0, tol=1e-6).fit(X[mine], sign)
@@ -190,7 +190,7 @@ def test_hard_margins_with_folds(rng: np.random.Generator) -> None:
     state, scans = run(fleet)
     assert state.status == "certified"
     assert scans <= 5
-    for member, found in zip(fleet.crew.members, fleet.results(state), strict=True):
+    for member, found in zip(fleet.plan.members, fleet.results(state), strict=True):
         view = source if member.fold is None else Masked(source, member.fold, 3, 0)
         alone, _ = run(HardMargin(Relabelled(view, member.code or 0), 1e-6))
         assert found.lower is not None
@@ -211,12 +211,14 @@ def test_confusion_is_that_of_the_final_hypotheses(rng: np.random.Generator, mak
     codes = np.concatenate([source.labels(k) for k in range(source.chunks)])
     fold = fold_of(np.arange(len(X)), 2, 0)
     results = fleet.results(state)
-    for (held, _), numbers, counts in zip(*zip(*fleet.crew.juries.items(), strict=True), state.confusion, strict=True):
+    for (held, _), numbers, counts in zip(
+        *zip(*fleet.plan.ensembles.items(), strict=True), state.confusion, strict=True
+    ):
         expected = np.zeros((3, 3), int)
         for row in range(len(X)):
             if codes[row] >= 0 and (held is None or fold[row] == held):
                 values = [results[k].w @ X[row] + results[k].b for k in numbers]
-                truth = int(np.flatnonzero(fleet.crew.codes == codes[row])[0])
+                truth = int(np.flatnonzero(fleet.plan.codes == codes[row])[0])
                 expected[truth, int(np.argmax(values))] += 1
         assert counts.tolist() == expected.tolist()
 
@@ -251,13 +253,13 @@ def test_two_classes_need_one_member_a_fold(rng: np.random.Generator) -> None:
     source = ArraySource(X, np.where(X[:, 0] + 0.3 * rng.standard_normal(200) > 0, "yes", "no"), chunk_rows=50)
     for against_rest in (True, False):
         fleet = soft_fleet(source, against_rest=against_rest, folds=2)
-        names = [member.name for member in fleet.crew.members]
+        names = [member.name for member in fleet.plan.members]
         assert names[:4] == ["C-0.1", "C-1", "C-10", "C-0.1_fold-0"]
         state, _ = run(fleet)
         found = fleet.results(state)[1]
         given = (X @ found.w + found.b > 0).astype(int)
         truth = np.concatenate([source.labels(k) for k in range(source.chunks)])
-        no, yes = fleet.crew.codes
+        no, yes = fleet.plan.codes
         assert state.confusion[1].tolist() == [
             [int(((truth == no) & (given == k)).sum()) for k in (0, 1)],
             [int(((truth == yes) & (given == k)).sum()) for k in (0, 1)],
@@ -268,7 +270,7 @@ def test_members_have_names_that_are_folders(rng: np.random.Generator) -> None:
     """Labels of any kind become plain words, no two equal; what is left of them tells which is which."""
     labels = np.array(["a b", "A/B", "..", "ä", "a_b"], object)
     source = ArraySource(rng.standard_normal((50, 2)), labels[np.arange(50) % 5], chunk_rows=25)
-    names = [member.name for member in soft_fleet(source, costs=(0.5,)).crew.members]
+    names = [member.name for member in soft_fleet(source, costs=(0.5,)).plan.members]
     assert len({name.lower() for name in names}) == 5
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") for name in names)
     assert all(name not in (".", "..") for name in names)
@@ -340,7 +342,7 @@ def test_equal_hypotheses_are_multiplied_once() -> None:
 
 def test_the_judge_counts_as_a_loop_does() -> None:
     """The largest value decides, ties go to the first class; other codes and rows of other folds do not count."""
-    judge = Judge(np.zeros((3, 4)), np.array([5, 2]), (Jury((0, 1), None), Jury((3,), 1)))
+    judge = Judge(np.zeros((3, 4)), np.array([5, 2]), (Ensemble((0, 1), None), Ensemble((3,), 1)))
     values = np.array([[1.0, 0.0, 2.0, 0.0], [1.0, 3.0, 0.0, 0.0], [0.0] * 4, [0.5, -1.0, 0.0, 2.0]])
     codes, fold = np.array([5, 2, 7, -1], np.int32), np.array([1, 0, 1, 1])
     found = judge.confusion(values, codes, fold)
@@ -365,14 +367,14 @@ def test_arrays_of_many_members_are_packed_exactly() -> None:
             assert after[name].tobytes() == values.tobytes()
 
 
-def test_a_book_keeps_each_row_once() -> None:
+def test_shared_rows_keep_each_row_once() -> None:
     """Rows are found by id whichever part they came from; the first part that has one decides."""
     one = (np.array([4, 7, 9]), np.array([[4.0], [7.0], [9.0]]))
     two = (np.array([2, 9, 3]), np.array([[2.0], [99.0], [3.0]]))
-    book = Book.bound(np.array([2, 3, 7, 9]), [one, two], np.float32)
-    assert book.rows.dtype == np.float32
-    assert book.rows[:, 0].tolist() == [2.0, 3.0, 7.0, 9.0]
-    assert book.of(np.array([9, 2, 9]))[:, 0].tolist() == [9.0, 2.0, 9.0]
+    shared_rows = SharedRows.bound(np.array([2, 3, 7, 9]), [one, two], np.float32)
+    assert shared_rows.rows.dtype == np.float32
+    assert shared_rows.rows[:, 0].tolist() == [2.0, 3.0, 7.0, 9.0]
+    assert shared_rows.of(np.array([9, 2, 9]))[:, 0].tolist() == [9.0, 2.0, 9.0]
 
 
 def test_the_status_of_all() -> None:
@@ -406,10 +408,10 @@ def test_names_of_members_are_names_of_folders(rng: np.random.Generator) -> None
     numbers = np.repeat(np.arange(len(labels)), 20)
     source = ArraySource(rng.standard_normal((len(numbers), 2)), [labels[k] for k in numbers])
     costs = (1e-300, 0.1 + 0.2, 1.0)
-    crew = crew_of(
+    plan = fleet_plan(
         source, lambda view, cost: HardMargin(view, 1e-3), against_rest=True, costs=costs, folds=2, seed=0
     )  # fmt: skip
-    names = [member.name for member in crew.members]
+    names = [member.name for member in plan.members]
     assert len({name.lower() for name in names}) == len(names) == len(labels) * len(costs) * 3
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}", name) for name in names)
 
@@ -419,8 +421,8 @@ def test_a_fleet_of_one_that_fits_nowhere_is_certified() -> None:
     X, y = texts(0)
     job = FleetJob(store="s", out="m", classes="ovr", loss="hinge", C=0.1, epsilon=1e-2, memory=60_000)
     fleet = problem_of(job, ArraySource(X, y, chunk_rows=50))
-    assert len(fleet.crew.members) == 1
-    assert not fleet.crew.members[0].problem.fits  # type: ignore[union-attr]
+    assert len(fleet.plan.members) == 1
+    assert not fleet.plan.members[0].problem.fits  # type: ignore[union-attr]
     state, _ = run(fleet)
     assert state.status == "certified"
     assert is_certified(state.lower, state.upper, 1e-2)

@@ -56,7 +56,7 @@ def check(problem: CrammerSinger, state: ClassesState, weights: np.ndarray | flo
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gap_is_proven_on_all_rows(seed: int, intercept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a small sample, with rows that are summed up and rows that come home."""
-    monkeypatch.setattr("coremargin.problems.multiclass.crammer_singer.BAND_BYTES_LEAST", 1000)
+    monkeypatch.setattr("coremargin.problems.multiclass.crammer_singer.NEAR_BYTES_LEAST", 1000)
     X, y = noisy(seed, 1500, 4, 4)
     source = ArraySource(X, y, chunk_rows=100)
     problem = CrammerSinger(

@@ -14,11 +14,11 @@ from coremargin.maths.outliers.search import Search
 from coremargin.maths.outliers.solve import one_by_one
 from coremargin.problems.outliers.path import how_it_ended, shared
 from coremargin.problems.outliers.problem import OutlierMargin
-from coremargin.problems.outliers.state import LeftOut, TrimState
+from coremargin.problems.outliers.state import LeftOut, OutlierState
 from outlier_judges import KINDS, best_by_all_sets, instance
 
 
-def states(problem: OutlierMargin) -> list[TrimState]:
+def states(problem: OutlierMargin) -> list[OutlierState]:
     """Every state of a job on rows in memory, the last one too."""
     found = [problem.start()]
     while not problem.done(found[-1]):
@@ -73,7 +73,7 @@ def test_a_k_that_is_behind_has_the_bound_of_larger_ones(seed: int, many_moments
     check_every_moment(OutlierMargin(ArraySource(x, y, chunk_rows=4), (0, 1, 2, 3), 1e-3), x, y)
 
 
-def hand_made(lower: list[float], upper: list[float], **options: float) -> TrimState:
+def hand_made(lower: list[float], upper: list[float], **options: float) -> OutlierState:
     """A state in the search, of which nothing but its bounds is known."""
     source = ArraySource(np.array([[1.0], [2.0], [-1.0], [-2.0]]), np.array([1, 1, -1, -1]))
     state = OutlierMargin(source, (0,), 1e-3).start()

@@ -19,7 +19,7 @@ from coremargin.problems.outliers.problem import OutlierMargin
 from outlier_judges import best_by_all_sets
 
 if TYPE_CHECKING:
-    from coremargin.problems.outliers.state import TrimState
+    from coremargin.problems.outliers.state import OutlierState
 
 
 def noisy(n: int, d: int, k: int, seed: int, margin: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
@@ -37,8 +37,8 @@ Run = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
 
 
 def proceed(
-    problem: OutlierMargin, state: TrimState, *, block: int | None = None, run: Run = one_by_one, stop: int = 10**9
-) -> tuple[TrimState, int]:
+    problem: OutlierMargin, state: OutlierState, *, block: int | None = None, run: Run = one_by_one, stop: int = 10**9
+) -> tuple[OutlierState, int]:
     """The loop without machinery, up to so many states; the last one and the number of scans."""
     scans = seen = 0
     while not problem.done(state) and seen < stop:
@@ -60,7 +60,7 @@ def proceed(
     return state, scans
 
 
-def bits(state: TrimState) -> dict[str, bytes]:
+def bits(state: OutlierState) -> dict[str, bytes]:
     """All that a state is."""
     return {name: np.asarray(values).tobytes() for name, values in state.to_arrays().items()}
 

@@ -10,21 +10,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.engine.protocols import Block
-    from coremargin.problems.soft.block_minimisation import SweptMargin
+    from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.problem import SoftMargin
     from coremargin.problems.soft.state import SoftState
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 
-#: Of the arrays of every state; a checkpoint of an earlier day has these, whatever parts a state is made of today.
+#: Of the arrays of every state, whatever parts a state is made of.
 NAMES = {
-    "round", "status", "newest", "best", "primal", "dual", "reference", "band_ids", "band_signs", "band_duals",
+    "round", "status", "newest", "best", "primal", "dual", "reference", "near_ids", "near_signs", "near_duals",
     "sample_ids", "sample_signs", "sample_weights", "held_ids", "held_signs", "held_weights", "held_duals",
-    "total_rows", "widen", "idle", "band_rows", "gap_now", "histogram", "low", "high", "rows_below", "sample_bytes",
+    "total_rows", "widen", "idle", "near_rows", "gap_now", "histogram", "low", "high", "rows_below", "sample_bytes",
 }  # fmt: skip
 
 
-def scan(problem: SoftMargin | SweptMargin, state: SoftState, blocks: Sequence[Block] | None = None) -> BandSummary:
+def scan(
+    problem: SoftMargin | BlockMinimisation, state: SoftState, blocks: Sequence[Block] | None = None
+) -> NearMarginSummary:
     """The merged answer of some blocks, in order; None: of all, as the engine plans them."""
     probe = problem.probe(state)
     answer = probe.empty()

@@ -15,36 +15,36 @@ from wide_kit import assert_true, texts
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.maths.margin import is_certified
-from coremargin.problems.soft.block_minimisation import SweptMargin
-from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe, contradictions
+from coremargin.problems.soft.block_minimisation import BlockMinimisation
+from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe, contradictions
 from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.make import soft_margin
-from coremargin.problems.soft.probe import BandProbe
+from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 #: Memory for a fraction of the rows: segments of two or three chunks.
 SMALL: dict[str, Any] = {"memory_bytes": 40_000, "sample_bytes": 10_000, "sample_share": 0.1}
 
 
-def make(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> SweptMargin:
+def make(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> BlockMinimisation:
     """A problem in chunks of fifty rows."""
     given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | SMALL | options
-    problem = SweptMargin(SoftJob(ArraySource(X, y, weights=weights, chunk_rows=50), **given))
+    problem = BlockMinimisation(SoftJob(ArraySource(X, y, weights=weights, chunk_rows=50), **given))
     assert len(problem.segments) > 2
     return problem
 
 
-def scan(problem: SoftMargin | SweptMargin, state: SoftState, grouped: int = 1) -> BandSummary:
+def scan(problem: SoftMargin | BlockMinimisation, state: SoftState, grouped: int = 1) -> NearMarginSummary:
     """The merged answer of the blocks that are not skipped."""
     size = grouped * problem.source.nbytes // 12
     return soft_kit.scan(problem, state, plan_blocks(problem.source, size, skip=problem.skip(state)))
 
 
-def solve(problem: SoftMargin | SweptMargin, limit: int = 400) -> SoftState:
+def solve(problem: SoftMargin | BlockMinimisation, limit: int = 400) -> SoftState:
     """A whole job."""
     state = problem.start()
     while not problem.done(state):
@@ -87,19 +87,19 @@ def test_every_segment_raises_the_dual(loss: str) -> None:
     price = np.where(y > 0, problem.job.prices[0], problem.job.prices[1]) * weights
     state, values = problem.start(), [0.0]
     for _ in range(3 * len(problem.segments)):
-        sweep = state.sweep
-        assert sweep is not None
-        a = sweep.duals * np.where(y > 0, 1, -1)
+        block_pass = state.block_pass
+        assert block_pass is not None
+        a = block_pass.duals * np.where(y > 0, 1, -1)
         assert (a >= 0).all()
         assert (a[weights == 0] == 0).all()
         if loss == "hinge":
             assert (a <= price).all()
-        assert abs(sweep.duals.sum()) <= 0.05 * a.sum()  # solves need not be sharp while much is gained
-        assert sweep.push[:-1] == pytest.approx(X.astype(np.float64).T @ sweep.duals, abs=1e-9)
+        assert abs(block_pass.duals.sum()) <= 0.05 * a.sum()  # solves need not be sharp while much is gained
+        assert block_pass.push[:-1] == pytest.approx(X.astype(np.float64).T @ block_pass.duals, abs=1e-9)
         held = price > 0
         spread = (a[held] ** 2 / (4 * price[held])).sum() if loss == "squared_hinge" else 0.0
-        assert sweep.value == pytest.approx(a.sum() - spread - 0.5 * sweep.push[:-1] @ sweep.push[:-1])
-        values.append(sweep.value)
+        assert block_pass.value == pytest.approx(a.sum() - spread - 0.5 * block_pass.push[:-1] @ block_pass.push[:-1])
+        values.append(block_pass.value)
         if problem.proving(state):
             break
         state = problem.update(state, scan(problem, state))
@@ -170,7 +170,7 @@ def test_blocks_may_be_of_any_size(grouped: int) -> None:
         assert np.array_equal(answer.row_price, again.row_price)
         assert again.far_push == pytest.approx(answer.far_push, abs=1e-9)
         state = problem.update(state, answer)
-    assert kinds == {SweepProbe, ProofProbe}
+    assert kinds == {BlockProbe, ProofProbe}
 
 
 def test_the_proof_of_the_squared_hinge_asks_for_no_rows() -> None:
@@ -180,7 +180,7 @@ def test_the_proof_of_the_squared_hinge_asks_for_no_rows() -> None:
     state = problem.start()
     while not problem.proving(state):
         state = problem.update(state, scan(problem, state))
-    assert type(problem.probe(state)) is BandProbe
+    assert type(problem.probe(state)) is NearMarginProbe
     assert len(scan(problem, state).row_id) == 0
 
 
@@ -207,7 +207,7 @@ def test_where_rows_or_sums_fit_nothing_is_swept() -> None:
     assert soft_margin(dense) is dense
     neither = SoftMargin(ArraySource(X, y), 1e-3, "hinge", 1.0, memory_bytes=40_000)
     swept = soft_margin(neither)
-    assert isinstance(swept, SweptMargin)
+    assert isinstance(swept, BlockMinimisation)
     assert (swept.job.cost, swept.job.memory_bytes) == (1.0, 40_000)
 
 
@@ -230,7 +230,7 @@ def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((200, 410)).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
     source = ArraySource(X, y, chunk_rows=10)
-    problem = SweptMargin(SoftJob(source, 1e-2, "hinge", 1e-6, memory_bytes=60_000, sample_bytes=10_000))
+    problem = BlockMinimisation(SoftJob(source, 1e-2, "hinge", 1e-6, memory_bytes=60_000, sample_bytes=10_000))
     state = problem.start()
     while not problem.done(state):
         state = problem.update(state, scan(problem, state))

@@ -11,13 +11,13 @@ import pytest
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
-from coremargin.problems.soft.probe import BandProbe
-from coremargin.problems.soft.summary import BandSummary
+from coremargin.problems.soft.probe import NearMarginProbe
+from coremargin.problems.soft.summary import NearMarginSummary
 
 PRICES = np.array([2.0, 0.5])
 
 
-def ask(source: ArraySource, base: np.ndarray, **changes: Any) -> BandProbe:
+def ask(source: ArraySource, base: np.ndarray, **changes: Any) -> NearMarginProbe:
     """The question about hypotheses (w, b) in columns, of codes 0 (positive) and 1 (negative)."""
     points = np.ones(1) if base.shape[1] == 1 else np.array([1.0, 0.25, 0.5, 0.9])
     options: dict[str, Any] = {
@@ -26,14 +26,14 @@ def ask(source: ArraySource, base: np.ndarray, **changes: Any) -> BandProbe:
         "chunk_rows": source.chunk_rows, "sparse": source.sparse,
     }  # fmt: skip
     options["curve"] = (options | changes)["loss"] == "squared_hinge"
-    return BandProbe(**(options | changes))
+    return NearMarginProbe(**(options | changes))
 
 
-def answer(source: ArraySource, probe: BandProbe, together: int = 1) -> BandSummary:
+def answer(source: ArraySource, probe: NearMarginProbe, together: int = 1) -> NearMarginSummary:
     """The merged answer of blocks of ``together`` chunks each."""
     starts = range(0, source.chunks, together)
     blocks = [Block(k, tuple(range(c, min(c + together, source.chunks)))) for k, c in enumerate(starts)]
-    return reduce(BandSummary.merge, (probe.narrow(block)(source, block) for block in blocks), probe.empty())
+    return reduce(NearMarginSummary.merge, (probe.narrow(block)(source, block) for block in blocks), probe.empty())
 
 
 def some(
@@ -45,7 +45,9 @@ def some(
     return rng.standard_normal((n, d)).astype(dtype), y, rng.standard_normal((d + 1, 2))
 
 
-def assert_true(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: BandProbe, found: BandSummary) -> None:
+def assert_true(
+    X: np.ndarray, y: np.ndarray, source: ArraySource, probe: NearMarginProbe, found: NearMarginSummary
+) -> None:
     """Every entry is what a dense evaluation in float64 says."""
     mine = np.flatnonzero((y == "a") | (y == "b"))
     rows, sign = X[mine].astype(np.float64), np.where(y[mine] == "a", 1, -1)
@@ -85,8 +87,8 @@ def assert_true(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: BandPr
 
 
 def assert_curve(
-    X: np.ndarray, source: ArraySource, found: BandSummary, points: np.ndarray, weight: np.ndarray, mine: np.ndarray,
-    m: np.ndarray,
+    X: np.ndarray, source: ArraySource, found: NearMarginSummary, points: np.ndarray, weight: np.ndarray,
+    mine: np.ndarray, m: np.ndarray,
 ) -> None:  # fmt: skip
     """The curve of the far rows that lose, what its rounding is bounded by, and the far row next to the margin."""
     curve = (points.T * weight) @ points
@@ -107,7 +109,7 @@ def assert_curve(
 
 
 def assert_band(
-    found: BandSummary, probe: BandProbe, source: ArraySource, mine: np.ndarray, margins: np.ndarray
+    found: NearMarginSummary, probe: NearMarginProbe, source: ArraySource, mine: np.ndarray, margins: np.ndarray
 ) -> None:
     """Each chunk sends, in row order, the rows that are nearest to margin 1.
 
@@ -146,7 +148,7 @@ def test_the_grouping_of_chunks_changes_little(rng: np.random.Generator) -> None
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=64)
     probe = ask(source, base)
     one, other = answer(source, probe, 1), answer(source, probe, 7)
-    for f in fields(BandSummary):
+    for f in fields(NearMarginSummary):
         a, b = getattr(one, f.name), getattr(other, f.name)
         if a.dtype.kind == "f":
             assert a == pytest.approx(b, rel=1e-12, abs=1e-9)
@@ -214,6 +216,6 @@ def test_summaries_are_read_back_as_they_were(rng: np.random.Generator) -> None:
     probe = ask(source, base)
     found = answer(source, probe)
     again = probe.from_arrays(found.to_arrays())
-    for f in fields(BandSummary):
+    for f in fields(NearMarginSummary):
         assert getattr(again, f.name).tobytes() == getattr(found, f.name).tobytes()
         assert getattr(found.merge(probe.empty()), f.name).tobytes() == getattr(found, f.name).tobytes()

@@ -50,7 +50,7 @@ def dual(problem: SoftMargin, state: SoftState) -> float:
     margins = sign * (rows @ state.bounds.reference[:-1] + state.bounds.reference[-1])
     if problem.loss == "hinge":
         a = np.where((margins < 1) & (sign != 0), price, 0.0)
-        a[state.bounds.band_ids] = state.bounds.band_duals
+        a[state.bounds.near_ids] = state.bounds.near_duals
         assert (a >= 0).all()
         assert (a <= price * (1 + 1e-12)).all()
         spread = 0.0
@@ -199,7 +199,7 @@ def test_a_narrow_band_is_led_back_to_the_best_point(seed: int) -> None:
     X, y = noisy(seed, 30_000, 20)
     options = {"memory_bytes": 4 * 500 * 8 * 21, "sample_bytes": 400_000}
     problem, state = solve(X, y, chunk_rows=1000, **options)
-    assert state.seen.band_rows <= 500
+    assert state.seen.near_rows <= 500
     assert state.status == "certified"
     assert state.round <= 15
     assert_true(problem, state)
@@ -340,7 +340,7 @@ def test_a_band_full_of_equal_rows_is_given_up_for_all_rows() -> None:
     """Where the hinge's band proves nothing and all rows fit into the memory, they are read, and are the proof."""
     X, y = equal_rows(0)
     options: dict[str, Any] = {"memory_bytes": 2 * X.nbytes, "sample_bytes": 4000, "chunk_rows": 200}
-    problem, state = start(X, y, band_bytes=2000, **options)
+    problem, state = start(X, y, near_bytes=2000, **options)
     read = state.sample_bytes
     while not problem.done(state):
         assert state.round < 20
@@ -355,7 +355,7 @@ def test_a_band_full_of_equal_rows_is_given_up_for_all_rows() -> None:
     exact, best = solve(X, y, epsilon=1e-7)
     assert state.lower <= best.upper
     assert best.lower <= state.upper
-    little, end = solve(X, y, band_bytes=2000, **(options | {"memory_bytes": X.nbytes // 2}))
+    little, end = solve(X, y, near_bytes=2000, **(options | {"memory_bytes": X.nbytes // 2}))
     assert not len(end.rows.held)
     assert_true(little, end)
     assert exact.whole == exact.wide

@@ -51,7 +51,7 @@ def test_where_all_rows_fit_the_first_scan_is_the_proof(loss: str, intercept: bo
     problem, state = solve(rows, y, loss=loss, intercept=intercept, epsilon=1e-5)
     assert problem.wide
     assert problem.whole
-    assert (state.status, state.round, state.seen.band_rows) == ("certified", 1, 0)
+    assert (state.status, state.round, state.seen.near_rows) == ("certified", 1, 0)
     assert_true(X, y, np.ones(len(y)), problem, state)
 
 
@@ -170,9 +170,9 @@ def test_rows_with_the_dual_of_their_side_are_not_named() -> None:
     problem, state = solve(X, y, memory_bytes=1 << 20)
     assert problem.whole
     assert state.status == "certified"
-    named = len(state.bounds.band_ids)
+    named = len(state.bounds.near_ids)
     assert 0 < named < 0.5 * len(y)
-    free = (state.bounds.band_duals > 1e-6) & (state.bounds.band_duals < 1 - 1e-6)
+    free = (state.bounds.near_duals > 1e-6) & (state.bounds.near_duals < 1 - 1e-6)
     assert np.count_nonzero(free) > 0.9 * named
     lower, upper = bounds(X, y, np.ones(len(y)), problem, state)
     assert is_certified(lower, upper, 1e-3)

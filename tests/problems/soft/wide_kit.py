@@ -40,7 +40,7 @@ def bounds(X: Any, y: np.ndarray, price: np.ndarray, problem: SoftJob, state: So
     margins = sign * (X @ state.bounds.reference[:-1] + state.bounds.reference[-1])
     if problem.loss == "hinge":
         a = np.where(margins < 1, price, 0.0)
-        a[state.bounds.band_ids] = state.bounds.band_duals
+        a[state.bounds.near_ids] = state.bounds.near_duals
         assert (a >= 0).all()
         assert (a <= price * (1 + 1e-12)).all()
         spread = 0.0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
 from coremargin.maths.outliers.certificates import Arena
-from coremargin.maths.outliers.trimmed import best_trim, outliers_of
+from coremargin.maths.outliers.trimmed import best_removal, outliers_of
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -56,7 +56,7 @@ def measure(arena: Arena, w: Array, k: int) -> Found:
     if not length > 0:
         return Found.nothing(len(w))
     w = w / length
-    margin, b = best_trim(arena.lowest(arena.signs * (arena.x @ w), k), k, arena.intercept)
+    margin, b = best_removal(arena.lowest(arena.signs * (arena.x @ w), k), k, arena.intercept)
     return Found(w, b, margin)
 
 

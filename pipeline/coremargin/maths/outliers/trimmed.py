@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coremargin.maths.margin import NEGATIVE, POSITIVE, SHORTEST, Array, gamma
 
 
-def best_trim(lowest: tuple[Array, Array], k: int, intercept: bool) -> tuple[float, float]:
+def best_removal(lowest: tuple[Array, Array], k: int, intercept: bool) -> tuple[float, float]:
     """Margin times ||w|| with k outliers, and the offset b that attains it.
 
     Parameters
@@ -38,9 +38,9 @@ def best_trim(lowest: tuple[Array, Array], k: int, intercept: bool) -> tuple[flo
 def trimmed_margin(lowest: tuple[Array, Array], direction: Array, k: int, intercept: bool) -> tuple[float, float]:
     """rho_k proven for ``direction`` (d,) of any length, rounded down, and the offset for that direction as it is.
 
-    ``lowest`` are lower bounds on y w.x (``margin.safe_projections``), as ``best_trim`` takes them.
+    ``lowest`` are lower bounds on y w.x (``margin.safe_projections``), as ``best_removal`` takes them.
     """
-    value, offset = best_trim(lowest, k, intercept)
+    value, offset = best_removal(lowest, k, intercept)
     length = float(np.linalg.norm(direction))
     if not length > SHORTEST or not np.isfinite(value):
         return (value if value == np.inf else -np.inf), 0.0

@@ -77,10 +77,10 @@ def held_for_value(outcome: Outcome, model: One) -> tuple[str, str]:
     """Rows that were held one by one for a soft margin."""
     held = outcome.run["pool_rows"]
     if held == model.rows:
-        return "band", f"all {model.rows:,} rows were in memory one by one"
+        return "rows", f"all {model.rows:,} rows were in memory one by one"
     if any("part" in record for record in outcome.rounds):
-        return "held", f"{held:,} rows at a time; others came home a segment at a time, as needed"
-    return "band", f"{held:,} rows near the margin came home one by one, the others as sums"
+        return "rows", f"{held:,} rows at a time; others came home a segment at a time, as needed"
+    return "rows", f"{held:,} rows near the margin came home one by one, the others as sums"
 
 
 def described(path: Path, model: One, made: Sequence[tuple[str, str]], classes: str, claims: Pairs) -> list[str]:

@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Jury:
+class Ensemble:
     """Members that decide together: one a class, in the order of the classes, or the one of two classes.
 
     members: their numbers; held: the fold of rows that they are judged by, None: all rows.
@@ -27,7 +27,7 @@ class Judge:
 
     hypotheses: Array
     codes: NDArray[np.int64]
-    juries: tuple[Jury, ...]
+    ensembles: tuple[Ensemble, ...]
 
     @classmethod
     def absent(cls, features: int, codes: NDArray[np.int64]) -> Judge:
@@ -35,21 +35,21 @@ class Judge:
         return cls(np.zeros((features + 1, 0)), codes, ())
 
     def nothing(self) -> NDArray[np.int64]:
-        """No rows: zeros (juries, k, k)."""
-        return np.zeros((len(self.juries), len(self.codes), len(self.codes)), np.int64)
+        """No rows: zeros (ensembles, k, k)."""
+        return np.zeros((len(self.ensembles), len(self.codes), len(self.codes)), np.int64)
 
     def confusion(self, values: Array, codes: NDArray[np.int32], fold: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """Rows (juries, k, k) of each class that were given each class, from the members' decision values (m, n).
+        """Rows (ensembles, k, k) of each class that were given each class, from the members' decision values (m, n).
 
         codes (n,): of the rows; fold (n,): theirs, None where there are no folds.
         """
         found, k = self.nothing(), len(self.codes)
         truth = class_places(self.codes, codes)
-        for jury, counts in zip(self.juries, found, strict=True):
+        for ensemble, counts in zip(self.ensembles, found, strict=True):
             mine = truth >= 0
-            if jury.held is not None and fold is not None:
-                mine &= fold == jury.held
-            chosen = decided(values[list(jury.members)])
+            if ensemble.held is not None and fold is not None:
+                mine &= fold == ensemble.held
+            chosen = decided(values[list(ensemble.members)])
             counts += np.bincount(truth[mine] * k + chosen[mine], minlength=k * k).reshape(k, k)
         return found
 

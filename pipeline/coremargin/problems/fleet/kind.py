@@ -40,7 +40,7 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
 
     def members(self, problem: Fleet) -> int:
         """One for each class, value of C and fold."""
-        return len(problem.crew.members)
+        return len(problem.plan.members)
 
     def model(self, job: FleetJob, problem: Fleet, state: FleetState) -> FleetModel:
         """The models of all members, and how they do together."""

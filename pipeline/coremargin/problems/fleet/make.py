@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.problems.fleet.members import MemberProblem, crew_of
+from coremargin.problems.fleet.members import MemberProblem, fleet_plan
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.hard.make import hard_margin
 from coremargin.problems.soft.problem import SoftMargin
@@ -27,12 +27,12 @@ def problem_of(job: FleetJob, source: Source) -> Fleet:
     present = int(np.count_nonzero(source.scalars().counts.sum(axis=0)))
     sides = present if job.classes == "ovr" and present > 2 else 1
     count = sides * len(costs) * (1 + (job.folds or 0))
-    crew = crew_of(
+    plan = fleet_plan(
         source, lambda view, cost: _member(job, view, cost, count), against_rest=job.classes == "ovr", costs=costs,
         folds=job.folds or 0, seed=job.fold_seed,
     )  # fmt: skip
     deadline = time.perf_counter() + (math.inf if job.time_limit is None else job.time_limit)
-    return Fleet(source, crew, job.memory, late=lambda: time.perf_counter() >= deadline)
+    return Fleet(source, plan, job.memory, late=lambda: time.perf_counter() >= deadline)
 
 
 def _member(job: FleetJob, view: Source, cost: float | None, count: int) -> MemberProblem:
@@ -41,6 +41,6 @@ def _member(job: FleetJob, view: Source, cost: float | None, count: int) -> Memb
         return hard_margin(job, view, sharing=count)
     return SoftMargin(
         view, job.epsilon, job.loss, cost, job.class_weight, job.intercept, job.memory, count,
-        copies=3 if job.folds else 1, sample_share=job.sample, band_bytes=job.memory // 4 if count > 1 else None,
+        copies=3 if job.folds else 1, sample_share=job.sample, near_bytes=job.memory // 4 if count > 1 else None,
         held_bytes=job.memory * len(job.costs) // count // 2 if count > 1 else None,
     )  # fmt: skip

@@ -38,7 +38,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Crew:
+class FleetPlan:
     """The members: folds outermost, then classes, then C from small to large.
 
     codes (k,): the classes in order of their labels; folds, seed: of cross-validation, 0: none.
@@ -58,15 +58,15 @@ class Crew:
         return list(chains.values())
 
     @property
-    def juries(self) -> dict[tuple[int | None, float | None], list[int]]:
+    def ensembles(self) -> dict[tuple[int | None, float | None], list[int]]:
         """Numbers of the members that decide together, by fold and C."""
-        juries: dict[tuple[int | None, float | None], list[int]] = {}
+        ensembles: dict[tuple[int | None, float | None], list[int]] = {}
         for number, member in enumerate(self.members):
-            juries.setdefault((member.fold, member.cost), []).append(number)
-        return juries
+            ensembles.setdefault((member.fold, member.cost), []).append(number)
+        return ensembles
 
 
-def crew_of(
+def fleet_plan(
     source: Source,
     make: Callable[[Source, float | None], MemberProblem],
     *,
@@ -74,7 +74,7 @@ def crew_of(
     costs: Sequence[float | None],
     folds: int,
     seed: int,
-) -> Crew:
+) -> FleetPlan:
     """The members for all classes (of two classes one is enough), values of C and folds (0: none), and all rows.
 
     make: the problem for a view and a value of C. Raises LabelError when a class has no row in a fold.
@@ -95,7 +95,7 @@ def crew_of(
             for cost in costs:
                 name = _name(None if code is None else words[code], cost, fold)
                 members.append(Member(name, code, cost, fold, make(seen, cost)))
-    return Crew(tuple(members), np.array(codes, np.int64), folds, seed)
+    return FleetPlan(tuple(members), np.array(codes, np.int64), folds, seed)
 
 
 def _left(source: Source, codes: Sequence[int], folds: int, seed: int) -> NDArray[np.int64]:

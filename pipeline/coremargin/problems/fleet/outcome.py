@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
     """The models of all members, and how they do together."""
-    source, members = fleet.source, fleet.crew.members
+    source, members = fleet.source, fleet.plan.members
     models = {
         member.name: _member_model(job, fleet, member, result)
         for member, result in zip(members, fleet.results(state), strict=True)
     }
     costs = list(dict.fromkeys(member.cost for member in members))
-    told = zip(fleet.crew.juries, state.confusion, strict=True) if state.judged else ()
+    told = zip(fleet.plan.ensembles, state.confusion, strict=True) if state.judged else ()
     evaluations = [evaluation(cost, fold, counts) for (fold, cost), counts in told]
     table = validation(evaluations, costs)
     record = {
         "format": FORMAT, "version": VERSION, "status": fleet_status([model.status for model in models.values()]),
         "problem": job.problem, "parameters": job.parameters(),
-        "classes": [source.classes[code] for code in fleet.crew.codes], "features": source.features,
+        "classes": [source.classes[code] for code in fleet.plan.codes], "features": source.features,
         "rows": source.rows, "dtype": source.dtype.name, "store_digest": unscaled(source).digest,
         "members": [_entry(member, source, models[member.name]) for member in members],
         "evaluations": evaluations, "validation": table, "chosen": chosen(table, costs),
@@ -48,10 +48,10 @@ def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
 
 
 def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> Model:
-    problem, crew = member.problem, fleet.crew
+    problem, plan = member.problem, fleet.plan
     view = {
         "class": None if member.code is None else fleet.source.classes[member.code], "fold": member.fold,
-        "folds": None if member.fold is None else crew.folds, "fold_seed": None if member.fold is None else crew.seed,
+        "folds": None if member.fold is None else plan.folds, "fold_seed": None if member.fold is None else plan.seed,
     }  # fmt: skip
     plain = member.code is None and member.fold is None
     parameters = job.parameters_of(1.0 if member.cost is None else member.cost)

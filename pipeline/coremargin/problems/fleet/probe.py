@@ -18,8 +18,8 @@ from coremargin.problems.fleet.summary import FleetSummary, without_rows
 from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.selection import ChunkRows, LowestRows
 from coremargin.problems.hard.summary import MarginSummary
-from coremargin.problems.soft.probe import BandProbe, Counted, Divided
-from coremargin.problems.soft.summary import BandSummary
+from coremargin.problems.soft.probe import Counted, Divided, NearMarginProbe
+from coremargin.problems.soft.summary import NearMarginSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -33,7 +33,7 @@ SLAB_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Lens:
+class MemberView:
     """How a member sees the labels: class ``positive`` against the rest (None: as they are), without fold ``held``."""
 
     positive: int | None
@@ -53,8 +53,8 @@ class FleetProbe:
     send home at most, with a soft margin. judge: whose decisions are compared with the labels on the way.
     """
 
-    probes: tuple[MarginProbe | BandProbe, ...]
-    lenses: tuple[Lens, ...]
+    probes: tuple[MarginProbe | NearMarginProbe, ...]
+    lenses: tuple[MemberView, ...]
     folds: int
     seed: int
     most: int
@@ -74,13 +74,13 @@ class FleetProbe:
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> FleetSummary:
         """A summary from a checkpoint."""
-        kinds = [BandSummary if isinstance(probe, BandProbe) else MarginSummary for probe in self.probes]
+        kinds = [NearMarginSummary if isinstance(probe, NearMarginProbe) else MarginSummary for probe in self.probes]
         return FleetSummary.from_arrays(arrays, kinds)
 
     def __call__(self, source: Source, block: Block) -> FleetSummary:
         """Answer for one block, chunk by chunk."""
         answer = self.empty()
-        soft = [probe for probe in self.probes if isinstance(probe, BandProbe)]
+        soft = [probe for probe in self.probes if isinstance(probe, NearMarginProbe)]
         hard = [probe for probe in self.probes if isinstance(probe, MarginProbe)]
         margins = MarginScan(hard, self.lenses)
         columns = Columns.of([*(probe.base for probe in soft), self.judge.hypotheses])
@@ -107,7 +107,12 @@ class FleetProbe:
         return replace(answer, parts=parts, row_id=row_id, row_x=row_x)
 
     def _slab(
-        self, slab: ChunkRows, fold: NDArray[np.int64] | None, soft: list[BandProbe], columns: Columns, share: float
+        self,
+        slab: ChunkRows,
+        fold: NDArray[np.int64] | None,
+        soft: list[NearMarginProbe],
+        columns: Columns,
+        share: float,
     ) -> FleetSummary:
         """Some rows of a chunk: decisions of all, and the answers to soft margins."""
         values = many_products(slab.rows, columns.base[:-1]) + columns.base[-1][:, None]
@@ -115,8 +120,8 @@ class FleetProbe:
         if not soft:
             return replace(self.empty(), confusion=confusion)
         views = []
-        for probe, lens, places in zip(soft, self.lenses, columns.places[:-1], strict=True):
-            counted = probe.counted(slab.start, lens.codes(slab.codes, fold), slab.weights)
+        for probe, member_view, places in zip(soft, self.lenses, columns.places[:-1], strict=True):
+            counted = probe.counted(slab.start, member_view.codes(slab.codes, fold), slab.weights)
             margins = values[places][:, counted.places] * counted.signs
             keep = -int(-probe.keep * share // 1)
             distance = probe.distances(margins)
@@ -158,7 +163,7 @@ def together(views: Sequence[_View], most: int, rows: int) -> NDArray[np.bool_]:
 
 
 def _answers(
-    slab: ChunkRows, soft: Sequence[BandProbe], views: Sequence[_View], wanted: NDArray[np.bool_]
+    slab: ChunkRows, soft: Sequence[NearMarginProbe], views: Sequence[_View], wanted: NDArray[np.bool_]
 ) -> FleetSummary:
     """The answers of all members, their sums over rows from one matrix product."""
     weights, parts = np.zeros((len(slab.codes), 4 * len(soft))), list[Divided]()
@@ -185,7 +190,7 @@ def _rows_at(rows: Rows, mine: NDArray[np.intp], at: NDArray[np.intp]) -> Any:
 class MarginScan:
     """The answers to hard margins over the chunks of a block."""
 
-    def __init__(self, probes: Sequence[MarginProbe], lenses: Sequence[Lens]) -> None:
+    def __init__(self, probes: Sequence[MarginProbe], lenses: Sequence[MemberView]) -> None:
         self._probes, self._lenses = probes, lenses
         self._answers = [probe.empty() for probe in probes]
         self._directions = [probe.directions for probe in probes]

@@ -25,9 +25,9 @@ from coremargin.engine.problem import BaseProblem, Round
 from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import concatenate, from_arrays, take
 from coremargin.problems.common.start import Sample, left_out, row_bytes
-from coremargin.problems.fleet.judge import Judge, Jury
-from coremargin.problems.fleet.probe import FleetProbe, Lens
-from coremargin.problems.fleet.state import Book, FleetState, MemberState, pools, thin, whole
+from coremargin.problems.fleet.judge import Ensemble, Judge
+from coremargin.problems.fleet.probe import FleetProbe, MemberView
+from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, pools, thin, whole
 from coremargin.problems.fleet.summary import FleetSummary, unpacked
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft.problem import SoftMargin
@@ -35,7 +35,7 @@ from coremargin.problems.soft.problem import SoftMargin
 if TYPE_CHECKING:
     from coremargin.engine.result import Result
     from coremargin.maths.rows import Rows
-    from coremargin.problems.fleet.members import Crew
+    from coremargin.problems.fleet.members import FleetPlan
 
     #: Rows of a member that no scan sent home: (ids, rows) each.
     _Fresh: TypeAlias = tuple[tuple[NDArray[np.int64], Rows], ...]
@@ -55,29 +55,29 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     late: True when time is over; members that are not solved by then stay as they are, and can be gone on with.
     """
 
-    crew: Crew
+    plan: FleetPlan
     memory_bytes: int
     late: Callable[[], bool] = bool
 
     def check(self) -> None:
         """Refuse what any member would refuse."""
-        for member in self.crew.members:
+        for member in self.plan.members:
             member.problem.check()
 
     @property
     def least_block_bytes(self) -> int:
         """As much as any member needs."""
-        return max(member.problem.least_block_bytes for member in self.crew.members)
+        return max(member.problem.least_block_bytes for member in self.plan.members)
 
     @property
     def sample_chunks(self) -> list[int]:
         """What any member would read."""
-        return sorted(set().union(*(member.problem.sample_chunks for member in self.crew.members)))
+        return sorted(set().union(*(member.problem.sample_chunks for member in self.plan.members)))
 
     @property
-    def lenses(self) -> list[Lens]:
+    def lenses(self) -> list[MemberView]:
         """How the members see the labels."""
-        return [Lens(member.code, member.fold) for member in self.crew.members]
+        return [MemberView(member.code, member.fold) for member in self.plan.members]
 
     # start
 
@@ -85,11 +85,11 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         """Solve all members on one sample, along C each from the solution before."""
         chunks = self.sample_chunks
         ids, rows, codes, weights = self._read(chunks)
-        fold = fold_of(ids, self.crew.folds, self.crew.seed) if self.crew.folds else None
+        fold = fold_of(ids, self.plan.folds, self.plan.seed) if self.plan.folds else None
 
         def solve(chain: list[int]) -> list[tuple[int, MemberState]]:
-            lens, (positive, negative) = self.lenses[chain[0]], self._problem(chain[0]).codes
-            shown = lens.codes(codes, fold)
+            member_view, (positive, negative) = self.lenses[chain[0]], self._problem(chain[0]).codes
+            shown = member_view.codes(codes, fold)
             mine = np.flatnonzero((shown == positive) | (shown == negative))
             signs = np.where(shown[mine] == positive, 1, -1).astype(np.int8)
             if len(mine) == len(ids):  # the very same rows for all members
@@ -97,11 +97,11 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             weigh = None if weights is None else weights[mine]
             return self._begin(chain, Sample(chunks, ids[mine], take(rows, mine), signs, weigh))
 
-        found = dict(entry for chain in side_by_side(solve, self.crew.chains) for entry in chain)
+        found = dict(entry for chain in side_by_side(solve, self.plan.chains) for entry in chain)
         states = [found[number] for number in range(len(found))]
-        counted = 4 * self.source.rows if self.crew.folds else 0  # the labels were read once for the counts
+        counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once for the counts
         return FleetState(
-            round=0, members=tuple(states), book=self._book(states, [(ids, rows)]), judged=False,
+            round=0, members=tuple(states), shared_rows=self._shared_rows(states, [(ids, rows)]), judged=False,
             confusion=self._judge(states, final=True).nothing(),
             sample_bytes=Sample(chunks, ids, rows, np.zeros(0, np.int8)).nbytes(self.source) + counted,
         )  # fmt: skip
@@ -111,7 +111,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         solved: list[tuple[int, MemberState]] = []
         near, shares = None, None
         for number in chain:
-            problem = self.crew.members[number].problem
+            problem = self.plan.members[number].problem
             if isinstance(problem, SoftMargin):
                 soft = problem.begin(sample, near, shares, solve=not self.late())
                 near, shares = soft.newest, soft.rows.held_duals / problem.cost if self._whole else None
@@ -140,52 +140,52 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     @property
     def _whole(self) -> bool:
         """True where all rows that count are held from the start, in whatever form takes the least memory."""
-        return all(isinstance(member.problem, SoftMargin) and member.problem.whole for member in self.crew.members)
+        return all(isinstance(member.problem, SoftMargin) and member.problem.whole for member in self.plan.members)
 
-    def _book(self, states: Iterable[MemberState], parts: list[tuple[NDArray[np.int64], Rows]]) -> Book:
+    def _shared_rows(self, states: Iterable[MemberState], parts: list[tuple[NDArray[np.int64], Rows]]) -> SharedRows:
         if self._whole:
-            return Book(*parts[0])
+            return SharedRows(*parts[0])
         wanted = [pool.ids for state in states for pool in pools(state).values()]
-        return Book.bound(np.unique(np.concatenate(wanted)), parts, self.source.dtype)
+        return SharedRows.bound(np.unique(np.concatenate(wanted)), parts, self.source.dtype)
 
     # scan
 
     def running(self, state: FleetState) -> list[int]:
         """Numbers of the members that are not done."""
-        every = zip(self.crew.members, state.members, strict=True)
+        every = zip(self.plan.members, state.members, strict=True)
         return [k for k, (member, own) in enumerate(every) if not member.problem.done(own)]  # type: ignore[arg-type]
 
     def probe(self, state: FleetState) -> FleetProbe:
         """The questions of the members that are not done; with all done, only how they do together."""
-        running, members = self.running(state), self.crew.members
+        running, members = self.running(state), self.plan.members
         probes = [self._problem(k).probe(self._own(state, k)) for k in running]
         return FleetProbe(
-            probes=tuple(probes), lenses=tuple(self.lenses[k] for k in running), folds=self.crew.folds,
-            seed=self.crew.seed, most=max(1, self.memory_bytes // 2 // row_bytes(self.source) // self.source.chunks),
+            probes=tuple(probes), lenses=tuple(self.lenses[k] for k in running), folds=self.plan.folds,
+            seed=self.plan.seed, most=max(1, self.memory_bytes // 2 // row_bytes(self.source) // self.source.chunks),
             judge=self._judge(state.members, final=not running or isinstance(members[0].problem, SoftMargin)),
             dtype=self.source.dtype.name, sparse=self.source.sparse,
         )  # fmt: skip
 
     def _problem(self, number: int) -> Any:
         """Any: its state is of its own kind, and the two go together by their place."""
-        return self.crew.members[number].problem
+        return self.plan.members[number].problem
 
     def _own(self, state: FleetState, number: int) -> MemberState:
         """A member's state, with rows where its question depends on them."""
         own = state.members[number]
-        return whole(own, state.book) if isinstance(self._problem(number), HardMargin) else own
+        return whole(own, state.shared_rows) if isinstance(self._problem(number), HardMargin) else own
 
     def _judge(self, states: Iterable[MemberState], *, final: bool) -> Judge:
         """About the final hypotheses of members that are done, and the newest of others; not ``final``: about none.
 
         A hard margin's offset is chosen after the scan: what a scan of its newest hypothesis says is never final.
         """
-        crew = self.crew
+        plan = self.plan
         if not final:
-            return Judge.absent(self.source.features, crew.codes)
+            return Judge.absent(self.source.features, plan.codes)
         columns = [self.hypothesis(k, state) for k, state in enumerate(states)]
-        juries = tuple(Jury(tuple(numbers), fold) for (fold, _), numbers in crew.juries.items())
-        return Judge(np.column_stack(columns), crew.codes, juries)
+        ensembles = tuple(Ensemble(tuple(numbers), fold) for (fold, _), numbers in plan.ensembles.items())
+        return Judge(np.column_stack(columns), plan.codes, ensembles)
 
     def hypothesis(self, number: int, state: MemberState) -> Array:
         """(w, b) (d + 1,): final when the member is done, the newest before."""
@@ -210,22 +210,27 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def update(self, state: FleetState, summary: FleetSummary) -> FleetState:
         """The members' updates, side by side."""
         running, probe = self.running(state), self.probe(state)
-        known = np.union1d(state.book.ids, summary.row_id)
+        known = np.union1d(state.shared_rows.ids, summary.row_id)
 
         def advance(entry: tuple[int, int]) -> tuple[MemberState, _Fresh]:
             place, number = entry
             if self.late():
                 return state.members[number], ()
-            before = whole(state.members[number], state.book, as_it_is=self._whole)
+            before = whole(state.members[number], state.shared_rows, as_it_is=self._whole)
             after = self._problem(number).update(before, summary.part(place))
             fresh = [(pool.ids, np.isin(pool.ids, known, invert=True), pool.rows) for pool in pools(after).values()]
             return thin(after), tuple((ids[new], take(rows, new)) for ids, new, rows in fresh if new.any())
 
-        members, parts = list(state.members), [(state.book.ids, state.book.rows), (summary.row_id, summary.row_x)]
+        members, parts = (
+            list(state.members),
+            [(state.shared_rows.ids, state.shared_rows.rows), (summary.row_id, summary.row_x)],
+        )
         for number, (after, fresh) in zip(running, side_by_side(advance, enumerate(running)), strict=True):
             members[number] = after
             parts += [(ids, cast("Rows", rows.astype(self.source.dtype))) for ids, rows in fresh]
-        state = replace(state, round=state.round + 1, members=tuple(members), book=self._book(members, parts))
+        state = replace(
+            state, round=state.round + 1, members=tuple(members), shared_rows=self._shared_rows(members, parts)
+        )
         if self.running(state):
             return state
         final = self._judge(members, final=True).hypotheses
@@ -240,18 +245,18 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         worst = next(k for k, member in enumerate(state.members) if member is state.worst)
         more = {
             "members": len(words), "members_certified": words.count("certified"),
-            "members_done": len(words) - words.count("running"), "worst": self.crew.members[worst].name,
+            "members_done": len(words) - words.count("running"), "worst": self.plan.members[worst].name,
         }  # fmt: skip
         return Round(
             number=state.round, status=state.status, lower=told[worst].lower, lower_now=told[worst].lower_now,
-            upper=told[worst].upper, pool_rows=len(state.book.ids), more=more,
+            upper=told[worst].upper, pool_rows=len(state.shared_rows.ids), more=more,
             coreset_rows=sum(each.coreset_rows for each in told), new_rows=sum(each.new_rows for each in told),
         )  # fmt: skip
 
     def results(self, state: FleetState) -> list[Result]:
         """What each member's state stands for."""
         return [
-            cast("Result", self._problem(k).result(whole(member, state.book, as_it_is=self._whole)))
+            cast("Result", self._problem(k).result(whole(member, state.shared_rows, as_it_is=self._whole)))
             for k, member in enumerate(state.members)
         ]
 
@@ -260,8 +265,8 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         members = [self._problem(k).restore(own) for k, own in enumerate(unpacked(arrays))]
         return FleetState(
             round=int(arrays["round"]), members=tuple(members),
-            book=Book(arrays["book_ids"], from_arrays("book_rows", arrays)), judged=bool(arrays["judged"]),
-            confusion=arrays["confusion"], sample_bytes=int(arrays["sample_bytes"]),
+            shared_rows=SharedRows(arrays["shared_ids"], from_arrays("shared_rows", arrays)),
+            judged=bool(arrays["judged"]), confusion=arrays["confusion"], sample_bytes=int(arrays["sample_bytes"]),
         )  # fmt: skip
 
 

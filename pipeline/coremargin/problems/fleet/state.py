@@ -20,7 +20,7 @@ MemberState: TypeAlias = HardMarginState | SoftState
 
 
 @dataclass(frozen=True)
-class Book:
+class SharedRows:
     """Rows of the store that members hold: ids (u,) increasing, rows (u, d).
 
     They are in the store's precision, or in the form that takes the least memory (``compact``) where all are held.
@@ -30,13 +30,15 @@ class Book:
     rows: Rows
 
     def of(self, ids: NDArray[np.int64]) -> Rows:
-        """Rows (m, d) of these ids, all of which are in the book."""
+        """Rows (m, d) of these ids, all of which are among the shared rows."""
         if len(ids) == len(self.ids):
             return self.rows
         return take(self.rows, np.searchsorted(self.ids, ids))
 
     @classmethod
-    def bound(cls, wanted: NDArray[np.int64], parts: Sequence[tuple[NDArray[np.int64], Rows]], dtype: Any) -> Book:
+    def bound(
+        cls, wanted: NDArray[np.int64], parts: Sequence[tuple[NDArray[np.int64], Rows]], dtype: Any
+    ) -> SharedRows:
         """The rows ``wanted`` (increasing), each from the first of the parts (ids, rows) that has it."""
         ids = np.concatenate([part_ids for part_ids, _ in parts])
         known, first = np.unique(ids, return_index=True)
@@ -63,9 +65,9 @@ def thin(state: MemberState) -> MemberState:
     return _holding(state, rows)
 
 
-def whole(state: MemberState, book: Book, *, as_it_is: bool = False) -> MemberState:
-    """The state with its rows from the book: exact, they are the store's; in float64, or as the book has them."""
-    mine = {name: (pool, book.of(pool.ids)) for name, pool in pools(state).items()}
+def whole(state: MemberState, shared_rows: SharedRows, *, as_it_is: bool = False) -> MemberState:
+    """The state with its rows from the shared rows: exact, they are the store's; in float64, or as these have them."""
+    mine = {name: (pool, shared_rows.of(pool.ids)) for name, pool in pools(state).items()}
     rows: dict[str, Any] = {
         name: _with(pool, some if as_it_is else as_float64(some)) for name, (pool, some) in mine.items()
     }
@@ -87,13 +89,13 @@ def _with(pool: Pool, rows: Any) -> Pool:
 class FleetState:
     """Between two scans.
 
-    members: the states of the members, without rows; those are in the book. judged: ``confusion`` (juries, k, k) is
-    about the members' final hypotheses. sample_bytes: read before the first scan.
+    members: the states of the members, without rows; those are shared. judged: ``confusion`` (ensembles, k, k) is about
+    the members' final hypotheses. sample_bytes: read before the first scan.
     """
 
     round: int
     members: tuple[MemberState, ...]
-    book: Book
+    shared_rows: SharedRows
     judged: bool
     confusion: NDArray[np.int64]
     sample_bytes: int
@@ -124,6 +126,10 @@ class FleetState:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact; the problem's ``restore`` gives the same bits back."""
         numbers = {"round": np.array(self.round), "judged": np.array(self.judged)}
-        own = {"book_ids": self.book.ids, "confusion": self.confusion, "sample_bytes": np.array(self.sample_bytes)}
-        rows = to_arrays("book_rows", self.book.rows)
+        own = {
+            "shared_ids": self.shared_rows.ids,
+            "confusion": self.confusion,
+            "sample_bytes": np.array(self.sample_bytes),
+        }
+        rows = to_arrays("shared_rows", self.shared_rows.rows)
         return {**numbers, **own, **rows, **packed([member.to_arrays() for member in self.members])}

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from coremargin.maths.rows import Rows, concatenate, from_arrays, take, to_arrays
 from coremargin.problems.hard.summary import MarginSummary
-from coremargin.problems.soft.summary import BandSummary
+from coremargin.problems.soft.summary import NearMarginSummary
 
-Part: TypeAlias = MarginSummary | BandSummary
+Part: TypeAlias = MarginSummary | NearMarginSummary
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class FleetSummary:
     """What the rows of some blocks say to the members of a fleet.
 
     parts: one answer a member, each with the ids of the rows that it wants and no rows; row_id (u,) increasing, row_x
-    (u, d): the rows that any member wants. confusion (juries, k, k) int64: rows of each class that were given each
+    (u, d): the rows that any member wants. confusion (ensembles, k, k) int64: rows of each class that were given each
     class.
     """
 

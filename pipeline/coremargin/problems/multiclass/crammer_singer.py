@@ -1,4 +1,4 @@
-"""The soft margin of several classes (Crammer, Singer 2001) by the band method, with the duality gap as certificate.
+"""The soft margin of several classes (Crammer, Singer 2001) by the near-margin method, certified by the duality gap.
 
 A scan at a hypothesis tells for each row which class is the worst for it, its own one included, and how clearly. Rows
 that are clear about it are summed up, a price and a vector of K x (d + 1); the others come home. The sum of both is
@@ -33,13 +33,13 @@ Array = NDArray[np.float64]
 
 #: Share of the rows that come home from one scan, and its least size in bytes, as they are stored. Measured on usps,
 #: 7,291 rows for 2,570 numbers of a hypothesis: with 5 % the model's bound is 4 % low, with all rows it is exact.
-BAND_SHARE, BAND_BYTES_LEAST = 0.1, 16 << 20
+NEAR_SHARE, NEAR_BYTES_LEAST = 0.1, 16 << 20
 #: With fewer rows for each number of a hypothesis, as many come home as the memory takes.
 FEW = 50
 #: The sample is thinned out to so many rows times K (d + 1): solving on it takes some seconds at most.
 SOLVE_COST, SOLVE_ROWS = 4e7, 30_000
 #: Rows of the sample that stand for the far ones in a step.
-STAND_INS = 5_000
+SURROGATES = 5_000
 #: Bytes for each row and class that a solve on all rows takes beside the rows.
 PER_ROW = 80
 #: The rows of the sample are solved to this share of epsilon.
@@ -77,7 +77,7 @@ class CrammerSinger(ClassesJob):
 
     @property
     def sample_chunks(self) -> list[int]:
-        """Where rows are few as many as the memory takes, as they are stored: all of them, or a part beside a band."""
+        """Where rows are few as many as the memory takes, as they are stored: all, or some beside the near ones."""
         if not self.few:
             return super().sample_chunks
         if self.whole:
@@ -120,7 +120,7 @@ class CrammerSinger(ClassesJob):
             mixed = mixed[:0]
         return ClassesState(
             round=0, status="running", newest=found.at, best=None, lower=0.0, upper=np.inf,
-            pool=sample.take(thinned(sample.classes, STAND_INS)), proof=sample.take(mixed).bare(),
+            pool=sample.take(thinned(sample.classes, SURROGATES)), proof=sample.take(mixed).bare(),
             duals=duals[mixed], reference=np.zeros(self.shape), confusion=np.zeros((classes, classes), np.int64),
             rows_below=None, new_rows=0, sample_bytes=read, lower_now=-np.inf, upper_at_eviction=np.inf,
             held=len(sample), zone=Zone(widen=1, idle=0), mu=found.mu,
@@ -140,8 +140,8 @@ class CrammerSinger(ClassesJob):
     def _near_rows(self) -> NearRows:
         """Rows that come home: a share of them, where they are few all that memory allows."""
         return NearRows(
-            self.source, row_bytes(self.source) + 16 * self.shape[0], share=1.0 if self.few else BAND_SHARE,
-            least=BAND_BYTES_LEAST, most=self.memory_bytes / 4, grows=not self.few,
+            self.source, row_bytes(self.source) + 16 * self.shape[0], share=1.0 if self.few else NEAR_SHARE,
+            least=NEAR_BYTES_LEAST, most=self.memory_bytes / 4, grows=not self.few,
         )  # fmt: skip
 
     def update(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
@@ -167,7 +167,7 @@ class CrammerSinger(ClassesJob):
         return replace(state, newest=step, zone=state.zone.after(found, self.epsilon))
 
     def _overshot(self, state: ClassesState) -> bool:
-        """A band that memory keeps small led too far: the next one is about the best point of the way there."""
+        """A zone that memory keeps small led too far: the next one is about the best point of the way there."""
         near, widen = self._near_rows, state.zone.widen
         capped = near.capped(widen) and near.of_chunk(widen) < self.source.chunk_rows
         return capped and moved(state.newest, state.best)

@@ -44,7 +44,7 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class BandModel:
+class NearMarginModel:
     """price - <push, V> + 1/2 ||V||^2 + the losses of some rows at their prices (m,)."""
 
     price: float
@@ -76,12 +76,12 @@ def minimise_rows(objective: Objective, rows: ClassRows, prices: Array, toleranc
         few = prices[part] * (whole / np.where(held > 0, held, 1.0))[classes[part]]
         found = minimise_rows(objective, rows.take(part), few, max(STAGE_GAP, tolerance))
         guess = replace(found, ids=found.ids[:0], duals=found.duals[:0])
-    model = BandModel(0.0, np.zeros(objective.shape), rows, prices)
+    model = NearMarginModel(0.0, np.zeros(objective.shape), rows, prices)
     return _minimise(objective, model, tolerance, guess=guess)
 
 
 def _minimise(
-    objective: Objective, model: BandModel, tolerance: float, scale: float = 0.0, guess: Guess | None = None
+    objective: Objective, model: NearMarginModel, tolerance: float, scale: float = 0.0, guess: Guess | None = None
 ) -> Guess:
     """The minimiser (K, d + 1) of the model, and the duals (m, K) of its rows.
 
@@ -108,7 +108,7 @@ def dual_step(objective: Objective, state: ClassesState, summary: ClassesSummary
     near = summary.near.ready()
     prices, far_price = objective.prices[near.classes] * near.shares, float(summary.far_price[0])
     tolerance = max(SHARE * objective.epsilon, 1e-12)
-    free = BandModel(far_price, summary.push, near, prices)
+    free = NearMarginModel(far_price, summary.push, near, prices)
     known = Guess(state.newest, state.proof.ids, state.duals, state.mu)
     step = _minimise(objective, free, tolerance, state.upper, known)
     state = replace(_proven(objective, state, summary, near, step.duals), mu=step.mu)
@@ -152,5 +152,5 @@ def _guarded(
     price = float(summary.far_price[0]) - float(weights.sum())
     rows, prices = ClassRows.joined([near, away]), np.concatenate([paid, prices])
     guess = Guess(state.newest, state.proof.ids, state.duals, state.mu)
-    # No rougher than the band's model: else the newest hypothesis may do, and the job would stand still.
-    return _minimise(objective, BandModel(price, push, rows, prices), max(tolerance, 1e-7), state.upper, guess).at
+    # No rougher than the near-margin model: else the newest hypothesis may do, and the job would stand still.
+    return _minimise(objective, NearMarginModel(price, push, rows, prices), max(tolerance, 1e-7), state.upper, guess).at

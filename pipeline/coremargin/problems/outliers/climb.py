@@ -13,7 +13,7 @@ import numpy as np
 
 from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.heuristic import Found, climb, soft_directions
-from coremargin.problems.outliers.state import TrimPool, TrimState, unit
+from coremargin.problems.outliers.state import OutlierPool, OutlierState, unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PERTURBED, SHARES = 8, (0.1, 0.3)
 
 
-def lowest(pool: TrimPool, searches: tuple[Search, ...], rows: int) -> TrimPool:
+def lowest(pool: OutlierPool, searches: tuple[Search, ...], rows: int) -> OutlierPool:
     """So many rows of each class that are lowest under each incumbent."""
     chosen = np.zeros(0, np.intp)
     for search in searches:
@@ -36,7 +36,9 @@ def lowest(pool: TrimPool, searches: tuple[Search, ...], rows: int) -> TrimPool:
     return pool.take(chosen)
 
 
-def climbed(state: TrimState, rows: int, intercept: bool, run: Map, is_news: Callable[[Found, Search], bool]) -> Array:
+def climbed(
+    state: OutlierState, rows: int, intercept: bool, run: Map, is_news: Callable[[Found, Search], bool]
+) -> Array:
     """Directions (m, d) worth measuring on all rows, one for each k at most; ``rows``: of each class."""
     pool = lowest(state.pool, state.searches, rows)
     soft = soft_directions(Arena(pool.x, pool.signs, state.centre, intercept=intercept))
@@ -54,7 +56,7 @@ def climbed(state: TrimState, rows: int, intercept: bool, run: Map, is_news: Cal
     return unit(wishes) if wishes else np.zeros((0, pool.x.shape[1]))
 
 
-def over(state: TrimState) -> TrimState:
+def over(state: OutlierState) -> OutlierState:
     """The same, with the climb behind it."""
     return replace(state, phase="search")
 

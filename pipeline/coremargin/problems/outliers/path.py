@@ -14,12 +14,12 @@ from coremargin.maths.outliers.search import ended, improved, is_proven, lowered
 
 if TYPE_CHECKING:
     from coremargin.maths.outliers.search import Search
-    from coremargin.problems.outliers.state import LeftOut, Status, TrimState
+    from coremargin.problems.outliers.state import LeftOut, OutlierState, Status
 
 Known = tuple["Search", "LeftOut"]
 
 
-def shared(state: TrimState, longest: float) -> TrimState:
+def shared(state: OutlierState, longest: float) -> OutlierState:
     """The state with the best bounds that any k gives for each; what is proven by them is at its end.
 
     longest: the largest norm of a row as it is.
@@ -30,7 +30,7 @@ def shared(state: TrimState, longest: float) -> TrimState:
     return replace(state, searches=tuple(searches), left_out=tuple(out for _, out in below))
 
 
-def how_it_ended(state: TrimState, longest: float) -> Status:
+def how_it_ended(state: OutlierState, longest: float) -> Status:
     """With every search at its end: proven for every k; or as far as it goes."""
     if all(is_proven(search, longest) for search in state.searches):
         return "certified"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, many_products, take, terms
-from coremargin.problems.outliers.summary import NO_ROW, TrimSummary, lowest_of
+from coremargin.problems.outliers.summary import NO_ROW, OutlierSummary, lowest_of
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -26,7 +26,7 @@ MANY_CANDIDATES = 512
 
 
 @dataclass(frozen=True)
-class TrimProbe:
+class OutlierProbe:
     """The question of an outlier scan.
 
     directions (d, m) float64 of length 1; keep: rows of each class under each direction. codes: label codes of the
@@ -44,20 +44,20 @@ class TrimProbe:
     bins: int
     chunk_rows: int
 
-    def narrow(self, block: Block) -> TrimProbe:
+    def narrow(self, block: Block) -> OutlierProbe:
         """The same question with the pool's ids in this block only."""
         first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
         return replace(self, known=self.known[np.searchsorted(self.known, first) : np.searchsorted(self.known, stop)])
 
-    def empty(self) -> TrimSummary:
+    def empty(self) -> OutlierSummary:
         """The answer for no rows."""
-        return TrimSummary.nothing(self.directions.shape[1], self.keep, len(self.directions), self.bins)
+        return OutlierSummary.nothing(self.directions.shape[1], self.keep, len(self.directions), self.bins)
 
-    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> TrimSummary:
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> OutlierSummary:
         """A summary from a checkpoint."""
-        return TrimSummary.from_arrays(arrays)
+        return OutlierSummary.from_arrays(arrays)
 
-    def __call__(self, source: Source, block: Block) -> TrimSummary:
+    def __call__(self, source: Source, block: Block) -> OutlierSummary:
         """Answer for one block, chunk by chunk."""
         answer, longest = self.empty(), source.scalars().max_norm
         for chunk in block.chunks:
@@ -67,7 +67,9 @@ class TrimProbe:
             answer = self.ask(answer, rows, codes, source.span(chunk)[0], float(longest[chunk]))
         return answer
 
-    def ask(self, answer: TrimSummary, rows: Rows, codes: NDArray[Any], start: int, longest: float) -> TrimSummary:
+    def ask(
+        self, answer: OutlierSummary, rows: Rows, codes: NDArray[Any], start: int, longest: float
+    ) -> OutlierSummary:
         """The answer with the rows of one more chunk, which begins at row ``start``; ``longest`` bounds their norms."""
         members = [np.flatnonzero(codes == code) for code in self.codes]
         fast, error = self._multiply(rows, members, longest)
@@ -118,7 +120,7 @@ class TrimProbe:
         exact = safe_projections(take(rows, near), np.full(len(near), sign), self.directions[:, [j]])[:, 0]
         return lowest_of(np.concatenate([values, exact]), np.concatenate([ids, near + start]), self.keep)
 
-    def _with_rows(self, answer: TrimSummary, rows: Rows, codes: NDArray[Any], start: int) -> TrimSummary:
+    def _with_rows(self, answer: OutlierSummary, rows: Rows, codes: NDArray[Any], start: int) -> OutlierSummary:
         """The answer with the rows that it now refers to, and without those that it no longer does."""
         wanted = np.unique(answer.ids)
         new = wanted[(wanted >= start) & (wanted < start + len(codes)) & (wanted != NO_ROW)]

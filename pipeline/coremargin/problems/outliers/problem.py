@@ -37,11 +37,11 @@ from coremargin.problems.common.start import (
 )
 from coremargin.problems.outliers.climb import climbed, lowest, over
 from coremargin.problems.outliers.path import how_it_ended, shared
-from coremargin.problems.outliers.probe import TrimProbe
+from coremargin.problems.outliers.probe import OutlierProbe
 from coremargin.problems.outliers.result import result, round_of
 from coremargin.problems.outliers.start import ORDINARY, begin
-from coremargin.problems.outliers.state import LeftOut, Phase, TrimPool, TrimState, unit
-from coremargin.problems.outliers.summary import TrimSummary
+from coremargin.problems.outliers.state import LeftOut, OutlierPool, OutlierState, Phase, unit
+from coremargin.problems.outliers.summary import OutlierSummary
 from coremargin.problems.outliers.update import left_out_of, measured_best, worth_having
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ BINS = 200
 
 
 @dataclass(frozen=True)
-class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
+class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
     """The largest margin with k rows left out, to a share 1 - epsilon of the best; for each k in ``ks``, increasing.
 
     exact: False for the heuristic's answer with an upper bound, whatever the distance. epsilon in [0, 1).
@@ -111,19 +111,19 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
                 f"number below {counts[smaller]:,}"
             )
 
-    def round_of(self, state: TrimState) -> Round:
+    def round_of(self, state: OutlierState) -> Round:
         """What is told of a state."""
         return round_of(state)
 
-    def result(self, state: TrimState) -> Result:
+    def result(self, state: OutlierState) -> Result:
         """The model that a state stands for."""
         return result(state, self.arena(state), sparse=self.source.sparse)
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> TrimState:
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> OutlierState:
         """A state from a checkpoint."""
-        return TrimState.from_arrays(arrays, len(self.ks))
+        return OutlierState.from_arrays(arrays, len(self.ks))
 
-    def arena(self, state: TrimState) -> Arena:
+    def arena(self, state: OutlierState) -> Arena:
         """The pool as the search sees it."""
         return Arena(state.pool.x, state.pool.signs, state.centre, intercept=self.intercept)
 
@@ -134,7 +134,7 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
         """The chunks that are read before the first scan."""
         return sample_chunks(self.source, self.codes, self.sample_share, self.sample_bytes)
 
-    def start(self) -> TrimState:
+    def start(self) -> OutlierState:
         """Directions from a sample; nothing is proven yet."""
         check_scale(self.source)
         sample = read_sample(self.source, self.sample_chunks, self.codes)
@@ -142,8 +142,8 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
         first = begin(sample, share, self.ks, self.keep, self.ordinary, intercept=self.intercept)
         nothing = Found.nothing(self.source.features)
         searches = tuple(Search(k, self.epsilon, first.radius, nothing, np.inf, batch=self.batch) for k in self.ks)
-        return TrimState(
-            round=0, status="running", pool=TrimPool.nothing(self.source.features), spare=first.ordinary,
+        return OutlierState(
+            round=0, status="running", pool=OutlierPool.nothing(self.source.features), spare=first.ordinary,
             centre=first.centre, radius=first.radius, phase="settle", settling=SETTLING,
             wishes=first.directions[: self.batch],
             searches=searches, left_out=tuple(LeftOut.nothing() for _ in self.ks),
@@ -169,9 +169,9 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
         """Directions that one scan measures at most."""
         return max(1, min(CANDIDATES, VALUES // (2 * self.keep)))
 
-    def probe(self, state: TrimState) -> TrimProbe:
+    def probe(self, state: OutlierState) -> OutlierProbe:
         """The question of the next scan: the directions that wait to be measured."""
-        return TrimProbe(
+        return OutlierProbe(
             directions=np.ascontiguousarray(state.wishes.T), keep=self.keep, codes=self.codes,
             known=np.sort(state.pool.ids), offset=state.offset, low=state.low, high=state.high, bins=BINS,
             chunk_rows=self.source.chunk_rows,
@@ -179,7 +179,7 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
 
     # update
 
-    def update(self, state: TrimState, summary: TrimSummary) -> TrimState:
+    def update(self, state: OutlierState, summary: OutlierSummary) -> OutlierState:
         """Incumbents and pool after a scan, and the directions that the next one is to measure.
 
         Raises UsageError when so many rows have weight 0 that a class may vanish, which only a scan can tell.
@@ -209,7 +209,7 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
         state = replace(state, searches=tuple(searches))
         return self._settled(state) if state.phase == "settle" else self._judged(state)
 
-    def _settled(self, state: TrimState) -> TrimState:
+    def _settled(self, state: OutlierState) -> OutlierState:
         """While the heuristic finds more on the pool than is proven on all rows, measure that; then the search."""
         arena = self.arena(state)
         soft = soft_directions(arena)
@@ -233,14 +233,14 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
         slack = max(0.5 * self.epsilon, 1e-9) * abs(found.margin) + 1e-10 * search.radius
         return found.margin > max(search.best.margin, 0.0) + slack
 
-    def _pool_of_search(self, state: TrimState) -> TrimPool:
+    def _pool_of_search(self, state: OutlierState) -> OutlierPool:
         """What the search begins with: the lowest rows under the incumbents, and ordinary ones."""
         found = lowest(state.pool, state.searches, max(POOL_ROWS // 2, self.keep))
         return found.add(state.spare.ids, state.spare.x, state.spare.signs)
 
     # search
 
-    def work(self, state: TrimState, run: Map) -> Iterator[TrimState]:
+    def work(self, state: OutlierState, run: Map) -> Iterator[OutlierState]:
         """The search on the pool, round by round, until a scan is needed or all is said."""
         if state.phase == "climb" and state.status == "running" and not len(state.wishes):
             rows = max(POOL_ROWS // 2, self.keep)
@@ -256,7 +256,7 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
             state = self._judged(replace(state, searches=searches))
             yield state
 
-    def _judged(self, state: TrimState) -> TrimState:
+    def _judged(self, state: OutlierState) -> OutlierState:
         """What comes next: more search, a scan for the candidates, or the end."""
         longest = float(self.source.scalars().max_norm.max())
         state = shared(state, longest)
@@ -267,7 +267,7 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
             return state
         return self._wishing(state, self._asked(state)[1])
 
-    def _asked(self, state: TrimState) -> tuple[list[int], Array]:
+    def _asked(self, state: OutlierState) -> tuple[list[int], Array]:
         """The searches whose candidates the next scan measures, and these as directions (m, d)."""
         places: list[int] = []
         wishes = np.zeros((0, self.source.features))
@@ -278,6 +278,6 @@ class OutlierMargin(BaseProblem[TrimState, TrimSummary]):
                 wishes = np.concatenate([wishes, mine])
         return places, wishes
 
-    def _wishing(self, state: TrimState, wishes: Array) -> TrimState:
+    def _wishing(self, state: OutlierState, wishes: Array) -> OutlierState:
         """With directions for the next scan to measure, and the first one's offset."""
         return replace(state, wishes=wishes, offset=measure(self.arena(state), wishes[0], self.ks[-1]).b)

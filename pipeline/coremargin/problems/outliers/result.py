@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.outliers.certificates import Arena
     from coremargin.maths.outliers.search import Search
-    from coremargin.problems.outliers.state import TrimState
+    from coremargin.problems.outliers.state import OutlierState
 
 #: A proof that needs more than this is not kept; then no upper bound is claimed: what cannot be checked is no claim.
 PROOF_BYTES = 1 << 30
@@ -38,7 +38,7 @@ REASONS = {
 }
 
 
-def round_of(state: TrimState) -> Round:
+def round_of(state: OutlierState) -> Round:
     """What is told of a state."""
     return Round(
         number=state.round, status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
@@ -47,7 +47,7 @@ def round_of(state: TrimState) -> Round:
     )  # fmt: skip
 
 
-def result(state: TrimState, arena: Arena, *, sparse: bool) -> Result:
+def result(state: OutlierState, arena: Arena, *, sparse: bool) -> Result:
     """The model that a state stands for: the incumbent of the largest k; the others are kept beside it.
 
     arena: the rows of the state's pool; sparse: whether those of the source are.
@@ -78,13 +78,13 @@ def result(state: TrimState, arena: Arena, *, sparse: bool) -> Result:
     )  # fmt: skip
 
 
-def _overlap(state: TrimState, proofs: list[Proof], intercept: bool) -> bool:
+def _overlap(state: OutlierState, proofs: list[Proof], intercept: bool) -> bool:
     """Whether each certificate that carries the bound of the largest k is zero for its rows."""
     pool = state.pool
     return all(meets(pool.x[c.rows], pool.signs[c.rows], c.weights, intercept) for c in proofs[-1][1])
 
 
-def _support_and_gains(arena: Arena, state: TrimState) -> tuple[Array, Array]:
+def _support_and_gains(arena: Arena, state: OutlierState) -> tuple[Array, Array]:
     """Dual weights (n,) of the pool without the rows left out; and for each of these the margin lost if it stays.
 
     Over the lowest rows of the pool: what is lost on all rows is at least that.
@@ -118,7 +118,7 @@ def _proof(search: Search, first: int) -> Proof:
     return renamed, [search.certificates[i] for i in used]
 
 
-def _extra(state: TrimState, upper: list[float], gains: Array) -> dict[str, NDArray[Any]]:
+def _extra(state: OutlierState, upper: list[float], gains: Array) -> dict[str, NDArray[Any]]:
     """What the model keeps beside the proofs: a hyperplane and bounds for each k, the rows left out."""
     searches, out = state.searches, state.left_out[-1]
     return {

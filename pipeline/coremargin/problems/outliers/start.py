@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from coremargin.maths.outliers.certificates import Arena
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, soft_directions
 from coremargin.maths.rows import lengths, take
-from coremargin.problems.outliers.probe import TrimProbe, dense
-from coremargin.problems.outliers.state import TrimPool, unit
+from coremargin.problems.outliers.probe import OutlierProbe, dense
+from coremargin.problems.outliers.state import OutlierPool, unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Beginning:
 
     directions: Array
     offset: float
-    ordinary: TrimPool
+    ordinary: OutlierPool
     centre: Array
     radius: float
     low: float
@@ -52,7 +52,7 @@ def begin(sample: Sample, share: float, ks: Sequence[int], keep: int, ordinary: 
     for sign in (1, -1):  # a rare class is taken whole, as far as that goes
         mine = np.flatnonzero(sample.signs == sign)
         spread = np.union1d(spread, mine[np.linspace(0, len(mine) - 1, min(len(mine), ORDINARY)).astype(int)])
-    some = TrimPool(sample.ids[spread], dense(take(sample.rows, spread)), sample.signs[spread])
+    some = OutlierPool(sample.ids[spread], dense(take(sample.rows, spread)), sample.signs[spread])
     centre = np.asarray(some.x.mean(axis=0))
     arena = Arena(some.x, some.signs, centre, intercept=intercept)
     soft = soft_directions(arena)
@@ -71,14 +71,14 @@ def begin(sample: Sample, share: float, ks: Sequence[int], keep: int, ordinary: 
         more = np.linspace(0, len(sample.ids) - 1, min(ordinary, len(sample.ids))).astype(int)
         spread = np.union1d(spread, more)
     spread = spread[np.linspace(0, len(spread) - 1, min(ordinary, len(spread))).astype(int)]
-    common = TrimPool(sample.ids[spread], dense(take(sample.rows, spread)), sample.signs[spread])
+    common = OutlierPool(sample.ids[spread], dense(take(sample.rows, spread)), sample.signs[spread])
     return Beginning(wishes, offset, common, centre, radius, float(margins.min()) - room, float(margins.max()) + room)
 
 
 def _best_on_sample(sample: Sample, share: float, directions: Sequence[Array], k: int, keep: int, like: Arena) -> Found:
     """The heuristic on the sample's lowest rows, as scans do it on all rows; ``like`` says what the geometry is."""
     centre, intercept = like.centre, like.intercept
-    asked, pool = _some(unit(directions), len(centre)), TrimPool.nothing(len(centre))
+    asked, pool = _some(unit(directions), len(centre)), OutlierPool.nothing(len(centre))
     best = Found.nothing(len(centre))
     for _ in range(ROUNDS):
         places = _lowest(sample, asked, keep, pool.ids)
@@ -98,7 +98,7 @@ def _some(directions: Array, features: int) -> Array:
 
 def _lowest(sample: Sample, directions: Array, keep: int, known: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places in the sample of its lowest rows under some directions, but for those known."""
-    probe = TrimProbe(
+    probe = OutlierProbe(
         directions=np.ascontiguousarray(directions.T), keep=keep, codes=(1, 0), known=np.sort(known), offset=0.0,
         low=0.0, high=1.0, bins=1, chunk_rows=len(sample.ids),
     )  # fmt: skip

@@ -27,7 +27,7 @@ _COUNTS = ("round", "settling", "new_rows", "sample_bytes")
 
 
 @dataclass(frozen=True)
-class TrimPool:
+class OutlierPool:
     """Rows of the store in the driver: ids (n,), x (n, d) float64, signs (n,). New ones come at the end: certificates
     know rows by their place.
     """
@@ -40,21 +40,21 @@ class TrimPool:
         return len(self.ids)
 
     @classmethod
-    def nothing(cls, features: int) -> TrimPool:
+    def nothing(cls, features: int) -> OutlierPool:
         """No rows."""
         return cls(np.zeros(0, np.int64), np.zeros((0, features)), np.zeros(0, np.int8))
 
-    def add(self, ids: NDArray[np.int64], x: Array, signs: NDArray[np.int8]) -> TrimPool:
+    def add(self, ids: NDArray[np.int64], x: Array, signs: NDArray[np.int8]) -> OutlierPool:
         """With those of these rows that are not there yet."""
         new = np.isin(ids, self.ids, invert=True)
-        return TrimPool(
+        return OutlierPool(
             np.concatenate([self.ids, ids[new]]), np.concatenate([self.x, x[new]]),
             np.concatenate([self.signs, signs[new]]),
         )  # fmt: skip
 
-    def take(self, places: NDArray[np.intp]) -> TrimPool:
+    def take(self, places: NDArray[np.intp]) -> OutlierPool:
         """Only the rows at these places."""
-        return TrimPool(self.ids[places], self.x[places], self.signs[places])
+        return OutlierPool(self.ids[places], self.x[places], self.signs[places])
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class TrimState:
+class OutlierState:
     """Between two scans.
 
     searches: one for each k, in increasing order; left_out: the rows that its incumbent leaves out. settling: scans
@@ -82,8 +82,8 @@ class TrimState:
 
     round: int
     status: Status
-    pool: TrimPool
-    spare: TrimPool
+    pool: OutlierPool
+    spare: OutlierPool
     centre: Array
     radius: float
     searches: tuple[Search, ...]
@@ -127,11 +127,13 @@ class TrimState:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], searches: int) -> TrimState:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], searches: int) -> OutlierState:
         """Inverse of ``to_arrays``; ``searches``: how many values of k there are."""
         numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
         numbers |= {name: int(numbers[name]) for name in _COUNTS}
-        pool, spare = (TrimPool(*(arrays[f"{n}_{part}"] for part in ("ids", "x", "signs"))) for n in ("pool", "spare"))
+        pool, spare = (
+            OutlierPool(*(arrays[f"{n}_{part}"] for part in ("ids", "x", "signs"))) for n in ("pool", "spare")
+        )
         outs = [below(f"out{place}", arrays) for place in range(searches)]
         return cls(
             **numbers, pool=pool, spare=spare, status=STATUSES[int(arrays["status"])],

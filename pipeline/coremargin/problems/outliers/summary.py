@@ -1,4 +1,4 @@
-"""The answer to a trim probe: the lowest rows of each class under each direction, whatever the block holds."""
+"""The answer to a probe of outliers: the lowest rows of each class under each direction, whatever the block holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_ROW = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class TrimSummary:
+class OutlierSummary:
     """What the rows of some blocks say about m directions; index 0 is the positive class, 1 the negative.
 
     values (2, m, keep) float64: the smallest y w.x in increasing order, rounded down so that they are proofs, inf where
@@ -34,7 +34,7 @@ class TrimSummary:
     seen: NDArray[np.int64]
 
     @classmethod
-    def nothing(cls, directions: int, keep: int, features: int, bins: int) -> TrimSummary:
+    def nothing(cls, directions: int, keep: int, features: int, bins: int) -> OutlierSummary:
         """The identity of ``merge``."""
         return cls(
             values=np.full((2, directions, keep), np.inf),
@@ -46,7 +46,7 @@ class TrimSummary:
             seen=np.zeros(2, np.int64),
         )
 
-    def merge(self, later: TrimSummary) -> TrimSummary:
+    def merge(self, later: OutlierSummary) -> OutlierSummary:
         """This answer and that of later blocks: the lowest of both, of equal values those of smaller row ids."""
         values, ids = lowest_of(
             np.concatenate([self.values, later.values], axis=2), np.concatenate([self.ids, later.ids], axis=2),
@@ -55,7 +55,7 @@ class TrimSummary:
         row_id = np.concatenate([self.row_id, later.row_id])
         kept = np.flatnonzero(np.isin(row_id, ids))
         kept = kept[np.argsort(row_id[kept], kind="stable")]
-        return TrimSummary(
+        return OutlierSummary(
             values=values,
             ids=ids,
             row_id=row_id[kept],
@@ -77,7 +77,7 @@ class TrimSummary:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TrimSummary:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> OutlierSummary:
         """Inverse of ``to_arrays``."""
         return cls(**{f.name: arrays[f.name] for f in fields(cls)})
 

@@ -13,14 +13,14 @@ from coremargin.problems.outliers.state import LeftOut
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.problems.outliers.state import TrimState
-    from coremargin.problems.outliers.summary import TrimSummary
+    from coremargin.problems.outliers.state import OutlierState
+    from coremargin.problems.outliers.summary import OutlierSummary
 
 #: Directions of the first scan whose rows are kept; it measures soft ones, some of them far off.
 BEST = 4
 
 
-def measured_best(directions: Array, summary: TrimSummary, k: int, intercept: bool) -> tuple[Found, int]:
+def measured_best(directions: Array, summary: OutlierSummary, k: int, intercept: bool) -> tuple[Found, int]:
     """The best of the directions (m, d) of a scan for k outliers, proven on all rows, and which it is."""
     best, which = Found.nothing(directions.shape[1]), 0
     for j, w in enumerate(directions):
@@ -30,7 +30,7 @@ def measured_best(directions: Array, summary: TrimSummary, k: int, intercept: bo
     return best, which
 
 
-def left_out_of(summary: TrimSummary, w: Array, j: int, found: Found, k: int) -> LeftOut:
+def left_out_of(summary: OutlierSummary, w: Array, j: int, found: Found, k: int) -> LeftOut:
     """The rows below the margin of direction j of a scan, at most k, lowest first."""
     length = float(np.linalg.norm(w))
     signs = np.repeat(np.array([1, -1], np.int8), summary.ids.shape[2])
@@ -42,7 +42,7 @@ def left_out_of(summary: TrimSummary, w: Array, j: int, found: Found, k: int) ->
 
 
 def worth_having(
-    state: TrimState, summary: TrimSummary, k: int, intercept: bool
+    state: OutlierState, summary: OutlierSummary, k: int, intercept: bool
 ) -> tuple[NDArray[np.int64], Array, NDArray[np.int8]]:
     """The rows that the pool takes from a scan.
 

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from coremargin.maths.newton import Rows
     from coremargin.problems.soft.objective import Extent, Objective
     from coremargin.problems.soft.state import SoftState
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
 
 
 def bound_ahead(
-    objective: Objective, state: SoftState, summary: BandSummary, rows: Rows, curve: Array, ahead: Array
+    objective: Objective, state: SoftState, summary: NearMarginSummary, rows: Rows, curve: Array, ahead: Array
 ) -> SoftState:
     """With the dual bound that ``ahead`` (d + 1,) suggests, where no far row is on another side there.
 
-    rows: of the band, with their margins at the newest hypothesis; curve (d + 1, d + 1): that of the far rows.
+    rows: those near the margin, with margins at the newest hypothesis; curve (d + 1, d + 1): that of the far rows.
     """
     move = ahead - state.newest
     if not _short(objective.extent, state.newest, move, float(summary.far_least[0])):
@@ -77,7 +77,7 @@ def _short(extent: Extent, at: Array, move: Array, least: float) -> bool:
     return change + 4.0 * gamma(len(at) + 8) * size < least
 
 
-def _curve_errors(extent: Extent, summary: BandSummary) -> tuple[float, float]:
+def _curve_errors(extent: Extent, summary: NearMarginSummary) -> tuple[float, float]:
     """How far the curve may be off: the length of its part for the weights as a matrix, and that of its last column.
 
     Of dense rows it is made of products in their own precision, CURVE_ROWS at a time.

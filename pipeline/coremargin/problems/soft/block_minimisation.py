@@ -24,8 +24,8 @@ from coremargin.maths.rows import products
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.start import check_scale, read_sample, sample_chunks
 from coremargin.problems.common.zone import IDLE_SHARE, Zone
-from coremargin.problems.soft.block_probe import ProofProbe, SweepProbe
-from coremargin.problems.soft.block_state import Sweep
+from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
+from coremargin.problems.soft.block_state import BlockPass
 from coremargin.problems.soft.block_steps import balanced, first, joined, solved
 from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
 from coremargin.problems.soft.result import result, round_of
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from coremargin.engine.result import Result
     from coremargin.problems.soft.job import SoftJob
     from coremargin.problems.soft.objective import Objective
-    from coremargin.problems.soft.probe import BandProbe
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.probe import NearMarginProbe
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ MOST_IDLE = 4
 
 
 @dataclass(frozen=True)
-class SweptMargin:
+class BlockMinimisation:
     """``SoftJob`` by selective block minimisation."""
 
     job: SoftJob
@@ -102,18 +102,18 @@ class SweptMargin:
         found = read_sample(source, self.sample_chunks, job.codes)
         sample = priced(found, np.arange(len(found.ids)), job.prices)
         nothing, empty = np.zeros(source.features + 1), Pool.nothing(source.features, sparse=source.sparse)
-        sweep = Sweep(
+        block_pass = BlockPass(
             duals=np.zeros(source.rows), push=nothing, worth=0.0, at=nothing, total=nothing,
             seen=0, segment=0, values=np.zeros(0), gain=1.0, wait=0,
             waited=0, scans=0,
         )  # fmt: skip
         state = SoftState(
-            round=0, status="running", newest=sweep.at, best=None, bounds=Bounds.nothing(nothing),
+            round=0, status="running", newest=block_pass.at, best=None, bounds=Bounds.nothing(nothing),
             rows=RowsHeld(empty, empty, np.zeros(0)), zone=Zone(widen=1, idle=0), seen=Seen.nothing(0.0, 1.0),
             total_rows=int(source.scalars().counts.sum(axis=0)[list(job.codes)].sum()),
-            sample_bytes=found.nbytes(source), sweep=sweep,
+            sample_bytes=found.nbytes(source), block_pass=block_pass,
         )  # fmt: skip
-        state = self._solved(state, first(sample, np.arange(len(sample)), job.memory_bytes // HELD), sweep)
+        state = self._solved(state, first(sample, np.arange(len(sample)), job.memory_bytes // HELD), block_pass)
         margins = sample.signs * (products(sample.rows, state.newest[:-1, None])[0] + state.newest[-1])
         low, high = histogram_range(margins)
         return replace(state, seen=Seen.nothing(low, high))
@@ -128,29 +128,29 @@ class SweptMargin:
 
     def proving(self, state: SoftState) -> bool:
         """True when the next scan is about all rows."""
-        return _sweep(state).segment == len(self.segments)
+        return _block_pass(state).segment == len(self.segments)
 
-    def probe(self, state: SoftState) -> BandProbe:
+    def probe(self, state: SoftState) -> NearMarginProbe:
         """The question of the next scan."""
-        job, sweep, nothing = self.job, _sweep(state), np.zeros(0, np.int64)
+        job, block_pass, nothing = self.job, _block_pass(state), np.zeros(0, np.int64)
         if not self.proving(state):
-            least = SETTLED * job.epsilon * max(0.0, sweep.value) / float(job.prices @ job.totals)
+            least = SETTLED * job.epsilon * max(0.0, block_pass.value) / float(job.prices @ job.totals)
             least = math.sqrt(least) if job.loss == "squared_hinge" else least
             most = max(1, job.memory_bytes // SEGMENT // job.row_bytes)  # rows that come home
-            plain = job.band_probe(state, keep=most // len(self.segments[sweep.segment]), held=state.rows.held.ids)
-            return SweepProbe(**_fields(plain), duals=sweep.duals, first=0, least=least)
-        plain = job.band_probe(replace(state, best=sweep.at), keep=0, held=nothing)
-        return plain if job.loss == "squared_hinge" else ProofProbe(**_fields(plain), duals=sweep.duals, first=0)
+            plain = job.near_probe(state, keep=most // len(self.segments[block_pass.segment]), held=state.rows.held.ids)
+            return BlockProbe(**_fields(plain), duals=block_pass.duals, first=0, least=least)
+        plain = job.near_probe(replace(state, best=block_pass.at), keep=0, held=nothing)
+        return plain if job.loss == "squared_hinge" else ProofProbe(**_fields(plain), duals=block_pass.duals, first=0)
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """All chunks but those of the segment."""
         skipped = np.zeros(self.source.chunks, bool)
         if not self.proving(state):
             skipped[:] = True
-            skipped[list(self.segments[_sweep(state).segment])] = False
+            skipped[list(self.segments[_block_pass(state).segment])] = False
         return skipped
 
-    def enough(self, summary: BandSummary) -> bool:
+    def enough(self, summary: NearMarginSummary) -> bool:
         """Never before the end."""
         return False
 
@@ -168,52 +168,58 @@ class SweptMargin:
 
     # update
 
-    def update(self, state: SoftState, summary: BandSummary) -> SoftState:
+    def update(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
         """The duals after a segment, or bounds after a scan of all rows; what is next."""
         state = replace(
-            state, round=state.round + 1, seen=replace(state.seen, band_rows=len(summary.row_id))
+            state, round=state.round + 1, seen=replace(state.seen, near_rows=len(summary.row_id))
         )  # fmt: skip
         if self.proving(state):
             return self._proven(state, summary)
-        sweep = _sweep(state)
-        chunks = self.segments[sweep.segment]
-        state = self._solved(state, joined(state.rows.held, summary), sweep)
-        after = _sweep(state)
+        block_pass = _block_pass(state)
+        chunks = self.segments[block_pass.segment]
+        state = self._solved(state, joined(state.rows.held, summary), block_pass)
+        after = _block_pass(state)
         rows = self.source.span(chunks[-1])[1] - self.source.span(chunks[0])[0]
         after = replace(
-            after, total=sweep.total + rows * after.at, seen=sweep.seen + rows, segment=sweep.segment + 1
+            after, total=block_pass.total + rows * after.at, seen=block_pass.seen + rows, segment=block_pass.segment + 1
         )  # fmt: skip
-        return self._pass_over(state, after) if after.segment == len(self.segments) else replace(state, sweep=after)
+        return (
+            self._pass_over(state, after) if after.segment == len(self.segments) else replace(state, block_pass=after)
+        )
 
-    def _solved(self, state: SoftState, pool: Pool, sweep: Sweep) -> SoftState:
+    def _solved(self, state: SoftState, pool: Pool, block_pass: BlockPass) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
-        after, margins = solved(self.job.objective, pool, sweep, state.zone.idle)
+        after, margins = solved(self.job.objective, pool, block_pass, state.zone.idle)
         held = first(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // HELD)
-        return replace(state, newest=after.at, rows=replace(state.rows, held=held), sweep=after)
+        return replace(state, newest=after.at, rows=replace(state.rows, held=held), block_pass=after)
 
-    def _pass_over(self, state: SoftState, sweep: Sweep) -> SoftState:
+    def _pass_over(self, state: SoftState, block_pass: BlockPass) -> SoftState:
         """After a pass: another one, or the proof."""
-        values, wait = np.append(sweep.values, sweep.value), max(0, sweep.wait - 1)
-        sweep = replace(sweep, values=values, wait=wait, scans=sweep.scans + 1)
-        gains = np.diff(sweep.values, prepend=0.0)
-        due = sweep.wait == 0 and len(gains) > 1
+        values, wait = np.append(block_pass.values, block_pass.value), max(0, block_pass.wait - 1)
+        block_pass = replace(block_pass, values=values, wait=wait, scans=block_pass.scans + 1)
+        gains = np.diff(block_pass.values, prepend=0.0)
+        due = block_pass.wait == 0 and len(gains) > 1
         if due and not np.isfinite(state.upper):
             shrink = _shrink(gains)
             left = BOTH_SIDES * float(gains[-1]) * shrink / (1.0 - shrink)
-            due = left <= self.job.epsilon * abs(sweep.value) or len(gains) >= MOST_UNPROVEN
+            due = left <= self.job.epsilon * abs(block_pass.value) or len(gains) >= MOST_UNPROVEN
         if not due:
-            return replace(state, sweep=_again(sweep))
+            return replace(state, block_pass=_again(block_pass))
         if self.job.loss == "hinge" and self.job.intercept:
-            sweep = balanced(state.rows.held, sweep)
-        return replace(state, newest=sweep.mean, sweep=sweep)
+            block_pass = balanced(state.rows.held, block_pass)
+        return replace(state, newest=block_pass.mean, block_pass=block_pass)
 
-    def _proven(self, state: SoftState, summary: BandSummary) -> SoftState:
+    def _proven(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
         """Bounds at the mean of the pass; certified, or another pass."""
-        objective, sweep, before = self.job.objective, _sweep(state), soft.relative_gap(state.upper, state.lower)
-        sweep = replace(_again(sweep), scans=sweep.scans + 1)
+        objective, block_pass, before = (
+            self.job.objective,
+            _block_pass(state),
+            soft.relative_gap(state.upper, state.lower),
+        )
+        block_pass = replace(_again(block_pass), scans=block_pass.scans + 1)
         seen = replace(state.seen, histogram=summary.histogram, rows_below=int(summary.below[0]))
-        state = replace(state, seen=seen, sweep=sweep)
-        between = replace(state, best=sweep.at)
+        state = replace(state, seen=seen, block_pass=block_pass)
+        between = replace(state, best=block_pass.at)
         tried = best_point(objective, self.job.points(between), between, summary)
         if tried.upper < state.upper:
             state = tried
@@ -223,19 +229,21 @@ class SweptMargin:
         state = replace(state, seen=replace(state.seen, gap_now=gap))
         if is_certified(state.lower, state.upper, objective.epsilon):
             return replace(state, status="certified")
-        rose = np.diff(sweep.values, prepend=0.0)[-max(1, sweep.waited) :].sum() > objective.epsilon * abs(sweep.value)
+        rose = np.diff(block_pass.values, prepend=0.0)[-max(1, block_pass.waited) :].sum() > objective.epsilon * abs(
+            block_pass.value
+        )
         idle = 0 if rose or gap <= IDLE_SHARE * before else state.zone.idle + 1
         if idle == MOST_IDLE:
             return replace(state, status="stalled")
-        wait = self._wait(before, gap, sweep) if np.isfinite(gap) else 1
-        sweep, zone = replace(sweep, wait=wait, waited=wait), replace(state.zone, idle=idle)
-        return replace(state, newest=sweep.at, sweep=sweep, zone=zone)
+        wait = self._wait(before, gap, block_pass) if np.isfinite(gap) else 1
+        block_pass, zone = replace(block_pass, wait=wait, waited=wait), replace(state.zone, idle=idle)
+        return replace(state, newest=block_pass.at, block_pass=block_pass, zone=zone)
 
-    def _wait(self, before: float, gap: float, sweep: Sweep) -> int:
+    def _wait(self, before: float, gap: float, block_pass: BlockPass) -> int:
         """How many passes will close the gap, as the gaps of the last two proofs or else the gains say."""
-        shrink = max(_shrink(np.diff(sweep.values, prepend=0.0)), SHRINK[2])
-        if np.isfinite(before) and sweep.waited:
-            shrink = min(max((gap / before) ** (1.0 / sweep.waited), SHRINK[0]), SHRINK[1])
+        shrink = max(_shrink(np.diff(block_pass.values, prepend=0.0)), SHRINK[2])
+        if np.isfinite(before) and block_pass.waited:
+            shrink = min(max((gap / before) ** (1.0 / block_pass.waited), SHRINK[0]), SHRINK[1])
         return min(max(1, math.ceil(math.log(max(gap / self.job.epsilon, 1.0)) / -math.log(shrink))), MOST_WAIT)
 
     def round_of(self, state: SoftState) -> Round:
@@ -243,9 +251,9 @@ class SweptMargin:
 
         A pass or a proof is a scan; part: the segments of a pass that are done, 0 when it is over.
         """
-        sweep, told = _sweep(state), round_of(state)
-        part = 0 if self.proving(state) else sweep.segment
-        told = replace(told, number=sweep.scans + (part > 0), finished=part == 0, more={"part": part})
+        block_pass, told = _block_pass(state), round_of(state)
+        part = 0 if self.proving(state) else block_pass.segment
+        told = replace(told, number=block_pass.scans + (part > 0), finished=part == 0, more={"part": part})
         return told if np.isfinite(state.upper) else replace(told, lower=-np.inf, lower_now=-np.inf)
 
 
@@ -253,14 +261,14 @@ def _fields(values: Any) -> dict[str, Any]:
     return {field.name: getattr(values, field.name) for field in fields(values)}
 
 
-def _sweep(state: SoftState) -> Sweep:
-    assert state.sweep is not None  # noqa: S101  a swept problem's states have one
-    return state.sweep
+def _block_pass(state: SoftState) -> BlockPass:
+    assert state.block_pass is not None  # noqa: S101  states of block minimisation have one
+    return state.block_pass
 
 
-def _again(sweep: Sweep) -> Sweep:
+def _again(block_pass: BlockPass) -> BlockPass:
     """At the beginning of a pass."""
-    return replace(sweep, segment=0, total=np.zeros(len(sweep.total)), seen=0)
+    return replace(block_pass, segment=0, total=np.zeros(len(block_pass.total)), seen=0)
 
 
 def _shrink(gains: Array) -> float:
@@ -271,10 +279,10 @@ def _shrink(gains: Array) -> float:
     return min(max(float(gains[-1] / gains[-2]), low), high)
 
 
-def _hinge_bound(objective: Objective, state: SoftState, summary: BandSummary) -> SoftState:
+def _hinge_bound(objective: Objective, state: SoftState, summary: NearMarginSummary) -> SoftState:
     """With the dual bound of the duals of all rows, where they are in balance."""
     push, signs = summary.far_push, summary.row_sign
-    duals = _sweep(state).duals[summary.row_id] * signs
+    duals = _block_pass(state).duals[summary.row_id] * signs
     total = float(summary.far_price[0] + duals.sum())
     if objective.intercept and abs(float(push[-1])) > BALANCE * total:
         return state

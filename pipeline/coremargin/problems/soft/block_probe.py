@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.rows import Rows, take, weighted_sums
-from coremargin.problems.soft.probe import BandProbe, Counted, decisions
+from coremargin.problems.soft.probe import Counted, NearMarginProbe, decisions
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import Block
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class DualProbe(BandProbe):
+class DualProbe(NearMarginProbe):
     """A question about rows whose duals are known: duals (m,) are a y of the rows from id ``first`` on."""
 
     duals: Array
@@ -38,7 +38,7 @@ class DualProbe(BandProbe):
 
 
 @dataclass(frozen=True)
-class SweepProbe(DualProbe):
+class BlockProbe(DualProbe):
     """Which rows of a segment contradict their duals at the newest hypothesis; at most ``keep`` of a chunk come home.
 
     least: what is less of a contradiction is none.
@@ -46,7 +46,7 @@ class SweepProbe(DualProbe):
 
     least: float
 
-    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> BandSummary:
+    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> NearMarginSummary:
         places, signs = counted.places, counted.signs
         if len(places) < rows.shape[0]:
             rows = take(rows, places)
@@ -69,7 +69,7 @@ class ProofProbe(DualProbe):
     Rows whose dual is not that of their side are named, not sent; far_push is the sum over all rows of a y (x, 1).
     """
 
-    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> BandSummary:
+    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> NearMarginSummary:
         places, signs, none = counted.places, counted.signs, np.zeros(0, np.intp)
         if len(places) < rows.shape[0]:
             rows = take(rows, places)

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Sweep:
+class BlockPass:
     """A dual point of all rows, and how far a pass over them has come.
 
     duals (n,): a_i y_i of every row of the source; push (d + 1,): sum a_i y_i (x_i, 1); worth: sum of a_i, for the
@@ -54,7 +54,7 @@ class Sweep:
         return {f"{name}_{field}": value for field, value in arrays_of(self).items()}
 
     @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Sweep | None:
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> BlockPass | None:
         """Inverse of ``to_arrays``; None where there is none."""
         start = f"{name}_"
         mine = {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}

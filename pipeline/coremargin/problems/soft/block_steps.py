@@ -15,9 +15,9 @@ from coremargin.problems.common.pool import Pool
 from coremargin.problems.soft import wide_steps
 
 if TYPE_CHECKING:
-    from coremargin.problems.soft.block_state import Sweep
+    from coremargin.problems.soft.block_state import BlockPass
     from coremargin.problems.soft.objective import Objective
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
 
@@ -25,33 +25,33 @@ Array = NDArray[np.float64]
 LEFT = 0.5
 
 
-def solved(objective: Objective, pool: Pool, sweep: Sweep, sharper: int) -> tuple[Sweep, Array]:
+def solved(objective: Objective, pool: Pool, block_pass: BlockPass, sharper: int) -> tuple[BlockPass, Array]:
     """With the best duals of these rows, all others fixed, and the rows' margins (m,) there.
 
     sharper: by so many powers of ten than at first.
     """
     squared = objective.squared
-    before = sweep.duals[pool.ids] * pool.signs
-    model = wide_steps.model_of(objective, pool, pool.weights, sweep.push)
-    push = sweep.push - model.pull(before)
-    rest = sweep.worth - _worth(before, pool.weights, squared=squared)
+    before = block_pass.duals[pool.ids] * pool.signs
+    model = wide_steps.model_of(objective, pool, pool.weights, block_pass.push)
+    push = block_pass.push - model.pull(before)
+    rest = block_pass.worth - _worth(before, pool.weights, squared=squared)
     model = replace(model, push=wide_steps.within_reach(push, model), constant=rest)
-    share = LEFT * 0.1**sharper * max(1.0, min(1.0, sweep.gain) / objective.epsilon)
-    at, duals = wide_steps.minimum(objective, model, sweep.at, before, share)
+    share = LEFT * 0.1**sharper * max(1.0, min(1.0, block_pass.gain) / objective.epsilon)
+    at, duals = wide_steps.minimum(objective, model, block_pass.at, before, share)
     if squared:
         duals = model.duals(model.margins(at))
-    every = sweep.duals.copy()
+    every = block_pass.duals.copy()
     every[pool.ids] = duals * pool.signs
     after = replace(
-        sweep, duals=every, push=push + model.pull(duals), at=at,
+        block_pass, duals=every, push=push + model.pull(duals), at=at,
         worth=rest + _worth(duals, pool.weights, squared=squared),
     )  # fmt: skip
     value = after.value
-    after = replace(after, gain=max(0.0, value - sweep.value) / value if value > 0 else 1.0)
+    after = replace(after, gain=max(0.0, value - block_pass.value) / value if value > 0 else 1.0)
     return after, model.margins(at)
 
 
-def joined(held: Pool, summary: BandSummary) -> Pool:
+def joined(held: Pool, summary: NearMarginSummary) -> Pool:
     """The rows held and after them, in no order of ids, those that came home."""
     coming = Pool(summary.row_id, as_float64(summary.row_x), summary.row_sign, summary.row_price)
     return Pool.joined([held, coming])
@@ -63,20 +63,20 @@ def first(pool: Pool, order: NDArray[np.intp], room: int) -> Pool:
     return pool.take(fits[np.argsort(pool.ids[fits])])
 
 
-def balanced(pool: Pool, sweep: Sweep) -> Sweep:
+def balanced(pool: Pool, block_pass: BlockPass) -> BlockPass:
     """The duals, those of rows held moved so that sum a y is 0; between their limits if possible, else any, or none."""
-    duals, excess = sweep.duals[pool.ids] * pool.signs, math.fsum(sweep.duals)
+    duals, excess = block_pass.duals[pool.ids] * pool.signs, math.fsum(block_pass.duals)
     for free in (np.flatnonzero((duals > 0) & (duals < pool.weights)), np.arange(len(duals))):
         moved = soft.balanced(duals[free], pool.signs[free], pool.weights[free], excess)
         if moved is not None:
             break
     else:
-        return sweep
-    every = sweep.duals.copy()
+        return block_pass
+    every = block_pass.duals.copy()
     every[pool.ids[free]] = moved * pool.signs[free]
     change = (moved - duals[free]) * pool.signs[free]
-    push = sweep.push + np.append(weighted_sum(take(pool.rows, free), change), change.sum())
-    return replace(sweep, duals=every, push=push, worth=sweep.worth + float((moved - duals[free]).sum()))
+    push = block_pass.push + np.append(weighted_sum(take(pool.rows, free), change), change.sum())
+    return replace(block_pass, duals=every, push=push, worth=block_pass.worth + float((moved - duals[free]).sum()))
 
 
 def _worth(duals: Array, prices: Array, *, squared: bool) -> float:

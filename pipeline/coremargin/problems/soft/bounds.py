@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coremargin.problems.common.pool import Pool
     from coremargin.problems.soft.objective import Extent, Objective
     from coremargin.problems.soft.state import SoftState
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 BALANCE = 2.0**-46
 
 
-def best_point(objective: Objective, points: Array, state: SoftState, summary: BandSummary) -> SoftState:
+def best_point(objective: Objective, points: Array, state: SoftState, summary: NearMarginSummary) -> SoftState:
     """The primal bound from the best of the points (k,) that the scan summed up, rounded up."""
     best, least = state.best, state.upper
     for k, t in enumerate(points):
@@ -43,7 +43,7 @@ def best_point(objective: Objective, points: Array, state: SoftState, summary: B
     return replace(state, best=best, bounds=replace(state.bounds, primal=least))
 
 
-def _rounded_up(objective: Objective, value: float, size: Array, summary: BandSummary) -> float:
+def _rounded_up(objective: Objective, value: float, size: Array, summary: NearMarginSummary) -> float:
     """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|."""
     margin = gamma(len(size) + 8) * (objective.extent.reach(size[:-1]) + float(size[-1]) + 1.0)
     prices = float(summary.mass.sum())
@@ -54,7 +54,7 @@ def _rounded_up(objective: Objective, value: float, size: Array, summary: BandSu
     return value * (1.0 + 4.0 * objective.extent.sum_error) + 4.0 * lost
 
 
-def squared_bound(objective: Objective, state: SoftState, summary: BandSummary) -> SoftState:
+def squared_bound(objective: Objective, state: SoftState, summary: NearMarginSummary) -> SoftState:
     """With the dual bound that the newest hypothesis suggests, of the squared hinge."""
     share = 16.0 * objective.extent.sum_error
     errors: list[Array | float] = [share * objective.extent.longest]
@@ -97,7 +97,7 @@ def sided(extent: Extent, at: Array, pool: Pool, duals: Array) -> NDArray[np.boo
 def hinge_bound(
     objective: Objective,
     state: SoftState,
-    summary: BandSummary,
+    summary: NearMarginSummary,
     rows: tuple[NDArray[np.int64], NDArray[np.int8], Array],
     duals: Array,
     pull: Callable[[Array], Array],

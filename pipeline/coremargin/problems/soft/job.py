@@ -32,10 +32,10 @@ from coremargin.problems.common.start import (
     two_classes,
 )
 from coremargin.problems.soft.objective import Extent, Objective
-from coremargin.problems.soft.probe import BandProbe
+from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.start import BINS
 from coremargin.problems.soft.state import SoftState
-from coremargin.problems.soft.summary import BandSummary
+from coremargin.problems.soft.summary import NearMarginSummary
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss
@@ -53,12 +53,12 @@ KNOWN = 17
 
 
 @dataclass(frozen=True)
-class SoftJob(BaseProblem[SoftState, BandSummary]):
+class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
     """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
     matrices; sharing: so many problems share the memory; copies: of the rows that all of them hold, how many there are
-    at a time; band_bytes: of it, for the rows that one scan sends home, None: BAND_PART; held_bytes: for those that
+    at a time; near_bytes: of it, for the rows that one scan sends home, None: NEAR_PART; held_bytes: for those that
     stay, None: a quarter.
     """
 
@@ -70,7 +70,7 @@ class SoftJob(BaseProblem[SoftState, BandSummary]):
     memory_bytes: int = 256 << 20
     sharing: int = 1
     copies: int = 1
-    band_bytes: int | None = None
+    near_bytes: int | None = None
     held_bytes: int | None = None
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
@@ -113,9 +113,9 @@ class SoftJob(BaseProblem[SoftState, BandSummary]):
         """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
         return np.ones(1) if state.best is None else np.array([1.0, *SEGMENT])
 
-    def band_probe(
+    def near_probe(
         self, state: SoftState, *, keep: int, held: NDArray[np.int64], curve: bool = False
-    ) -> BandProbe:  # fmt: skip
+    ) -> NearMarginProbe:  # fmt: skip
         """The question about a state's newest hypothesis, and its best one.
 
         keep: rows that each chunk sends home; held: ids of those that the driver has; curve: d x d sums are wanted.
@@ -123,7 +123,7 @@ class SoftJob(BaseProblem[SoftState, BandSummary]):
         base = state.newest[:, None]
         if state.best is not None:
             base = np.column_stack([state.newest, state.best])
-        return BandProbe(
+        return NearMarginProbe(
             base=base, points=self.points(state), codes=self.codes, prices=self.prices, loss=self.loss,
             keep=keep, held=held, curve=curve, low=state.low, high=state.high, bins=BINS,
             chunk_rows=self.source.chunk_rows, dtype=self.source.dtype.name, sparse=self.source.sparse,

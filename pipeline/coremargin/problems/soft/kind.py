@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
     from coremargin.problems.outcome import Outcome
-    from coremargin.problems.soft.block_minimisation import SweptMargin
+    from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.problem import SoftMargin
 
-    Margin = SoftMargin | SweptMargin
+    Margin = SoftMargin | BlockMinimisation
 
 
 class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from coremargin.problems.soft.block_minimisation import SweptMargin
+from coremargin.problems.soft.block_minimisation import BlockMinimisation
 from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.problem import SoftMargin
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from coremargin.problems.soft.spec import SoftMarginJob
 
 
-def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | SweptMargin:
+def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | BlockMinimisation:
     """The problem on these rows, by the method that fits them."""
     problem = SoftMargin(
         source, job.epsilon, job.loss, job.C, job.class_weight, job.intercept, job.memory, 1, sample_share=job.sample
@@ -22,8 +22,8 @@ def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | SweptMargin:
     return soft_margin(problem)
 
 
-def soft_margin(problem: SoftMargin) -> SoftMargin | SweptMargin:
+def soft_margin(problem: SoftMargin) -> SoftMargin | BlockMinimisation:
     """The problem by the method that fits it: where rows fit into no form, that of segments."""
     if problem.wide and not problem.whole:
-        return SweptMargin(SoftJob(**{field.name: getattr(problem, field.name) for field in fields(SoftJob)}))
+        return BlockMinimisation(SoftJob(**{field.name: getattr(problem, field.name) for field in fields(SoftJob)}))
     return problem

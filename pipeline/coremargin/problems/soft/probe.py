@@ -27,7 +27,7 @@ from coremargin.maths.rows import (
     weighted_sums,
 )
 from coremargin.problems.common.zone import least
-from coremargin.problems.soft.summary import BandSummary
+from coremargin.problems.soft.summary import NearMarginSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -76,7 +76,7 @@ class Divided:
 
 
 @dataclass(frozen=True)
-class BandProbe:
+class NearMarginProbe:
     """The question of a soft-margin scan.
 
     base (d + 1, 1 or 2): (w, b) of the newest hypothesis, and of the best one so far. points (k,): where on the segment
@@ -107,21 +107,21 @@ class BandProbe:
         """True for the squared hinge."""
         return self.loss == "squared_hinge"
 
-    def narrow(self, block: Block) -> BandProbe:
+    def narrow(self, block: Block) -> NearMarginProbe:
         """The same question with the held ids in this block only."""
         first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
         return replace(self, held=self.held[np.searchsorted(self.held, first) : np.searchsorted(self.held, stop)])
 
-    def empty(self) -> BandSummary:
+    def empty(self) -> NearMarginSummary:
         """The answer for no rows."""
         rows = nothing(len(self.base) - 1, np.dtype(self.dtype), sparse=self.sparse)
-        return BandSummary.nothing(len(self.points), self.bins, rows, curve=self.curve)
+        return NearMarginSummary.nothing(len(self.points), self.bins, rows, curve=self.curve)
 
-    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> BandSummary:
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> NearMarginSummary:
         """A summary from a checkpoint."""
-        return BandSummary.from_arrays(arrays)
+        return NearMarginSummary.from_arrays(arrays)
 
-    def __call__(self, source: Source, block: Block) -> BandSummary:
+    def __call__(self, source: Source, block: Block) -> NearMarginSummary:
         """Answer for one block, chunk by chunk."""
         answer = self.empty()
         longest = source.scalars().max_norm
@@ -131,7 +131,7 @@ class BandProbe:
             answer = answer.merge(self._ask(rows, counted, source.span(chunk)[0], float(longest[chunk])))
         return answer
 
-    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> BandSummary:
+    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> NearMarginSummary:
         places = counted.places
         if len(places) < rows.shape[0]:
             rows = take(rows, places)
@@ -175,7 +175,9 @@ class BandProbe:
         least = float(np.abs(margins[0][far] - 1.0).min(initial=np.inf)) if self.curve else 0.0
         return Divided(signs, margins, near, prices, slack, losing, columns, least)
 
-    def summary(self, parts: Divided, total: Array, ids: NDArray[np.int64], near: Rows, losing: Rows) -> BandSummary:
+    def summary(
+        self, parts: Divided, total: Array, ids: NDArray[np.int64], near: Rows, losing: Rows
+    ) -> NearMarginSummary:
         """The answer. total (4, d): ``parts.columns.T @ rows``; ids (m,), near (m, d): of the rows that come home.
 
         losing: the far rows on the losing side, where their curve is wanted.
@@ -183,7 +185,7 @@ class BandProbe:
         signs, newest, prices, slack, columns = parts.signs, parts.margins[0], parts.prices, parts.slack, parts.columns
         far, positive = parts.losing, signs > 0
         curve, spread = _tiled_curve(losing, prices[far]) if self.curve else (np.zeros((0, 0)), 0.0)
-        return BandSummary(
+        return NearMarginSummary(
             losses=self._losses(parts.margins, prices),
             slack=columns[:, :2].sum(axis=0), squares=slack @ columns[:, :2], pull=total[:2],
             far_price=np.array([prices[far].sum()]), far_value=np.array([(prices[far] * slack[far]) @ slack[far]]),

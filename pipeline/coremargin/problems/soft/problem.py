@@ -1,4 +1,4 @@
-"""The soft-margin problem by the band method: hinge and squared hinge, with the duality gap as its certificate.
+"""The soft-margin problem by the near-margin method: hinge and squared hinge, with the duality gap as its certificate.
 
 A scan at a hypothesis splits the rows: those far from the margin are summed up (they will not change sides on a short
 way), those near it come home. The driver minimises the sum of both exactly and the next scan proves the result, or
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
     from coremargin.engine.problem import Round
     from coremargin.engine.result import Result
-    from coremargin.problems.soft.probe import BandProbe
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.probe import NearMarginProbe
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
 
 #: Share of the rows that come home from one scan, and its bounds in bytes of float64.
-BAND_SHARE = 0.05
-BAND_BYTES_LEAST = 1 << 20
+NEAR_SHARE = 0.05
+NEAR_BYTES_LEAST = 1 << 20
 #: Share of the memory for these rows: dense ones of models of sums, copied while they are solved, and all others.
-BAND_PART = (0.25, 0.625)
+NEAR_PART = (0.25, 0.625)
 #: A step of the hinge is gone on from unless more than this share of them changed sides: then others did, too.
 CROSSED = 0.9
 #: Rows of the sample that stand for the far ones in the hinge's step.
-STAND_INS = 20_000
+SURROGATES = 20_000
 #: Rows longer than this are left to sums, whose steps mind units less.
 FAR = 1e6
 #: The sample is thinned out to so many rows times (d + 1)^2: solving on it takes seconds at most.
@@ -58,7 +58,7 @@ SOLVE_COST = {"squared_hinge": 5e9, "hinge": 1.5e9}
 
 @dataclass(frozen=True)
 class SoftMargin(SoftJob):
-    """``SoftJob`` by the band method: its objective until the duality gap is at most epsilon of the value."""
+    """``SoftJob`` by the near-margin method: its objective until the duality gap is at most epsilon of the value."""
 
     # start
 
@@ -103,7 +103,7 @@ class SoftMargin(SoftJob):
         return SoftState(
             round=0, status="running", newest=newest, best=None, bounds=Bounds.nothing(nothing),
             rows=RowsHeld(
-                sample=sample.take(evenly(len(sample), 0 if self.whole else STAND_INS)),
+                sample=sample.take(evenly(len(sample), 0 if self.whole else SURROGATES)),
                 held=sample if self.whole else sample.take(none), held_duals=duals if self.whole else duals[none],
             ),
             zone=Zone(widen=1, idle=0), seen=Seen.nothing(low, high), total_rows=int(counts.sum()),
@@ -118,10 +118,10 @@ class SoftMargin(SoftJob):
 
     # scan
 
-    def probe(self, state: SoftState) -> BandProbe:
+    def probe(self, state: SoftState) -> NearMarginProbe:
         """The question of the next scan."""
         keep = self._near_rows.of_chunk(state.zone.widen)
-        return self.band_probe(state, keep=keep, held=state.rows.held.ids, curve=self._curved)
+        return self.near_probe(state, keep=keep, held=state.rows.held.ids, curve=self._curved)
 
     @property
     def _curved(self) -> bool:
@@ -132,9 +132,9 @@ class SoftMargin(SoftJob):
     def _near_rows(self) -> NearRows:
         """Rows that come home: where they are sparse or stay, in wide problems, all that memory allows."""
         many = self.wide or self.source.sparse  # these are few bytes, and models keep them as they are
-        most = self.memory_bytes * BAND_PART[many] if self.band_bytes is None else self.band_bytes
-        share = np.inf if many else BAND_SHARE
-        return NearRows(self.source, self.row_bytes, share=share, least=BAND_BYTES_LEAST, most=most)
+        most = self.memory_bytes * NEAR_PART[many] if self.near_bytes is None else self.near_bytes
+        share = np.inf if many else NEAR_SHARE
+        return NearRows(self.source, self.row_bytes, share=share, least=NEAR_BYTES_LEAST, most=most)
 
     def round_of(self, state: SoftState) -> Round:
         """What is told of a state."""
@@ -158,11 +158,11 @@ class SoftMargin(SoftJob):
 
     # update
 
-    def update(self, state: SoftState, summary: BandSummary) -> SoftState:
+    def update(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
         """Bounds and the next hypothesis after a scan."""
         before, value = soft.relative_gap(state.upper, state.lower), state.upper
         seen = replace(
-            state.seen, histogram=summary.histogram, rows_below=int(summary.below[0]), band_rows=len(summary.row_id)
+            state.seen, histogram=summary.histogram, rows_below=int(summary.below[0]), near_rows=len(summary.row_id)
         )  # fmt: skip
         state = replace(state, round=state.round + 1, seen=seen)
         astray = crossed(state, summary)
@@ -184,7 +184,7 @@ class SoftMargin(SoftJob):
             step = np.array(state.best)
         return replace(state, newest=step, zone=state.zone.after(found, self.epsilon))
 
-    def _advance(self, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
+    def _advance(self, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
         if self.wide or len(state.rows.held):
             return wide_steps.step(self.objective, state, summary, self._room)
         return (squared_step if self.loss == "squared_hinge" else hinge_step)(self.objective, state, summary)
@@ -210,8 +210,8 @@ class SoftMargin(SoftJob):
     def _can_change(self, state: SoftState, stuck: bool) -> bool:
         """Whether a hinge that is solved by sums may go on with all its rows.
 
-        Where very many rows are equal, the band is full of a few of them, of one class perhaps: no dual point of it is
-        in balance, or no wider band is to be had (stuck). On all rows the job ends.
+        Where very many rows are equal, the zone is full of a few of them, of one class perhaps: no dual point of it is
+        in balance, or no wider zone is to be had (stuck). On all rows the job ends.
         """
         if (not stuck and (state.round < 2 or state.lower > 0)) or self.objective.extent.longest > FAR:
             return False
@@ -219,8 +219,8 @@ class SoftMargin(SoftJob):
         return by_sums and self.sharing == 1 and self.fits
 
     def _overshot(self, state: SoftState, astray: float) -> bool:
-        """A small band led too far, a share ``astray`` of it across the margin: the next is about the best point."""
-        capped = state.seen.band_rows < state.total_rows and self._near_rows.capped(state.zone.widen)
+        """A small zone led too far, a share ``astray`` of it across the margin: the next is about the best point."""
+        capped = state.seen.near_rows < state.total_rows and self._near_rows.capped(state.zone.widen)
         held = self.whole or (len(state.rows.held) > 0 and not self.wide)  # all of them
         much = self.loss == "squared_hinge" or astray > CROSSED
         return not (self._curved or held) and capped and moved(state.newest, state.best) and much

@@ -20,8 +20,8 @@ def round_of(state: SoftState) -> Round:
     seen, lower = state.seen, state.lower if state.round else -np.inf
     return Round(
         number=state.round, status=state.status, lower=lower, lower_now=lower, upper=state.upper,
-        pool_rows=len(state.rows.held) or seen.band_rows, coreset_rows=len(state.bounds.band_ids),
-        new_rows=seen.band_rows, rows_below=seen.rows_below,
+        pool_rows=len(state.rows.held) or seen.near_rows, coreset_rows=len(state.bounds.near_ids),
+        new_rows=seen.near_rows, rows_below=seen.rows_below,
     )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def result(state: SoftState) -> Result:
     return Result(
         status="certified" if certified else "stopped",
         reason=REASONS.get(state.status, state.status), kind="duality_gap", w=best[:-1], b=float(best[-1]),
-        lower=bounds.dual if state.round else None, upper=bounds.primal, ids=bounds.band_ids, signs=bounds.band_signs,
-        weights=bounds.band_duals, rows=np.zeros((len(bounds.band_ids), 0)),
+        lower=bounds.dual if state.round else None, upper=bounds.primal, ids=bounds.near_ids, signs=bounds.near_signs,
+        weights=bounds.near_duals, rows=np.zeros((len(bounds.near_ids), 0)),
         final=np.array_equal(best, state.newest), extra={"ledger_reference": bounds.reference},
     )  # fmt: skip

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.stored import arrays_of, fields_of, part_of
 from coremargin.problems.common.zone import Zone
-from coremargin.problems.soft.block_state import Sweep
+from coremargin.problems.soft.block_state import BlockPass
 from coremargin.problems.soft.start import BINS
 
 Array = NDArray[np.float64]
@@ -24,16 +24,16 @@ STATUSES: tuple[Status, ...] = ("running", "certified", "stalled")
 class Bounds:
     """What is proven: primal from above, by the best hypothesis, and dual from below.
 
-    reference (d + 1,): the hypothesis that the dual point belongs to; band_ids, band_signs, band_duals (m,): with
+    reference (d + 1,): the hypothesis that the dual point belongs to; near_ids, near_signs, near_duals (m,): with
     hinge, the duals of the rows near the margin (all others have c if they lose at ``reference``, else 0).
     """
 
     primal: float
     dual: float
     reference: Array
-    band_ids: NDArray[np.int64]
-    band_signs: NDArray[np.int8]
-    band_duals: Array
+    near_ids: NDArray[np.int64]
+    near_signs: NDArray[np.int8]
+    near_duals: Array
 
     @classmethod
     def nothing(cls, reference: Array) -> Bounds:
@@ -62,7 +62,7 @@ class Seen:
     histogram (2, bins) of the margins of both classes over [low, high].
     """
 
-    band_rows: int
+    near_rows: int
     gap_now: float
     histogram: NDArray[np.int64]
     low: float
@@ -80,7 +80,7 @@ class SoftState:
     """Between two scans.
 
     newest (d + 1,): the (w, b) that the next scan is about; best: the one behind the bound from above, None before the
-    first scan. total_rows: of both classes; sample_bytes: read before the first scan, or between two. sweep: where
+    first scan. total_rows: of both classes; sample_bytes: read before the first scan, or between two. block_pass: where
     rows are scanned a segment at a time (block_minimisation.py).
     """
 
@@ -94,7 +94,7 @@ class SoftState:
     seen: Seen
     total_rows: int
     sample_bytes: int
-    sweep: Sweep | None = None
+    block_pass: BlockPass | None = None
 
     @property
     def lower(self) -> float:
@@ -130,7 +130,7 @@ class SoftState:
         """Inverse of ``to_arrays``."""
         makers = {
             "bounds": part_of(Bounds), "zone": part_of(Zone), "seen": part_of(Seen, may_lack=("rows_below",)),
-            "sweep": Sweep.from_arrays,
+            "block_pass": BlockPass.from_arrays,
             "rows": part_of(RowsHeld, {"sample": Pool.from_arrays, "held": Pool.from_arrays}),
         }  # fmt: skip
         return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))

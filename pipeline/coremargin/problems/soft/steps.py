@@ -1,4 +1,4 @@
-"""The band method where d x d sums fit: the bound that a scan proves, and the exact minimiser of its band model."""
+"""The near-margin method where d x d sums fit: the bound that a scan proves, and the exact minimiser of its model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coremargin.problems.common.pool import Pool
     from coremargin.problems.soft.objective import Objective
     from coremargin.problems.soft.state import SoftState
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
 
@@ -40,16 +40,16 @@ def first_step(objective: Objective, pool: Pool, prices: Array, near: Array) -> 
     return minimise_hinge(hinge, tolerance=1e-9 if len(pool) <= 1000 else 1e-6)[0]  # few: perhaps all there are
 
 
-def crossed(state: SoftState, summary: BandSummary) -> float:
-    """Share of the band's rows whose margins at the best and the newest hypothesis are on different sides of 1."""
+def crossed(state: SoftState, summary: NearMarginSummary) -> float:
+    """Share of the near-margin rows whose margins at the best and the newest hypothesis are on different sides of 1."""
     if state.best is None or not len(summary.row_id):
         return 0.0
     base = np.column_stack([state.newest, state.best])
     return float((distances(decisions(summary.row_x, base) * summary.row_sign) < 0).mean())
 
 
-def squared_step(objective: Objective, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
-    """The exact minimiser of the band model (Newton), and the dual bounds of the scan's hypothesis and of this one."""
+def squared_step(objective: Objective, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
+    """The exact minimiser of the model (Newton), and the dual bounds of the scan's hypothesis and of this one."""
     state = squared_bound(objective, state, summary)
     curve, slope = summary.far_curve.copy(), -2.0 * summary.far_slope
     if not objective.intercept:
@@ -61,8 +61,8 @@ def squared_step(objective: Objective, state: SoftState, summary: BandSummary) -
     return step, bound_ahead(objective, state, summary, model, curve, step)
 
 
-def hinge_step(objective: Objective, state: SoftState, summary: BandSummary) -> tuple[Array, SoftState]:
-    """The dual bound of the band model, which underestimates the value everywhere, and its minimiser."""
+def hinge_step(objective: Objective, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
+    """The dual bound of the near-margin model, which underestimates the value everywhere, and its minimiser."""
     rows = np.asarray(_signed(summary.row_x, summary.row_sign, objective.intercept), np.float64)
     prices = summary.row_price
     push = summary.far_push.copy()
@@ -73,8 +73,8 @@ def hinge_step(objective: Objective, state: SoftState, summary: BandSummary) -> 
         guarded = _guarded(objective, state, summary, free, None)
         return guarded if guarded is not None else minimise_hinge(free)[0], state
     step, duals = minimise_hinge(free)
-    band = (summary.row_id, summary.row_sign, prices)
-    state = hinge_bound(objective, state, summary, band, duals, lambda a: rows[:, :-1].T @ a)
+    near_margin = (summary.row_id, summary.row_sign, prices)
+    state = hinge_bound(objective, state, summary, near_margin, duals, lambda a: rows[:, :-1].T @ a)
     if is_certified(state.lower, state.upper, objective.epsilon):
         return step, state
     guarded = _guarded(objective, state, summary, free, step)
@@ -82,14 +82,14 @@ def hinge_step(objective: Objective, state: SoftState, summary: BandSummary) -> 
 
 
 def _balances(free: HingeModel) -> bool:
-    """False where no duals of the band make up for the push on the intercept: the model falls without end."""
+    """False where no duals near the margin make up for the push on the intercept: the model falls without end."""
     wanted = -float(free.push[-1])
     room = float(free.right[free.rows[:, -1] * wanted > 0].sum())
     return abs(wanted) <= room
 
 
 def _guarded(
-    objective: Objective, state: SoftState, summary: BandSummary, free: HingeModel, step: Array | None
+    objective: Objective, state: SoftState, summary: NearMarginSummary, free: HingeModel, step: Array | None
 ) -> Array | None:
     """The step again, with a price on far rows that change sides, where rows of the sample show that some would.
 

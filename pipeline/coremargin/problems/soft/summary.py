@@ -1,4 +1,4 @@
-"""The answer to a band probe: sums over the rows far from the margin, and the rows near it themselves."""
+"""The answer to a near-margin probe: sums over the rows far from the margin, and the rows near it themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class BandSummary:
+class NearMarginSummary:
     """What the rows of some blocks say at a hypothesis; index 0 is the positive class, 1 the negative.
 
     With xi = max(0, 1 - y (w.x + b)) and c the price of a row:
@@ -52,7 +52,7 @@ class BandSummary:
     far_least: Array
 
     @classmethod
-    def nothing(cls, points: int, bins: int, rows: some.Rows, *, curve: bool) -> BandSummary:
+    def nothing(cls, points: int, bins: int, rows: some.Rows, *, curve: bool) -> NearMarginSummary:
         """The identity of ``merge``; rows (0, d): none, of the kind that will come."""
         features = rows.shape[1]
         p = features + 1
@@ -65,22 +65,22 @@ class BandSummary:
             below=np.zeros(1, np.int64), at_stake=np.zeros(1), far_least=np.full(1, np.inf),
         )  # fmt: skip
 
-    def merge(self, later: BandSummary) -> BandSummary:
+    def merge(self, later: NearMarginSummary) -> NearMarginSummary:
         """This answer and that of later blocks."""
         joined = {name: np.concatenate([getattr(self, name), getattr(later, name)]) for name in _LISTS}
         sums = {name: getattr(self, name) + getattr(later, name) for name in _SUMS}
         sums["far_least"] = np.minimum(self.far_least, later.far_least)
-        return BandSummary(row_x=some.concatenate([self.row_x, later.row_x]), **joined, **sums)
+        return NearMarginSummary(row_x=some.concatenate([self.row_x, later.row_x]), **joined, **sums)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
         return arrays_of(self)
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> BandSummary:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> NearMarginSummary:
         """Inverse of ``to_arrays``."""
         return cls(**fields_of(cls, arrays, {"row_x": some.from_arrays}))
 
 
 _LISTS = ("row_id", "row_sign", "row_price")
-_SUMS = tuple(f.name for f in fields(BandSummary) if f.name not in (*_LISTS, "row_x", "far_least"))
+_SUMS = tuple(f.name for f in fields(NearMarginSummary) if f.name not in (*_LISTS, "row_x", "far_least"))

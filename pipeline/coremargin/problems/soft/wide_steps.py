@@ -1,4 +1,4 @@
-"""The band method where d x d sums do not fit, or rows are sparse: the same models, kept as rows.
+"""The near-margin method where d x d sums do not fit, or rows are sparse: the same models, kept as rows.
 
 Rows that came home stay: the scans sum up all others. Where all rows fit they are read before the first scan, which is
 then the proof. Otherwise rows of the sample stand for those that no one holds, corrected so that the model has the
@@ -22,7 +22,7 @@ from coremargin.problems.soft.bounds import hinge_bound, sided, squared_bound
 if TYPE_CHECKING:
     from coremargin.problems.soft.objective import Objective
     from coremargin.problems.soft.state import SoftState
-    from coremargin.problems.soft.summary import BandSummary
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
 
@@ -68,7 +68,9 @@ def minimum(
     return minimise_hinge(model, near, duals, share * objective.epsilon)
 
 
-def step(objective: Objective, state: SoftState, summary: BandSummary, room: int | None) -> tuple[Array, SoftState]:
+def step(
+    objective: Objective, state: SoftState, summary: NearMarginSummary, room: int | None
+) -> tuple[Array, SoftState]:
     """The dual bound, the next hypothesis, and the rows held for the next scan: of ``room`` bytes, None: all."""
     state = _grown(state, summary)
     pool, duals = state.rows.held, state.rows.held_duals
@@ -91,7 +93,7 @@ def step(objective: Objective, state: SoftState, summary: BandSummary, room: int
     return ahead, _kept(_with(state, pool, duals), ahead, room)
 
 
-def _bound(objective: Objective, state: SoftState, summary: BandSummary, duals: Array) -> SoftState:
+def _bound(objective: Objective, state: SoftState, summary: NearMarginSummary, duals: Array) -> SoftState:
     """With the dual bound of these duals (m,) of the rows held; those with the dual of their side are not named."""
     far = sided(objective.extent, state.newest, state.rows.held, duals)
     better = _bound_naming(objective, state, summary, duals, far)
@@ -101,7 +103,7 @@ def _bound(objective: Objective, state: SoftState, summary: BandSummary, duals: 
 
 
 def _bound_naming(
-    objective: Objective, state: SoftState, summary: BandSummary, duals: Array, far: NDArray[np.bool_]
+    objective: Objective, state: SoftState, summary: NearMarginSummary, duals: Array, far: NDArray[np.bool_]
 ) -> SoftState:
     pool, near = state.rows.held, state.rows.held.take(np.flatnonzero(~far))
     push: Array = np.where(far, duals * pool.signs, 0.0)
@@ -112,7 +114,7 @@ def _bound_naming(
     )  # fmt: skip
 
 
-def _grown(state: SoftState, summary: BandSummary) -> SoftState:
+def _grown(state: SoftState, summary: NearMarginSummary) -> SoftState:
     """The rows held with those that the scan sent home, whose duals are those of their side."""
     if not len(summary.row_id):
         return state
@@ -131,7 +133,7 @@ def _with(state: SoftState, held: Pool, duals: Array) -> SoftState:
 
 
 def _guarded(
-    objective: Objective, state: SoftState, summary: BandSummary, push: Array, ahead: Array, duals: Array
+    objective: Objective, state: SoftState, summary: NearMarginSummary, push: Array, ahead: Array, duals: Array
 ) -> tuple[Array, Array] | None:
     """The step again, with rows of the sample for those not held; None where nothing speaks against the one ahead.
 

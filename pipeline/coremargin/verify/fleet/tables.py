@@ -22,7 +22,7 @@ _VALUES = 1 << 18  # decision values at a time
 
 
 class Tables:
-    """Counts for each jury: the members that decide together, of one fold and C, in the order of the classes."""
+    """Counts for each ensemble: the members that decide together, of one fold and C, in the order of the classes."""
 
     def __init__(self, record: AnyFleet, claims: tuple[Claim, ...], rows: Rows) -> None:
         self._record, self._k = record, len(record.classes)
@@ -31,9 +31,9 @@ class Tables:
         self._w = np.stack([claim.w for claim in claims], axis=1)
         self._b = np.array([claim.b for claim in claims])
         self._sizes = np.array([length(claim.w) for claim in claims])
-        self._juries = record.juries()
-        self._counts = np.zeros((len(self._juries), self._k, self._k), dtype=np.int64)
-        self._open = np.zeros(len(self._juries), dtype=np.int64)
+        self._ensembles = record.ensembles()
+        self._counts = np.zeros((len(self._ensembles), self._k, self._k), dtype=np.int64)
+        self._open = np.zeros(len(self._ensembles), dtype=np.int64)
 
     def ask(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
         """Counts (groups, k, k) of one chunk, and rows (groups,) that rounding leaves open."""
@@ -47,9 +47,9 @@ class Tables:
             with np.errstate(over="ignore", invalid="ignore"):
                 values = x @ self._w + self._b
             error = self._error(row_lengths(x))
-            for group, ((held, _), jury) in enumerate(self._juries.items()):
+            for group, ((held, _), ensemble) in enumerate(self._ensembles.items()):
                 mine = np.flatnonzero((truth[part] >= 0) & ((fold[part] == held) if held is not None else True))
-                chosen, close = _decided(values[mine][:, jury], error[mine][:, jury])
+                chosen, close = _decided(values[mine][:, ensemble], error[mine][:, ensemble])
                 pairs = truth[part][mine] * self._k + chosen
                 counts[group] += np.bincount(pairs, minlength=self._k**2).reshape(self._k, self._k)
                 undecided[group] += int(close.sum())
@@ -87,7 +87,7 @@ class Tables:
         With one C as with another: it is the rows that are in folds.
         """
         cost, classes = self._record.costs[0], self._record.classes
-        found = {fold: self._counts[group].sum(axis=1) for group, (fold, c) in enumerate(self._juries) if c == cost}
+        found = {fold: self._counts[group].sum(axis=1) for group, (fold, c) in enumerate(self._ensembles) if c == cost}
         return [
             f"fold {fold} has no row of class {classes[place]!r}"
             for fold in range(self._record.parameters.folds or 0)
@@ -96,9 +96,9 @@ class Tables:
 
     def _miscounted(self) -> list[str]:
         problems, evaluations = [], self._record.evaluations
-        told = {entry.jury: entry for entry in evaluations}
+        told = {entry.ensemble: entry for entry in evaluations}
         moved: dict[tuple[float | None, bool], int] = {}
-        for group, key in enumerate(self._juries):
+        for group, key in enumerate(self._ensembles):
             entry, counts = told[key], self._counts[group]
             place = f"C {key[1]}, fold {key[0]}"
             claimed = np.array(entry.confusion)

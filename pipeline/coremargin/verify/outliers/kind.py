@@ -12,7 +12,7 @@ from coremargin.verify.claim import two_classes
 from coremargin.verify.kind import UNCHECKED, Kind
 from coremargin.verify.outliers.claim import OutlierClaim
 from coremargin.verify.outliers.proof import same_answer, upper_bounds
-from coremargin.verify.outliers.scan import TrimScan
+from coremargin.verify.outliers.scan import OutlierScan
 from coremargin.verify.two_classes import same_classes
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class OutlierKind(Kind[OutlierClaim]):
         """From the tree of contradictions."""
         return upper_bounds(claim)
 
-    def scan(self, claim: OutlierClaim, rows: Rows) -> TrimScan:
+    def scan(self, claim: OutlierClaim, rows: Rows) -> OutlierScan:
         """Whether each row has each margin, and is one that is left out."""
-        return TrimScan(claim, rows)
+        return OutlierScan(claim, rows)
 
     def proven(self, epsilon: float, *, soft: bool) -> str:
         """Of the margin."""

@@ -51,7 +51,7 @@ class Answer:
     members: Members
 
 
-class TrimScan(StoreScan):
+class OutlierScan(StoreScan):
     """One scan: how many rows are below each claimed margin."""
 
     claim: OutlierClaim

@@ -100,15 +100,15 @@ class GapScan(SoftScan):
         total = (float(c @ sums["slack"]) + rounded_sum(given)) * (1 - _FEW) - _FEW * rounded_sum(np.abs(given))
         outside = rounded_sum(np.maximum(given - self._limits(), 0.0)) + rounded_sum(np.maximum(-given, 0.0))
         move = (2 * outside + (abs(self.imbalance()) if self.claim.intercept else 0.0)) * (1 + _FEW)
-        v = c[0] * sums["pull"][0] - c[1] * sums["pull"][1] + sums["band_pull"]
-        spread = self.error * (float(c @ sums["reach"]) + float(sums["band_reach"]))
+        v = c[0] * sums["pull"][0] - c[1] * sums["pull"][1] + sums["near_pull"]
+        spread = self.error * (float(c @ sums["reach"]) + float(sums["near_reach"]))
         radius = self.radius * (1 + gamma(self.claim.features + 4))
-        each = self.error * (c @ sums["spread"] + sums["band_spread"])
+        each = self.error * (c @ sums["spread"] + sums["near_spread"])
         longest = length(np.abs(v) + each) * (1 + _FEW) + spread + radius * move
         return total - move - 0.5 * longest * longest * (1 + _FEW)
 
     def _limits(self) -> np.ndarray:
-        """c (m,) of the band's rows."""
+        """c (m,) of the near-margin rows."""
         return self.weights * np.where(self.found > 0, self.prices().positive, self.prices().negative)
 
     def imbalance(self) -> float:
@@ -136,7 +136,7 @@ class GapScan(SoftScan):
         """What the scan says about the claims."""
         dual, value = self.bounds()
         reached, bounded = value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)
-        return [self.content(), self._priced(), self._band(), self._weighed(), reached, bounded]
+        return [self.content(), self._priced(), self._near_margin(), self._weighed(), reached, bounded]
 
     def _priced(self) -> Check:
         c, claim = self.prices(), self.claim
@@ -154,7 +154,7 @@ class GapScan(SoftScan):
             return Check("prices", ok=True, text=text)
         return Check("prices", ok=False, text=f"{text}: expected rows of both classes")
 
-    def _band(self) -> Check:
+    def _near_margin(self) -> Check:
         problems = self.membership()
         if self.squared and len(self.ids):
             problems.append(f"squared hinge has no rows with weights of their own, found {len(self.ids):,}")

@@ -3,10 +3,10 @@
 Value. A row's margin in float64 is off by at most e = gamma_(d+3) (|x|.|w| + |b| + 1), |x|.|w| <= ||x|| ||w||, so
 that its loss is at most loss(1 - margin + e): these are summed.
 
-Dual. A row outside of the band has, at the reference, with hinge c where its margin is below 1, else 0; with squared
-hinge c xi in proportion, xi = max(0, 1 - margin). c is the price of the row's class times its own weight, where the
-store has weights. For hinge the side matters: where the error above leaves it open, the margin is evaluated again,
-rounded once. For squared hinge any xi >= 0 gives a dual point, so those of float64 do.
+Dual. A row that is not near the margin has, at the reference, with hinge c where its margin is below 1, else 0;
+with squared hinge c xi in proportion, xi = max(0, 1 - margin). c is the price of the row's class times its own weight,
+where the store has weights. For hinge the side matters: where the error above leaves it open, the margin is evaluated
+again, rounded once. For squared hinge any xi >= 0 gives a dual point, so those of float64 do.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ class Sums:
     """Sums over rows; of pairs, index 0 is the positive class, 1 the negative.
 
     Each row counts with its weight s, 1 where the store has none; rows: how many there are. count: sum s; loss: of an
-    upper bound of the loss; h, the dual weights of rows outside the band in units of the price of a row: slack sum s h,
-    squares sum s h^2, pull (2, d) sum s h x, reach sum s h ||x||, or spread (2, d) sum s h |x| for rows that may be
-    long. For the band, with a the dual weights as given: band_pull (d,) sum a y x, band_reach, band_spread as before.
+    upper bound of the loss; h, the dual weights of rows not near the margin in units of the price of a row:
+    slack sum s h, squares sum s h^2, pull (2, d) sum s h x, reach sum s h ||x||, or spread (2, d) sum s h |x| for
+    rows that may be long. Of rows near the margin, with a the dual weights as given: near_pull (d,) sum a y x,
+    near_reach, near_spread as before.
     """
 
     NAMES = (
         "rows", "count", "loss", "slack", "squares", "pull", "reach", "spread",
-        "band_pull", "band_reach", "band_spread",
+        "near_pull", "near_reach", "near_spread",
     )  # fmt: skip
 
     def __init__(self, features: int) -> None:
-        shapes: dict[str, tuple[int, ...]] = {"band_reach": ()}
-        shapes |= {"pull": (2, features), "spread": (2, features), "band_pull": (features,), "band_spread": (features,)}
+        shapes: dict[str, tuple[int, ...]] = {"near_reach": ()}
+        shapes |= {"pull": (2, features), "spread": (2, features), "near_pull": (features,), "near_spread": (features,)}
         self._totals = {name: Total(shapes.get(name, (2,))) for name in self.NAMES}
 
     def add(self, parts: dict[str, np.ndarray]) -> None:
@@ -88,8 +89,8 @@ class SoftScan(StoreScan):
         signs = self.signs(chunk)
         members = self.members(chunk, signs)
         local, first = np.unique(self.claim.ids[members.places] - chunk.start, return_index=True)
-        band = np.zeros(len(signs))
-        band[local] = self.duals[members.places[first]]
+        near_margin = np.zeros(len(signs))
+        near_margin[local] = self.duals[members.places[first]]
         inside = np.zeros(len(signs), dtype=bool)
         inside[local] = True
         sums, radius = Sums(self.claim.features), 0.0
@@ -101,7 +102,7 @@ class SoftScan(StoreScan):
                 sums.add(self._losses(x, signs[part], s, lengths))
                 sums.add(self._weights(x, signs[part], s, lengths, ~inside[part]))
                 if inside[part].any():
-                    sums.add(_band(x, signs[part], self._sized(lengths), band[part]))
+                    sums.add(_near_margin(x, signs[part], self._sized(lengths), near_margin[part]))
             radius = max(radius, float(lengths.max()))
         chosen = weights[self.claim.ids[members.places] - chunk.start]
         return Answer(sums.parts(), int((signs == 0).sum()), radius, members, chosen)
@@ -149,10 +150,12 @@ class SoftScan(StoreScan):
         return np.array([rounded_sum(row) for row in terms]) if self.rows.weighted else terms.sum(axis=1)
 
 
-def _band(x: Any, signs: np.ndarray, lengths: np.ndarray | None, band: np.ndarray) -> dict[str, np.ndarray]:
-    """The band's part of the dual vector; rows without label have none."""
-    weights = np.where(signs != 0, band, 0.0)
-    return {"band_pull": (weights * signs) @ x, **_sizes(np.abs(weights), x, lengths, "band_")}
+def _near_margin(
+    x: Any, signs: np.ndarray, lengths: np.ndarray | None, near_margin: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The near-margin rows' part of the dual vector; rows without label have none."""
+    weights = np.where(signs != 0, near_margin, 0.0)
+    return {"near_pull": (weights * signs) @ x, **_sizes(np.abs(weights), x, lengths, "near_")}
 
 
 def _sizes(weights: np.ndarray, x: Any, lengths: np.ndarray | None, kind: str) -> dict[str, np.ndarray]:

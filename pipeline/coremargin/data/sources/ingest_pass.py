@@ -1,4 +1,4 @@
-"""One trip over a source: its batches labelled, filtered, checked and counted."""
+"""One pass over a source: its batches labelled, filtered, checked and counted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Beside(NamedTuple):
     weights: Stream | None = None
 
 
-class Trip:
+class IngestPass:
     """Batches fit to be written, and what was met on the way.
 
     beside: labels and weights from beside the source, if any; vocabulary: holds the classes of the store when rows are

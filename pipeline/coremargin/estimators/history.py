@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
 
-#: So many bunches are remembered; then they become one, with a wider ball.
+#: So many groups of rows let go are remembered; then they become one, with a wider ball.
 MOST_BUNCHES = 256
-#: Levels of the margins of a bunch: the lowest holds one row in 2^15.
+#: Levels of the margins of a group of rows let go: the lowest holds one row in 2^15.
 LEVELS = 16
 _UP = 1.0 + 1e-12
 
@@ -51,7 +51,7 @@ def room(source: Source, memory_bytes: int) -> int:
 
 
 @dataclass(frozen=True)
-class Bunch:
+class DroppedRows:
     """Rows that were let go together, in k problems: directions (k, d), floors and prices (k, 2, LEVELS) of levels.
 
     Rows are first the positive and then the negative side; a price is that of all rows of a level. centre (d,), radius:
@@ -83,8 +83,8 @@ def _levels(values: NDArray[np.float64], prices: NDArray[np.float64]) -> tuple[N
 
 
 @dataclass(frozen=True)
-class Past:
-    """Rows seen so far: those kept, with ids in order of arrival, codes and weights; bunches of those let go.
+class History:
+    """Rows seen so far: those kept, with ids in order of arrival, codes and weights; dropped: those let go.
 
     classes: labels by code, in order of first appearance; digested: checksums of all rows seen, so that the certificate
     names their content as a store of them would.
@@ -99,10 +99,10 @@ class Past:
     counts: NDArray[np.int64]
     radius: float
     weighted: bool
-    bunches: tuple[Bunch, ...] = field(default=())
+    dropped: tuple[DroppedRows, ...] = field(default=())
 
     @classmethod
-    def of(cls, source: ArraySource) -> Past:
+    def of(cls, source: ArraySource) -> History:
         """All rows of a first batch."""
         parts = [source.read(chunk) for chunk in range(source.chunks)]
         weights = [source.weights(chunk) for chunk in range(source.chunks)]
@@ -138,7 +138,7 @@ class Past:
             sparse=is_sparse(self.rows), weighted=self.weighted,
         )  # fmt: skip
 
-    def joined(self, batch: Past) -> Past:
+    def joined(self, batch: History) -> History:
         """With the rows of a batch, which has the same classes and dtype."""
         return replace(
             self,
@@ -155,16 +155,16 @@ class Past:
     def floors(self, k: int, directions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Lower bounds (2, j) on y w.x of problem k over all rows that are gone, at directions (d, j)."""
         least = np.full((2, directions.shape[1]), np.inf)
-        for bunch in self.bunches:
+        for dropped in self.dropped:
             for j, direction in enumerate(directions.T):
-                least[:, j] = np.minimum(least[:, j], bunch.screened(k, direction).min(axis=1))
+                least[:, j] = np.minimum(least[:, j], dropped.screened(k, direction).min(axis=1))
         return least
 
     def most_lost(self, k: int, w: NDArray[np.float64], b: float, power: int) -> float:
         """What all rows that are gone may lose together at (w, b) in problem k, at most; power: 2 for squared hinge."""
         total = 0.0
-        for bunch in self.bunches:
-            for prices, floors, offset in zip(bunch.prices[k], bunch.screened(k, w), (b, -b), strict=True):
+        for dropped in self.dropped:
+            for prices, floors, offset in zip(dropped.prices[k], dropped.screened(k, w), (b, -b), strict=True):
                 held = prices > 0
                 least = floors[held] + offset - 4e-16 * (np.abs(floors[held]) + abs(offset))
                 total += float(prices[held] @ np.maximum(0.0, 1.0 - least) ** power) * _UP
@@ -173,7 +173,7 @@ class Past:
     def let_go(
         self, hypotheses: Sequence[tuple[NDArray[np.float64], float]], edges: Sequence[float],
         prices: Sequence[NDArray[np.float64]], most: int, carrying: NDArray[np.int64] | None,
-    ) -> Past:  # fmt: skip
+    ) -> History:  # fmt: skip
         """With at most ``most`` rows kept: those with the largest margins go.
 
         hypotheses (w, b), edges (margins are measured in units of them) and prices (2,) of the sides of each problem.
@@ -194,17 +194,17 @@ class Past:
             )
         order = np.lexsort([self.ids, np.where(kept, -np.inf, margins)])
         near, far = np.sort(order[:most]), np.sort(order[most:])
-        gone = self._bunch(far, hypotheses, prices)
-        past = replace(
+        gone = self._dropped(far, hypotheses, prices)
+        history = replace(
             self, ids=self.ids[near], rows=take(self.rows, near), codes=self.codes[near], weights=self.weights[near],
-            bunches=(*self.bunches, gone),
+            dropped=(*self.dropped, gone),
         )  # fmt: skip
-        return past if len(past.bunches) <= MOST_BUNCHES else past.merged(hypotheses)
+        return history if len(history.dropped) <= MOST_BUNCHES else history.merged(hypotheses)
 
-    def _bunch(
+    def _dropped(
         self, far: NDArray[np.intp], hypotheses: Sequence[tuple[NDArray[np.float64], float]],
         prices: Sequence[NDArray[np.float64]],
-    ) -> Bunch:  # fmt: skip
+    ) -> DroppedRows:  # fmt: skip
         rows, weights = take(self.rows, far), self.weights[far]
         ball = measure(rows, self.codes[far], len(self.classes))
         floors, totals = np.empty((len(hypotheses), 2, LEVELS)), np.empty((len(hypotheses), 2, LEVELS))
@@ -215,19 +215,19 @@ class Past:
                 mine = (signs == sign) & (weights > 0)
                 floors[k, side], totals[k, side] = _levels(values[mine], prices[k][side] * weights[mine])
         middle = ball.centre.toarray()[0] if is_sparse(ball.centre) else np.asarray(ball.centre)[0]
-        return Bunch(np.stack([w for w, _ in hypotheses]), floors, totals, middle, float(ball.radius[0]))
+        return DroppedRows(np.stack([w for w, _ in hypotheses]), floors, totals, middle, float(ball.radius[0]))
 
-    def merged(self, hypotheses: Sequence[tuple[NDArray[np.float64], float]]) -> Past:
-        """The same with all bunches in one: floors at these hypotheses, a ball around all balls."""
-        centre = np.mean([bunch.centre for bunch in self.bunches], axis=0)
-        radius = max(float(np.linalg.norm(bunch.centre - centre)) * _UP + bunch.radius for bunch in self.bunches)
+    def merged(self, hypotheses: Sequence[tuple[NDArray[np.float64], float]]) -> History:
+        """The same with all groups of rows let go in one: floors at these hypotheses, a ball around all balls."""
+        centre = np.mean([dropped.centre for dropped in self.dropped], axis=0)
+        radius = max(float(np.linalg.norm(dropped.centre - centre)) * _UP + dropped.radius for dropped in self.dropped)
         floors, totals = np.empty((len(hypotheses), 2, LEVELS)), np.empty((len(hypotheses), 2, LEVELS))
         for k, (w, _) in enumerate(hypotheses):
-            values = np.concatenate([bunch.screened(k, w) for bunch in self.bunches], axis=1)
-            prices = np.concatenate([bunch.prices[k] for bunch in self.bunches], axis=1)
+            values = np.concatenate([dropped.screened(k, w) for dropped in self.dropped], axis=1)
+            prices = np.concatenate([dropped.prices[k] for dropped in self.dropped], axis=1)
             for side in (POSITIVE, NEGATIVE):
                 mine = values[side] < np.inf
                 floors[k, side], totals[k, side] = _levels(values[side][mine], prices[side][mine])
         return replace(
-            self, bunches=(Bunch(np.stack([w for w, _ in hypotheses]), floors, totals, centre, radius * _UP),)
+            self, dropped=(DroppedRows(np.stack([w for w, _ in hypotheses]), floors, totals, centre, radius * _UP),)
         )
