@@ -7,8 +7,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,22 +15,12 @@ from click.testing import CliRunner
 from coremargin.cli import main
 from coremargin.data.folder import write_arrays
 from coremargin.formats import registry as formats
-from coremargin.formats.model_record import WHOLE, ModelRecord, Parameters
 from coremargin.formats.store_record import read_store_record
 from coremargin.models.registry import MODELS
 from coremargin.problems.registry import KINDS as PROBLEMS
 from coremargin.verify import registry
-from coremargin.verify.checks import Check, shown
-from coremargin.verify.claim import AnyClaim, any_claim
 from coremargin.verify.examine import examine
-from coremargin.verify.kind import Kind
-from coremargin.verify.store import Account
-from coremargin.verify.sums import slabs
 from model_kit import certified_record, store_of
-
-if TYPE_CHECKING:
-    from coremargin.formats.model_files import ModelFiles
-    from coremargin.verify.rows import Chunk, Rows
 
 
 def test_every_problem_is_known_wherever_it_is_asked_for() -> None:
@@ -60,65 +48,11 @@ def test_the_verifier_loads_nothing_of_what_it_judges() -> None:
     assert {"errors", "formats", "verify"} <= set(done.stdout.split()) <= {"errors", "formats", "verify", "version"}
 
 
-class Farthest(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="farthest"):
-    """The longest row, which stands in the coreset; both bounds are its length."""
-
-    parameters: Parameters
-
-
-class FarthestScan(Account):
-    """Whether any row is longer."""
-
-    longest = 0.0
-
-    def ask(self, chunk: Chunk) -> Any:
-        there = np.ones(len(chunk.codes), np.int64)
-        return max(float(self.lengths(x, chunk.start).max()) for _, x in slabs(chunk.x)), self.members(chunk, there)
-
-    def add(self, answer: Any) -> None:
-        self.longest = max(self.longest, answer[0])
-        self.count(0, *answer)
-
-    def bounds(self) -> tuple[float | None, float | None]:
-        return self.claim.lower, self.longest
-
-    def checks(self) -> list[Check]:
-        problems = self.membership()
-        claimed, found = shown(self.claim.upper), shown(self.longest)
-        return [
-            self.content(),
-            Check("coreset", not problems, "; ".join(problems) or "the row is the store's"),
-            Check("longest", self.longest <= self.claim.upper * (1 + 1e-12), f"found {found} (claimed: {claimed})"),
-        ]
-
-
-class FarthestKind(Kind[AnyClaim]):
-    """A length that no row exceeds, and a row that has it."""
-
-    def claim(self, files: ModelFiles) -> AnyClaim:
-        return AnyClaim(**any_claim(files, WHOLE, soft=False), y=np.ones(1, np.int64))
-
-    def same_classes(self, claim: AnyClaim, rows: Rows) -> Check:
-        return Check("classes", ok=True, text="labels do not matter")
-
-    def said(self, claim: AnyClaim) -> list[Check]:
-        length = float(np.linalg.norm(claim.x))
-        return [Check("row", abs(length - (claim.upper or 0)) <= 1e-12 * length, f"it is {shown(length)} long")]
-
-    def scan(self, claim: AnyClaim, rows: Rows) -> FarthestScan:
-        return FarthestScan(claim, rows)
-
-    def proven(self, epsilon: float, *, soft: bool) -> str:
-        return "no row is longer"
-
-
 @pytest.fixture
 def farthest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more kind: a module in formats/ and one in verify/, and a line in each registry."""
-    for name, module in (("far_record", {"RECORD": Farthest}), ("far_kind", {"KIND": FarthestKind()})):
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**module))  # type: ignore[arg-type]
+    """One more kind: a record and a verifier, and a line in each registry."""
     monkeypatch.setitem(formats.RECORDS, "farthest", "far_record")
-    monkeypatch.setitem(registry.KINDS, "farthest", "far_kind")
+    monkeypatch.setitem(registry.KINDS, "farthest", "far_verify")
 
 
 def model_of(folder: Path, store: Path, X: np.ndarray, row: int) -> Path:

@@ -1,0 +1,87 @@
+"""The longest row of a store as a kind of problem: what the registry has a line for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+from far_model import FarthestModel
+from far_problem import FarthestRow, FarthestState
+from msgspec import Meta
+
+from coremargin.problems.common.model import record_of
+from coremargin.problems.common.words import bounds_of, described, margin_claims
+from coremargin.problems.job import TrainJob
+from coremargin.problems.kind import Kind
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.problems.outcome import Outcome
+
+
+class FarthestJob(TrainJob, frozen=True, kw_only=True):
+    """Find the longest row."""
+
+    PROBLEM: ClassVar[str] = "farthest"
+
+    farthest: Annotated[bool, Meta(description="Find the longest row.")]
+
+
+class FarthestKind(Kind[FarthestJob, FarthestRow, FarthestModel]):
+    """From a job to what people are told."""
+
+    name = "farthest"
+    job = FarthestJob
+    title = "the longest row"
+    asked_by = "give farthest"
+
+    def asked(self, said: Mapping[str, Any]) -> bool:
+        """Its own word."""
+        return "farthest" in said
+
+    def problem(self, job: FarthestJob, source: Source) -> FarthestRow:
+        """The problem on these rows."""
+        return FarthestRow(source)
+
+    def model(self, job: FarthestJob, problem: FarthestRow, state: FarthestState) -> FarthestModel:
+        """The row."""
+        source, kind = problem.source, "margin"
+        found = SimpleNamespace(
+            status="certified" if state.round else "stopped", kind=kind, lower=state.lower, upper=state.upper
+        )
+        ids = np.array([state.id])
+        codes = range(len(source.classes))
+        record = record_of(source, codes, found, self.name, job.parameters(), 1)
+        return FarthestModel(record, ids, source.rows_at(ids)[0])
+
+    def facts(self, problem: FarthestRow, state: FarthestState) -> dict[str, Any]:
+        """Why it ended."""
+        return {"reason": state.status}
+
+    def summary(self, model: FarthestModel, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Both bounds."""
+        return bounds_of(model)  # type: ignore[arg-type]
+
+    def verdict(self, outcome: Outcome, job: FarthestJob) -> list[str]:
+        """The row."""
+        (row,) = outcome.model.coreset_ids  # type: ignore[attr-defined]
+        return [f"{outcome.model.status}: row {row} is the longest."]
+
+    def held(self, outcome: Outcome) -> tuple[str, str]:
+        """Nothing to speak of."""
+        return "rows", "one row was held"
+
+    def described(self, path: Path, model: FarthestModel, made: Sequence[tuple[str, str]]) -> list[str]:
+        """What it is."""
+        labels = ", ".join(map(repr, model.classes))
+        return described(path, model, made, labels, margin_claims(model, "all rows"))  # type: ignore[arg-type]
+
+    def report(self, folder: Path, name: str) -> str:
+        """A page of one line."""
+        return f"<!doctype html><title>{name}</title><p>The longest row."
+
+
+KIND = FarthestKind()

@@ -1,0 +1,97 @@
+"""How much one more kind of problem takes: a folder, and a line wherever kinds are listed. README.md is the recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from far_model import FarthestModel
+
+import coremargin
+from coremargin.cli import main
+from coremargin.data.store import Store
+from coremargin.engine.executors import InProcess
+from coremargin.errors import Interrupted, SpecError
+from coremargin.formats.registry import RECORDS
+from coremargin.learn.train import Progress, train_job
+from coremargin.models.fleet import read_model
+from coremargin.models.registry import MODELS
+from coremargin.problems import registry
+from coremargin.verify.registry import KINDS as CLAIMS
+from model_kit import store_of
+
+
+@pytest.fixture
+def _farthest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines: for the problem, its models, their records and their verifier. Nothing else of the house changes."""
+    monkeypatch.setattr(registry, "KINDS", {"farthest": "far_kind", **registry.KINDS})
+    monkeypatch.setitem(MODELS, "farthest", FarthestModel)
+    monkeypatch.setitem(RECORDS, "farthest", "far_record")
+    monkeypatch.setitem(CLAIMS, "farthest", "far_verify")
+
+
+@pytest.fixture
+def rows(rng: np.random.Generator) -> np.ndarray:
+    """200 rows."""
+    return rng.standard_normal((200, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def store(tmp_path: Path, rows: np.ndarray) -> Path:
+    """The rows in chunks of 16."""
+    return store_of(tmp_path / "s.zarr", rows, list("ab" * 100), 16)
+
+
+def say(*words: object) -> str:
+    """What a command prints; it ends well."""
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.usefixtures("_farthest")
+def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, rows: np.ndarray) -> None:
+    """A job file that asks for it ends with a certified model, which every command knows; NumPy finds the same row."""
+    job, model = tmp_path / "job.toml", tmp_path / "m"
+    job.write_text('job = "train"\nstore = "s.zarr"\nout = "m"\nfarthest = true\n')
+    longest = int(np.linalg.norm(rows.astype(np.float64), axis=1).argmax())
+    assert "farthest = true" in say("plan", job)
+    told = say("run", job, "--cluster", "threads", "--quiet")
+    assert told.startswith(f"certified: row {longest} is the longest.")
+    assert coremargin.verify(model, store).ok
+    assert say("verify", model, store, "--quiet").endswith("verified: no row is longer\n")
+    assert "farthest" in say("show", model)
+    assert "The longest row." in (model / "report.html").read_text()
+    assert read_model(model).kind == "farthest"
+
+
+@pytest.mark.usefixtures("_farthest")
+def test_it_is_killed_and_goes_on(tmp_path: Path, store: Path) -> None:
+    """Interrupted within its scan and resumed, it leaves the same bytes as a run without a break."""
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    alone, broken = (registry.new_job(store=store, out=tmp_path / name, farthest=True, block=1) for name in "ab")
+    train_job(alone, Store.open(store), InProcess(1))
+    with pytest.raises(Interrupted):
+        train_job(broken, Store.open(store), InProcess(1), progress=Progress(on_block=stop))
+    done = train_job(broken, Store.open(store), InProcess(1), begin="resume")
+    assert done.run["resumed"] == 1
+    for name in ("model.json", "arrays.npz"):
+        assert (broken.out / name).read_bytes() == (alone.out / name).read_bytes()
+
+
+@pytest.mark.usefixtures("_farthest")
+def test_its_parameters_are_refused_elsewhere() -> None:
+    """Jobs of other kinds are told who has the parameter, its own are told what it has not."""
+    with pytest.raises(SpecError, match=r"loss: the longest row has none.*it belongs to .*a soft margin"):
+        registry.new_job(store="a", out="b", farthest=True, loss="hinge")
+
+
+def test_without_its_lines_nobody_knows_it() -> None:
+    """What is registered for a test is gone after it."""
+    with pytest.raises(SpecError, match="unknown key 'farthest'"):
+        registry.new_job(store="a", out="b", farthest=True)
