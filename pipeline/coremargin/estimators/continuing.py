@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coremargin.models.model import Model
 
 #: Points of the way from the hypothesis before (0) to the newest (1) that are tried where the newest is not proven.
-_SEGMENT = (1.0, 0.95, 0.9, 0.75, 0.5, 0.25, 0.0)
+_LINE_POINTS = (1.0, 0.95, 0.9, 0.75, 0.5, 0.25, 0.0)
 #: So many rows are kept however little memory there is.
 FEWEST = 16
 
@@ -80,7 +80,7 @@ def _margin_of_all(model: Model, history: History, k: int, before: Model | None)
     upper = model.certificate.upper
     directions = model.w[:, None]
     if before is not None:
-        t = np.array(_SEGMENT)
+        t = np.array(_LINE_POINTS)
         directions = np.outer(model.w, t) + np.outer(before.w, 1.0 - t)
     lower, hypothesis = _best(history, k, directions, intercept=bool(model.parameters["intercept"]))
     if lower <= 0:  # nothing is proven for the rows that are gone: the answer for those kept, without a claim

@@ -85,6 +85,11 @@ class FleetModel(Trained):
         """The values of C, from small to large; (None,) for hard margins."""
         return tuple(self.facts.costs)
 
+    @property
+    def proof(self) -> dict[str, Any]:
+        """The C whose members decide; each has a certificate of its own."""
+        return {"C": self.C}
+
     def at(self, C: float) -> FleetModel:
         """The same fleet, with the members for this C deciding.
 

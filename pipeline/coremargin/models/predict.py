@@ -13,11 +13,11 @@ import numpy as np
 
 from coremargin.data.locked import Locked
 from coremargin.engine.calls import ask_in_order
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import DataError
 from coremargin.models.asked import executor_of
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.files import check_outside
-from coremargin.models.fleet import AnyModel, FleetModel, read_model
+from coremargin.models.fleet import AnyModel, read_model
 from coremargin.models.predictions import predictions
 
 if TYPE_CHECKING:
@@ -127,11 +127,8 @@ def _batches(
 def opened_model(model: AnyModel | str | os.PathLike[str], C: float | None = None) -> AnyModel:
     """The model, loaded if it is a path; C: of a fleet, whose members decide. Raises UsageError without a choice."""
     found = read_model(model) if isinstance(model, str | os.PathLike) else model
-    if isinstance(found, FleetModel):
-        found = found if C is None else found.at(C)
-        found.deciders()
-    elif C is not None:
-        raise UsageError("C: this model is one alone, with its own C; only of a fleet one is chosen")
+    found = found if C is None else found.at(C)
+    found.deciders()
     return found
 
 

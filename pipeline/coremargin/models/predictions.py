@@ -32,10 +32,10 @@ from coremargin.data.plain import array_metadata, group_metadata
 from coremargin.errors import UsageError
 from coremargin.formats.raw_array import CRC_BYTES
 from coremargin.models.decision import label_array
-from coremargin.models.fleet import AnyModel, FleetModel
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.models.fleet import AnyModel
 
 FORMAT = "coremargin-predictions"
 VERSION = 1
@@ -111,13 +111,12 @@ class _ZarrSink:
 
 
 def _attributes(model: AnyModel, source: Source) -> dict[str, Any]:
-    proof = {"C": model.C} if isinstance(model, FleetModel) else {"certificate": model.record["certificate"]}
     return {
         "format": FORMAT,
         "version": VERSION,
         "rows": source.rows,
         "classes": list(model.classes),
-        "model": {"status": model.status, **proof},
+        "model": {"status": model.status, **model.proof},
         "source": {"name": Path(source.name).name, "digest": source.digest},
     }
 

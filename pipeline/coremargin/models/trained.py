@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from coremargin.data.folder import write_arrays
-from coremargin.errors import DataError
+from coremargin.errors import DataError, UsageError
 from coremargin.formats.model_arrays import ROWS, check_arrays
 from coremargin.formats.model_files import ARRAYS, read_model_files
 from coremargin.formats.model_record import FILE, ModelRecord
@@ -86,6 +86,31 @@ class Trained(ABC):
     @abstractmethod
     def store_digest(self) -> str:
         """Identity of the rows that the certificate is about."""
+
+    @property
+    @abstractmethod
+    def proof(self) -> dict[str, Any]:
+        """What predictions say of the model that made them: its certificate, or which of many decided."""
+
+    @abstractmethod
+    def at(self, C: float) -> Trained:
+        """The same, with the members for this C deciding.
+
+        Parameters
+        ----------
+        C : float
+            One of those that were trained.
+
+        Returns
+        -------
+        Trained
+            What decides by it.
+
+        Raises
+        ------
+        UsageError
+            There is no such C to choose.
+        """
 
     @abstractmethod
     def deciders(self) -> Sequence[Single]:
@@ -376,6 +401,31 @@ class Single(Trained):
     def store_digest(self) -> str:
         """Identity of the rows that the certificate is about."""
         return self.certificate.store_digest
+
+    @property
+    def proof(self) -> dict[str, Any]:
+        """The certificate."""
+        return {"certificate": self.record["certificate"]}
+
+    def at(self, C: float) -> Self:
+        """Refused: a model alone has its own C.
+
+        Parameters
+        ----------
+        C : float
+            Any.
+
+        Returns
+        -------
+        Single
+            Never.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError("C: this model is one alone, with its own C; only of a fleet one is chosen")
 
     def deciders(self) -> list[Self]:
         """The model itself.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
-SEGMENT = (0.25, 0.5, 0.75, 0.9)
+LINE_POINTS = (0.25, 0.5, 0.75, 0.9)
 #: Hypotheses of K x (d + 1) that the driver holds at a time, of its own and in summaries on the way.
 HYPOTHESES = 16
 
@@ -120,7 +120,7 @@ class ClassesJob(BaseProblem[ClassesState, ClassesSummary]):
 
     def points(self, state: ClassesState) -> Array:
         """Where on the segment from the best hypothesis to the newest a scan looks, the newest first."""
-        return np.array([1.0, *SEGMENT]) if moved(state.newest, state.best) else np.ones(1)
+        return np.array([1.0, *LINE_POINTS]) if moved(state.newest, state.best) else np.ones(1)
 
     def at(self, state: ClassesState, t: float) -> Array:
         """The hypothesis at a point of that segment."""

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 POOL_ROWS = 1_000
 #: Scans after the first that incumbents may take to settle, and points of the segment from the incumbent (0) to the
 #: newest direction (1) that each of them measures besides.
-SETTLING, SEGMENT = 4, (0.25, 0.5, 0.75, 0.9)
+SETTLING, LINE_POINTS = 4, (0.25, 0.5, 0.75, 0.9)
 #: Rows beyond k that a scan sends home for each class and direction are at most so many.
 MOST_EXTRA = 1_000
 #: Values that a block may send home for its directions: bounds how many there are where k is large.
@@ -222,7 +222,7 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
                 found = good_hyperplane(arena, search.k, [search.best.w, found.w])
             last = [found.w]
             if self._is_news(found, search):
-                wishes += [found.w, *(t * found.w + (1 - t) * search.best.w for t in SEGMENT)]
+                wishes += [found.w, *(t * found.w + (1 - t) * search.best.w for t in LINE_POINTS)]
         if wishes and state.settling > 0:
             return self._wishing(replace(state, settling=state.settling - 1), unit(wishes)[: self.batch])
         phase: Phase = "search" if self.exact else "climb"

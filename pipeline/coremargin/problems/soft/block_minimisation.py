@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 #: Of the memory a third each: for the rows that a segment sends home at most, and for those held from before.
-SEGMENT, HELD = 3, 3
+SEGMENT_PART, HELD_PART = 3, 3
 #: Rows stay where they are while the contradictions of all of them cannot add more than this share of epsilon.
 SETTLED = 0.01
 #: What is left after a pass, as a multiple of what the gains foretell for the dual alone, and what these shrink by a
@@ -92,7 +92,7 @@ class BlockMinimisation:
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first pass: within the memory for rows that are held."""
         job, source = self.job, self.source
-        most = job.memory_bytes // HELD * source.nbytes // max(1, source.rows * job.row_bytes)
+        most = job.memory_bytes // HELD_PART * source.nbytes // max(1, source.rows * job.row_bytes)
         return sample_chunks(source, job.codes, job.sample_share, min(job.sample_bytes, most))
 
     def start(self) -> SoftState:
@@ -113,7 +113,7 @@ class BlockMinimisation:
             total_rows=int(source.scalars().counts.sum(axis=0)[list(job.codes)].sum()),
             sample_bytes=found.nbytes(source), block_pass=block_pass,
         )  # fmt: skip
-        state = self._solved(state, first(sample, np.arange(len(sample)), job.memory_bytes // HELD), block_pass)
+        state = self._solved(state, first(sample, np.arange(len(sample)), job.memory_bytes // HELD_PART), block_pass)
         margins = sample.signs * (products(sample.rows, state.newest[:-1, None])[0] + state.newest[-1])
         low, high = histogram_range(margins)
         return replace(state, seen=Seen.nothing(low, high))
@@ -123,7 +123,7 @@ class BlockMinimisation:
     @cached_property
     def segments(self) -> list[range]:
         """The chunks of each segment of a pass."""
-        room = max(1, self.job.memory_bytes // SEGMENT // (self.source.chunk_rows * self.job.row_bytes))
+        room = max(1, self.job.memory_bytes // SEGMENT_PART // (self.source.chunk_rows * self.job.row_bytes))
         return [range(k, min(k + room, self.source.chunks)) for k in range(0, self.source.chunks, room)]
 
     def proving(self, state: SoftState) -> bool:
@@ -136,7 +136,7 @@ class BlockMinimisation:
         if not self.proving(state):
             least = SETTLED * job.epsilon * max(0.0, block_pass.value) / float(job.prices @ job.totals)
             least = math.sqrt(least) if job.loss == "squared_hinge" else least
-            most = max(1, job.memory_bytes // SEGMENT // job.row_bytes)  # rows that come home
+            most = max(1, job.memory_bytes // SEGMENT_PART // job.row_bytes)  # rows that come home
             plain = job.near_probe(state, keep=most // len(self.segments[block_pass.segment]), held=state.rows.held.ids)
             return BlockProbe(**_fields(plain), duals=block_pass.duals, first=0, least=least)
         plain = job.near_probe(replace(state, best=block_pass.at), keep=0, held=nothing)
@@ -190,7 +190,7 @@ class BlockMinimisation:
     def _solved(self, state: SoftState, pool: Pool, block_pass: BlockPass) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
         after, margins = solved(self.job.objective, pool, block_pass, state.zone.idle)
-        held = first(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // HELD)
+        held = first(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // HELD_PART)
         return replace(state, newest=after.at, rows=replace(state.rows, held=held), block_pass=after)
 
     def _pass_over(self, state: SoftState, block_pass: BlockPass) -> SoftState:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) whose losses a scan sums up besides the newest.
-SEGMENT = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
+LINE_POINTS = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
 #: So many rows per feature are few, and so many features many: then all rows are held, where they fit.
 FEW_ROWS, MANY_FEATURES = 50, 200
 #: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
@@ -111,7 +111,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
 
     def points(self, state: SoftState) -> Array:
         """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
-        return np.ones(1) if state.best is None else np.array([1.0, *SEGMENT])
+        return np.ones(1) if state.best is None else np.array([1.0, *LINE_POINTS])
 
     def near_probe(
         self, state: SoftState, *, keep: int, held: NDArray[np.int64], curve: bool = False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coremargin.problems.hard.summary import MarginSummary
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
-SEGMENT = (0.25, 0.5, 0.75, 0.9)
+LINE_POINTS = (0.25, 0.5, 0.75, 0.9)
 #: Share of the store that one scan may send home, and its bounds.
 KEEP_SHARE, KEEP_BYTES_LEAST, KEEP_BYTES_MOST = 0.01, 4 << 20, 64 << 20
 #: However long its rows are, a scan may send home so many (within the most bytes). rcv1: 5 scans instead of 30.
@@ -49,7 +49,7 @@ class Fast(Strategy):
         """Besides the newest hypothesis, points between it and the best one."""
         if best is None:
             return plain
-        t = np.array([1.0, *SEGMENT])
+        t = np.array([1.0, *LINE_POINTS])
         return replace(plain, base=np.column_stack([plain.base[:, 0], best.w]), mix=np.stack([t, 1 - t]))
 
     def skip(self, source: Source, state: HardMarginState, epsilon: float) -> NDArray[np.bool_]:
