@@ -7,7 +7,7 @@ from pathlib import Path
 from coremargin.errors import DataError
 from coremargin.formats.fleet_record import FILE as FLEET
 from coremargin.formats.model_record import FILE as MODEL
-from coremargin.problems.registry import KINDS, kind_named
+from coremargin.problems import registry
 from coremargin.report import page
 
 
@@ -19,6 +19,6 @@ def write_report(folder: Path, *, name: str | None = None) -> Path:
     """
     folder = Path(folder)
     kind = "fleet" if (folder / FLEET).exists() else page.read_json(folder / MODEL).get("problem")
-    if kind not in KINDS:
-        raise DataError(f"{folder / MODEL}: expected a problem of {', '.join(KINDS)}, found {kind!r}")
-    return page.written(folder, kind_named(kind).report(folder, name or folder.name))
+    if kind not in registry.KINDS:
+        raise DataError(f"{folder / MODEL}: expected a problem of {', '.join(registry.KINDS)}, found {kind!r}")
+    return page.written(folder, registry.kind_named(kind).report(folder, name or folder.name))
