@@ -165,6 +165,7 @@ def test_what_is_said_decides_which_kind_is_meant(said: dict[str, Any], kind: st
         ({"classes": "crammer-singer", "C": 2.0}, "C and class_weight: a hard margin has none; give loss too"),
         ({"classes": "ovr", "class_weight": [1.0, 2.0]}, "C and class_weight: a hard margin has none; give loss too"),
         ({"loss": "hinge", "class_weight": [0.0, 2.0]}, "class_weight: expected two numbers above 0"),
+        ({"classes": "ovo"}, "classes: invalid enum value 'ovo'; expected 'ovr' or 'crammer-singer'"),
         ({"epsilon": 0}, "epsilon: expected a number between 0 and 1"),
         ({"fodls": 3}, "unknown key 'fodls'; did you mean 'folds'"),
     ],

@@ -102,16 +102,20 @@ def new_job(**said: Any) -> TrainJob:
 
 
 def _refuse_words_of_others(kind: Kind[Any, Any, Any], key: str, value: Any, where: str) -> None:
-    """Raise SpecError where a word is not one of this kind's, but of another's."""
-    own = specs.choices_of(inspect.type_info(kind.job), [key])
+    """Raise SpecError for a word that is not this kind's: with the kinds that have it, or all words there are."""
+    words = {other: specs.choices_of(inspect.type_info(other.job), [key]) for other in kinds()}
+    own = words[kind]
     if not own or value in own:
         return
-    others = [other for other in kinds() if value in specs.choices_of(inspect.type_info(other.job), [key])]
+    others = [other for other in words if value in words[other]]
     if others:
         raise SpecError(
             f"{where}: {key}: {kind.title} has only {' or '.join(map(repr, own))}, found {value!r}; it belongs to "
             f"{_named(others)}"
         )
+    if isinstance(value, str):
+        known = dict.fromkeys(word for some in (own, *words.values()) for word in some)
+        raise SpecError(f"{where}: {key}: invalid enum value {value!r}; expected {' or '.join(map(repr, known))}")
 
 
 def _named(kinds_: list[Kind[Any, Any, Any]]) -> str:
