@@ -25,10 +25,10 @@ from coremargin.models.record import plain
 from model_kit import certified_record
 
 LEDGER = {
-    "directions": np.array([[1.0, 0.0]]),
-    "floor": np.arange(6.0).reshape(3, 2),
-    "pool_ids": np.array([3, 7]),
-    "which": np.zeros(3, np.int64),
+    "ledger_directions": np.array([[1.0, 0.0]]),
+    "ledger_floor": np.arange(6.0).reshape(3, 2),
+    "ledger_pool_ids": np.array([3, 7]),
+    "ledger_which": np.zeros(3, np.int64),
 }
 
 
@@ -47,7 +47,7 @@ def model(**changes: Any) -> Model:
         "coreset_ids": np.array([3, 7]),
         "coreset_x": np.array([[-1.0, 0.0], [1.0, 0.0]]),
         "coreset_y": np.array([-1, 1]),
-        "ledger": LEDGER,
+        "extra": LEDGER,
     }
     for key in list(changes):
         if key in arrays:
@@ -90,7 +90,8 @@ def test_two_saves_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("time.time", lambda: 2e9)
     other = model(
         coreset_x=np.asfortranarray([[-1.0, 0.0], [1.0, 0.0]]),
-        ledger={name: LEDGER[name] for name in reversed(LEDGER)} | {"floor": LEDGER["floor"].astype(">f8")},
+        extra={name: LEDGER[name] for name in reversed(LEDGER)}
+        | {"ledger_floor": LEDGER["ledger_floor"].astype(">f8")},
     )
     second = save(tmp_path / "b", other)
     for name in ("model.json", "arrays.npz"):

@@ -110,7 +110,7 @@ class Judge:
                 price, squared = self.prices(record, side), asked["loss"] == "squared_hinge"
                 self.planes += forge_solve.cheapest(X, side, price, intercept=intercept, squared=squared)
             elif record["problem"] == "outliers":
-                most = int(arrays["ledger_outliers_k"][-1])
+                most = int(arrays["outliers_k"][-1])
                 self.planes += forge_solve.trimmed(X[kept], side[kept], most, intercept=intercept)
             else:
                 self.planes.append(forge_solve.widest(X[kept], side[kept], intercept=intercept))
@@ -179,7 +179,7 @@ class Judge:
 
     def _outliers(self, record: Record, arrays: Arrays, X: np.ndarray, side: np.ndarray) -> Iterator[str]:
         claims, intercept = record["certificate"], record["parameters"]["intercept"]
-        about = {name.removeprefix("ledger_outliers_"): v for name, v in arrays.items() if "outliers_" in name}
+        about = {name.removeprefix("outliers_"): v for name, v in arrays.items() if "outliers_" in name}
         tiny, ks = _NOTHING * float(np.linalg.norm(X, axis=1).max()), about["k"].tolist()
         if ks != counts_asked(record["parameters"]["outliers"]):
             yield f"k {ks}, asked for {record['parameters']['outliers']!r}"

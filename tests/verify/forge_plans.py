@@ -47,9 +47,9 @@ class Draft:
         """Claim these bounds, wherever they are said."""
         ratio = min(1.0, lower / upper) if lower and upper and lower > 0 and upper > 0 else 0.0
         self.claims.update(lower=lower, upper=upper, ratio=ratio)
-        if "ledger_outliers_k" in self.arrays:
-            self.arrays["ledger_outliers_lower"][-1] = -np.inf if lower is None else lower
-            self.arrays["ledger_outliers_upper"][-1] = np.inf if upper is None else upper
+        if "outliers_k" in self.arrays:
+            self.arrays["outliers_lower"][-1] = -np.inf if lower is None else lower
+            self.arrays["outliers_upper"][-1] = np.inf if upper is None else upper
 
 
 def _factor(rng: np.random.Generator) -> float:
@@ -123,7 +123,7 @@ def other_epsilon(rng: np.random.Generator, draft: Draft) -> str:
 def other_length(rng: np.random.Generator, draft: Draft) -> str:
     """The hypothesis times a number, and the bounds as well."""
     factor = _factor(rng)
-    for name in ("w", "b", "hypothesis", "ledger_outliers_w", "ledger_outliers_b"):
+    for name in ("w", "b", "hypothesis", "outliers_w", "outliers_b"):
         if name in draft.arrays:
             draft.arrays[name] = draft.arrays[name] * factor
     if draft.claims["lower"] is not None:
@@ -216,7 +216,7 @@ def other_question(rng: np.random.Generator, draft: Draft) -> str:
 
 def unproven(rng: np.random.Generator, draft: Draft) -> str:
     """Outliers without all of their proof, and other bounds."""
-    if "ledger_outliers_k" not in draft.arrays:
+    if "outliers_k" not in draft.arrays:
         return one_bound(rng, draft)
     names = [name for name in draft.arrays if "proof" in name]
     gone = names if rng.integers(2) else [str(rng.choice(names))]
@@ -228,29 +228,29 @@ def unproven(rng: np.random.Generator, draft: Draft) -> str:
 
 def other_numbers(rng: np.random.Generator, draft: Draft) -> str:
     """Other numbers of outliers, of another kind, in another order, asked for as well or not."""
-    if "ledger_outliers_k" not in draft.arrays:
+    if "outliers_k" not in draft.arrays:
         return one_bound(rng, draft)
-    ks = draft.arrays["ledger_outliers_k"]
+    ks = draft.arrays["outliers_k"]
     new = ks + int(rng.integers(1, 9)) if rng.integers(2) else ks[::-1].copy()
     if rng.integers(2):
         new[:-1] += 5
     new = new.astype(rng.choice(["i8", "u8", "u1", "f8", "i1"]))
-    draft.arrays["ledger_outliers_k"] = new + 0.9 if new.dtype.kind == "f" else new
+    draft.arrays["outliers_k"] = new + 0.9 if new.dtype.kind == "f" else new
     if rng.integers(2):
         draft.asked["outliers"] = [int(k) for k in new] if len(new) > 1 else int(new[0])
     if rng.integers(2):
-        draft.arrays["ledger_outliers_upper"][:] = draft.arrays["ledger_outliers_upper"][-1]
+        draft.arrays["outliers_upper"][:] = draft.arrays["outliers_upper"][-1]
     return f"k {new.tolist()} {new.dtype}, asked for {draft.asked['outliers']!r}"
 
 
 def huge_plane(rng: np.random.Generator, draft: Draft) -> str:
     """A hyperplane for fewer outliers whose margins are no numbers."""
-    if len(draft.arrays.get("ledger_outliers_k", ())) < 2:
+    if len(draft.arrays.get("outliers_k", ())) < 2:
         return other_length(rng, draft)
-    i = int(rng.integers(len(draft.arrays["ledger_outliers_k"]) - 1))
-    draft.arrays["ledger_outliers_w"][i] *= 1e308
-    draft.arrays["ledger_outliers_b"][i] = rng.choice([0.0, 1e308, -1e308])
-    draft.arrays["ledger_outliers_lower"][i] = rng.choice([1.0, 1000.0, -1e-300])
+    i = int(rng.integers(len(draft.arrays["outliers_k"]) - 1))
+    draft.arrays["outliers_w"][i] *= 1e308
+    draft.arrays["outliers_b"][i] = rng.choice([0.0, 1e308, -1e308])
+    draft.arrays["outliers_lower"][i] = rng.choice([1.0, 1000.0, -1e-300])
     return f"plane {i} times 1e308"
 
 

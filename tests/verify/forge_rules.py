@@ -131,7 +131,7 @@ def _numbers(old: Any, new: Any) -> bool:
 
 _MODEL, _ARRAYS, _FLEET = r"(members/[^/]*/)?model\.json:", r"(members/[^/]*/)?arrays\.npz:", r"fleet\.json:"
 _CORESET = r"alpha|duals|coreset_(ids|y|classes|x(_data|_indices|_indptr|_shape)?)"
-_PROOF = r"ledger_outliers_proof_((rows|weights|paths|proofs)(_ends)?|leaves)"
+_PROOF = r"outliers_proof_((rows|weights|paths|proofs)(_ends)?|leaves)"
 
 #: "judged": what is there now is held against the rows by the judge.
 MODELS: tuple[Rule, ...] = (
@@ -165,9 +165,9 @@ MODELS: tuple[Rule, ...] = (
         _anything,
         "what scans proved of each chunk: said to be unchecked",
     ),
-    Rule(rf"{_ARRAYS}ledger_outliers_(gains|nodes|proof_values)", _numbers, "said to be unchecked"),
-    Rule(rf"{_ARRAYS}(w|b|hypothesis|reference|ledger_reference|shift|factor|{_CORESET})", _same_kind, "judged"),
-    Rule(rf"{_ARRAYS}ledger_outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
+    Rule(rf"{_ARRAYS}outliers_(gains|nodes|proof_values)", _numbers, "said to be unchecked"),
+    Rule(rf"{_ARRAYS}(w|b|hypothesis|reference|reference|shift|factor|{_CORESET})", _same_kind, "judged"),
+    Rule(rf"{_ARRAYS}outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
 )
 
 _JSON = r"(.*/)?zarr\.json:"

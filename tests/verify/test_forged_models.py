@@ -279,7 +279,7 @@ def test_arrays_of_another_kind_are_refused(specimens: Specimens, tmp_path: Path
     }
     specimen, answers = specimens[name], {}
     for array, values in specimen.arrays().items():
-        if array.startswith("ledger_") and not array.startswith(("ledger_outliers", "ledger_reference")):
+        if array.startswith("ledger_") and not array.startswith(("ledger_outliers", "reference")):
             continue  # what the scans proved of each chunk: nothing rests on it
         other = {"arrays.npz": zipped(members_of(specimen.arrays() | {array: changes[kind](values)}))}
         answers[array] = answer(with_files(specimen, tmp_path, other), specimen.store)
@@ -380,7 +380,7 @@ def test_rows_ingested_anew_are_judged_anew(specimens: Specimens, tmp_path: Path
     specimen = specimens[name]
     X, labels = specimen.rows.X.copy(), list(specimen.rows.labels)
     weights = None if specimen.rows.weights is None else np.maximum(specimen.rows.weights, 0.5)
-    out = specimen.arrays().get("ledger_outliers_ids", np.zeros(0, int)).tolist()
+    out = specimen.arrays().get("outliers_ids", np.zeros(0, int)).tolist()
     core = next(int(row) for row in specimen.arrays()["coreset_ids"] if row not in out)
     other = {label: next(one for one in specimen.rows.classes if one != label) for label in specimen.rows.classes}
     if change == "labels swapped":

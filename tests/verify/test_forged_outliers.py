@@ -27,12 +27,12 @@ PROOF = ("rows", "rows_ends", "weights", "weights_ends", "paths", "paths_ends", 
 
 def about(draft: Draft, name: str) -> np.ndarray:
     """One of the arrays about outliers."""
-    return draft.arrays[f"ledger_outliers_{name}"]
+    return draft.arrays[f"outliers_{name}"]
 
 
 def put(draft: Draft, **arrays: Any) -> None:
     """Others in their place."""
-    draft.arrays.update({f"ledger_outliers_{name}": np.asarray(values) for name, values in arrays.items()})
+    draft.arrays.update({f"outliers_{name}": np.asarray(values) for name, values in arrays.items()})
 
 
 def unproven(draft: Draft) -> None:
@@ -83,7 +83,7 @@ def test_a_long_row_makes_no_margin_zero(tmp_path: Path) -> None:
     coremargin.train(store, out=tmp_path / "m", outliers="0..1")
     assert examine(tmp_path / "m", store).status == "certified"
     nothing = np.array([-np.inf, Model.load(tmp_path / "m").certificate.lower])
-    place = altered(tmp_path / "m", tmp_path / "bad", ledger_outliers_lower=nothing)
+    place = altered(tmp_path / "m", tmp_path / "bad", outliers_lower=nothing)
     assert [check.name for check in examine(place, store).failures] == ["upper bound with 0 outliers"]
 
 
@@ -91,7 +91,7 @@ def test_a_long_row_makes_no_margin_zero(tmp_path: Path) -> None:
 def test_a_part_of_a_proof_is_none(specimens: Specimens, tmp_path: Path, name: str) -> None:
     """Each array of the proof is needed."""
     specimen = specimens["outliers"]
-    refused(forged(specimen, tmp_path, lambda draft: draft.arrays.pop(f"ledger_outliers_proof_{name}")), specimen.store)
+    refused(forged(specimen, tmp_path, lambda draft: draft.arrays.pop(f"outliers_proof_{name}")), specimen.store)
 
 
 def last_proof_only(draft: Draft) -> None:
@@ -161,7 +161,7 @@ def test_margins_that_are_no_numbers_are_not_above_a_claim(
 def test_lower_bounds_below_zero_are_claims(specimens: Specimens, tmp_path: Path, value: float) -> None:
     """The best margin of all rows is -1.7: it is not -0.001 because nobody cares about margins below 0."""
     specimen = specimens["outliers"]
-    assert specimen.arrays()["ledger_outliers_lower"][0] < -0.1
+    assert specimen.arrays()["outliers_lower"][0] < -0.1
 
     def change(draft: Draft) -> None:
         about(draft, "lower")[0] = value

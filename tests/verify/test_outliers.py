@@ -60,7 +60,7 @@ def altered(model: Path, place: Path, **arrays: Callable[[np.ndarray], np.ndarra
     with np.load(place / "arrays.npz") as found:
         content = dict(found)
     for name, change in arrays.items():
-        content[f"ledger_outliers_{name}"] = change(content[f"ledger_outliers_{name}"].copy())
+        content[f"outliers_{name}"] = change(content[f"outliers_{name}"].copy())
     np.savez(place / "arrays.npz", **content)
     return place
 
@@ -171,7 +171,7 @@ def test_a_leaf_that_is_missing_leaves_a_choice_uncovered(store: Path, tmp_path:
     place = tmp_path / "deep.zarr"
     with StoreWriter.create(place, features=4, dtype="float64", chunk_bytes=1 << 20) as writer:
         writer.write(X, y.tolist())
-    ledger = Model.load(out).ledger
+    ledger = Model.load(out).extra
     paths, proofs = ledger["outliers_proof_paths_ends"], ledger["outliers_proof_proofs_ends"]
     assert len(paths) > 1
     fewer = altered(
@@ -192,7 +192,7 @@ def test_without_its_proof_a_bound_is_no_claim(model: Path, store: Path, tmp_pat
     shutil.copytree(model, place)
     with np.load(place / "arrays.npz") as found:
         content = {name: values for name, values in found.items() if "_proof_" not in name}
-    content["ledger_outliers_upper"] = content["ledger_outliers_upper"] * 0 + 1e9
+    content["outliers_upper"] = content["outliers_upper"] * 0 + 1e9
     np.savez(place / "arrays.npz", **content)
     failures = {check.name: check.text for check in examine(place, store).failures}
     assert {f"upper bound with {k} outliers" for k in range(5)} <= set(failures)
@@ -229,7 +229,7 @@ def test_bounds_of_a_stopped_path_do_not_fall(hard: tuple[Path, Path]) -> None:
     """The model has them in order for every k; those without a proof of their own rest on that of a larger k."""
     found = left_out(Model.load(hard[0]))
     lower, upper = np.array([[step.lower or 0.0, step.upper or np.inf] for step in found.steps]).T
-    leaves = Model.load(hard[0]).ledger["outliers_proof_leaves"]
+    leaves = Model.load(hard[0]).extra["outliers_proof_leaves"]
     assert (np.diff(lower) >= 0).all()
     assert (upper[:-1] <= upper[1:]).all()
     assert (lower <= upper).all()
@@ -241,7 +241,7 @@ def test_bounds_of_a_stopped_path_do_not_fall(hard: tuple[Path, Path]) -> None:
 
 def test_a_proof_for_more_outliers_is_one_for_fewer(model: Path, store: Path, tmp_path: Path) -> None:
     """The proof for 4 alone proves its bound for 3 too, and no lower one; that for 3 proves nothing about 4."""
-    ledger = Model.load(model).ledger
+    ledger = Model.load(model).extra
     upper, leaves = ledger["outliers_upper"], ledger["outliers_proof_leaves"]
     assert leaves.tolist() == [1] * 5
     assert upper[3] < upper[4]

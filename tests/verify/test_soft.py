@@ -104,7 +104,7 @@ def exact_value(X: np.ndarray, signs: list[int], prices: dict[int, Fraction], mo
 
 def exact_dual(X: np.ndarray, signs: list[int], prices: dict[int, Fraction], model: Model) -> Fraction:
     """D in rational arithmetic; the hinge's duals as given, in the box and moved to balance."""
-    reference = [Fraction(x) for x in model.ledger["reference"].tolist()]
+    reference = [Fraction(x) for x in model.extra["reference"].tolist()]
     known = dict(zip(model.coreset_ids.tolist(), model.alpha.tolist(), strict=True))
     squared, intercept = model.parameters["loss"] == "squared_hinge", model.parameters["intercept"]
     a: dict[int, Fraction] = {}
@@ -216,10 +216,10 @@ def first(value: Any) -> Callable[[np.ndarray], np.ndarray]:
         ("hinge", {"coreset_ids": first(UNLABELLED)}, "coreset", "row 0 is without label in the store"),
         ("hinge", {"coreset_ids": lambda ids: np.append(ids[1], ids[1:])}, "coreset", "is named more than once"),
         ("hinge", {"coreset_y": lambda y: -y}, "coreset", "are of another class in the store"),
-        ("hinge", {"ledger_reference": np.zeros_like}, "dual bound", "the dual weights prove"),
-        ("squared_hinge", {"ledger_reference": np.zeros_like}, "dual bound", "the dual weights prove"),
-        ("squared_hinge", {"ledger_reference": first(1e200)}, "dual bound", "the dual weights prove"),
-        ("squared_hinge", {"ledger_reference": scaled(1e300)}, "dual bound", "the dual weights prove"),
+        ("hinge", {"reference": np.zeros_like}, "dual bound", "the dual weights prove"),
+        ("squared_hinge", {"reference": np.zeros_like}, "dual bound", "the dual weights prove"),
+        ("squared_hinge", {"reference": first(1e200)}, "dual bound", "the dual weights prove"),
+        ("squared_hinge", {"reference": scaled(1e300)}, "dual bound", "the dual weights prove"),
         ("hinge", {"w": scaled(1e300)}, "value", "rows, 1 without label apart: inf"),
     ],
 )  # fmt: skip
@@ -257,7 +257,7 @@ def test_weaker_claims_are_true_as_well(trained: Any, tmp_path: Path) -> None:
     result = verify(altered(model, tmp_path / "2", nothing), store)
     assert (result.claimed_lower, result.claimed_upper) == (None, None)
     trivial = {"status": "stopped", "certificate.lower": 0.0, "certificate.ratio": 0.0}
-    path = altered(model, tmp_path / "3", trivial, alpha=np.zeros_like, ledger_reference=np.zeros_like)
+    path = altered(model, tmp_path / "3", trivial, alpha=np.zeros_like, reference=np.zeros_like)
     assert verify(path, store).claimed_lower == 0.0
 
 
@@ -294,14 +294,14 @@ def test_arrays_that_are_missing_or_of_another_shape_are_named(trained: Any, tmp
     """The reference belongs to the proof: without it, or with one of other features, nothing can be checked."""
     model, store = trained("squared_hinge", True)
     with pytest.raises(DataError, match=r"reference: expected shape \(4\) as the record says, found \(3,\)"):
-        verify(altered(model, tmp_path / "1", ledger_reference=np.zeros(3)), store)
+        verify(altered(model, tmp_path / "1", reference=np.zeros(3)), store)
     with pytest.raises(DataError, match="reference: expected finite numbers"):
-        verify(altered(model, tmp_path / "2", ledger_reference=np.full(4, np.nan)), store)
+        verify(altered(model, tmp_path / "2", reference=np.full(4, np.nan)), store)
     path = altered(model, tmp_path / "3")
     with np.load(path / "arrays.npz") as found:
-        rest = {name: values for name, values in found.items() if name != "ledger_reference"}
+        rest = {name: values for name, values in found.items() if name != "reference"}
     np.savez(path / "arrays.npz", **rest)
-    with pytest.raises(DataError, match="ledger_reference"):
+    with pytest.raises(DataError, match="reference"):
         verify(path, store)
 
 
@@ -380,7 +380,7 @@ def hand_made(path: Path, store: Path, cost: float, intercept: bool, **arrays: n
     }  # fmt: skip
     reference = arrays.pop("reference")
     model = Model(
-        record=record, w=np.zeros(d), b=float(intercept), coreset_x=np.zeros((m, 0)), ledger={"reference": reference},
+        record=record, w=np.zeros(d), b=float(intercept), coreset_x=np.zeros((m, 0)), extra={"reference": reference},
         **arrays,
     )  # fmt: skip
     model.save(path, {}, [])

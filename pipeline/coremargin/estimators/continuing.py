@@ -123,7 +123,7 @@ def _claiming(
         "radius": history.radius,
     }  # fmt: skip
     record = {**model.record, "rows": history.seen, "status": status, "certificate": claims}
-    ledger = model.ledger if model.certificate.kind == "duality_gap" else {}
+    extra = model.extra if model.certificate.kind == "duality_gap" else {}
     return replace(
-        model, record=record, ledger=ledger, coreset_ids=history.ids[model.coreset_ids] if ids is None else ids
+        model, record=record, extra=extra, coreset_ids=history.ids[model.coreset_ids] if ids is None else ids
     )

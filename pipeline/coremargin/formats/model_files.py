@@ -44,9 +44,15 @@ def read_model_files(folder: int, path: Path, below: str = "") -> ModelFiles:
     content = read_content(folder, path, str(Path(below, FILE)))
     record = typed_record(content, f"{here}/{FILE}")
     with opened(folder, path, str(Path(below, ARRAYS))) as file:
-        arrays = read_arrays(file, f"{here}/{ARRAYS}")
+        arrays = _as_today(record, read_arrays(file, f"{here}/{ARRAYS}"))
     check_arrays(record, arrays, f"{here}/{ARRAYS}")
     return ModelFiles(here, content, record, arrays)
+
+
+def _as_today(record: ModelRecord, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays by the names that they have today; one that is there by both names stays, and is refused as unknown."""
+    today = {name: name.removeprefix(record.OLDER) for name in arrays}
+    return {name if today[name] in arrays else today[name]: values for name, values in arrays.items()}
 
 
 def _read(file: Any, path: Path, name: str) -> bytes:

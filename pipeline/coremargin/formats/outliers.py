@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -12,7 +12,7 @@ from msgspec import Meta
 from coremargin.formats.model_arrays import Numbers, Schema, demand, rising
 from coremargin.formats.model_record import Count, Parameters, TwoClasses, Word
 
-OUTLIERS = "ledger_outliers_"  #: what the names of the arrays about outliers begin with
+OUTLIERS = "outliers_"  #: what the names of the arrays about outliers begin with
 _PROOF = f"{OUTLIERS}proof_"
 
 
@@ -26,6 +26,8 @@ class OutlierParameters(Parameters, frozen=True, kw_only=True):
 
 class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="outliers"):
     """A hard margin of all rows but some."""
+
+    OLDER: ClassVar[str] = "ledger_"
 
     parameters: OutlierParameters
 

@@ -21,6 +21,7 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
     """A soft margin; ``view`` is that of a member of a fleet."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("duality_gap",)
+    OLDER: ClassVar[str] = "ledger_"
 
     parameters: SoftParameters
     view: View = WHOLE
@@ -32,7 +33,7 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
 
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with the hypothesis that gives all other rows their dual weights."""
-        return super().schema(names) | {"ledger_reference": Numbers("f8", (self.features + 1,))}
+        return super().schema(names) | {"reference": Numbers("f8", (self.features + 1,))}
 
 
 RECORD = SoftMargin

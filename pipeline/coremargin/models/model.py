@@ -1,9 +1,9 @@
 """A trained model: the hypothesis, its certificate and what is needed to check it again.
 
 On disk a model is a folder. ``model.json`` (the record: problem, classes, certificate) and ``arrays.npz`` (hypothesis,
-dual weights, coreset, ledger) are the same bytes for the same job: no clock, no host. ``run.json``, ``rounds.jsonl``
-and ``report.html`` tell how this run went. Loading runs no code; data/folder.py says how a model appears
-whole or not at all.
+dual weights, coreset, what else proves it) are the same bytes for the same job: no clock, no host. ``run.json``,
+``rounds.jsonl`` and ``report.html`` tell how this run went. Loading runs no code; data/folder.py says how a model
+appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from coremargin.models.trained import Single, frozen
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
 
-_LEDGER = "ledger_"
+#: Arrays that every model of two classes has, or may have.
+_NAMES = ("w", "alpha", "coreset_ids", "coreset_y", "shift", "factor")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,9 +54,9 @@ class Model(Single):
         Hard margin: float64, exact copies of the store's rows, a csr_array where these are sparse. Soft margin: (m, 0).
     coreset_y : ndarray of shape (m,)
         Int8, their signs in {-1, +1}.
-    ledger : mapping of str to ndarray, optional
-        Hard margin: what the scans proved about each chunk. Soft margin: "reference" (d + 1,), the hypothesis that
-        gives all other rows their dual weights.
+    extra : mapping of str to ndarray, optional
+        What only models of one problem have, by name: "ledger_..." what scans proved about each chunk (hard margin),
+        "reference" (d + 1,) the hypothesis of the dual point (soft margin), "outliers_..." the rows left out.
     shift, factor : ndarray of shape (d,), optional
         Where rows are scaled (``scaling``), what by: w, b, coreset_x and the certificate are about scaled rows. Both
         None for "rownorm".
@@ -81,14 +82,14 @@ class Model(Single):
     coreset_ids: np.ndarray
     coreset_x: Rows
     coreset_y: np.ndarray
-    ledger: Mapping[str, np.ndarray] = field(default_factory=dict)
+    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
     shift: np.ndarray | None = None
     factor: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         kinds = dict.fromkeys(("w", "alpha", "coreset_x", "shift", "factor"), np.float64)
         object.__setattr__(self, "b", float(self.b))
-        object.__setattr__(self, "ledger", {name: frozen(values) for name, values in sorted(self.ledger.items())})
+        object.__setattr__(self, "extra", {name: frozen(values) for name, values in sorted(self.extra.items())})
         self._settle({**kinds, "coreset_ids": np.int64, "coreset_y": np.int8})
 
     @property
@@ -145,10 +146,9 @@ class Model(Single):
         dict of str to ndarray
             The arrays by name.
         """
-        names = ("w", "alpha", "coreset_ids", "coreset_y")
-        arrays = {name: getattr(self, name) for name in names} | {"b": np.array([self.b])}
-        arrays |= {name: values for name in ("shift", "factor") if (values := getattr(self, name)) is not None}
-        return arrays | {_LEDGER + name: values for name, values in self.ledger.items()}
+        arrays = {name: values for name in _NAMES if (values := getattr(self, name)) is not None}
+        arrays |= {"b": np.array([self.b])}
+        return arrays | dict(self.extra)
 
     @classmethod
     def of(cls, files: ModelFiles) -> Model:
@@ -165,6 +165,6 @@ class Model(Single):
             The model.
         """
         arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
-        ledger = {name.removeprefix(_LEDGER): arrays.pop(name) for name in list(arrays) if name.startswith(_LEDGER)}
         offset = float(arrays.pop("b")[0])
-        return cls(record=files.content, b=offset, ledger=ledger, coreset_x=from_arrays(ROWS, files.arrays), **arrays)
+        extra = {name: arrays.pop(name) for name in list(arrays) if name not in _NAMES}
+        return cls(record=files.content, b=offset, extra=extra, coreset_x=from_arrays(ROWS, files.arrays), **arrays)

@@ -179,9 +179,9 @@ def test_the_result_names_the_rows_and_what_they_buy() -> None:
     found = problem.result(state)
     margins = y * (x.astype(np.float64) @ found.w + found.b)
     wrong = np.sort(np.argsort(margins)[:5])
-    assert np.sort(found.extra["ledger_outliers_ids"]).tolist() == wrong.tolist()
-    np.testing.assert_allclose(np.sort(found.extra["ledger_outliers_margins"]), np.sort(margins)[:5], atol=1e-6)
-    np.testing.assert_allclose(found.extra["ledger_outliers_gains"], found.upper, rtol=2e-3)
+    assert np.sort(found.extra["outliers_ids"]).tolist() == wrong.tolist()
+    np.testing.assert_allclose(np.sort(found.extra["outliers_margins"]), np.sort(margins)[:5], atol=1e-6)
+    np.testing.assert_allclose(found.extra["outliers_gains"], found.upper, rtol=2e-3)
     assert (np.sort(margins)[5:] >= found.lower - 1e-12).all()
 
 
@@ -243,4 +243,4 @@ def test_rows_far_from_the_origin_are_proven_inseparable(shift: float) -> None:
     state, _ = proceed(problem, problem.start())
     result = problem.result(state)
     assert result.status == "not_separable"
-    assert result.extra["ledger_outliers_gains"].min(initial=0.0) >= 0.0
+    assert result.extra["outliers_gains"].min(initial=0.0) >= 0.0

@@ -92,6 +92,6 @@ def model_of(
     return Model(
         record=record if view is None else record | {"view": view}, w=found.w, b=found.b, alpha=found.weights,
         coreset_ids=found.ids, coreset_x=found.rows, coreset_y=found.signs,
-        ledger={name.removeprefix("ledger_"): values for name, values in found.extra.items()},
+        extra=found.extra,
         shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,
     )  # fmt: skip

@@ -64,7 +64,7 @@ def left_out(model: AnyModel) -> LeftOut:
     if model.problem != "outliers":
         raise UsageError(f"this model is of problem {model.problem!r}: no rows were left out; train with --outliers")
     model = cast("Model", model)  # fleets and models of several classes are of other problems
-    arrays = {name.removeprefix("outliers_"): values for name, values in model.ledger.items()}
+    arrays = {name.removeprefix("outliers_"): values for name, values in model.extra.items()}
     negative, positive = model.classes
     rows = zip(*(arrays[name].tolist() for name in ("ids", "signs", "margins", "gains")), strict=True)
     labels = {1: positive, -1: negative}

@@ -74,7 +74,7 @@ def result(state: OutlierState, arena: Arena, *, sparse: bool) -> Result:
         kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin, upper=upper[-1],
         ids=state.pool.ids[core], signs=state.pool.signs[core], weights=weights[core],
         rows=of_dense(state.pool.x[core], sparse=sparse), final=False,
-        extra={f"ledger_outliers_{name}": values for name, values in extra.items()},
+        extra={f"outliers_{name}": values for name, values in extra.items()},
     )  # fmt: skip
 
 

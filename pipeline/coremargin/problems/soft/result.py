@@ -34,5 +34,5 @@ def result(state: SoftState) -> Result:
         reason=REASONS.get(state.status, state.status), kind="duality_gap", w=best[:-1], b=float(best[-1]),
         lower=bounds.dual if state.round else None, upper=bounds.primal, ids=bounds.near_ids, signs=bounds.near_signs,
         weights=bounds.near_duals, rows=np.zeros((len(bounds.near_ids), 0)),
-        final=np.array_equal(best, state.newest), extra={"ledger_reference": bounds.reference},
+        final=np.array_equal(best, state.newest), extra={"reference": bounds.reference},
     )  # fmt: skip

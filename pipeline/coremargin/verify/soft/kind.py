@@ -27,7 +27,7 @@ class SoftKind(Kind[SoftClaim]):
         asked = record.parameters
         return SoftClaim(
             **two_classes(files, record.view, soft=True), loss=asked.loss, cost=float(asked.C),
-            class_weight=asked.class_weight, reference=files.arrays["ledger_reference"],
+            class_weight=asked.class_weight, reference=files.arrays["reference"],
         )  # fmt: skip
 
     def same_classes(self, claim: SoftClaim, rows: Rows) -> Check:
