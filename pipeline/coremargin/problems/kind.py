@@ -91,3 +91,8 @@ def places(job: TrainJob) -> list[str]:
 def check_of(job: TrainJob) -> str:
     """The command that checks the model."""
     return f"check   coremargin verify {job.out} {job.store}"
+
+
+def with_a_loss(job: TrainJob) -> list[str]:
+    """What can be done where nothing separates the classes."""
+    return [*places(job), "try     --loss hinge, if rows are noisy; a look at the rows above: labels may be wrong"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from coremargin.problems.common import words
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.hard.spec import HardMarginJob
-from coremargin.problems.kind import places
+from coremargin.problems.kind import with_a_loss
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -55,7 +55,7 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
         """Where nothing separates the classes, what to try."""
         if outcome.model.status != "not_separable":
             return super().next_steps(outcome, job)
-        return [*places(job), "try     --loss hinge, if rows are noisy; a look at the rows above: labels may be wrong"]
+        return with_a_loss(job)
 
     def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes and margin."""

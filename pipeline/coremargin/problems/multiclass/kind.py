@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.problems.common import words
-from coremargin.problems.kind import Kind, places
+from coremargin.problems.kind import Kind, with_a_loss
 from coremargin.problems.multiclass.spec import CrammerSingerJob
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class CrammerSingerKind(Kind[CrammerSingerJob, "Margin", "MulticlassModel"]):
         """Where nothing separates the classes, what to try."""
         if outcome.model.status != "not_separable":
             return super().next_steps(outcome, job)
-        return [*places(job), "try     --loss hinge, if rows are noisy; a look at the rows above: labels may be wrong"]
+        return with_a_loss(job)
 
     def described(self, path: Path, model: MulticlassModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, and the margin or the value."""
