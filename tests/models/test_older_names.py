@@ -41,6 +41,9 @@ def test_older_names_of_arrays(tmp_path: Path, rng: np.random.Generator, kind: s
     assert read.extra.keys() == today.extra.keys()
     assert all(np.array_equal(read.extra[name], today.extra[name], equal_nan=True) for name in today.extra)
     assert coremargin.verify(model, store).ok
+    rewritten(model, {("ledger_w" if name == "w" else name): values for name, values in arrays.items()})
+    with pytest.raises(DataError, match="missing or unknown: ledger_w, w"):
+        Model.load(model)
     rewritten(model, older | arrays)
     with pytest.raises(DataError, match="missing or unknown: ledger_"):
         Model.load(model)

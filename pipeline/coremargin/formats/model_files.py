@@ -51,7 +51,7 @@ def read_model_files(folder: int, path: Path, below: str = "") -> ModelFiles:
 
 def _as_today(record: ModelRecord, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Arrays by the names that they have today; one that is there by both names stays, and is refused as unknown."""
-    today = {name: name.removeprefix(record.OLDER) for name in arrays}
+    today = {name: name.removeprefix("ledger_") if name.startswith(record.OLDER) else name for name in arrays}
     return {name if today[name] in arrays else today[name]: values for name, values in arrays.items()}
 
 

@@ -96,8 +96,8 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     """What the records of all models have."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("margin", "not_separable")  #: of certificates
-    #: What the names of some arrays began with in older models of this kind.
-    OLDER: ClassVar[str] = ""
+    #: How the names of some arrays began in older models of this kind: with "ledger_", which is left out today.
+    OLDER: ClassVar[tuple[str, ...]] = ()
 
     format: Literal["coremargin-model"]
     version: Literal[1]

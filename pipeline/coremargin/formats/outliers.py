@@ -27,7 +27,7 @@ class OutlierParameters(Parameters, frozen=True, kw_only=True):
 class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="outliers"):
     """A hard margin of all rows but some."""
 
-    OLDER: ClassVar[str] = "ledger_"
+    OLDER: ClassVar[tuple[str, ...]] = ("ledger_outliers_",)
 
     parameters: OutlierParameters
 

@@ -21,7 +21,7 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
     """A soft margin; ``view`` is that of a member of a fleet."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("duality_gap",)
-    OLDER: ClassVar[str] = "ledger_"
+    OLDER: ClassVar[tuple[str, ...]] = ("ledger_reference",)
 
     parameters: SoftParameters
     view: View = WHOLE

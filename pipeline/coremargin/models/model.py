@@ -20,7 +20,7 @@ from coremargin.formats.model_record import TwoClasses
 from coremargin.maths.rows import Rows, from_arrays
 from coremargin.maths.scaling import folded
 from coremargin.models.decision import Scorer
-from coremargin.models.trained import Single, frozen
+from coremargin.models.single import Single, frozen
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles

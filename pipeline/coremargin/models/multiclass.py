@@ -23,7 +23,7 @@ from coremargin.formats.model_arrays import ROWS
 from coremargin.maths.rows import Rows, from_arrays
 from coremargin.maths.scaling import folded
 from coremargin.models.decision import Scorer
-from coremargin.models.trained import Single
+from coremargin.models.single import Single
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles

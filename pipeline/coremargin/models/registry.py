@@ -11,7 +11,7 @@ from coremargin.models.multiclass import MulticlassModel
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coremargin.models.trained import Single
+    from coremargin.models.single import Single
 
 #: Problem, as records name it -> what its models are.
 MODELS: dict[str, type[Single]] = {

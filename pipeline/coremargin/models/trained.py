@@ -1,4 +1,4 @@
-"""What all trained models have, of two classes, of several, or a fleet: a record, labels, a folder, others' formats."""
+"""What all trained models have, one alone or a fleet: a record, labels, decisions, a folder, others' formats."""
 
 from __future__ import annotations
 
@@ -7,27 +7,15 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-import msgspec
 import numpy as np
 
-from coremargin.data.folder import write_arrays
-from coremargin.errors import DataError, UsageError
-from coremargin.formats.model_arrays import ROWS, check_arrays
-from coremargin.formats.model_files import ARRAYS, read_model_files
-from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.open_folder import read_folder
-from coremargin.formats.registry import typed_record
-from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
-from coremargin.maths.scaling import Scaling
 from coremargin.models.decision import Scorer, decided, label_array
-from coremargin.models.files import save_folder, write_record
-from coremargin.models.record import Certificate, plain
+from coremargin.models.files import save_folder
 
 if TYPE_CHECKING:
-    from coremargin.formats.model_files import ModelFiles
-    from coremargin.maths.scaling import Kind
     from coremargin.models.converters import Linear
 
 
@@ -113,12 +101,12 @@ class Trained(ABC):
         """
 
     @abstractmethod
-    def deciders(self) -> Sequence[Single]:
+    def deciders(self) -> Sequence[Trained]:
         """The models that decide, one a class or one for all.
 
         Returns
         -------
-        sequence of Single
+        sequence of Trained
             Models with a certificate each.
         """
 
@@ -343,201 +331,3 @@ class Trained(ABC):
         folder : Path
             An empty folder.
         """
-
-
-class Single(Trained):
-    """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` holds the numbers and the coreset.
-
-    registry.py says of which problems there are which models.
-    """
-
-    RECORD: ClassVar[type[ModelRecord]]  #: what the records of such models are
-    WHAT: ClassVar[str]  #: "two classes", for messages
-
-    coreset_ids: np.ndarray
-    coreset_x: Rows
-    shift: np.ndarray | None
-    factor: np.ndarray | None
-
-    def _settle(self, names: Mapping[str, Any]) -> None:
-        """Make the record plain and the arrays ``names`` (to their kinds, None: as they are) read-only; check them.
-
-        Raises DataError where they are not as those of a model on disk.
-        """
-        object.__setattr__(self, "record", plain(dict(self.record)))
-        for name, kind in names.items():
-            values = getattr(self, name)
-            if values is not None:
-                object.__setattr__(self, name, frozen_rows(values) if is_sparse(values) else frozen(values, kind))
-        check_arrays(self.facts, self.arrays(), "arrays")
-
-    @property
-    def facts(self) -> ModelRecord:
-        """The record, typed. Raises DataError."""
-        return typed_record(self.record, "record")
-
-    @property
-    def scaling(self) -> Kind | None:
-        """How rows are scaled before the hypothesis: "standard", "minmax", "maxabs", "rownorm", or None."""
-        kind: Kind | None = self.record["parameters"].get("scaling")
-        return kind
-
-    @property
-    def row_scaling(self) -> Scaling | None:
-        """What scales rows as training did, its numbers in the precision of the store; None for rows as they are."""
-        if self.scaling is None:
-            return None
-        dtype = np.dtype(self.record["dtype"])
-        with np.errstate(over="ignore"):  # what is not finite is refused by who decides
-            shift, factor = (None if values is None else values.astype(dtype) for values in (self.shift, self.factor))
-        return Scaling(self.scaling, dtype, shift, factor)
-
-    @property
-    def certificate(self) -> Certificate:
-        """What is claimed, typed."""
-        return Certificate(**msgspec.structs.asdict(self.facts.certificate))
-
-    @property
-    def store_digest(self) -> str:
-        """Identity of the rows that the certificate is about."""
-        return self.certificate.store_digest
-
-    @property
-    def proof(self) -> dict[str, Any]:
-        """The certificate."""
-        return {"certificate": self.record["certificate"]}
-
-    def at(self, C: float) -> Self:
-        """Refused: a model alone has its own C.
-
-        Parameters
-        ----------
-        C : float
-            Any.
-
-        Returns
-        -------
-        Single
-            Never.
-
-        Raises
-        ------
-        UsageError
-            Always.
-        """
-        raise UsageError("C: this model is one alone, with its own C; only of a fleet one is chosen")
-
-    def deciders(self) -> list[Self]:
-        """The model itself.
-
-        Returns
-        -------
-        list of Single
-            One.
-        """
-        return [self]
-
-    def with_deciders(self, models: Sequence[Self]) -> Self:
-        """The one other model.
-
-        Parameters
-        ----------
-        models : sequence of one model
-            The other model.
-
-        Returns
-        -------
-        model
-            The same.
-        """
-        (model,) = models
-        return model
-
-    @property
-    @abstractmethod
-    def row_duals(self) -> np.ndarray:
-        """The dual weight of each coreset row (m,), in all."""
-
-    def bounds_text(self) -> str:
-        """The two bounds as far as they are claimed, for people.
-
-        Returns
-        -------
-        str
-            Such as "lower 0.5, upper 0.5001".
-        """
-        bounds = {name: getattr(self.certificate, name) for name in ("lower", "upper")}
-        known = [f"{name} {value!r}".removesuffix(".0") for name, value in bounds.items() if value is not None]
-        return ", ".join(known) or "no bounds"
-
-    @classmethod
-    def read(cls, folder: int, path: Path, below: str = "") -> Self:
-        """From an open folder, or a folder below it.
-
-        Parameters
-        ----------
-        folder : int
-            Descriptor of the open folder.
-        path : Path
-            Its path, for messages.
-        below : str
-            Path from there to the model's own folder.
-
-        Returns
-        -------
-        model
-            What is there.
-
-        Raises
-        ------
-        DataError
-            It is none, or a model of another kind.
-        """
-        files = read_model_files(folder, path, below)
-        if not isinstance(files.record, cls.RECORD):
-            found = f"found one of problem {files.record.problem!r}"
-            raise DataError(f"{files.path}: expected a model of {cls.WHAT}, {found}")
-        return cls.of(files)
-
-    @classmethod
-    @abstractmethod
-    def of(cls, files: ModelFiles) -> Self:
-        """The model in files that were read, whose record is one of ``RECORD``."""
-
-    @abstractmethod
-    def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows.
-
-        Returns
-        -------
-        dict of str to ndarray
-            The arrays by name.
-        """
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz``.
-
-        Returns
-        -------
-        dict of str to ndarray
-            The arrays by name.
-        """
-        return self.numbers() | to_arrays(ROWS, self.coreset_x)
-
-    def write(self, folder: Path) -> None:
-        """Write ``model.json`` and ``arrays.npz``.
-
-        Parameters
-        ----------
-        folder : Path
-            An empty folder.
-        """
-        write_arrays(folder / ARRAYS, self.arrays())
-        write_record(folder / FILE, self.record)
-
-
-def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
-    """A read-only copy."""
-    copy = np.array(values, dtype=dtype or values.dtype.newbyteorder("="), order="C")
-    copy.flags.writeable = False
-    return copy

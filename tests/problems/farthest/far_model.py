@@ -12,7 +12,7 @@ from far_record import Farthest
 from coremargin.errors import UsageError
 from coremargin.formats.model_arrays import ROWS
 from coremargin.maths.rows import Rows, from_arrays
-from coremargin.models.trained import Single
+from coremargin.models.single import Single
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
