@@ -39,7 +39,7 @@ def parameters() -> list[Parameter]:
 
     shared = list(_parameters(TrainJob))
     own: dict[str, Parameter] = {}
-    for kind in sorted(kinds(), key=lambda kind: _ORDER.get(kind.name, len(_ORDER))):
+    for kind in reversed(list(kinds())):  # from the simplest on
         for found in _parameters(kind.job):
             if found.name in (parameter.name for parameter in shared):
                 continue
@@ -51,10 +51,6 @@ def parameters() -> list[Parameter]:
             )
     cut = [parameter.name for parameter in shared].index("scaling")
     return [*shared[:cut], *own.values(), *shared[cut:]]
-
-
-#: A loss first, then what there is besides.
-_ORDER = {name: place for place, name in enumerate(("soft_margin", "fleet", "crammer_singer", "outliers"))}
 
 
 class TrainCommand(click.Command):
