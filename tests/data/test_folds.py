@@ -106,10 +106,10 @@ def test_a_fold_held_out(source: Source) -> None:
     fold = np.array([plain_fold(row, 3, 7) for row in range(300)])
     counts = fold_counts(source, 3, 7)
     assert (counts.sum(axis=0) == source.scalars().counts).all()
-    for held in range(3):
-        assert_told_truly(Masked(source, held, 3, 7), np.where(fold == held, -1, codes))
+    for held_out in range(3):
+        assert_told_truly(Masked(source, held_out, 3, 7), np.where(fold == held_out, -1, codes))
         assert_told_truly(
-            Masked(source, held, 3, 7, counts.sum(axis=0) - counts[held]), np.where(fold == held, -1, codes)
+            Masked(source, held_out, 3, 7, counts.sum(axis=0) - counts[held_out]), np.where(fold == held_out, -1, codes)
         )
 
 

@@ -61,7 +61,7 @@ def listen(path: Path) -> None:
 def test_every_file_of_a_store_is_its_own(tmp_path: Path, *, sparse: bool) -> None:
     """Nothing that a writer makes is taken for a stranger, in a store of its own and in one by another name."""
     path = written(tmp_path / "s.zarr", sparse=sparse)
-    assert STORE.strangers(path) == []
+    assert STORE.foreign_files(path) == []
     assert STORE.is_at(path)
     assert not STORE.is_at(path / "X")
     written(path, overwrite=True, sparse=not sparse)
@@ -200,18 +200,18 @@ def test_names_are_all_that_counts_of_what_is_unfinished(tmp_path: Path) -> None
     """Of a whole folder the record must say what it is; of an unfinished one, names are enough."""
     path = written(tmp_path / "s.zarr")
     (path / "zarr.json").write_text('{"attributes": {"format": "theirs"}}')
-    assert STORE.strangers(path) == ["zarr.json of another format"]
+    assert STORE.foreign_files(path) == ["zarr.json of another format"]
     for text in ("", "[" * 100_000, "null", '{"attributes": []}', '{"attributes": {"format": ["coremargin-store"]}}'):
         (path / "zarr.json").write_text(text)
-        assert STORE.strangers(path) == ["zarr.json of another format"]
-    assert STORE.strangers(path, whole=False) == []
+        assert STORE.foreign_files(path) == ["zarr.json of another format"]
+    assert STORE.foreign_files(path, whole=False) == []
     (path / "zarr.json").unlink()
-    assert STORE.strangers(path) == ["no zarr.json"]
+    assert STORE.foreign_files(path) == ["no zarr.json"]
     os.mkfifo(path / "zarr.json")
     assert not STORE.is_at(path)
-    assert STORE.strangers(path) == ["zarr.json (no file)"]
+    assert STORE.foreign_files(path) == ["zarr.json (no file)"]
     (tmp_path / "empty").mkdir()
-    assert STORE.strangers(tmp_path / "empty") == []
+    assert STORE.foreign_files(tmp_path / "empty") == []
 
 
 def test_chunks_in_folders_are_a_store_too(make_store: Callable[..., Any], tmp_path: Path) -> None:
@@ -221,6 +221,6 @@ def test_chunks_in_folders_are_a_store_too(make_store: Callable[..., Any], tmp_p
         place = path / "X" / chunk.name.replace(".", "/")
         place.parent.mkdir(parents=True, exist_ok=True)
         chunk.rename(place)
-    assert STORE.strangers(path) == []
+    assert STORE.foreign_files(path) == []
     STORE.remove(path)
     assert not path.exists()

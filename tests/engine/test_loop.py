@@ -10,9 +10,9 @@ import pytest
 
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
-from coremargin.engine.loop import Answer, Engine, Step, Watch, nobody, rounds
-from coremargin.engine.problem import Asks, Works
-from coremargin.learn.record import Meters
+from coremargin.engine.loop import Answer, Callbacks, Engine, Step, nobody, rounds
+from coremargin.engine.problem import QueriesLabels, WorksBetweenScans
+from coremargin.learn.record import RunCounters
 from loop_problems import GapState, Passes, PassState, Threshold, Working
 from scan_fakes import FakeHandle, FakeSource
 
@@ -32,7 +32,7 @@ def engine_of(source: FakeSource, scans: list[tuple[int, int]] | None = None, an
         if scans is not None:
             scans.append((number, nbytes))
 
-    return Engine(source, InProcess(1), NoCheckpoint(), Watch(on_scan=heard), 1, answer=answer)
+    return Engine(source, InProcess(1), NoCheckpoint(), Callbacks(on_scan=heard), 1, answer=answer)
 
 
 def test_the_parts_of_a_scan_are_one_scan(source: FakeSource) -> None:
@@ -41,21 +41,21 @@ def test_the_parts_of_a_scan_are_one_scan(source: FakeSource) -> None:
     problem = Passes(source, parts=3, wanted=2)
     steps = list(rounds(engine_of(source, heard), problem, problem.start()))
     assert [number for number, _ in heard] == [1, 1, 1, 2, 2, 2]
-    assert [step.told.number for step in steps] == [1, 1, 1, 2, 2, 2]
-    assert [step.told.finished for step in steps] == [False, False, True] * 2
+    assert [step.round.number for step in steps] == [1, 1, 1, 2, 2, 2]
+    assert [step.round.finished for step in steps] == [False, False, True] * 2
     assert sum(nbytes for _, nbytes in heard[:3]) == source.nbytes
     assert steps[-1].state.total == pytest.approx(2.0 * source.X.astype(np.float64).sum())
-    meters = Meters()
-    meters.sampled(problem.round_of(problem.start()), cost_of(steps[0], chunks_read=0, bytes_read=0))
+    counters = RunCounters()
+    counters.sampled(problem.round_of(problem.start()), cost_of(steps[0], chunks_read=0, bytes_read=0))
     for step in steps:
         assert step.cost is not None
-        meters.scanned(step.told, step.cost)
-    assert meters.scans == 2
-    assert meters.bytes_read == 2 * source.nbytes
-    assert [(line["round"], line["kind"], line["part"]) for line in meters.rounds] == [
+        counters.scanned(step.round, step.cost)
+    assert counters.scans == 2
+    assert counters.bytes_read == 2 * source.nbytes
+    assert [(line["round"], line["kind"], line["part"]) for line in counters.rounds] == [
         (0, "sample", 0), (1, "scan", 0), (2, "scan", 0),
     ]  # fmt: skip
-    for line in meters.rounds[1:]:
+    for line in counters.rounds[1:]:
         assert (line["chunks_read"], line["chunks_skipped"], line["new_rows"]) == (source.chunks, 0, 3)
 
 
@@ -70,17 +70,17 @@ def test_a_limit_is_about_whole_scans(source: FakeSource, most: int) -> None:
     problem = Passes(source, parts=3, wanted=5)
     steps = list(rounds(engine_of(source), problem, problem.start(), most))
     assert len(steps) == 3 * most
-    assert all(step.told.finished for step in steps[-1:])
+    assert all(step.round.finished for step in steps[-1:])
 
 
 def test_work_is_done_before_every_scan_and_counts_as_none(source: FakeSource) -> None:
     """States on the way have no cost, the limit is about scans; what is described is the state that is handed over."""
     problem = Working(source, parts=1, wanted=2)
-    assert isinstance(problem, Works)
-    assert not isinstance(problem, Asks)
+    assert isinstance(problem, WorksBetweenScans)
+    assert not isinstance(problem, QueriesLabels)
     steps = list(rounds(engine_of(source), problem, problem.start(), 1))
     assert [step.cost is None for step in steps] == [True, True, False, True, True]
-    assert all(step.told == problem.round_of(step.state) for step in steps)
+    assert all(step.round == problem.round_of(step.state) for step in steps)
 
 
 class Person:
@@ -113,7 +113,7 @@ def assert_all_labels_are_known(source: FakeSource, state: GapState) -> None:
 def test_labels_that_are_asked_for_prove_all_others(source: FakeSource, most: int) -> None:
     """Few questions and a few scans tell the label of every row, however many of them are answered at a time."""
     problem, person, scans = Threshold(source), Person(source, most), list[tuple[int, int]]()
-    assert isinstance(problem, Asks)
+    assert isinstance(problem, QueriesLabels)
     steps = list(rounds(engine_of(source, scans, person), problem, problem.start()))
     assert last(steps).status == "certified"
     assert_all_labels_are_known(source, last(steps))
@@ -139,5 +139,5 @@ def test_where_nobody_answers_the_job_ends_and_goes_on_later(source: FakeSource,
 def test_a_state_before_any_scan_says_nothing_of_one(source: FakeSource) -> None:
     """The next scan is the first; after a finished one it is one more, within one in parts the same."""
     problem = Passes(source, parts=2, wanted=9)
-    told = [problem.round_of(PassState(0, 0.0, passes, part)) for passes, part in ((0, 0), (0, 1), (1, 0), (1, 1))]
-    assert [(each.number, each.next_scan) for each in told] == [(0, 1), (1, 1), (1, 2), (2, 2)]
+    found = [problem.round_of(PassState(0, 0.0, passes, part)) for passes, part in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    assert [(each.number, each.next_scan) for each in found] == [(0, 1), (1, 1), (1, 2), (2, 2)]

@@ -13,7 +13,7 @@ from scipy.sparse import random as random_rows
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.loop import ScanCost
 from coremargin.engine.problem import AnyProblem, Round
-from coremargin.learn.record import Meters
+from coremargin.learn.record import RunCounters
 from coremargin.problems.registry import new_job, problem_of
 
 FIGURES = ["lower", "lower_now", "upper", "pool_rows", "coreset_rows", "new_rows", "rows_below"]
@@ -47,24 +47,24 @@ def problem_for(name: str) -> AnyProblem:
 @pytest.mark.parametrize("name", KINDS)
 def test_what_a_line_holds(name: str) -> None:
     """Keys and their order are the same whatever the kind, but for what only this kind tells."""
-    problem, meters = problem_for(name), Meters()
+    problem, counters = problem_for(name), RunCounters()
     told = problem.round_of(problem.start())
     assert (told.number, told.status, told.finished, told.next_scan) == (0, "running", True, 1)
     assert told.rows_below is None
-    meters.sampled(told, ScanCost(6, 1, 100, 0.5, 0.25))
-    (line,) = meters.rounds
+    counters.sampled(told, ScanCost(6, 1, 100, 0.5, 0.25))
+    (line,) = counters.rounds
     assert list(line) == ["round", "kind", *FIGURES, *KINDS[name][1], "ratio", *COSTS, "status"]
-    assert (line["kind"], line["chunks_skipped"], meters.bytes_read, meters.scans) == ("sample", 5, 100, 0)
+    assert (line["kind"], line["chunks_skipped"], counters.bytes_read, counters.scans) == ("sample", 5, 100, 0)
     assert json.loads(json.dumps(line, allow_nan=False)) == line
 
 
 def test_bounds_that_are_not_known_are_null_and_the_ratio_is_none_of_the_best() -> None:
     """An infinite bound is null in the line; the ratio is 0 then, and else what is proven of the best."""
-    meters, cost = Meters(), ScanCost(6, 6, 100, 0.5, 0.25)
-    meters.sampled(Round(0, "running", -np.inf, -np.inf, np.inf, 5, 0, 5), cost)
-    meters.scanned(Round(1, "certified", 1.5, 1.25, 2.0, 7, 3, 2, rows_below=4, more={"nodes": 9}), cost)
-    first, second = meters.rounds
+    counters, cost = RunCounters(), ScanCost(6, 6, 100, 0.5, 0.25)
+    counters.sampled(Round(0, "running", -np.inf, -np.inf, np.inf, 5, 0, 5), cost)
+    counters.scanned(Round(1, "certified", 1.5, 1.25, 2.0, 7, 3, 2, rows_below=4, more={"nodes": 9}), cost)
+    first, second = counters.rounds
     assert (first["lower"], first["lower_now"], first["upper"], first["ratio"]) == (None, None, None, 0.0)
     assert (second["lower"], second["upper"], second["ratio"], second["rows_below"]) == (1.5, 2.0, 0.75, 4)
     assert (second["nodes"], second["status"], second["round"]) == (9, "certified", 1)
-    assert (meters.scans, meters.bytes_read) == (1, 200)
+    assert (counters.scans, counters.bytes_read) == (1, 200)

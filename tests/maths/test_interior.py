@@ -1,4 +1,4 @@
-"""The interior-point method for the hinge: against other solvers, prices on both sides, and unkind numbers."""
+"""The interior-point method for the hinge: against other solvers, losses on both sides, and unkind numbers."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ def value(model: HingeModel, p: np.ndarray) -> float:
     """The primal value by its definition."""
     s = model.rows @ p
     loss = model.right @ np.maximum(0, 1 - s) + model.left @ np.maximum(0, s - 1)
-    return float(0.5 * model.metric @ p**2 - model.push @ p + loss)
+    return float(0.5 * model.metric @ p**2 - model.linear @ p + loss)
 
 
 def violation(model: HingeModel, a: np.ndarray) -> float:
-    """How far the push and duals are from leaving the columns without penalty in balance."""
+    """How far the linear term and duals are from leaving the columns without penalty in balance."""
     free = model.metric == 0
-    return float(np.abs(model.push[free] + a @ model.rows[:, free]).max(initial=0.0))
+    return float(np.abs(model.linear[free] + a @ model.rows[:, free]).max(initial=0.0))
 
 
 def dual(model: HingeModel, a: np.ndarray) -> float:
     """The dual value of duals in balance."""
     penalised = model.metric > 0
-    v = (model.push + a @ model.rows)[penalised]
+    v = (model.linear + a @ model.rows)[penalised]
     return float(a.sum() - 0.5 * (v**2 / model.metric[penalised]).sum())
 
 
 def plain(X: np.ndarray, y: np.ndarray, C: float, intercept: bool) -> HingeModel:
     """All rows in the band."""
     K = signed(X, y, intercept)
-    prices = np.full(len(X), C)
-    return HingeModel(np.append(np.ones(X.shape[1]), 0.0), np.zeros(K.shape[1]), K, prices, 0 * prices)
+    row_c = np.full(len(X), C)
+    return HingeModel(np.append(np.ones(X.shape[1]), 0.0), np.zeros(K.shape[1]), K, row_c, 0 * row_c)
 
 
 def assert_solved(model: HingeModel, share: float) -> None:
@@ -68,7 +68,7 @@ def reference(model: HingeModel) -> float:
 
     def goal(z: np.ndarray) -> float:
         x, low, high = z[:p], z[p : p + m], z[p + m :]
-        return float(0.5 * model.metric @ x**2 - model.push @ x + model.right @ low + model.left @ high)
+        return float(0.5 * model.metric @ x**2 - model.linear @ x + model.right @ low + model.left @ high)
 
     bounds = [(None, None)] * p + [(0, None)] * (2 * m)
     sides = [
@@ -80,13 +80,13 @@ def reference(model: HingeModel) -> float:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_pushes_and_prices_on_both_sides(seed: int) -> None:
-    """With far rows as a push, and rows that pay on the left, the right or both, a general solver does no better."""
+def test_linear_terms_and_losses_on_both_sides(seed: int) -> None:
+    """With a linear term, and rows with a loss on the left, the right or both, a general solver does no better."""
     rng = np.random.default_rng(seed)
     X, y = problem(seed, 10, 2)
     right = rng.choice([0.0, 0.5, 2.0], 10)
     left = np.where(right == 0, 1.0, rng.choice([0.0, 0.7], 10))
-    right[:2], left[:2] = 3.0, 3.0  # rows enough to pay for whatever the push wants of the intercept
+    right[:2], left[:2] = 3.0, 3.0  # rows enough to pay for whatever the linear term wants of the intercept
     model = HingeModel(np.array([1.0, 2.0, 0.0]), np.array([0.3, -0.2, 0.4]), signed(X, y, True), right, left)
     p, _ = minimise_hinge(model)
     assert value(model, p) == pytest.approx(reference(model), rel=1e-6, abs=1e-6)
@@ -120,8 +120,8 @@ def test_prices_may_differ_by_much() -> None:
     X, y = problem(5, 1000, 3)
     y = np.where(np.arange(1000) == 5, 1, -1)
     model = plain(X, y, 1.0, intercept=True)
-    prices = np.where(y > 0, 500.0, 0.5005)
-    assert_solved(HingeModel(model.metric, model.push, model.rows, prices, 0 * prices), 1e-5)
+    row_c = np.where(y > 0, 500.0, 0.5005)
+    assert_solved(HingeModel(model.metric, model.linear, model.rows, row_c, 0 * row_c), 1e-5)
 
 
 @pytest.mark.parametrize("placed", [0.0, 0.01, 0.3, 0.45])
@@ -130,9 +130,9 @@ def test_rows_that_left_too_early_come_back(placed: float, dear: float, monkeypa
     """However soon rows leave the system, and whatever they cost, the end is the same."""
     X, y = problem(7, 1500, 6)
     model = plain(X, y, 1.0, intercept=True)
-    prices = np.where(np.arange(1500) % 3 == 0, dear, 1.0)
+    row_c = np.where(np.arange(1500) % 3 == 0, dear, 1.0)
     left = np.where(np.arange(1500) % 9 == 0, dear, 0.0)
-    model = HingeModel(model.metric, model.push, model.rows, np.where(left > 0, 0.0, prices), left)
+    model = HingeModel(model.metric, model.linear, model.rows, np.where(left > 0, 0.0, row_c), left)
     monkeypatch.setattr(interior, "PLACED", placed)
     assert_solved(model, 1e-7)
 

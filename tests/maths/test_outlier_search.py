@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coremargin.maths.outliers import search
-from coremargin.maths.outliers.certificates import Arena, bits_of, mask_of, rows_of
+from coremargin.maths.outliers.certificates import SearchRows, bits_of, mask_of, rows_of
 from coremargin.maths.outliers.heuristic import good_hyperplane, soft_directions
 from coremargin.maths.outliers.search import ALONE_BUDGET, BUDGET, TASKS, Search, advance, believed, lowered, verified
 from coremargin.maths.outliers.solve import one_by_one, prove, solve_in_memory
@@ -142,19 +142,19 @@ def test_a_stopped_search_has_true_bounds() -> None:
 def rounds() -> list[Search]:
     """A search on rows that are no outliers, round by round: the target takes several times its first time."""
     x, y = noisy(150, 6, 0, seed=6)
-    arena = Arena(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
-    best = prove(arena, good_hyperplane(arena, 12, soft_directions(arena)).w, 12)
-    found = [Search(12, 1e-3, float(np.linalg.norm(arena.z, axis=1).max()), best, np.inf)]
+    search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
+    best = prove(search_rows, good_hyperplane(search_rows, 12, soft_directions(search_rows)).w, 12)
+    found = [Search(12, 1e-3, float(np.linalg.norm(search_rows.z, axis=1).max()), best, np.inf)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "PATIENCE", 100)
         while found[-1].status == "open" and found[-1].work < 3000:
             last = found[-1]
-            proven = [prove(arena, candidate.verdict.point, 12) for candidate in last.candidates]
+            proven = [prove(search_rows, candidate.verdict.point, 12) for candidate in last.candidates]
             better = [one for one in proven if one.margin > last.best.margin]
             if not last.wants_scan:
-                found.append(advance(last, arena, one_by_one))
+                found.append(advance(last, search_rows, one_by_one))
             else:
-                found.append(verified(last, better[0]) if better else believed(last, arena))
+                found.append(verified(last, better[0]) if better else believed(last, search_rows))
     return found
 
 

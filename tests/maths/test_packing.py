@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coremargin.maths.outliers import packing
-from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import good_hyperplane, soft_directions
 from coremargin.maths.outliers.packing import bounded
 from coremargin.maths.outliers.search import Search
@@ -23,11 +23,11 @@ def rows_with_wrong_labels(n: int, d: int, wrong: int, seed: int) -> tuple[np.nd
     return x, y
 
 
-def begun(x: np.ndarray, y: np.ndarray, k: int, *, intercept: bool = True) -> tuple[Search, Arena]:
+def begun(x: np.ndarray, y: np.ndarray, k: int, *, intercept: bool = True) -> tuple[Search, SearchRows]:
     """A search with the heuristic's incumbent and no bound."""
-    arena = Arena(x, y.astype(np.int8), x.mean(axis=0), intercept=intercept)
-    best = prove(arena, good_hyperplane(arena, k, soft_directions(arena)).w, k)
-    return Search(k, 1e-3, float(np.linalg.norm(arena.z, axis=1).max()), best, np.inf), arena
+    search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=intercept)
+    best = prove(search_rows, good_hyperplane(search_rows, k, soft_directions(search_rows)).w, k)
+    return Search(k, 1e-3, float(np.linalg.norm(search_rows.z, axis=1).max()), best, np.inf), search_rows
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -37,8 +37,8 @@ def test_no_set_of_outliers_passes_the_bound(seed: int, monkeypatch: pytest.Monk
     intercept = seed % 4 < 2
     x, y = rows_with_wrong_labels(12, 2, seed % 3, seed)
     y[:3], y[3:6] = 1, -1
-    search, arena = begun(x, y, 2, intercept=intercept)
-    found = bounded(search, arena, one_by_one)
+    search, search_rows = begun(x, y, 2, intercept=intercept)
+    found = bounded(search, search_rows, one_by_one)
     assert found.status == "bounded"
     assert found.upper >= best_by_all_sets(x, y, 2, intercept=intercept) - 1e-12
 
@@ -48,8 +48,8 @@ def test_the_certificates_share_no_row_and_the_bound_is_near(k: int, monkeypatch
     """k + 1 sets of rows with values up to the bound; near the best where k is the number of wrong labels."""
     monkeypatch.setattr(packing, "EACH", 7)
     x, y = rows_with_wrong_labels(600, 3, 30, seed=4)
-    search, arena = begun(x, y, k)
-    found = bounded(search, arena, one_by_one)
+    search, search_rows = begun(x, y, k)
+    found = bounded(search, search_rows, one_by_one)
     (leaf,) = found.proof or ()
     rows = np.concatenate([found.certificates[i].rows for i in leaf.proof])
     assert leaf.path == ()
@@ -63,16 +63,16 @@ def test_the_certificates_share_no_row_and_the_bound_is_near(k: int, monkeypatch
 def test_the_order_of_tasks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that end in another order give the same bound and the same proof."""
     monkeypatch.setattr(packing, "EACH", 5)
-    search, arena = begun(*rows_with_wrong_labels(400, 3, 18, seed=6), 20)
-    there = bounded(search, arena, one_by_one)
-    back = bounded(search, arena, lambda function, tasks: one_by_one(function, tasks[::-1])[::-1])
+    search, search_rows = begun(*rows_with_wrong_labels(400, 3, 18, seed=6), 20)
+    there = bounded(search, search_rows, one_by_one)
+    back = bounded(search, search_rows, lambda function, tasks: one_by_one(function, tasks[::-1])[::-1])
     assert back.upper == there.upper
     assert [c.bits for c in back.certificates] == [c.bits for c in there.certificates]
 
 
 def test_contradictions_are_packed_where_too_few_rows_may_be_left_out() -> None:
     """With fewer outliers than wrong labels: more sets without a margin than rows to leave out."""
-    search, arena = begun(*rows_with_wrong_labels(500, 2, 20, seed=8), 12)
-    found = bounded(search, arena, one_by_one)
+    search, search_rows = begun(*rows_with_wrong_labels(500, 2, 20, seed=8), 12)
+    found = bounded(search, search_rows, one_by_one)
     assert search.lower == 0
     assert found.upper < 1e-12

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coremargin.maths.outliers import published
-from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.published import Published, by_enumeration, coreset_size, subsets, unrank
 from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
 from outlier_judges import KINDS, best_by_all_sets, instance
@@ -35,9 +35,9 @@ def test_within_epsilon_of_all_sets_of_outliers(kind: str, intercept: bool, algo
         x, y = x[:8], y[:8]
         if min((y > 0).sum(), (y < 0).sum()) <= k:
             continue
-        arena = Arena(x, y.astype(np.int8), x.mean(axis=0), intercept=intercept)
+        search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=intercept)
         best = best_by_all_sets(x, y, k, intercept=intercept)
-        found = by_enumeration(arena, k, 0.1, one_by_one, algorithm)
+        found = by_enumeration(search_rows, k, 0.1, one_by_one, algorithm)
         assert 0.9 * best - 1e-8 <= max(found.found.margin, 0.0) <= best + 1e-8
 
 
@@ -48,10 +48,10 @@ def test_the_stopping_rules() -> None:
     y = np.repeat([1, -1], 6)
     x[:, 0] += 3.0 * y
     y[0] = -1
-    arena = Arena(x, y.astype(np.int8), np.zeros(9), intercept=False)
+    search_rows = SearchRows(x, y.astype(np.int8), np.zeros(9), intercept=False)
     best = solve_in_memory(x, y, 1, intercept=False).lower
-    guessed = by_enumeration(arena, 1, 0.9, one_by_one, "outlier-svm")
-    doubled = by_enumeration(arena, 1, 0.9, one_by_one, "simple-outlier-svm")
+    guessed = by_enumeration(search_rows, 1, 0.9, one_by_one, "outlier-svm")
+    doubled = by_enumeration(search_rows, 1, 0.9, one_by_one, "simple-outlier-svm")
     assert (guessed.size, guessed.subsets) == (9, comb(12, 9))  # 8 (R / rho)^2 / epsilon at rho = R
     assert doubled.subsets == sum(comb(12, c) for c in (1, 2, 4, 8, 10))  # 10 = d + 1
     assert doubled.found.margin == pytest.approx(best)
@@ -63,10 +63,10 @@ def test_ranges_may_run_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut into many tasks that run in any order of completion, the answer is the same."""
     rng = np.random.default_rng(13)
     x, y, _ = instance("flipped", rng)
-    arena = Arena(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
-    whole = by_enumeration(arena, 1, 0.5, one_by_one)
+    search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
+    whole = by_enumeration(search_rows, 1, 0.5, one_by_one)
     monkeypatch.setattr(published, "RANGE", 3)
-    cut = by_enumeration(arena, 1, 0.5, lambda f, tasks: one_by_one(f, tasks[::-1])[::-1])
+    cut = by_enumeration(search_rows, 1, 0.5, lambda f, tasks: one_by_one(f, tasks[::-1])[::-1])
     assert cut.found.margin == whole.found.margin
     assert cut.subsets == whole.subsets
     assert (cut.found.w == whole.found.w).all()

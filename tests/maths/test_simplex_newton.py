@@ -1,4 +1,4 @@
-"""The soft margin of several classes in memory: against other solvers, with rows summed up, with unequal prices."""
+"""The soft margin of several classes in memory: against other solvers, with rows summed up, with a C for each row."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from coremargin.maths.multiclass import kesler_sum, lacks, simplex
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
 
 
-def model(X: np.ndarray, y: np.ndarray, prices: np.ndarray | float, classes: int | None = None) -> ClassesModel:
+def model(X: np.ndarray, y: np.ndarray, row_c: np.ndarray | float, classes: int | None = None) -> ClassesModel:
     """The whole problem, nothing summed up."""
     K = classes or int(y.max()) + 1
     lack = lacks(np.zeros((len(X), K)), y)
-    return ClassesModel(0.0, lack, X, y, np.broadcast_to(np.asarray(prices, float), len(y)))
+    return ClassesModel(0.0, lack, X, y, np.broadcast_to(np.asarray(row_c, float), len(y)))
 
 
-def objective(X: np.ndarray, y: np.ndarray, prices: np.ndarray | float, V: np.ndarray) -> float:
+def objective(X: np.ndarray, y: np.ndarray, row_c: np.ndarray | float, V: np.ndarray) -> float:
     """Written out, row by row."""
     scores, losses = X @ V.T, np.zeros(len(X))
     for i in range(len(X)):
         losses[i] = max(0.0, *(1 - scores[i, y[i]] + scores[i, r] for r in range(len(V)) if r != y[i]))
-    return float(0.5 * (V * V).sum() + np.sum(prices * losses))
+    return float(0.5 * (V * V).sum() + np.sum(row_c * losses))
 
 
 def solve(problem: ClassesModel, tolerance: float = 1e-9) -> Minimum:
     """From zero; the duals are feasible and prove what they say."""
     found = minimise_classes(problem, tolerance)
     assert (found.duals >= 0).all()
-    assert (found.duals.sum(axis=1) <= problem.prices * (1 + 1e-12)).all()
+    assert (found.duals.sum(axis=1) <= problem.row_c * (1 + 1e-12)).all()
     assert (found.duals[np.arange(len(problem.codes)), problem.codes] == 0).all()
     at = kesler_sum(problem.rows, problem.codes, found.duals, 0.0)
-    value = problem.price + (found.duals * problem.lack).sum() - 0.5 * (at * at).sum()
+    value = problem.fixed_loss + (found.duals * problem.lack).sum() - 0.5 * (at * at).sum()
     assert found.dual == pytest.approx(float(value), rel=1e-9, abs=1e-12)
     assert found.value - found.dual <= tolerance * found.value
     return found
@@ -49,18 +49,18 @@ def blobs(seed: int, n: int, d: int, K: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((n, d)) + rng.standard_normal((K, d))[y], y
 
 
-@pytest.mark.parametrize("price", [0.01, 1.0])
+@pytest.mark.parametrize("C", [0.01, 1.0])
 @pytest.mark.parametrize("data", [load_iris, load_wine, load_digits])
-def test_it_finds_what_liblinear_finds(data: object, price: float) -> None:
+def test_it_finds_what_liblinear_finds(data: object, C: float) -> None:
     """The objective of LinearSVC(multi_class="crammer_singer") at tight tolerance lies within the claimed gap."""
     X, y = data(return_X_y=True)  # type: ignore[operator]
     X, y = (X - X.mean(axis=0))[:700] / (X.std(axis=0) + 1e-9), y[:700]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of their own deprecations, and of their iteration limit
-        other = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=price, tol=1e-8, random_state=0)
-        theirs = objective(X, y, price, other.fit(X, y).coef_)
-    found = solve(model(X, y, price), 1e-6)
-    assert found.value == pytest.approx(objective(X, y, price, found.at[:, :-1]), rel=1e-12)
+        other = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=C, tol=1e-8, random_state=0)
+        theirs = objective(X, y, C, other.fit(X, y).coef_)
+    found = solve(model(X, y, C), 1e-6)
+    assert found.value == pytest.approx(objective(X, y, C, found.at[:, :-1]), rel=1e-12)
     assert found.dual <= theirs
     assert found.value <= theirs * (1 + 1e-6)
 
@@ -82,7 +82,7 @@ def test_two_classes_are_the_hinge_at_twice_the_price(seed: int) -> None:
 
 
 def test_prices_of_rows_are_repetitions() -> None:
-    """A row at three times the price is three rows."""
+    """A row with three times the C is three rows."""
     X, y = blobs(3, 40, 4, 3)
     times = 1 + np.arange(40) % 3
     heavy = solve(model(X, y, 0.2 * times, 3))
@@ -91,7 +91,7 @@ def test_prices_of_rows_are_repetitions() -> None:
 
 
 def test_rows_that_keep_their_side_may_be_summed_up() -> None:
-    """Rows clear about their worst rival count as a price and a sum: the minimum stays, and never rises."""
+    """Rows clear about their worst rival count as a constant and a sum: the minimum stays, and never rises."""
     X, y = blobs(4, 200, 4, 4)
     whole = solve(model(X, y, 0.1), 1e-10)
     scores = X @ whole.at[:, :-1].T
@@ -104,22 +104,22 @@ def test_rows_that_keep_their_side_may_be_summed_up() -> None:
     assert (far & ~losing).any()
     weights = np.zeros((200, 4))
     weights[losing, t[losing].argmax(axis=1)] = 0.1
-    push = kesler_sum(X, y, weights, 0.0)[:, :-1]
-    price = 0.1 * losing.sum() - 0.5 * (push * push).sum()
-    part = ClassesModel(price, lacks(X @ push.T, y)[~far], X[~far], y[~far], np.full(int((~far).sum()), 0.1))
+    linear = kesler_sum(X, y, weights, 0.0)[:, :-1]
+    fixed_loss = 0.1 * losing.sum() - 0.5 * (linear * linear).sum()
+    part = ClassesModel(fixed_loss, lacks(X @ linear.T, y)[~far], X[~far], y[~far], np.full(int((~far).sum()), 0.1))
     found = solve(part, 1e-10)
     assert found.value == pytest.approx(whole.value, rel=1e-8)
-    np.testing.assert_allclose(found.at + np.pad(push, ((0, 0), (0, 1))), whole.at, atol=1e-4)
+    np.testing.assert_allclose(found.at + np.pad(linear, ((0, 0), (0, 1))), whole.at, atol=1e-4)
 
 
 def test_it_goes_on_from_an_earlier_answer() -> None:
-    """At a smaller tolerance, or at other prices, the minimum is that of a fresh start."""
+    """At a smaller tolerance, or with another C, the minimum is that of a fresh start."""
     X, y = blobs(5, 80, 5, 3)
     rough = minimise_classes(model(X, y, 1.0), 1e-2)
-    for price in (1.0, 7.0):
-        again = minimise_classes(model(X, y, price), 1e-9, rough)
+    for C in (1.0, 7.0):
+        again = minimise_classes(model(X, y, C), 1e-9, rough)
         assert again.value - again.dual <= 1e-9 * again.value
-        assert again.value == pytest.approx(solve(model(X, y, price)).value, rel=2e-9)
+        assert again.value == pytest.approx(solve(model(X, y, C)).value, rel=2e-9)
 
 
 @pytest.mark.parametrize(("narrow", "direct", "copied"), [(1000, 0, 0), (0, 2500, 0), (0, 20, 0), (0, 20, 1 << 20)])

@@ -20,20 +20,20 @@ KINDS = {"dense": np.asarray, "sparse": csr_array}
 
 
 def some(seed: int, m: int, d: int, kind: str, share: float = 1.0) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of a kind of which a share of the values is not zero, signs, prices and a push."""
+    """Rows of a kind of which a share of the values is not zero, signs, row_c and a linear term."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((m, d)) * (rng.random((m, d)) < share)
     signs = np.where(X @ rng.standard_normal(d) + rng.standard_normal(m) > 0.3, 1, -1).astype(np.int8)
     return KINDS[kind](X), signs, rng.uniform(0.1, 3.0, m), np.append(rng.standard_normal(d), 0.2 * m**0.5)
 
 
-def model(rows: Any, signs: np.ndarray, prices: np.ndarray, push: np.ndarray, loss: str, intercept: bool) -> RowModel:
+def model(rows: Any, signs: np.ndarray, row_c: np.ndarray, linear: np.ndarray, loss: str, intercept: bool) -> RowModel:
     """The band model of either loss."""
     squared = loss == "squared_hinge"
     return RowModel(
-        push=push if intercept else np.append(push[:-1], 0.0), rows=rows, signs=signs, intercept=intercept,
-        target=np.ones(len(signs)), stiff=2 * prices if squared else prices,
-        limit=np.full(len(signs), np.inf) if squared else prices,
+        linear=linear if intercept else np.append(linear[:-1], 0.0), rows=rows, signs=signs, intercept=intercept,
+        target=np.ones(len(signs)), curvatures=2 * row_c if squared else row_c,
+        limit=np.full(len(signs), np.inf) if squared else row_c,
     )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def dense(given: RowModel) -> np.ndarray:
 def hinge_value(given: RowModel, p: np.ndarray) -> float:
     """The hinge model's value by its definition."""
     xi = np.maximum(0, 1 - dense(given) @ p)
-    return float(0.5 * p[:-1] @ p[:-1] - given.push @ p + given.limit @ xi)
+    return float(0.5 * p[:-1] @ p[:-1] - given.linear @ p + given.limit @ xi)
 
 
 @pytest.mark.parametrize(("few", "narrow"), [(0, 0), (0, 100), (1000, 0)])
@@ -63,8 +63,10 @@ def test_squared_hinge_is_that_of_newton_with_the_hessian(
     given = model(*some(0, m, d, kind, 0.6), "squared_hinge", intercept)
     found = smooth.minimise_squared_hinge(given, np.zeros(d + 1), 1e-14)
     signed, metric = dense(given), np.append(np.ones(d), 0.0)
-    far = Quadratic(0.0, -given.push, np.zeros((d + 1, d + 1)))
-    known, _ = minimise_squared_hinge(np.zeros(d + 1), metric, far, NewtonRows(signed, given.stiff / 2, np.zeros(m)))
+    far = Quadratic(0.0, -given.linear, np.zeros((d + 1, d + 1)))
+    known, _ = minimise_squared_hinge(
+        np.zeros(d + 1), metric, far, NewtonRows(signed, given.curvatures / 2, np.zeros(m))
+    )
     assert found[:-1] == pytest.approx(known[:-1], abs=1e-6)
     if intercept:
         assert found[-1] == pytest.approx(known[-1], abs=1e-6)
@@ -83,12 +85,12 @@ def test_hinge_is_that_of_the_interior_point(
     given = model(*some(1, m, d, kind, 0.6), "hinge", intercept)
     p, a = smooth.minimise_hinge(given, np.zeros(d + 1), None, 1e-8)
     signed, metric = dense(given), np.append(np.ones(d), 0.0)
-    known, _ = by_interior(HingeModel(metric, given.push, signed, given.limit, np.zeros(m)))
+    known, _ = by_interior(HingeModel(metric, given.linear, signed, given.limit, np.zeros(m)))
     best = hinge_value(given, known)
     assert hinge_value(given, p) == pytest.approx(best, abs=2e-7 * (abs(best) + given.limit.sum()))
     assert (a >= 0).all()
     assert (a <= given.limit).all()
-    v = given.push + signed.T @ a
+    v = given.linear + signed.T @ a
     assert a.sum() - 0.5 * v[:-1] @ v[:-1] >= best - 1e-6 * (abs(best) + given.limit.sum())
     assert abs(v[-1]) <= 1e-6 * a.sum()
     again, same = smooth.minimise_hinge(given, p, a, 1e-7)
@@ -99,8 +101,8 @@ def test_hinge_is_that_of_the_interior_point(
 @pytest.mark.parametrize("case", ["one class", "zero rows", "repeated", "long", "no row within its limits"])
 def test_unkind_models_come_to_their_end(case: str) -> None:
     """Rows of one class, without values, many times the same, or far from the margin: finite, and near the optimum."""
-    rows, signs, prices, _ = some(2, 60, 5, "dense")
-    push = np.zeros(6)
+    rows, signs, row_c, _ = some(2, 60, 5, "dense")
+    linear = np.zeros(6)
     if case == "one class":
         signs = np.ones(60, np.int8)
     elif case == "zero rows":
@@ -110,14 +112,14 @@ def test_unkind_models_come_to_their_end(case: str) -> None:
     elif case == "long":
         rows = rows * 1e6
     else:
-        push = np.append(100 * np.ones(5), 0.0)
-    given = model(rows, signs, prices, push, "hinge", intercept=True)
+        linear = np.append(100 * np.ones(5), 0.0)
+    given = model(rows, signs, row_c, linear, "hinge", intercept=True)
     p, a = smooth.minimise_hinge(given, np.zeros(6), None, 1e-6)
-    v = given.push + dense(given).T @ a
+    v = given.linear + dense(given).T @ a
     assert np.isfinite(p).all()
-    scale = prices.sum() + abs(hinge_value(given, p))
+    scale = row_c.sum() + abs(hinge_value(given, p))
     assert hinge_value(given, p) - (a.sum() - 0.5 * v[:-1] @ v[:-1]) <= 1e-5 * scale
-    assert abs(v[-1]) <= 1e-5 * prices.sum()
+    assert abs(v[-1]) <= 1e-5 * row_c.sum()
 
 
 def test_sums_of_squares_and_sizes_are_those_of_the_rows() -> None:
@@ -141,7 +143,7 @@ def test_rows_that_seemed_out_of_reach_come_back(rng: np.random.Generator) -> No
     for point, duals in ((np.zeros(7), None), (far, np.zeros(400))):
         p, a = smooth.minimise_hinge(model, point, duals, 1e-9)
         primal = model.far(p) + limit @ np.maximum(1 - model.margins(p), 0)
-        dual = a.sum() - 0.5 * model.pull(a)[:-1] @ model.pull(a)[:-1]
+        dual = a.sum() - 0.5 * model.dual_sum(a)[:-1] @ model.dual_sum(a)[:-1]
         assert abs(a @ signs) < 1e-6
         assert primal - dual <= 1e-8 * primal
         values.append(primal)
@@ -167,7 +169,7 @@ def test_odd_units_and_means_cost_few_steps(
         a = given.duals(given.margins(p))
         slack, spent = np.maximum(0, 1 - dense(given) @ p), 0.25 * float(a @ a)
         primal = 0.5 * p[:-1] @ p[:-1] + float(slack @ slack)
-    v = given.pull(a)
+    v = given.dual_sum(a)
     dual = a.sum() - 0.5 * v[:-1] @ v[:-1] - spent
     assert abs(v[-1]) <= 1e-5 * a.sum()
     assert primal - dual <= 1e-4 * primal

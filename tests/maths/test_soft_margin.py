@@ -14,7 +14,7 @@ from coremargin.maths import soft_margin as soft
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows (n, d), signs (n,), prices c (n,), metric R (d,)."""
+    """Rows (n, d), signs (n,), row_c (n,), metric R (d,)."""
 
     X: np.ndarray
     y: np.ndarray
@@ -34,11 +34,11 @@ class Rows:
 
 
 def some_rows(seed: int, n: int = 30, d: int = 3) -> Rows:
-    """Random rows of both classes with prices of their own per class."""
+    """Random rows of both classes with a C for each class."""
     rng = np.random.default_rng(seed)
     y = np.where(np.arange(n) % 3 == 0, 1, -1)
-    prices = 10.0 ** rng.uniform(-3, 3, 2)
-    return Rows(rng.standard_normal((n, d)) + 0.3 * y[:, None], y, prices[(y > 0).astype(int)], rng.uniform(0.2, 5, d))
+    row_c = 10.0 ** rng.uniform(-3, 3, 2)
+    return Rows(rng.standard_normal((n, d)) + 0.3 * y[:, None], y, row_c[(y > 0).astype(int)], rng.uniform(0.2, 5, d))
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -72,7 +72,7 @@ def test_a_row_pays_at_least_what_its_dual_says(c: float, margin: float, share: 
 
 
 def sums(rows: Rows, w: np.ndarray, b: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Slacks (n,), and slack, squares, pull per class, the positive one first."""
+    """Slacks (n,), and slack, squares, dual_sum per class, the positive one first."""
     xi = np.maximum(0.0, 1.0 - rows.y * (rows.X @ w + b))
     cost = rows.c * xi
     groups = (rows.y > 0, rows.y < 0)
@@ -90,8 +90,8 @@ def test_the_dual_of_a_hypothesis_is_that_of_its_dual_vector(seed: int, intercep
     """The bound in closed form is D of the explicit dual vector, and no other total of it does better."""
     rows, rng = some_rows(seed), np.random.default_rng(seed)
     w, b = rng.standard_normal(3), float(rng.standard_normal()) * intercept
-    xi, slack, squares, pull = sums(rows, w, b)
-    found = soft.squared_hinge_dual(slack, squares, pull, rows.metric, intercept, share=0.0)
+    xi, slack, squares, dual_sum = sums(rows, w, b)
+    found = soft.squared_hinge_dual(slack, squares, dual_sum, rows.metric, intercept, share=0.0)
     unit = np.where(rows.y > 0, slack[0], slack[1]) if intercept else slack.sum()
     shape = rows.c * xi / unit
     assert not intercept or shape @ rows.y == pytest.approx(0, abs=1e-12)
@@ -100,16 +100,16 @@ def test_the_dual_of_a_hypothesis_is_that_of_its_dual_vector(seed: int, intercep
     assert found == pytest.approx(rows.dual("squared_hinge", best * shape), rel=1e-12)
     for t in best * np.array([0.5, 0.9, 1.1, 2.0]):
         assert rows.dual("squared_hinge", t * shape) < found
-    careful = soft.squared_hinge_dual(slack, squares, pull, rows.metric, intercept, error=1e-3, share=1e-3)
+    careful = soft.squared_hinge_dual(slack, squares, dual_sum, rows.metric, intercept, error=1e-3, share=1e-3)
     assert 0 < careful < found
 
 
 def test_a_class_without_loss_proves_nothing_with_an_intercept() -> None:
     """Where one class has no slack there is no balanced dual of that shape: the bound is 0, not a division by zero."""
-    slack, pull = np.array([1.0, 0.0]), np.ones((2, 2))
-    assert soft.squared_hinge_dual(slack, slack, pull, np.ones(2), intercept=True) == 0
-    assert soft.squared_hinge_dual(slack, slack, pull, np.ones(2), intercept=False) > 0
-    assert soft.squared_hinge_dual(0 * slack, 0 * slack, pull, np.ones(2), intercept=False) == 0
+    slack, dual_sum = np.array([1.0, 0.0]), np.ones((2, 2))
+    assert soft.squared_hinge_dual(slack, slack, dual_sum, np.ones(2), intercept=True) == 0
+    assert soft.squared_hinge_dual(slack, slack, dual_sum, np.ones(2), intercept=False) > 0
+    assert soft.squared_hinge_dual(0 * slack, 0 * slack, dual_sum, np.ones(2), intercept=False) == 0
 
 
 def test_hinge_dual_is_its_definition() -> None:

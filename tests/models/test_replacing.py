@@ -88,7 +88,7 @@ def test_everything_that_training_writes_is_ours(store: Store, tmp_path: Path, k
     out = tmp_path / "m"
     for _ in range(2):
         coremargin.train(store.path, out=out, cluster="threads", overwrite=True, **KINDS[kind])
-        assert MODEL.strangers(out) == []
+        assert MODEL.foreign_files(out) == []
         assert (out / "report.html").is_file()
     coremargin.train(store.path, out=out, cluster="threads", overwrite=True)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["m", "rows.zarr"]
@@ -217,7 +217,7 @@ def test_predictions_with_anything_else_in_them_are_not_replaced(
 ) -> None:
     """A group of predictions to which somebody has added something, and a group of another kind, stay."""
     out = predict(model, store, tmp_path / "p.zarr").path
-    assert PREDICTIONS.strangers(out) == []
+    assert PREDICTIONS.foreign_files(out) == []
     if stranger == "mine/":
         (out / "mine").mkdir()
     elif stranger == "label":

@@ -336,9 +336,9 @@ def test_notes_of_an_error_are_shown(monkeypatch: pytest.MonkeyPatch, run_cli: R
 
 def test_errors_are_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The word `error:` is bold and red where colours are shown, plain elsewhere."""
-    common.say_error("it broke")
+    common.print_error("it broke")
     assert capsys.readouterr().err == "error: it broke\n"
     monkeypatch.setattr("click._compat.should_strip_ansi", lambda *_: False)
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
-    common.say_error("it broke")
+    common.print_error("it broke")
     assert capsys.readouterr().err == f"{click.style('error:', fg='red', bold=True)} it broke\n"

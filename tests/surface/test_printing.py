@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.cli.printing import LONGEST_LINE, Formatter, rich_text, say, say_error
+from coremargin.cli.printing import LONGEST_LINE, Formatter, print_error, rich_text, say
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.report.numbers import visible
@@ -64,7 +64,7 @@ def test_every_character_is_shown_or_spelled_out(capfd: pytest.CaptureFixture[st
 
 def test_an_error_cannot_forge_a_line_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
     """Lines of an error that are not its first are indented, so that none can be taken for another message."""
-    say_error("rows\nverified: true\n\x1b[2Kerror: false")
+    print_error("rows\nverified: true\n\x1b[2Kerror: false")
     assert capfd.readouterr().err == "error: rows\n  verified: true\n  \\x1b[2Kerror: false\n"
 
 
@@ -72,7 +72,7 @@ def test_what_is_endless_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
     """A megabyte in a line, a cell or an error takes a screen at most, and says how much is missing."""
     long = "x" * 1_000_000
     say(long, "short")
-    say_error(long)
+    print_error(long)
     out, err = capfd.readouterr()
     assert out.endswith("x... (1,000,000 characters)\nshort\n")
     assert len(out) < LONGEST_LINE + 100

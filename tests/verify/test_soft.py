@@ -90,7 +90,7 @@ def test_a_true_certificate_is_confirmed(trained: Any, loss: str, intercept: boo
     assert json.loads(json.dumps(result.to_dict()))["ok"] is True
 
 
-def exact_value(X: np.ndarray, signs: list[int], prices: dict[int, Fraction], model: Model) -> Fraction:
+def exact_value(X: np.ndarray, signs: list[int], class_c: dict[int, Fraction], model: Model) -> Fraction:
     """f(w, b) in rational arithmetic."""
     w, b = [Fraction(x) for x in model.w.tolist()], Fraction(model.b)
     value = sum((x * x for x in w), Fraction(0)) / 2
@@ -98,11 +98,11 @@ def exact_value(X: np.ndarray, signs: list[int], prices: dict[int, Fraction], mo
         if y:
             slack = 1 - y * (sum((Fraction(p) * q for p, q in zip(x, w, strict=True)), Fraction(0)) + b)
             loss = max(slack, Fraction(0))
-            value += prices[y] * (loss if model.parameters["loss"] == "hinge" else loss * loss)
+            value += class_c[y] * (loss if model.parameters["loss"] == "hinge" else loss * loss)
     return value
 
 
-def exact_dual(X: np.ndarray, signs: list[int], prices: dict[int, Fraction], model: Model) -> Fraction:
+def exact_dual(X: np.ndarray, signs: list[int], class_c: dict[int, Fraction], model: Model) -> Fraction:
     """D in rational arithmetic; the hinge's duals as given, in the box and moved to balance."""
     reference = [Fraction(x) for x in model.extra["reference"].tolist()]
     known = dict(zip(model.coreset_ids.tolist(), model.alpha.tolist(), strict=True))
@@ -112,8 +112,8 @@ def exact_dual(X: np.ndarray, signs: list[int], prices: dict[int, Fraction], mod
         if y:
             margin = y * (sum((Fraction(p) * q for p, q in zip(x, reference[:-1], strict=True)), Fraction(0)))
             slack = max(1 - margin - y * reference[-1], Fraction(0))
-            far = prices[y] * (slack if squared else Fraction(slack > 0))
-            a[i] = min(Fraction(known[i]), prices[y]) if i in known else far
+            far = class_c[y] * (slack if squared else Fraction(slack > 0))
+            a[i] = min(Fraction(known[i]), class_c[y]) if i in known else far
     if squared and intercept:
         totals = {y: sum((v for i, v in a.items() if signs[i] == y), Fraction(0)) for y in (1, -1)}
         a = {i: v / totals[signs[i]] for i, v in a.items()}
@@ -125,7 +125,7 @@ def exact_dual(X: np.ndarray, signs: list[int], prices: dict[int, Fraction], mod
     v = [sum((w * signs[i] * Fraction(float(X[i, j])) for i, w in a.items()), Fraction(0)) for j in range(X.shape[1])]
     total, curve = sum(a.values(), Fraction(0)), sum((x * x for x in v), Fraction(0)) / 2
     if squared:
-        curve += sum((w * w / (4 * prices[signs[i]]) for i, w in a.items()), Fraction(0))
+        curve += sum((w * w / (4 * class_c[signs[i]]) for i, w in a.items()), Fraction(0))
         return total * total / (4 * curve)
     return total - curve
 
@@ -136,9 +136,9 @@ def test_bounds_are_those_of_rational_arithmetic_rounded_outward(trained: Any, l
     path, store = trained(loss, intercept)
     X, labels = noisy()
     signs = [{"a": -1, "b": 1, None: 0}[label] for label in labels]
-    prices = {-1: Fraction(1, 2), 1: Fraction(1)}
+    class_c = {-1: Fraction(1, 2), 1: Fraction(1)}
     model, result = Model.load(path), verify(path, store)
-    value, dual = exact_value(X, signs, prices, model), exact_dual(X, signs, prices, model)
+    value, dual = exact_value(X, signs, class_c, model), exact_dual(X, signs, class_c, model)
     assert 0 <= Fraction(result.upper) - value <= value / 10**12
     assert 0 <= dual - Fraction(result.lower) <= dual / 10**12
 
@@ -318,8 +318,8 @@ def test_another_store_is_refused(trained: Any, tmp_path: Path) -> None:
     X, labels = noisy()
     near_margin = int(Model.load(model).coreset_ids[0])
     labels[near_margin] = {"a": "b", "b": "a"}[labels[near_margin]]
-    turned = make_store(tmp_path / "turned.zarr", X, labels)
-    found = failures(model, turned)
+    other_class = make_store(tmp_path / "turned.zarr", X, labels)
+    found = failures(model, other_class)
     assert f"row {near_margin} is of another class in the store" in found["coreset"]
 
 
@@ -435,7 +435,7 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
     exact = exact_decisions(X, w, b)
     assert 0 < np.count_nonzero(exact < 1) < np.count_nonzero(exact <= 1) < 400
     probe = NearMarginProbe(
-        base=np.append(w, b)[:, None], points=np.ones(1), codes=(0, 1), prices=np.ones(2), loss="hinge", keep=0,
+        base=np.append(w, b)[:, None], points=np.ones(1), codes=(0, 1), class_c=np.ones(2), loss="hinge", keep=0,
         held=np.zeros(0, np.int64), curve=False, low=0.0, high=2.0, bins=4, chunk_rows=400, dtype="float64",
         sparse=False,
     )  # fmt: skip
@@ -443,7 +443,7 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
         part = X[shift:]
         longest = float(np.linalg.norm(part, axis=1).max())
         answer = probe._ask(part, probe.counted(0, np.zeros(len(part), np.int32), None), 0, longest)
-        assert answer.far_price[0] == np.count_nonzero(exact[shift:] < 1)
+        assert answer.far_c[0] == np.count_nonzero(exact[shift:] < 1)
 
 
 def test_the_verifier_puts_rows_at_the_margin_on_the_same_side(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_what_is_claimed_of_weighted_rows_is_confirmed(
     if weight == "balanced":
         factor = counted.sum() / 2 / np.array([counted[~positive].sum(), counted[positive].sum()])
     xi = np.maximum(0, 1 - np.where(positive, 1, -1) * (X.astype(np.float64) @ model.w + model.b))
-    price = 0.7 * counted * np.where(positive, factor[1], factor[0])
-    value = 0.5 * model.w @ model.w + price @ (xi if loss == "hinge" else xi**2)
+    row_c = 0.7 * counted * np.where(positive, factor[1], factor[0])
+    value = 0.5 * model.w @ model.w + row_c @ (xi if loss == "hinge" else xi**2)
     assert found.upper == pytest.approx(value, rel=1e-9)
     assert found.lower == pytest.approx(value, rel=2e-6)
 

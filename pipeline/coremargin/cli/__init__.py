@@ -14,14 +14,14 @@ import click
 
 from coremargin.cli import export, ingest, outliers, show, stores, train, use
 from coremargin.cli.common import Main
-from coremargin.cli.printing import Formatter, say, say_bug
+from coremargin.cli.printing import Formatter, print_bug, print_lines
 from coremargin.engine.interruption import command_was_interrupted
 from coremargin.version import version
 
 
-def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
-        say(f"coremargin {version()}")
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        print_lines(f"coremargin {version()}")
         ctx.exit()
 
 
@@ -31,7 +31,7 @@ def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_say_version,
+    callback=_print_version,
     help="Show the version and exit.",
 )
 @click.option("-v", "--verbose", count=True, help="Say more on stderr: -v what is done, -vv every step.")
@@ -54,7 +54,7 @@ def main(verbose: int) -> None:
     handler.setFormatter(Formatter("%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(lambda record: not (command_was_interrupted() and record.name.startswith("distributed")))
     logging.basicConfig(level=level, handlers=[handler])
-    sys.excepthook = say_bug
+    sys.excepthook = print_bug
 
 
 for _module in (ingest, stores, train, use, show, outliers, export):

@@ -15,7 +15,7 @@ from typing import Any
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from coremargin.cli.printing import say, say_error
+from coremargin.cli.printing import print_error, print_lines
 from coremargin.engine.interruption import command_was_interrupted
 from coremargin.engine.resources import prepare_command
 from coremargin.errors import CoremarginError, Interrupted, RunError, SpecError, machine_limit
@@ -104,7 +104,7 @@ def _exit_code(run: Callable[[], Any]) -> int:
     except Exception as error:
         if command_was_interrupted():  # what an exception became that was raised where nobody expects one
             return _interrupted("interrupted")
-        code = _said(machine_limit(error) or error, getattr(error, "__notes__", ()))
+        code = _reported(machine_limit(error) or error, getattr(error, "__notes__", ()))
         if code is None:
             raise
         return code
@@ -114,27 +114,27 @@ def _exit_code(run: Callable[[], Any]) -> int:
 
 
 def _interrupted(message: str) -> int:
-    say_error(message)
+    print_error(message)
     return Interrupted.exit_code
 
 
-def _said(error: Exception, notes: Sequence[str]) -> int | None:
+def _reported(error: Exception, notes: Sequence[str]) -> int | None:
     """Say an error that was raised on purpose; its exit code, None for any other."""
     if isinstance(error, CoremarginError):
-        say_error(str(error), *notes)
+        print_error(str(error), *notes)
         return error.exit_code
     if isinstance(error, NoArgsIsHelpError):
-        say(*error.format_message().split("\n"), err=True)
+        print_lines(*error.format_message().split("\n"), err=True)
         return error.exit_code
     if isinstance(error, click.UsageError):
         hint = f"\nsee `{error.ctx.command_path} --help`" if error.ctx is not None else ""
-        say_error(error.format_message() + hint)
+        print_error(error.format_message() + hint)
         return error.exit_code
     if isinstance(error, click.ClickException):
-        say_error(error.format_message())
+        print_error(error.format_message())
         return error.exit_code
     if isinstance(error, OSError) and error.filename is not None:  # too long a name, a circle of links, a locked folder
-        say_error(f"{os.fsdecode(error.filename)}: {error.strerror}; give a path that this user can open")
+        print_error(f"{os.fsdecode(error.filename)}: {error.strerror}; give a path that this user can open")
         return RunError.exit_code
     return None
 
@@ -182,7 +182,7 @@ cluster_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, only the result and errors.")
 
-Advance = Callable[[str, int, int | None, str], None]  #: (what is done, bytes done, bytes in all, a few words)
+Advance = Callable[[str, int, int | None, str], None]  #: (what is done, bytes done, bytes in all, a detail)
 
 
 @contextmanager
@@ -214,15 +214,15 @@ def _bar() -> Iterator[Advance]:
         DownloadColumn(binary_units=True),
         Rate(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[words]}", markup=False),
+        TextColumn("{task.fields[detail]}", markup=False),
     )
     tasks: MutableMapping[str, Any] = {}
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
 
-        def advance(what: str, done: int, total: int | None, words: str) -> None:
+        def advance(what: str, done: int, total: int | None, detail: str) -> None:
             if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total, words=words)
-            bar.update(tasks[what], completed=done, total=total, words=words)
+                tasks[what] = bar.add_task(what, total=total, detail=detail)
+            bar.update(tasks[what], completed=done, total=total, detail=detail)
 
         yield advance
 
@@ -230,7 +230,7 @@ def _bar() -> Iterator[Advance]:
 def _plain() -> Advance:
     started = last = time.monotonic()
 
-    def advance(what: str, done: int, total: int | None, words: str) -> None:
+    def advance(what: str, done: int, total: int | None, detail: str) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= PLAIN_SECONDS:
@@ -238,6 +238,6 @@ def _plain() -> Advance:
             share = f"{done / total:4.0%} " if total else ""
             rate = f"{format_size(done / (now - started))}/s"
             left = f", {format_seconds((now - started) * (total - done) / done)} left" if total and done else ""
-            say(f"{what}: {share}{format_size(done)}, {words}, {rate}{left}", err=True)
+            print_lines(f"{what}: {share}{format_size(done)}, {detail}, {rate}{left}", err=True)
 
     return advance

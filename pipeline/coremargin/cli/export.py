@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from coremargin.cli.common import json_option
-from coremargin.cli.printing import say, say_json
+from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.spec import format_size
 
@@ -48,9 +48,9 @@ def export(
     with terminable():
         size = run(model, out, format=kind, precision=precision, C=C, overwrite=overwrite)
     if as_json:
-        say_json({"out": str(out), "format": kind, "bytes": size})
+        print_json({"out": str(out), "format": kind, "bytes": size})
     else:
-        say(f"{out}: {kind}, {format_size(size)}")
+        print_lines(f"{out}: {kind}, {format_size(size)}")
 
 
 COMMANDS = (export,)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
-from coremargin.cli.printing import say, say_json
+from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.report.text import class_table
 from coremargin.spec import format_seconds, format_size
@@ -91,19 +91,19 @@ def ingest(
         report = run(
             list(sources),
             store,
-            only=_words(only),
-            drop=_words(drop) or (),
+            only=_split(only),
+            drop=_split(drop) or (),
             format=format_,
             on_progress=_shown(advance),
             **options,
         )
     if as_json:
-        say_json(_as_json(report, dry_run=options["dry_run"]))
+        print_json(_as_json(report, dry_run=options["dry_run"]))
     else:
-        say(*_told(report, **options))
+        print_lines(*_report_lines(report, **options))
 
 
-def _words(text: str | None) -> tuple[str, ...] | None:
+def _split(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
 
@@ -122,7 +122,7 @@ def _as_json(report: IngestReport, *, dry_run: bool) -> dict[str, Any]:
     return {"dry_run": dry_run, **entries}
 
 
-def _told(report: IngestReport, *, dry_run: bool, append: bool, **_: Any) -> list[str]:
+def _report_lines(report: IngestReport, *, dry_run: bool, append: bool, **_: Any) -> list[str]:
     about = "about " if report.estimated else ""
     done = "would write" if dry_run else "wrote"
     text = (

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from coremargin.cli.common import PLAIN_SECONDS
-from coremargin.cli.printing import rich_text, say
+from coremargin.cli.printing import print_lines, rich_text
 from coremargin.learn.train import Progress
 from coremargin.maths.margin import ratio
 from coremargin.report.numbers import plain_bounds
@@ -28,13 +28,13 @@ def live(source: Source, executor: Executor, *, quiet: bool) -> Iterator[Progres
         yield Progress()
         return
     size = format_size(source.nbytes)
-    say(f"{source.name}: {source.rows:,} rows x {source.features:,} features, {size}", err=True)
-    say(f"running {executor.description}", err=True)
+    print_lines(f"{source.name}: {source.rows:,} rows x {source.features:,} features, {size}", err=True)
+    print_lines(f"running {executor.description}", err=True)
     if sys.stderr.isatty():
         with _line() as show:
             yield _Meter(show, every=0.1).progress()
     else:
-        yield _Meter(lambda text: say(text, err=True), every=PLAIN_SECONDS).progress()
+        yield _Meter(lambda text: print_lines(text, err=True), every=PLAIN_SECONDS).progress()
 
 
 @contextmanager
@@ -52,7 +52,7 @@ class _Meter:
 
     def __init__(self, show: Callable[[str], None], every: float) -> None:
         self._show, self._every = show, every
-        self._round, self._total, self._done, self._began, self._said = 0, 0, 0, 0.0, time.monotonic()
+        self._round, self._total, self._done, self._began, self._last_line_at = 0, 0, 0, 0.0, time.monotonic()
         self._known = ""
 
     def progress(self) -> Progress:
@@ -71,9 +71,9 @@ class _Meter:
             if self._every < 1:  # a line that is written over; elsewhere the round's own line follows soon
                 self._show(f"scan {self._round}: all read, solving{self._known}")
             return
-        if now - self._said < self._every:
+        if now - self._last_line_at < self._every:
             return
-        self._said = now
+        self._last_line_at = now
         spent = max(now - self._began, 1e-9)
         left = format_seconds(spent * (self._total - self._done) / self._done)
         self._show(
@@ -83,8 +83,8 @@ class _Meter:
 
     def work(self, figures: dict[str, Any]) -> None:
         now = time.monotonic()
-        if now - self._said >= self._every:
-            self._said = now
+        if now - self._last_line_at >= self._every:
+            self._last_line_at = now
             finite = {key: value if math.isfinite(value or 0) else None for key, value in figures.items()}
             bounds = _bounds({**finite, "ratio": ratio(figures["lower"], figures["upper"])})
             self._show(f"search: {bounds}; {figures['nodes']:,} nodes; Ctrl-C ends it with that")
@@ -96,7 +96,7 @@ class _Meter:
         found = f"{bounds}; {pool} (+{record['new_rows']:,}); " if bounds else ""
         skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""
         spent = f" in {format_seconds(record['seconds'])}" if record["kind"] == "scan" else ""
-        say(
+        print_lines(
             f"{name}: {found}read {format_size(record['bytes_read'])}{spent}"
             f"{skipped if record['chunks_skipped'] else ''}, solved in {format_seconds(record['solve_seconds'])}",
             err=True,

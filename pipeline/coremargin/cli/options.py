@@ -68,7 +68,7 @@ class TrainCommand(click.Command):
         return super().get_params(ctx)
 
 
-def said(options: dict[str, Any]) -> dict[str, Any]:
+def job_parameters(options: dict[str, Any]) -> dict[str, Any]:
     """What the options of a command line say, as a job file would; None is not said."""
     options = dict(options)
     options["intercept"] = False if options.pop("no_intercept") else None

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from coremargin.cli.common import json_option
-from coremargin.cli.printing import say, say_json
+from coremargin.cli.printing import print_json, print_lines
 
 SECTION = "Models"
 
@@ -27,14 +27,14 @@ def outliers(model: Path, as_json: bool) -> None:
       coremargin outliers rows.model
     """
     from coremargin.models.fleet import read_model
-    from coremargin.problems.outliers import words
+    from coremargin.problems.outliers import messages
     from coremargin.problems.outliers.left_out import left_out
 
     found = left_out(read_model(model))
     if as_json:
-        say_json(asdict(found))
+        print_json(asdict(found))
     else:
-        say(*words.listed(found))
+        print_lines(*messages.listed(found))
 
 
 COMMANDS = (outliers,)

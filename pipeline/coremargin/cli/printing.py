@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 LONGEST_LINE = 20_000  #: characters of a line; a table of a thousand classes has some ten thousand
 
 
-def say(*lines: str, err: bool = False) -> None:
+def print_lines(*lines: str, err: bool = False) -> None:
     """Print lines, whatever is in them; the encoding of the terminal need not have their characters."""
     _echo("\n".join(cut(visible(line), LONGEST_LINE) for line in lines), err=err)
 
 
-def say_error(message: str, *notes: str) -> None:
+def print_error(message: str, *notes: str) -> None:
     """``error: message`` on stderr, bold red on a terminal; further lines of the message are indented.
 
     Where nobody reads stderr any more the exit code says it alone.
@@ -41,19 +41,19 @@ def say_error(message: str, *notes: str) -> None:
     with suppress(BrokenPipeError):
         _echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True)
         for note in notes:
-            say(note, err=True)
+            print_lines(note, err=True)
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print one JSON object; what is not finite is null."""
     from coremargin.models.record import plain
 
     _echo(json.dumps(plain(value), allow_nan=False))
 
 
-def say_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def print_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """The traceback of what nobody foresaw, for ``sys.excepthook``."""
-    say(*"".join(traceback.format_exception(kind, error, trace)).rstrip().split("\n"), err=True)
+    print_lines(*"".join(traceback.format_exception(kind, error, trace)).rstrip().split("\n"), err=True)
 
 
 def _echo(text: str, *, err: bool = False) -> None:
@@ -69,7 +69,7 @@ def rich_text(line: str) -> Text:
 
 
 class Formatter(logging.Formatter):
-    """Log records, line by line as ``say`` prints them."""
+    """Log records, line by line as ``print_lines`` prints them."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The text of a record, a traceback too."""

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from coremargin.cli.common import json_option
-from coremargin.cli.printing import say, say_json
+from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import DataError
 from coremargin.report.text import count
 from coremargin.spec import format_seconds, format_size
@@ -34,9 +34,9 @@ def show(model: Path, *, as_json: bool) -> None:
 
     loaded, run = read_model(model), _run_of(model)
     if as_json:
-        say_json({**loaded.record, "run": run})
+        print_json({**loaded.record, "run": run})
     else:
-        say(*kind_of_model(loaded).described(model, loaded, _made(run)))
+        print_lines(*kind_of_model(loaded).described(model, loaded, _made(run)))
 
 
 def _run_of(model: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
-from coremargin.cli.printing import say, say_json
+from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.report.text import class_table, count, facts
 from coremargin.spec import format_size
@@ -36,9 +36,9 @@ def info(store: Path, *, as_json: bool) -> None:
 
     found = _describe(Store.open(store))
     if as_json:
-        say_json(found)
+        print_json(found)
     else:
-        say(*_described(found))
+        print_lines(*_described(found))
 
 
 def _describe(store: Store) -> dict[str, Any]:
@@ -132,10 +132,10 @@ def check(store: Path, *, as_json: bool, quiet: bool) -> None:
             "chunks": report.chunks,
             "bytes_read": report.bytes_read,
         }
-        say_json({**known, "whole": report.whole, "damaged": found})
+        print_json({**known, "whole": report.whole, "damaged": found})
     else:
         for damage in report.damaged:
-            say(damage.what)
+            print_lines(damage.what)
     if not report.whole:
         chunks = sorted({damage.chunk for damage in report.damaged if damage.chunk is not None})
         named = f"{len(chunks):,} of {count(report.chunks, 'chunk')} ({_some(chunks)})" if chunks else "the statistics"
@@ -144,7 +144,7 @@ def check(store: Path, *, as_json: bool, quiet: bool) -> None:
         )
     if not as_json:
         chunks_read = f"{count(report.chunks, 'chunk')}, {format_size(report.bytes_read)} read"
-        say(f"{store}: whole, {report.rows:,} rows in {chunks_read}")
+        print_lines(f"{store}: whole, {report.rows:,} rows in {chunks_read}")
 
 
 def _some(chunks: list[int], limit: int = 12) -> str:
@@ -218,7 +218,9 @@ def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **opt
                 advance("making", done * row_bytes, rows * row_bytes, f"{done:,} rows")
 
         made = run(store, recipe, workers=workers, overwrite=overwrite, on_progress=show)
-    say(f"made {made.rows:,} rows of {made.features:,} features ({made.dtype}, {format_size(made.nbytes)}) in {store}")
+    print_lines(
+        f"made {made.rows:,} rows of {made.features:,} features ({made.dtype}, {format_size(made.nbytes)}) in {store}"
+    )
 
 
 COMMANDS = (info, check, synth)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.common import cluster_option, json_option, quiet_option
-from coremargin.cli.options import TrainCommand, said
-from coremargin.cli.printing import say, say_json
+from coremargin.cli.options import TrainCommand, job_parameters
+from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def train(store: Path, **options: Any) -> int:
 
     flags = {name: options.pop(name) for name in ("resume", "restart", "overwrite", "as_json", "quiet")}
     cluster = options.pop("cluster")
-    job = job_of({"job": "train", "store": str(store), **said(options)}, where="coremargin train")
+    job = job_of({"job": "train", "store": str(store), **job_parameters(options)}, where="coremargin train")
     return _run(job, cluster, flags)
 
 
@@ -98,9 +98,9 @@ def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
 
     planned = plan_of(load_job(job_file), cluster)
     if as_json:
-        say_json(planned)
+        print_json(planned)
     else:
-        say(*plan_text(planned))
+        print_lines(*plan_text(planned))
 
 
 def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
@@ -108,7 +108,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
 
     from coremargin.cli.jobs import cluster_of
     from coremargin.cli.live import live
-    from coremargin.cli.words import outcome_text
+    from coremargin.cli.messages import outcome_text
     from coremargin.engine.clusters.connect import connect
     from coremargin.learn.record import summary_of
     from coremargin.learn.train import check_output, open_store, train_job
@@ -130,9 +130,9 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
                 job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress
             )
     if as_json:
-        say_json(summary_of(outcome))
+        print_json(summary_of(outcome))
     else:
-        say(*outcome_text(outcome, job))
+        print_lines(*outcome_text(outcome, job))
     return 0 if outcome.model.status == "certified" else 4
 
 

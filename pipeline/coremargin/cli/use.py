@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
-from coremargin.cli.printing import say, say_json
+from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
 from coremargin.report.numbers import plain_bounds
@@ -59,9 +59,9 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
     with terminable(), progress(quiet=quiet) as advance:
         result = examine(model, store, threads=_fitting(threads), on_progress=_rows_shown(advance, "verifying", store))
     if as_json:
-        say_json(result.to_dict())
+        print_json(result.to_dict())
     else:
-        say(*_checklist(result))
+        print_lines(*_checklist(result))
     if not result.ok:
         raise refutation(result)
     if epsilon is not None:
@@ -135,10 +135,10 @@ def predict(
         done = _rows_shown(advance, "predicting", store)
         result = run(model, store, out, C=C, cluster=cluster, overwrite=overwrite, on_progress=done)
     if shown["as_json"]:
-        say_json(result.to_dict())
+        print_json(result.to_dict())
     else:
         counts = ", ".join(f"{rows:,} of {label!r}" for label, rows in result.counts.items())
-        say(f"{result.path}: {result.rows:,} rows: {counts}")
+        print_lines(f"{result.path}: {result.rows:,} rows: {counts}")
 
 
 @click.command(no_args_is_help=True)
@@ -164,9 +164,9 @@ def evaluate(model: Path, store: Path, *, C: float | None, cluster: str | None, 
     with terminable(), progress(quiet=quiet) as advance:
         result = run(model, store, C=C, cluster=cluster, on_progress=_rows_shown(advance, "evaluating", store))
     if as_json:
-        say_json(result.to_dict())
+        print_json(result.to_dict())
     else:
-        say(*_metrics(result))
+        print_lines(*_metrics(result))
 
 
 def _metrics(result: Evaluation) -> list[str]:

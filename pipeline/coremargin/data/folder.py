@@ -45,16 +45,16 @@ def check_target(path: Path, kind: Kind, *, overwrite: bool) -> None:
 
 def _check_old(path: Path, kind: Kind, *, overwrite: bool) -> None:
     if os.path.lexists(path):
-        strangers = _strangers(path, kind)
-        if strangers or any(path.iterdir()):  # an empty folder may be filled
-            refuse(path, kind.what, strangers, overwrite=overwrite)
+        foreign = _foreign_files(path, kind)
+        if foreign or any(path.iterdir()):  # an empty folder may be filled
+            refuse(path, kind.what, foreign, overwrite=overwrite)
 
 
-def refuse(path: Path, what: str, strangers: Sequence[str], *, overwrite: bool) -> None:
+def refuse(path: Path, what: str, foreign: Sequence[str], *, overwrite: bool) -> None:
     """Raises OutputError: ``strangers`` are in the way of an output, or the same is there and must not be replaced."""
-    if strangers:
+    if foreign:
         raise OutputError(
-            f"{path}: expected {what} or nothing, found something else: {named(strangers)}; "
+            f"{path}: expected {what} or nothing, found something else: {named(foreign)}; "
             f"move that away, or choose another place"
         )
     if not overwrite:
@@ -87,10 +87,10 @@ def recover(path: Path, kind: Kind) -> None:
     previous, aside = previous_of(path), aside_of(path)
     with output_errors(path):
         for place, whole in ((previous, True), (aside, False)):
-            if os.path.lexists(place) and (strangers := _strangers(place, kind, whole=whole)):
+            if os.path.lexists(place) and (foreign := _foreign_files(place, kind, whole=whole)):
                 raise OutputError(
                     f"{place}: expected what an unfinished save of {kind.what} left, found something else: "
-                    f"{named(strangers)}; move that away, or choose another output than {path}"
+                    f"{named(foreign)}; move that away, or choose another output than {path}"
                 )
         kind.remove(aside)
         if previous.exists():
@@ -98,11 +98,11 @@ def recover(path: Path, kind: Kind) -> None:
             kind.remove(aside)
 
 
-def _strangers(path: Path, kind: Kind, *, whole: bool = True) -> list[str]:
+def _foreign_files(path: Path, kind: Kind, *, whole: bool = True) -> list[str]:
     """What is in the way at a place where something is."""
     if not stat.S_ISDIR(path.lstat().st_mode):
         return ["a file or link"]
-    return kind.strangers(path, whole=whole)
+    return kind.foreign_files(path, whole=whole)
 
 
 def _swap(aside: Path, path: Path) -> None:

@@ -40,9 +40,9 @@ def fold_of(ids: NDArray[np.int64], folds: int, seed: int) -> NDArray[np.int64]:
     return (numbers % np.uint64(folds)).astype(np.int64)
 
 
-def masked(codes: NDArray[np.int32], fold: NDArray[np.int64], held: int) -> NDArray[np.int32]:
-    """Codes (n,), read-only, with -1, as unlabelled rows have it, for the rows of fold ``held``."""
-    shown = np.where(fold == held, np.int32(-1), codes)
+def masked(codes: NDArray[np.int32], fold: NDArray[np.int64], held_out: int) -> NDArray[np.int32]:
+    """Codes (n,), read-only, with -1, as unlabelled rows have it, for the rows of fold ``held_out``."""
+    shown = np.where(fold == held_out, np.int32(-1), codes)
     shown.flags.writeable = False
     return shown
 
@@ -63,15 +63,17 @@ def fold_counts(source: Source, folds: int, seed: int) -> NDArray[np.int64]:
 class Masked(View):
     """The rows outside of one fold; those of the fold have no label.
 
-    held: the fold that is held out; folds: how many there are; seed: which rows they have. The counts of what is left
+    held_out: the fold; folds: how many there are; seed: which rows they have. The counts of what is left
     need the labels: whoever has counted them (``fold_counts``) gives them, else one pass over the labels is made.
     """
 
     kind = "masked"
 
-    def __init__(self, base: Source, held: int, folds: int, seed: int, counts: NDArray[np.int64] | None = None) -> None:
-        super().__init__(base, held, folds, seed)
-        self.held, self.folds, self.seed = held, folds, seed
+    def __init__(
+        self, base: Source, held_out: int, folds: int, seed: int, counts: NDArray[np.int64] | None = None
+    ) -> None:
+        super().__init__(base, held_out, folds, seed)
+        self.held_out, self.folds, self.seed = held_out, folds, seed
         self._given = counts
 
     def read(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +91,7 @@ class Masked(View):
         return rows, self._shown(np.asarray(ids, np.int64), codes)
 
     def _shown(self, ids: NDArray[np.int64], codes: np.ndarray) -> np.ndarray:
-        return masked(codes, fold_of(ids, self.folds, self.seed), self.held)
+        return masked(codes, fold_of(ids, self.folds, self.seed), self.held_out)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -97,7 +99,7 @@ class Masked(View):
         if self._given is not None:
             return self._given
         every: NDArray[np.int64] = self.base.scalars().counts
-        return np.asarray(every - fold_counts(self.base, self.folds, self.seed)[self.held])
+        return np.asarray(every - fold_counts(self.base, self.folds, self.seed)[self.held_out])
 
     def scalars(self) -> ChunkScalars:
         """Counts of what is left; lengths and radii are those of all rows."""

@@ -18,9 +18,9 @@ from coremargin.data.format import DTYPES
 from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
-from coremargin.data.sources.ingest_pass import Beside, IngestPass, lengths_differ
+from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, lengths_differ
 from coremargin.data.sources.labels import LabelStream
-from coremargin.data.sources.memory import told_without_memory
+from coremargin.data.sources.memory import memory_errors_named
 from coremargin.data.sources.npy import companion
 from coremargin.data.sources.opening import kinds_of, open_rows
 from coremargin.data.sources.paths import AnyPath, is_there, usable_path
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DRY_BATCHES = 16  #: what a dry run reads: well under a second, and enough to guess the rest
 
 
-@told_without_memory
+@memory_errors_named
 def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but two with a default
     source: Any,
     store: AnyPath,
@@ -162,11 +162,11 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     rows = open_rows(source, options, on_progress)
     vocabulary = Vocabulary(base.classes if base else ())
     stream = None if labels is None else LabelStream(labels, vocabulary)
-    beside = Beside(stream, weight_stream)
-    _check_fit(rows, beside, base, unlabelled=unlabelled)
+    separate = SeparateInputs(stream, weight_stream)
+    _check_fit(rows, separate, base, unlabelled=unlabelled)
     ingest_pass = IngestPass(
         rows,
-        beside,
+        separate,
         vocabulary,
         np.dtype(dtype),
         None if only is None else _several(only),
@@ -259,12 +259,12 @@ def _companions(source: Any, wanted: str | None) -> list[Path] | None:
     if kinds is None:
         raise LabelError("labels are missing: expected one per row; give labels=..., or say unlabelled=True")
     found = [companion(path) for path, _ in kinds]
-    for (path, _), beside in zip(kinds, found, strict=True):
-        if beside is None:
+    for (path, _), separate in zip(kinds, found, strict=True):
+        if separate is None:
             raise LabelError(
                 f"{path}: labels are missing: expected them in --labels FILE, or in y.npy beside X.npy; or --unlabelled"
             )
-    return [beside for beside in found if beside is not None]
+    return [separate for separate in found if separate is not None]
 
 
 def _svmlight_features(source: Any, wanted: str | None, base: Store) -> int | None:
@@ -292,9 +292,9 @@ def _kept_sparse(rows: RowSource, base: Store | None, wanted: bool | None) -> bo
     return rows.sparse if wanted is None else wanted
 
 
-def _check_fit(rows: RowSource, beside: Beside, base: Store | None, *, unlabelled: bool) -> None:
+def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *, unlabelled: bool) -> None:
     """Refuse before the first row is read what can be refused."""
-    labels, weights = beside
+    labels, weights = separate
     if weights is not None and weights.length is not None and rows.rows is not None and weights.length != rows.rows:
         raise lengths_differ(rows.name, rows.rows, weights.name, weights.length, "weights")
     weighted = weights is not None or rows.weight_from is not None

@@ -45,12 +45,12 @@ class Kind:
         """Whether a folder says that it is of this kind; what else it holds is another matter."""
         return any(_format(folder / name) == form for name, form in self.records.items() if "/" not in name)
 
-    def strangers(self, folder: Path, *, whole: bool = True) -> list[str]:
+    def foreign_files(self, folder: Path, *, whole: bool = True) -> list[str]:
         """What keeps a folder from being ours alone: paths below it with a word on each; none in an empty folder.
 
         whole: records must say what they are. Without, only names count: what a killed writer left may lack any file.
         """
-        found = list(self._strangers(folder, "", whole=whole))
+        found = list(self._foreign_files(folder, "", whole=whole))
         if found or not whole or self.is_at(folder) or not any(folder.iterdir()):
             return found
         return [f"no {' or '.join(name for name in self.records if '/' not in name)}"]
@@ -67,11 +67,11 @@ class Kind:
         with suppress(OSError):  # nothing to sweep, or a link
             self._empty(os.open(root / below, _FOLDER), below and f"{below}/", asides=True)
 
-    def _strangers(self, folder: Path, below: str, *, whole: bool) -> Iterator[str]:
+    def _foreign_files(self, folder: Path, below: str, *, whole: bool) -> Iterator[str]:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             path, _ = _meant(below, entry.name)
             if entry.is_dir(follow_symlinks=False) and re.fullmatch(self.folders, path):
-                yield from self._strangers(Path(entry.path), f"{path}/", whole=whole)
+                yield from self._foreign_files(Path(entry.path), f"{path}/", whole=whole)
             elif not (entry.is_file(follow_symlinks=False) and re.fullmatch(self.files, path)):
                 yield below + entry.name + _looks(entry)
             elif whole and (form := self._stated(path)) is not None and _format(Path(entry.path)) != form:
@@ -98,9 +98,9 @@ class Kind:
             os.close(handle)
 
 
-def named(strangers: Iterable[str]) -> str:
+def named(foreign: Iterable[str]) -> str:
     """The first strangers, for a message."""
-    found = list(strangers)
+    found = list(foreign)
     more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
     return ", ".join(found[:_NAMED]) + more
 

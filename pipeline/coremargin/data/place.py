@@ -46,9 +46,9 @@ class Place:
         lock = _locked(folder, place)
         try:
             with output_errors(place):
-                if strangers := STORE.strangers(folder, whole=False):
+                if foreign := STORE.foreign_files(folder, whole=False):
                     raise OutputError(
-                        f"{folder}: expected what an unfinished store left, found {named(strangers)}; move that away"
+                        f"{folder}: expected what an unfinished store left, found {named(foreign)}; move that away"
                     )
                 for entry in os.scandir(folder):
                     if entry.is_dir(follow_symlinks=False):
@@ -105,9 +105,9 @@ def _check_old(place: Path) -> None:
     except StoreError as error:
         text = f"{place}: only a store may be overwritten, and this is none ({error}); remove it yourself"
         raise UsageError(text) from error
-    if strangers := STORE.strangers(place):
+    if foreign := STORE.foreign_files(place):
         raise UsageError(
-            f"{place}: only a store may be overwritten, and this folder holds more: {named(strangers)}; "
+            f"{place}: only a store may be overwritten, and this folder holds more: {named(foreign)}; "
             f"move that away, or choose another place"
         )
 

@@ -58,11 +58,11 @@ def ask_in_order(
     group = executor.workers * min(_PER_WORKER, max(2, _ROWS_AHEAD // (largest * executor.workers)))
     probe = cast("Probe", _Question(question))
     for first in range(0, len(blocks), group):
-        asked = blocks[first : first + group]
+        group_blocks = blocks[first : first + group]
         waiting: dict[int, T] = {}
-        due = iter(asked)
+        due = iter(group_blocks)
         expected = next(due, None)
-        with closing(cast("Generator[BlockResult, None, None]", executor.run(source, probe, asked))) as results:
+        with closing(cast("Generator[BlockResult, None, None]", executor.run(source, probe, group_blocks))) as results:
             for result in results:
                 waiting[result.block.index] = result.summary
                 while expected is not None and expected.index in waiting:

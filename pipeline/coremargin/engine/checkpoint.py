@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-VERSION = 1
+VERSION = 2
 RECORD = "job.json"
 _STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
 #: The folder of a checkpoint. Whatever else lies in it is never removed.

@@ -24,7 +24,7 @@ from coremargin.errors import Interrupted
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _AGAIN_S = 0.05
-_asked: list[int] = []  # signals that came while a ``terminable`` was open
+_signals: list[int] = []  # signals that came while a ``terminable`` was open
 _open: list[dict[int, Any]] = []  # what each open ``terminable`` found installed
 
 
@@ -56,7 +56,7 @@ def terminable() -> Iterator[None]:
         for number, handler in _open.pop().items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if not _open:
-            _asked.clear()
+            _signals.clear()
 
 
 @contextmanager
@@ -81,20 +81,20 @@ def held_back() -> Iterator[None]:
 
 def raise_if_interrupted() -> None:
     """Raise KeyboardInterrupt in the main thread when a signal came since the outermost ``terminable`` began."""
-    if _asked and threading.current_thread() is threading.main_thread():
+    if _signals and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
 
 
 def heard() -> None:
     """The wish was granted: what ran has ended with what there is. A signal that comes now is another wish."""
-    _asked.clear()
+    _signals.clear()
     _Command.granted += 1
 
 
 def _interrupt(number: int, _: object) -> None:
-    _asked.append(number)
+    _signals.append(number)
     _Command.came += 1
-    if not _Command.running or len(_asked) == 1:
+    if not _Command.running or len(_signals) == 1:
         raise KeyboardInterrupt
 
 
@@ -115,10 +115,10 @@ def begin_command() -> None:
 
 def _swallowed(lost: sys.UnraisableHookArgs) -> None:
     """An exception that nobody can be told of. If it is ours, the signal comes once more, a little later."""
-    if not (_asked and issubclass(lost.exc_type, KeyboardInterrupt)):
+    if not (_signals and issubclass(lost.exc_type, KeyboardInterrupt)):
         sys.__unraisablehook__(lost)
         return
-    again = threading.Timer(_AGAIN_S, signal.pthread_kill, (threading.main_thread().ident, _asked.pop()))
+    again = threading.Timer(_AGAIN_S, signal.pthread_kill, (threading.main_thread().ident, _signals.pop()))
     again.daemon = True
     again.start()
 
@@ -140,10 +140,10 @@ def wishes_granted() -> int:
     return _Command.granted
 
 
-def leave(words: str = "error: interrupted\n") -> NoReturn:
+def leave(message: str = "error: interrupted\n") -> NoReturn:
     """End this process without another step of Python."""
     with suppress(OSError):
-        os.write(2, words.encode())
+        os.write(2, message.encode())
     os._exit(Interrupted.exit_code)
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from coremargin.engine.calls import run_calls
 from coremargin.engine.interruption import raise_if_interrupted
 from coremargin.engine.plan import plan_blocks
-from coremargin.engine.problem import Asks, S, Works
+from coremargin.engine.problem import QueriesLabels, S, WorksBetweenScans
 from coremargin.engine.scan import run_scan
 from coremargin.engine.task import block_bytes
 
@@ -54,12 +54,12 @@ class Step(Generic[S]):
     """A state to go on from, and what is told of it: after a scan, or on the way to one, where it has no cost."""
 
     state: S
-    told: Round
+    round: Round
     cost: ScanCost | None = None
 
 
 @dataclass
-class Watch:
+class Callbacks:
     """Who wants to know: called when a scan starts (round, bytes it will read) and when a block is done."""
 
     on_scan: Callable[[int, int], None] = nothing
@@ -86,7 +86,7 @@ class Engine:
     source: Source
     executor: Executor
     checkpoint: Checkpoint
-    watch: Watch
+    callbacks: Callbacks
     block_bytes: int
     deadline: float = math.inf  #: on the clock of ``time.perf_counter``
     answer: Answer = nobody  #: who knows the labels that a problem asks for
@@ -109,7 +109,7 @@ class Engine:
 
     def _block_done(self, result: BlockResult) -> None:
         self.checkpoint.block_done(result)
-        self.watch.on_block(result)
+        self.callbacks.on_block(result)
         self.check_time()
 
     def check_time(self) -> None:
@@ -125,11 +125,11 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
     Where a problem works long between scans, or asks for labels, also steps on the way; where nobody answers, it ends.
     most_scans: so many are finished at most.
     """
-    scans, told = 0, problem.round_of(state)
+    scans, made = 0, problem.round_of(state)
     while not problem.done(state):
         for after in _on_the_way(engine, problem, state):
-            state, told = after, problem.round_of(after)
-            yield Step(state, told)
+            state, made = after, problem.round_of(after)
+            yield Step(state, made)
         if problem.done(state) or scans == most_scans or _unanswered(problem, state):
             return
         started = time.perf_counter()
@@ -137,14 +137,14 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
         probe, skip = problem.probe(state), problem.skip(state)
         blocks = plan_blocks(engine.source, engine.block_bytes, skip=skip)
         unread = engine.checkpoint.missing(blocks)
-        engine.watch.on_scan(told.next_scan, sum(block_bytes(engine.source, block) for block in unread))
+        engine.callbacks.on_scan(made.next_scan, sum(block_bytes(engine.source, block) for block in unread))
         summary, read = engine.scan(problem, probe, blocks)
         scanned = time.perf_counter()
         before = state.sample_bytes
         state = problem.update(state, summary)
         solved = time.perf_counter()
-        told = problem.round_of(state)
-        scans += told.finished
+        made = problem.round_of(state)
+        scans += made.finished
         cost = ScanCost(
             chunks=engine.source.chunks,
             chunks_read=sum(len(block.chunks) for block in read),
@@ -152,23 +152,23 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
             seconds=scanned - started,
             solve_seconds=solved - scanned,
         )
-        yield Step(state, told, cost)
+        yield Step(state, made, cost)
 
 
 def _on_the_way(engine: Engine, problem: Problem[S, Any], state: S) -> Iterator[S]:
     """The states between two scans, or before the first."""
-    if isinstance(problem, Asks):
+    if isinstance(problem, QueriesLabels):
         while questions := problem.questions(state):
             labels = engine.answer(questions)
             if not labels:
                 return
             state = problem.answered(state, labels)
             yield state
-    if isinstance(problem, Works):
+    if isinstance(problem, WorksBetweenScans):
         for step in problem.work(state, partial(run_calls, engine.executor)):
             raise_if_interrupted()
             yield step
 
 
 def _unanswered(problem: AnyProblem, state: Any) -> bool:
-    return isinstance(problem, Asks) and len(problem.questions(state)) > 0
+    return isinstance(problem, QueriesLabels) and len(problem.questions(state)) > 0

@@ -50,7 +50,7 @@ class Round:
     number: of the last scan, 0 before the first; a scan that is made in parts has one number for all of them, and is
     finished with the last. status: as in the state. lower, upper: what is proven, infinite where nothing is; lower_now:
     what the last scan alone proved. pool_rows: held in the driver; coreset_rows: those that carry the proof; new_rows:
-    those that the last scan sent home; rows_below: those that it found below the upper bound, None where it did not
+    those that the last scan sent; rows_below: those that it found below the upper bound, None where it did not
     count them. more: what only this kind of problem tells, by its key in ``rounds.jsonl``.
     """
 
@@ -146,7 +146,7 @@ class BaseProblem(Generic[S, A_contra]):
 
     @property
     def least_block_bytes(self) -> int:
-        """Any size will do: what a scan sends home is bounded in another way."""
+        """Any size will do: what a scan sends is bounded in another way."""
         return 1
 
     def skip(self, state: S) -> np.ndarray:
@@ -174,7 +174,7 @@ class OneProblem(Problem[S, A_contra], Protocol[S, A_contra]):
 
 
 @runtime_checkable
-class Works(Protocol[S]):
+class WorksBetweenScans(Protocol[S]):
     """What a problem has besides when it works long between scans: it has an answer, and a bound, at any time."""
 
     def work(self, state: S, run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Any]) -> Iterator[S]:
@@ -185,7 +185,7 @@ class Works(Protocol[S]):
 
 
 @runtime_checkable
-class Asks(Protocol[S]):
+class QueriesLabels(Protocol[S]):
     """What a problem has besides when it needs to know what no row says: labels that a person or a file has.
 
     Answers come as they come: some of those asked for, in any order. Where none comes the job ends, with what is

@@ -120,7 +120,7 @@ class InBatches:
 
     def _remember(self, history: History, models: list[Model], most: int) -> None:
         """Keep at most ``most`` rows of the past, and the terms that the proof of all rows rests on."""
-        self._history: History | None = relieved(history, models, self._prices(history), most)
+        self._history: History | None = relieved(history, models, self._class_c(history), most)
         self._terms = {name: deepcopy(getattr(self, name)) for name in _TERMS}  # a dict may change in its place
 
     def _check_terms(self, history: History | None) -> None:
@@ -135,7 +135,7 @@ class InBatches:
             if now != was:
                 raise UsageError(f"{name}: expected {was!r} as for the first batch, found {now!r}; begin with a clone")
 
-    def _prices(self, history: History) -> list[NDArray[np.float64]]:
+    def _class_c(self, history: History) -> list[NDArray[np.float64]]:
         """What a loss costs on the positive and on the negative side of each problem."""
         if len(history.positives) > 1:
             return [np.full(2, float(self.C))] * len(history.positives)

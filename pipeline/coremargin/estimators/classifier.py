@@ -174,19 +174,19 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
     def _trained(self, source: Source) -> tuple[AnyModel, int]:
         """The model of a source, of all its classes, and the scans that it took."""
-        asked: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         two = len(present(source)) == 2 and self.multi_class == "ovr"
         if not two:
-            asked["classes"] = self.multi_class.replace("_", "-")
+            parameters["classes"] = self.multi_class.replace("_", "-")
         if self.loss is not None:
-            asked["C"] = self.C
+            parameters["C"] = self.C
             if self.class_weight is not None and two:  # of several classes they are weights of the rows
-                asked["class_weight"] = self._weights(source.classes)
+                parameters["class_weight"] = self._weights(source.classes)
         rounds: list[dict[str, Any]] = []
         model = train(
             source, cluster=self.cluster, loss=cast("Any", self.loss), epsilon=self.epsilon,
             intercept=bool(self.fit_intercept), memory=self.memory, scaling=cast("Any", self.scaling),
-            on_round=rounds.append, **asked,
+            on_round=rounds.append, **parameters,
         )  # fmt: skip
         return model, max(1, sum(record["kind"] == "scan" for record in rounds))
 

@@ -65,13 +65,13 @@ def stand(before: Model | FleetModel, history: History) -> Model | FleetModel | 
     return before.with_deciders(found)
 
 
-def relieved(history: History, models: Sequence[Model], prices: Sequence[NDArray[np.float64]], room: int) -> History:
-    """The past with at most ``room`` rows; prices (2,) of the sides of each problem. Raises what ``let_go`` raises."""
+def relieved(history: History, models: Sequence[Model], class_c: Sequence[NDArray[np.float64]], room: int) -> History:
+    """The past with at most ``room`` rows; class_c (2,) of the sides of each problem. Raises what ``let_go`` raises."""
     hard = models[0].certificate.kind == "margin"
     return history.let_go(
         [(model.w, model.b) for model in models],
         [(model.certificate.lower or model.certificate.upper or 1.0) if hard else 1.0 for model in models],
-        prices, max(FEWEST, room),
+        class_c, max(FEWEST, room),
         np.unique(np.concatenate([model.coreset_ids for model in models])) if hard else None,
     )  # fmt: skip
 

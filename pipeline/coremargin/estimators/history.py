@@ -6,7 +6,7 @@ other one half of those that are left, and a ball that holds them all. At any ot
 the ball allows (maths/screening.py), so that what it does to rows that are gone is bounded, never guessed:
 
     hard margin   no row that is gone has a margin below the lowest screened floor + y b
-    soft margin   those of a level lose no more than max(0, 1 - their floor's margin) times the price of all of them
+    soft margin   those of a level lose no more than max(0, 1 - their floor's margin) times the C of all of them
 
 A row with a loss never goes, so that leaving the others out makes no value larger: the dual bound stays a bound for
 all rows. A hard margin's upper bound rests on its coreset, which stays too.
@@ -52,15 +52,15 @@ def room(source: Source, memory_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class DroppedRows:
-    """Rows that were let go together, in k problems: directions (k, d), floors and prices (k, 2, LEVELS) of levels.
+    """Rows that were let go together, in k problems: directions (k, d), floors and level_c (k, 2, LEVELS) of levels.
 
-    Rows are first the positive and then the negative side; a price is that of all rows of a level. centre (d,), radius:
-    a ball.
+    Rows are first the positive and then the negative side; level_c is the sum of C of all rows of a level.
+    centre (d,), radius: a ball.
     """
 
     directions: NDArray[np.float64]
     floors: NDArray[np.float64]
-    prices: NDArray[np.float64]
+    level_c: NDArray[np.float64]
     centre: NDArray[np.float64]
     radius: float
 
@@ -70,15 +70,15 @@ class DroppedRows:
         return np.asarray(screened_floor(self.floors[k].T, self.centre[None], radius, old, direction).T)
 
 
-def _levels(values: NDArray[np.float64], prices: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Floors and prices (LEVELS,) of values (n,) with prices (n,): each level holds half of the rows below the next."""
+def _levels(values: NDArray[np.float64], row_c: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Floors and sums of C (LEVELS,) of values (n,), row_c (n,): each level holds half of the rows below the next."""
     floors, totals = np.full(LEVELS, np.inf), np.zeros(LEVELS)
     order = np.argsort(values, kind="stable")
     cuts = [0, *(-(-len(values) // 2**j) for j in range(LEVELS - 1, 0, -1)), len(values)]
     for level, (low, high) in enumerate(pairwise(cuts)):
         if high > low:
             floors[level] = values[order[low]]
-            totals[level] = prices[order[low:high]].sum() * _UP
+            totals[level] = row_c[order[low:high]].sum() * _UP
     return floors, totals
 
 
@@ -164,19 +164,19 @@ class History:
         """What all rows that are gone may lose together at (w, b) in problem k, at most; power: 2 for squared hinge."""
         total = 0.0
         for dropped in self.dropped:
-            for prices, floors, offset in zip(dropped.prices[k], dropped.screened(k, w), (b, -b), strict=True):
-                held = prices > 0
-                least = floors[held] + offset - 4e-16 * (np.abs(floors[held]) + abs(offset))
-                total += float(prices[held] @ np.maximum(0.0, 1.0 - least) ** power) * _UP
+            for level_c, floors, offset in zip(dropped.level_c[k], dropped.screened(k, w), (b, -b), strict=True):
+                with_rows = level_c > 0
+                least = floors[with_rows] + offset - 4e-16 * (np.abs(floors[with_rows]) + abs(offset))
+                total += float(level_c[with_rows] @ np.maximum(0.0, 1.0 - least) ** power) * _UP
         return total
 
     def let_go(
         self, hypotheses: Sequence[tuple[NDArray[np.float64], float]], edges: Sequence[float],
-        prices: Sequence[NDArray[np.float64]], most: int, carrying: NDArray[np.int64] | None,
+        class_c: Sequence[NDArray[np.float64]], most: int, carrying: NDArray[np.int64] | None,
     ) -> History:  # fmt: skip
         """With at most ``most`` rows kept: those with the largest margins go.
 
-        hypotheses (w, b), edges (margins are measured in units of them) and prices (2,) of the sides of each problem.
+        hypotheses (w, b), edges (margins are measured in units of them) and class_c (2,) of the sides of each problem.
         carrying: ids that stay in any case; None: rows with a margin below 1, which have a loss.
         Raises UsageError when these are too many.
         """
@@ -194,7 +194,7 @@ class History:
             )
         order = np.lexsort([self.ids, np.where(kept, -np.inf, margins)])
         near, far = np.sort(order[:most]), np.sort(order[most:])
-        gone = self._dropped(far, hypotheses, prices)
+        gone = self._dropped(far, hypotheses, class_c)
         history = replace(
             self, ids=self.ids[near], rows=take(self.rows, near), codes=self.codes[near], weights=self.weights[near],
             dropped=(*self.dropped, gone),
@@ -203,7 +203,7 @@ class History:
 
     def _dropped(
         self, far: NDArray[np.intp], hypotheses: Sequence[tuple[NDArray[np.float64], float]],
-        prices: Sequence[NDArray[np.float64]],
+        class_c: Sequence[NDArray[np.float64]],
     ) -> DroppedRows:  # fmt: skip
         rows, weights = take(self.rows, far), self.weights[far]
         ball = measure(rows, self.codes[far], len(self.classes))
@@ -213,7 +213,7 @@ class History:
             values = safe_projections(rows, signs, w[:, None])[:, 0]
             for side, sign in ((POSITIVE, 1), (NEGATIVE, -1)):
                 mine = (signs == sign) & (weights > 0)
-                floors[k, side], totals[k, side] = _levels(values[mine], prices[k][side] * weights[mine])
+                floors[k, side], totals[k, side] = _levels(values[mine], class_c[k][side] * weights[mine])
         middle = ball.centre.toarray()[0] if is_sparse(ball.centre) else np.asarray(ball.centre)[0]
         return DroppedRows(np.stack([w for w, _ in hypotheses]), floors, totals, middle, float(ball.radius[0]))
 
@@ -224,10 +224,10 @@ class History:
         floors, totals = np.empty((len(hypotheses), 2, LEVELS)), np.empty((len(hypotheses), 2, LEVELS))
         for k, (w, _) in enumerate(hypotheses):
             values = np.concatenate([dropped.screened(k, w) for dropped in self.dropped], axis=1)
-            prices = np.concatenate([dropped.prices[k] for dropped in self.dropped], axis=1)
+            level_c = np.concatenate([dropped.level_c[k] for dropped in self.dropped], axis=1)
             for side in (POSITIVE, NEGATIVE):
                 mine = values[side] < np.inf
-                floors[k, side], totals[k, side] = _levels(values[side][mine], prices[side][mine])
+                floors[k, side], totals[k, side] = _levels(values[side][mine], level_c[side][mine])
         return replace(
             self, dropped=(DroppedRows(np.stack([w for w, _ in hypotheses]), floors, totals, centre, radius * _UP),)
         )

@@ -88,9 +88,9 @@ def factors_of(
 ) -> list[float]:
     """The factor of each label, 1 where none is given. Raises UsageError for one that is not among ``known``."""
     known = sorted(labels if known is None else known)
-    strangers = [label for label in class_weight if label not in known]
-    if strangers:
-        raise UsageError(f"class_weight: expected factors for the labels {known}, found one for {strangers[0]!r}")
+    unknown = [label for label in class_weight if label not in known]
+    if unknown:
+        raise UsageError(f"class_weight: expected factors for the labels {known}, found one for {unknown[0]!r}")
     return [float(class_weight.get(label, 1.0)) for label in labels]
 
 

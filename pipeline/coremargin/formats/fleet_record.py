@@ -184,14 +184,14 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
             if len(entry.confusion) != k or any(len(line) != k for line in entry.confusion):
                 raise ValueError(f"expected confusion matrices of {k} x {k}, found another")
         ensembles = self.ensembles()
-        told = [entry.ensemble for entry in self.evaluations]
-        if told and told != list(ensembles):
+        known = [entry.ensemble for entry in self.evaluations]
+        if known and known != list(ensembles):
             raise ValueError(
                 f"expected no evaluations, or one for each of {len(ensembles)} by C and fold, found others"
             )
         if self.validation is not None:
             folds = self.parameters.folds or 0
-            fits = [entry.C for entry in self.validation] == self.costs and bool(told)
+            fits = [entry.C for entry in self.validation] == self.costs and bool(known)
             if not fits or any(len(entry.accuracies) != folds for entry in self.validation):
                 raise ValueError("expected no validation, or a line for each C with an accuracy for each fold")
         if self.chosen is not None and self.chosen.C not in self.costs:
@@ -258,9 +258,9 @@ def typed_fleet(content: Any, place: str) -> AnyFleet:
     return found
 
 
-def fleet_status(words: Sequence[str]) -> str:
+def fleet_status(statuses: Sequence[str]) -> str:
     """The status of a fleet whose members have these."""
-    return next((word for word in ("stopped", "not_separable") if word in words), "certified")
+    return next((status for status in ("stopped", "not_separable") if status in statuses), "certified")
 
 
 def check_members(fleet: AnyFleet, members: Sequence[ModelRecord], place: str) -> None:
@@ -278,21 +278,21 @@ def _differing(fleet: AnyFleet, entry: Member, record: Any) -> list[str]:
     """What a member does not say as the fleet does."""
     if record.problem != fleet.problem:
         return ["problem"]
-    view, claims, asked, own = record.view, record.certificate, fleet.parameters, record.parameters
+    view, claims, parameters, own = record.view, record.certificate, fleet.parameters, record.parameters
     two = [False, True] if entry.label is not None else fleet.classes
     pairs = {
         "class": (view.label, entry.label), "fold": (view.fold, entry.fold), "classes": (record.classes, two),
-        "folds": (view.folds, None if entry.fold is None else asked.folds),
-        "fold_seed": (view.fold_seed, None if entry.fold is None else asked.fold_seed),
+        "folds": (view.folds, None if entry.fold is None else parameters.folds),
+        "fold_seed": (view.fold_seed, None if entry.fold is None else parameters.fold_seed),
         "C": (getattr(own, "C", None), entry.C), "status": (record.status, entry.status),
         "coreset_rows": (claims.coreset_rows, entry.coreset_rows),
         "store_digest": (claims.store_digest, fleet.store_digest),
     }  # fmt: skip
     pairs |= {name: (getattr(claims, name), getattr(entry, name)) for name in ("lower", "upper", "ratio")}
     pairs |= {name: (getattr(record, name), getattr(fleet, name)) for name in ("features", "rows", "dtype")}
-    shared = [name for name in asked.__struct_fields__ if name not in _OF_THE_FLEET]
-    pairs |= {name: (getattr(own, name), getattr(asked, name)) for name in shared}
-    return [name for name, (found, said) in pairs.items() if _typed(found) != _typed(said)]
+    shared = [name for name in parameters.__struct_fields__ if name not in _OF_THE_FLEET]
+    pairs |= {name: (getattr(own, name), getattr(parameters, name)) for name in shared}
+    return [name for name, (found, expected) in pairs.items() if _typed(found) != _typed(expected)]
 
 
 def _typed(value: Any) -> Any:

@@ -7,7 +7,7 @@ LONGEST_LABEL = 1000  #: characters
 MOST_FOLDS = 1000
 MOST_SEED = 2**63 - 1
 #: C times the weights of a class, summed up: beyond these float64 cannot bound the value of a soft margin.
-PRICES = (1e-120, 1e120)
+C_LIMITS = (1e-120, 1e120)
 LARGEST_WEIGHT = 1e200  #: of a row: sums of them stay finite
 LARGEST_CHUNK_BYTES = 1 << 30
 #: Of a chunk, or of a file of stored values, beyond what all rows of its store need: readers make room for all of it.

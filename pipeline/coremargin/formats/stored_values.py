@@ -18,13 +18,13 @@ def check_stored_values(store: Path, nonzeros: np.ndarray, *, rows: int, chunk_r
 
     nonzeros (c,) int64: values stored of each chunk. Nobody makes room for values before this was asked.
     """
-    held = np.minimum(chunk_rows, rows - chunk_rows * np.arange(len(nonzeros)))
-    wrong = np.flatnonzero((nonzeros < 0) | (nonzeros > held * features))
+    chunk_sizes = np.minimum(chunk_rows, rows - chunk_rows * np.arange(len(nonzeros)))
+    wrong = np.flatnonzero((nonzeros < 0) | (nonzeros > chunk_sizes * features))
     if len(wrong):
         chunk = int(wrong[0])
         raise StoreError(
-            f"{store}/blocks: chunk {chunk}: expected 0 to {int(held[chunk]) * features:,} stored values in a chunk of "
-            f"{held[chunk]:,} rows, found {nonzeros[chunk]:,}; restore it from a copy"
+            f"{store}/blocks: chunk {chunk}: expected 0 to {int(chunk_sizes[chunk]) * features:,} stored values in "
+            f"a chunk of {chunk_sizes[chunk]:,} rows, found {nonzeros[chunk]:,}; restore it from a copy"
         )
     total = int(nonzeros.sum(dtype=object))  # of Python's numbers: no forged ones wrap around
     for name in ("X/data", "X/indices"):

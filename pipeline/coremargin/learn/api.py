@@ -23,7 +23,7 @@ from coremargin.learn.train import (
     run_problem,
     train_job,
 )
-from coremargin.models.asked import executor_of
+from coremargin.models.executor import executor_of
 from coremargin.problems.registry import job_of, problem_of
 from coremargin.problems.report import write_report
 

@@ -19,7 +19,7 @@ from coremargin.engine.calls import run_calls
 from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import load_cluster
 from coremargin.errors import UsageError
-from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.published import Published, by_enumeration
 from coremargin.maths.outliers.trimmed import outliers_of
 from coremargin.problems.common.start import read_sample, two_classes
@@ -135,9 +135,9 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
             f"most_subsets: {n:,} rows of {d:,} features may have {subsets:,} subsets to try, expected at most "
             f"{most_subsets:,}; coremargin.train(X, y, outliers={k}) searches instead"
         )
-    arena = Arena(rows, sample.signs, np.asarray(rows.mean(axis=0)), intercept=intercept)
+    search_rows = SearchRows(rows, sample.signs, np.asarray(rows.mean(axis=0)), intercept=intercept)
     with connect(load_cluster(cluster), source) as executor:
-        done = by_enumeration(arena, k, epsilon, partial(run_calls, executor), algorithm)
+        done = by_enumeration(search_rows, k, epsilon, partial(run_calls, executor), algorithm)
     found = done.found
-    below = outliers_of(arena.signs * (arena.x @ found.w + found.b), k)
+    below = outliers_of(search_rows.signs * (search_rows.x @ found.w + found.b), k)
     return Enumeration(found.w, found.b, found.margin, tuple(sample.ids[below].tolist()), done.size, done.subsets)

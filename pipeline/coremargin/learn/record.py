@@ -26,7 +26,7 @@ VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
 
 
 @dataclass
-class Meters:
+class RunCounters:
     """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it."""
 
     seconds: float = 0.0
@@ -40,16 +40,16 @@ class Meters:
         """What they show, as JSON; what is counted later does not change it."""
         return {**vars(self), "rounds": list(self.rounds)}
 
-    def sampled(self, told: Round, cost: ScanCost) -> None:
+    def sampled(self, found: Round, cost: ScanCost) -> None:
         """Add what was read and solved before the first scan."""
         self.bytes_read += cost.bytes_read
-        self.rounds.append(_record("sample", told, cost))
+        self.rounds.append(_record("sample", found, cost))
 
-    def scanned(self, told: Round, cost: ScanCost) -> None:
+    def scanned(self, found: Round, cost: ScanCost) -> None:
         """Add a scan, or a part of one: the parts of a scan share its number and its record."""
-        record, last = _record("scan", told, cost), self.rounds[-1]
+        record, last = _record("scan", found, cost), self.rounds[-1]
         self.bytes_read += cost.bytes_read
-        if last["round"] == told.number:
+        if last["round"] == found.number:
             record |= {key: last[key] + record[key] for key in _SPENT}
             record["chunks_skipped"] = cost.chunks - record["chunks_read"]
             self.rounds.pop()
@@ -61,27 +61,28 @@ class Meters:
 _SPENT = ("chunks_read", "bytes_read", "seconds", "solve_seconds", "new_rows")
 
 
-def _record(kind: str, told: Round, cost: ScanCost) -> dict[str, Any]:
+def _record(kind: str, found: Round, cost: ScanCost) -> dict[str, Any]:
     """One line of ``rounds.jsonl``."""
-    finite = {name: None if value in (np.inf, -np.inf) else value for name, value in told.figures.items()}
+    finite = {name: None if value in (np.inf, -np.inf) else value for name, value in found.figures.items()}
     return {
-        "round": told.number, "kind": kind, **finite, "ratio": ratio(told.lower, told.upper),
+        "round": found.number, "kind": kind, **finite, "ratio": ratio(found.lower, found.upper),
         "chunks": cost.chunks, "chunks_read": cost.chunks_read, "chunks_skipped": cost.chunks - cost.chunks_read,
         "bytes_read": cost.bytes_read, "seconds": cost.seconds, "solve_seconds": cost.solve_seconds,
-        "status": told.status,
+        "status": found.status,
     }  # fmt: skip
 
 
-def as_run(job: TrainJob, problem: AnyProblem, state: Any, meters: Meters, executor: Executor) -> dict[str, Any]:
+def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters, executor: Executor) -> dict[str, Any]:
     """The content of ``run.json``."""
-    source, told = problem.source, problem.round_of(state)
+    source, found = problem.source, problem.round_of(state)
     versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
     run: dict[str, Any] = {
-        "started": meters.started, "seconds": meters.seconds, "scans": meters.scans, "sample_scans": 1,
-        "bytes_read": meters.bytes_read, "sample_bytes": meters.rounds[0]["bytes_read"], "store_bytes": source.nbytes,
-        "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": told.pool_rows, "executor": executor.description,
+        "started": counters.started, "seconds": counters.seconds, "scans": counters.scans, "sample_scans": 1,
+        "bytes_read": counters.bytes_read,
+        "sample_bytes": counters.rounds[0]["bytes_read"], "store_bytes": source.nbytes,
+        "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": found.pool_rows, "executor": executor.description,
         "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
-        "resumed": meters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "resumed": counters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
     return run | kind_of(job).facts(problem, state)
 

@@ -15,12 +15,12 @@ from coremargin.data.folder import check_target, recover
 from coremargin.data.store import Store
 from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
 from coremargin.engine.interruption import heard, raise_if_interrupted, terminable
-from coremargin.engine.loop import Engine, OutOfTime, ScanCost, Watch, nothing, rounds
-from coremargin.engine.problem import Works
+from coremargin.engine.loop import Callbacks, Engine, OutOfTime, ScanCost, nothing, rounds
+from coremargin.engine.problem import WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
-from coremargin.learn.record import Meters, as_run
+from coremargin.learn.record import RunCounters, as_run
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.fleet import read_model
 from coremargin.problems.outcome import Outcome
@@ -37,7 +37,7 @@ Begin = Literal["new", "resume", "restart"]
 
 
 @dataclass
-class Progress(Watch):
+class Progress(Callbacks):
     """Who wants to know: also called after each round with its record, and with figures while work goes on."""
 
     on_round: Callable[[dict[str, Any]], None] = nothing
@@ -148,28 +148,28 @@ def run_problem(
     deadline = math.inf if job.time_limit is None else clock + job.time_limit
     engine = Engine(problem.source, executor, checkpoint, progress, max(job.block, problem.least_block_bytes), deadline)
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
-        state, meters = _begin(problem, checkpoint, progress, clock)
-        before = meters.seconds
+        state, counters = _begin(problem, checkpoint, progress, clock)
+        before = counters.seconds
         # scans before a kill count, but one that is still to be finished
-        finished_scans = meters.scans - (not problem.round_of(state).finished)
+        finished_scans = counters.scans - (not problem.round_of(state).finished)
         scans_left = None if job.max_scans is None else max(0, job.max_scans - finished_scans)
         with _stoppable(problem):
             for step in rounds(engine, problem, state, scans_left):
                 state = step.state
                 if step.cost is not None:
-                    meters.scanned(step.told, step.cost)
-                meters.seconds = before + time.perf_counter() - clock
-                checkpoint.scan_begins(state, meters.as_now())  # a run that ends here can be resumed from here
+                    counters.scanned(step.round, step.cost)
+                counters.seconds = before + time.perf_counter() - clock
+                checkpoint.scan_begins(state, counters.as_now())  # a run that ends here can be resumed from here
                 if step.cost is None:
-                    progress.on_work(step.told.figures)
-                elif step.told.finished:
-                    progress.on_round(meters.rounds[-1])
+                    progress.on_work(step.round.figures)
+                elif step.round.finished:
+                    progress.on_round(counters.rounds[-1])
                 if not problem.done(state):
                     engine.check_time()
-        meters.seconds = before + time.perf_counter() - clock
-    run = as_run(job, problem, state, meters, executor)
+        counters.seconds = before + time.perf_counter() - clock
+    run = as_run(job, problem, state, counters, executor)
     model = kind_of(job).model(job, problem, state)
-    return Outcome(model, run, meters.rounds, resumable=not problem.done(state))
+    return Outcome(model, run, counters.rounds, resumable=not problem.done(state))
 
 
 @contextmanager
@@ -180,26 +180,26 @@ def _stoppable(problem: AnyProblem) -> Iterator[None]:
     except OutOfTime:
         pass
     except KeyboardInterrupt:
-        if not isinstance(problem, Works):
+        if not isinstance(problem, WorksBetweenScans):
             raise
         heard()
 
 
-def _begin(problem: AnyProblem, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, Meters]:
+def _begin(problem: AnyProblem, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, RunCounters]:
     """The state to start from: a checkpoint's, or that of the sample."""
-    resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), Meters(**checkpoint.history)))
+    resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), RunCounters(**checkpoint.history)))
     if resumed is not None:
         resumed[1].resumed += 1
         checkpoint.history = resumed[1].as_now()
         return resumed
-    meters = Meters()
+    counters = RunCounters()
     state = problem.start()
     seconds = time.perf_counter() - clock
     cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)
-    meters.sampled(problem.round_of(state), cost)
-    checkpoint.history = meters.as_now()
-    progress.on_round(meters.rounds[-1])
-    return state, meters
+    counters.sampled(problem.round_of(state), cost)
+    checkpoint.history = counters.as_now()
+    progress.on_round(counters.rounds[-1])
+    return state, counters
 
 
 @contextmanager

@@ -3,11 +3,11 @@
     minimise 1/2 p.Rp - u.p + sum_i [ right_i max(0, 1 - s_i) + left_i max(0, s_i - 1) ],     s = K p
 
 with duals a_i in [-left_i, right_i]. Near-margin rows have left = 0, right = c_i. Far rows are in u; a sample of them
-may be given with the price of crossing to the other side (left or right), which keeps the step where the model is true.
+may be given with the loss of crossing to the other side (left or right), which keeps the step where the model is true.
 Every iteration solves one p x p system, however many rows there are. Rows whose duals are as good as at a bound leave
-the system on the way; whether they were right to is seen at the end. Before that, prices and columns are brought to one
-scale, and columns are centred against a last column that is not penalised (an intercept): neither changes the
-problem, and rows far from the origin or in odd units are solved as well as others.
+the system on the way; whether they were right to is seen at the end. Before that, right, left and columns are
+brought to one scale, and columns are centred against a last column that is not penalised (an intercept): neither
+changes the problem, and rows far from the origin or in odd units are solved as well as others.
 
 Not a QP solver by others: that one small system is all there is to solve, rows that leave it took 40 to 61 % off the
 hinge's CPU time (three stores), and its scales span 1e10, so that it is in float64 and every solve is refined once.
@@ -31,16 +31,16 @@ PLACED = 0.03
 LEAVING, STAYING = 0.15, 5
 #: A solve in which rows left is done again where its end is looser than this; of so many the last one keeps all rows.
 LOOSE, TURNS = 10.0, 3
-#: The duals' push may miss the hypothesis by this share of its size, however much the value may miss.
+#: The duals' sum may miss the hypothesis by this share of its size, however much the value may miss.
 RESIDUAL = 1e-9
 
 
 @dataclass(frozen=True)
 class HingeModel:
-    """metric (p,), zero for an intercept; push u (p,); rows K (m, p) signed; right, left (m,) >= 0, not both zero."""
+    """metric (p,), zero for an intercept; linear u (p,); rows K (m, p) signed; right, left (m,) >= 0, not both zero."""
 
     metric: Array
-    push: Array
+    linear: Array
     rows: Array
     right: Array
     left: Array
@@ -48,8 +48,8 @@ class HingeModel:
     def without(self, rest: NDArray[np.bool_], duals: Array) -> HingeModel:
         """The model of the other rows, those of ``rest`` being at ``duals`` (m,) for good."""
         stay, gone = np.flatnonzero(~rest), np.flatnonzero(rest)
-        push = self.push + duals[gone] @ self.rows.take(gone, axis=0)
-        return HingeModel(self.metric, push, self.rows.take(stay, axis=0), self.right[stay], self.left[stay])
+        linear = self.linear + duals[gone] @ self.rows.take(gone, axis=0)
+        return HingeModel(self.metric, linear, self.rows.take(stay, axis=0), self.right[stay], self.left[stay])
 
 
 @dataclass
@@ -77,14 +77,14 @@ def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int
     rows = model.rows.copy()
     for tile in tiles(rows) if free else ():
         rows[tile, :-1] -= edge[tile, None] * centre
-    push = np.append(model.push[:-1] - centre * model.push[-1], model.push[-1]) / unit
+    linear = np.append(model.linear[:-1] - centre * model.linear[-1], model.linear[-1]) / unit
     metric = model.metric / unit
     size = np.hypot(np.sqrt(metric), np.sqrt(np.einsum("ij,ij->j", rows, rows)))
     idle = size == 0  # a column that is all zero, and free: it stays where it is
     size[idle] = 1.0
     metric = np.where(idle, 1.0, metric / size / size)
     rows /= size
-    scaled = HingeModel(metric, push / size, rows, model.right / unit, model.left / unit)
+    scaled = HingeModel(metric, linear / size, rows, model.right / unit, model.left / unit)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a step that is not finite is the last one
         x, a = _checked(scaled, tolerance, max_steps)
     x = x / size
@@ -97,26 +97,26 @@ def _checked(model: HingeModel, tolerance: float, max_steps: int) -> tuple[Array
     stay = np.zeros(len(model.right), bool)
     x, a, gone = _minimise(model, tolerance, max_steps, stay)
     for turn in range(1, TURNS):
-        s, pull = _both_ways(model.rows, x, a)
+        s, dual_sum = _both_ways(model.rows, x, a)
         lost = model.right * np.maximum(1.0 - s, 0.0) + model.left * np.maximum(s - 1.0, 0.0) - a * (1.0 - s)
         good = float(lost.sum()) <= LOOSE * tolerance * abs(_value(model, x, s))
-        residual = _largest(model, model.metric * x - model.push - pull)
+        residual = _largest(model, model.metric * x - model.linear - dual_sum)
         if not gone.any() or (good and residual <= LOOSE * max(tolerance, RESIDUAL)):
             break
-        astray = gone & (lost > 0)
-        stay |= astray | (turn == TURNS - 1 or not astray.any())
+        wrong = gone & (lost > 0)
+        stay |= wrong | (turn == TURNS - 1 or not wrong.any())
         x, a, gone = _minimise(model, tolerance, max_steps, stay)
     return x, a
 
 
 def _largest(model: HingeModel, residual: Array) -> float:
-    """The largest of a residual (p,), as a share of the push and the prices."""
-    size = np.abs(model.push).max(initial=1.0) + np.abs(model.right).max() + np.abs(model.left).max()
+    """The largest of a residual (p,), as a share of the linear term and right, left."""
+    size = np.abs(model.linear).max(initial=1.0) + np.abs(model.right).max() + np.abs(model.left).max()
     return float(np.abs(residual).max() / size)
 
 
 def _value(model: HingeModel, x: Array, s: Array) -> float:
-    value = 0.5 * (model.metric * x) @ x - model.push @ x
+    value = 0.5 * (model.metric * x) @ x - model.linear @ x
     return float(value + model.right @ np.maximum(1.0 - s, 0.0) + model.left @ np.maximum(s - 1.0, 0.0))
 
 
@@ -128,8 +128,8 @@ def _minimise(
     inside, gone = np.arange(len(duals)), np.zeros(len(duals), bool)
     best, least, idle = (now.x, now.a), np.inf, 0
     for _ in range(max_steps):
-        s, pull = _both_ways(model.rows, now.x, now.a)
-        dual_residual = model.metric * now.x - model.push - pull
+        s, dual_sum = _both_ways(model.rows, now.x, now.a)
+        dual_residual = model.metric * now.x - model.linear - dual_sum
         gap = float(now.low @ now.z_low + now.high @ now.z_high)
         residual = _largest(model, dual_residual)
         left = gap + residual  # not relative to a value that may be small only because the iterate is far from done
@@ -163,11 +163,11 @@ def _begin(model: HingeModel) -> _Iterate:
 
 def _both_ways(rows: Array, x: Array, a: Array) -> tuple[Array, Array]:
     """rows @ x (m,) and a @ rows (p,), reading the rows once."""
-    s, pull = np.empty(len(rows)), np.zeros(rows.shape[1])
+    s, dual_sum = np.empty(len(rows)), np.zeros(rows.shape[1])
     for tile in tiles(rows):
         np.dot(rows[tile], x, out=s[tile])
-        pull += a[tile] @ rows[tile]
-    return s, pull
+        dual_sum += a[tile] @ rows[tile]
+    return s, dual_sum
 
 
 def _advance(model: HingeModel, now: _Iterate, s: Array, dual_residual: Array, mu: float) -> None:
@@ -189,8 +189,8 @@ def _advance(model: HingeModel, now: _Iterate, s: Array, dual_residual: Array, m
     dx, da, d_low, d_high = direction(-now.low * now.z_low, -now.high * now.z_high)
     t = min(_reach(now.low, da), _reach(now.high, -da), _reach(now.z_low, d_low), _reach(now.z_high, d_high))
     ahead = (now.low + t * da) @ (now.z_low + t * d_low) + (now.high - t * da) @ (now.z_high + t * d_high)
-    prices = model.right + model.left
-    share = prices / float(prices.mean())  # dear rows are as so many rows of one price
+    row_c = model.right + model.left
+    share = row_c / float(row_c.mean())  # a row of large C is as so many rows of one C
     target = share * (mu * (float(ahead) / (2 * len(da)) / mu) ** 3)
     dx, da, d_low, d_high = direction(
         target - now.low * now.z_low - da * d_low, target - now.high * now.z_high + da * d_high

@@ -1,8 +1,8 @@
-"""The hard margin of several classes on a pool of rows, exactly: Newton for soft prices, Wolfe's method where needed.
+"""The hard margin of several classes on a pool of rows, exactly: Newton for soft margins, Wolfe's method where needed.
 
-A soft margin whose price no dual reaches is the hard margin. Prices grow until that is so, each solve starting from the
+A soft margin whose C no dual reaches is the hard margin. C grows until that is so, each solve starting from the
 last; the duals, scaled to sum 1, are weights of the convex hull of Kesler's vectors and give the upper bound. Where no
-price is enough, because rows are not separable or nearly so, Wolfe's method (nearest.py) decides on Kesler's vectors
+C is enough, because rows are not separable or nearly so, Wolfe's method (nearest.py) decides on Kesler's vectors
 themselves, within a working set of (row, rival) pairs that grows by the lowest ones.
 """
 
@@ -20,8 +20,8 @@ from coremargin.maths.nearest import Status, nearest_point
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
 
 #: Prices, in units of one over the squared length R of the longest row: enough for margins above R / 3,000.
-PRICES = (1e5, 1e7)
-#: Relative gap of the first solve at a price, which tells whether it separates the rows.
+C_VALUES = (1e5, 1e7)
+#: Relative gap of the first solve with a C, which tells whether it separates the rows.
 ROUGH = 1e-3
 #: Rows that a large pool is solved on at first, and that are added at a time; until none are, to this tolerance.
 WORK, COARSE = 4000, 1e-2
@@ -89,8 +89,8 @@ def _solve(rows: Array, codes: Codes, classes: int, tolerance: float) -> KeslerS
     zero = resolution(2.0 * radius, len(rows) + classes, classes * rows.shape[1])
     lack, weights = lacks(np.zeros((len(rows), classes)), codes), np.zeros((len(rows), classes))
     found: Minimum | None = None
-    for price in PRICES:
-        model = ClassesModel(0.0, lack, rows, codes, np.full(len(rows), price / radius**2))
+    for c in C_VALUES:
+        model = ClassesModel(0.0, lack, rows, codes, np.full(len(rows), c / radius**2))
         found = minimise_classes(model, ROUGH, found)
         if margins(model.scores(found.at), codes)[0].min() > 0.0:
             found = minimise_classes(model, 0.1 * tolerance, found)

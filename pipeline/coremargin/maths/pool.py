@@ -1,6 +1,6 @@
 """The exact solve on the pool: the nearest-point kernel inside constraint generation in memory.
 
-The kernel prices every row at every step. A pool of many thousand rows is therefore solved on a small working set
+The kernel looks at every row at every step. A pool of many thousand rows is therefore solved on a small working set
 that grows by the rows furthest below the bound, until no row of the pool is below it: the loop of a whole job in
 miniature.
 """

@@ -234,11 +234,11 @@ def gathered(parts: Iterable[Rows], most: int, empty: Rows) -> Rows:
     """
     if is_sparse(empty):
         return concatenate([empty, *(part.copy() for part in parts)])
-    held, stop = np.empty((most, empty.shape[1]), empty.dtype), 0
+    gathered_rows, stop = np.empty((most, empty.shape[1]), empty.dtype), 0
     for part in parts:
         first, stop = stop, stop + part.shape[0]
-        held[first:stop] = part
-    return held[:stop]
+        gathered_rows[first:stop] = part
+    return gathered_rows[:stop]
 
 
 def as_float64(rows: Rows) -> Rows:

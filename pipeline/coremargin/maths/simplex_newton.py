@@ -3,9 +3,12 @@
 The model is that of the near-margin method: rows far from a change of sides are a constant and a linear part, the
 others are kept one by one,
 
-    F(V) = price - <push, V> + 1/2 ||V||^2 + sum_i c_i max_r t_ir(V).
+    F(V) = fixed_loss - <linear, V> + 1/2 ||V||^2 + sum_i c_i max_r t_ir(V).
 
-With U = V - push it is price - 1/2 ||push||^2 + 1/2 ||U||^2 + sum_i c_i max_r (t_ir(push) - (u_(y_i) - u_r).x_i).
+With U = V - linear it is
+
+    fixed_loss - 1/2 ||linear||^2 + 1/2 ||U||^2 + sum_i c_i max_r (t_ir(linear) - (u_(y_i) - u_r).x_i).
+
 Rows stay in the precision and kind that they come in; products with them are in float64, a tile at a time.
 
 max_r t_r is the largest a.t over the simplex. With - mu/2 ||a - a0||^2 in it, a0 the shares found so far, it becomes
@@ -43,17 +46,17 @@ SLOPE, LONGEST, TRIES = 0.1, 1e6, 30
 
 @dataclass(frozen=True)
 class ClassesModel:
-    """F as a function of U (K, d + 1): price + 1/2 ||U||^2 + sum_i c_i max_r (lack_ir - (u_(y_i) - u_r).x_i).
+    """F as a function of U (K, d + 1): fixed_loss + 1/2 ||U||^2 + sum_i c_i max_r (lack_ir - (u_(y_i) - u_r).x_i).
 
-    rows (m, d) with a last entry ``constant``, codes (m,), prices c (m,); lack (m, K), 0 at each row's own class: t of
+    rows (m, d) with a last entry ``constant``, codes (m,), row_c (m,); lack (m, K), 0 at each row's own class: t of
     the rows at U = 0.
     """
 
-    price: float
+    fixed_loss: float
     lack: Array
     rows: Rows
     codes: Codes
-    prices: Array
+    row_c: Array
     constant: float = 0.0
 
     @property
@@ -69,7 +72,7 @@ class ClassesModel:
     @property
     def noise(self) -> float:
         """What the squared gradient is no smaller than, by the rounding of shares."""
-        return float((LAST_PLACES * np.finfo(np.float64).eps) ** 2 * (self.prices**2 @ self.squares))
+        return float((LAST_PLACES * np.finfo(np.float64).eps) ** 2 * (self.row_c**2 @ self.squares))
 
     def scores(self, at: Array) -> Array:
         """Of all rows (m, K) at U = ``at``."""
@@ -85,32 +88,32 @@ class ClassesModel:
 
     def value(self, at: Array, scores: Array) -> float:
         """F at U = ``at`` with scores (m, K)."""
-        return self.price + 0.5 * float((at * at).sum()) + float(self.prices @ self.lacks(scores).max(axis=1))
+        return self.fixed_loss + 0.5 * float((at * at).sum()) + float(self.row_c @ self.lacks(scores).max(axis=1))
 
     def dual(self, shares: Array) -> tuple[float, Array]:
         """D and its U (K, d + 1) for shares a / c (m, K) on the simplex; that of a row's own class is idle."""
         at = -self.sums(self.signed(shares))
-        return self.price + float(self.prices @ (shares * self.lack).sum(axis=1)) - 0.5 * float((at * at).sum()), at
+        return self.fixed_loss + float(self.row_c @ (shares * self.lack).sum(axis=1)) - 0.5 * float((at * at).sum()), at
 
     def signed(self, shares: Array) -> Array:
         """N (m, K) such that the gradient of the rows' part is N^T X: c_i (a_i - e_(y_i))."""
         signed = shares.copy()
         signed[np.arange(len(self.codes)), self.codes] -= 1.0
-        return signed * self.prices[:, None]
+        return signed * self.row_c[:, None]
 
 
 @dataclass(frozen=True)
 class Minimum:
     """at (K, d + 1): the best U; value: F there; duals (m, K): a, nothing at own classes; dual: D of them.
 
-    stiffness: mean price / mu of the last proximal step, for whoever goes on from here.
+    curvature: mean c / mu of the last proximal step, for whoever goes on from here.
     """
 
     at: Array
     value: float
     duals: Array
     dual: float
-    stiffness: float
+    curvature: float
 
 
 def minimise_classes(
@@ -118,16 +121,16 @@ def minimise_classes(
 ) -> Minimum:
     """Minimise F until the gap between F and D is at most ``tolerance`` of F, or float64 ends it.
 
-    start: the answer for the same rows at other prices, or at a larger tolerance, to go on from. scale: what is small
+    start: the answer for the same rows with another C, or at a larger tolerance, to go on from. scale: what is small
     beside this is small, be F smaller still.
     """
-    best, size = _Best(model, tolerance, scale), float(model.prices.mean()) if len(model.prices) else 1.0
+    best, size = _Best(model, tolerance, scale), float(model.row_c.mean()) if len(model.row_c) else 1.0
     if start is None:
         at, shares = model.nowhere, np.eye(model.lack.shape[1])[model.codes]
-        mu = size * (float(model.squares.mean()) or 1.0) if len(model.prices) else 1.0  # rows of zeros
+        mu = size * (float(model.squares.mean()) or 1.0) if len(model.row_c) else 1.0  # rows of zeros
     else:
-        at, mu = start.at, size / start.stiffness
-        shares = start.duals / model.prices[:, None]
+        at, mu = start.at, size / start.curvature
+        shares = start.duals / model.row_c[:, None]
         shares[np.arange(len(shares)), model.codes] = 1.0 - shares.sum(axis=1)
     for _ in range(PROXIMAL_STEPS):
         before = best.gap
@@ -167,10 +170,10 @@ class _Best:
         if value < self.value:
             self.value, self.at = value, at
 
-    def minimum(self, stiffness: float) -> Minimum:
-        duals = self.shares * self.model.prices[:, None]
+    def minimum(self, curvature: float) -> Minimum:
+        duals = self.shares * self.model.row_c[:, None]
         duals[np.arange(len(duals)), self.model.codes] = 0.0
-        return Minimum(self.at, self.value, duals, self.dual, stiffness)
+        return Minimum(self.at, self.value, duals, self.dual, curvature)
 
 
 def _proximal_minimum(
@@ -190,9 +193,9 @@ def _proximal_minimum(
         gradient = at + model.sums(model.signed(shares))
         move, square = shares - centre, float((gradient * gradient).sum())
         exact = square <= model.noise
-        if exact or square <= INNER * mu * float(model.prices @ (move * move).sum(axis=1)):
+        if exact or square <= INNER * mu * float(model.row_c @ (move * move).sum(axis=1)):
             break
-        step = newton_step(model.rows, model.constant, model.prices / mu, shares, gradient)
+        step = newton_step(model.rows, model.constant, model.row_c / mu, shares, gradient)
         moved = model.scores(step)
         t = _length(model, centre, at, scores, step, moved, mu)
         if t == 0.0:
@@ -213,7 +216,7 @@ def _length(
     constant, linear = float((at * step).sum()), float((step * step).sum())
     begin = np.ascontiguousarray((centre + model.lacks(scores) / mu).T)
     along = np.ascontiguousarray((moved - moved[np.arange(len(moved)), model.codes][:, None]).T)
-    rising, paid = along / mu, along * model.prices
+    rising, paid = along / mu, along * model.row_c
 
     def slope(t: float) -> float:
         return constant + t * linear + float(np.vdot(simplex_columns(begin + t * rising), paid))

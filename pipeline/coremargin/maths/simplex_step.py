@@ -51,11 +51,11 @@ def _by_hessian(rows: Rows, constant: float, weights: Array, inside: NDArray[np.
     for first in range(0, rows.shape[0], BLOCK):
         part = slice(first, first + BLOCK)
         x = np.column_stack([dense(rows[part]), np.full(len(weights[part]), constant)])
-        held, w = inside[part], weights[part]
-        each = w / held.sum(axis=1)
+        inside_part, w = inside[part], weights[part]
+        each = w / inside_part.sum(axis=1)
         for k in range(classes):
             for r in range(k + 1):
-                both = np.flatnonzero(held[:, k] & held[:, r])
+                both = np.flatnonzero(inside_part[:, k] & inside_part[:, r])
                 if len(both):
                     w_kr = (w if k == r else 0.0) - each
                     h[k, :, r] += (x[both] * w_kr[both, None]).T @ x[both]

@@ -1,12 +1,12 @@
 """Both losses on many features: a semi-smooth Newton method that keeps no matrix but the rows themselves.
 
-    minimise 1/2 ||w||^2 - push.p + sum_i phi_i(target_i - s_i),     s_i = y_i (w.x_i + b),     p = (w, b)
+    minimise 1/2 ||w||^2 - linear term.p + sum_i phi_i(target_i - s_i),     s_i = y_i (w.x_i + b),     p = (w, b)
 
-    phi_i(t) = max over a in [0, limit_i] of a t - a^2 / (2 stiff_i),    best at a_i = clip(stiff_i t, 0, limit_i)
+    phi_i(t) = max over a in [0, limit_i] of a t - a^2 / (2 curvature_i),  best at a_i = clip(curvature_i t, 0, limit_i)
 
-The squared hinge of price c is stiff 2 c without a limit; stiff c / mu and limit c is the hinge, smoothed by mu. a is
-the dual point. Newton's systems, E + K' diag(stiff) K over the rows K within their limits (E: ones, and 0 for the
-intercept), are solved by their Gram matrix where K is short, else by conjugate gradients with a diagonal
+The squared hinge with C = c has curvatures 2 c without a limit; curvatures c / mu and limit c is the hinge, smoothed by
+mu. a is the dual point. Newton's systems, E + K' diag(curvatures) K over the rows K within their limits (E: ones, and 0
+for the intercept), are solved by their Gram matrix where K is short, else by conjugate gradients with a diagonal
 preconditioner or, of not too many features, as they are; steps are exact along their line (Keerthi, DeCoste 2005 for
 the squared hinge).
 
@@ -45,17 +45,17 @@ NARROW, DENSE_TURN, SPARSE_TURN = 2000, 30.0, 50.0
 
 @dataclass(frozen=True)
 class RowModel:
-    """push (d + 1,); rows (m, d); signs (m,); intercept: False keeps b at 0; target, stiff, limit (m,) > 0: of phi.
+    """linear (d + 1,); rows (m, d); signs (m,); intercept: False keeps b at 0.
 
-    constant: belongs to the value, whose share a tolerance is.
+    target, curvatures, limit (m,) > 0: of phi. constant: belongs to the value, whose share a tolerance is.
     """
 
-    push: Array
+    linear: Array
     rows: Rows
     signs: NDArray[np.int8]
     intercept: bool
     target: Array
-    stiff: Array
+    curvatures: Array
     limit: Array
     constant: float = 0.0
 
@@ -65,7 +65,7 @@ class RowModel:
             return self
         return replace(
             self, rows=take(self.rows, places), signs=self.signs[places], target=self.target[places],
-            stiff=self.stiff[places], limit=self.limit[places],
+            curvatures=self.curvatures[places], limit=self.limit[places],
         )  # fmt: skip
 
     def margins(self, p: Array) -> Array:
@@ -74,20 +74,20 @@ class RowModel:
 
     def duals(self, s: Array) -> Array:
         """a (m,) at margins s."""
-        return np.clip(self.stiff * (self.target - s), 0.0, self.limit)
+        return np.clip(self.curvatures * (self.target - s), 0.0, self.limit)
 
-    def pull(self, a: Array) -> Array:
+    def dual_sum(self, a: Array) -> Array:
         """sum_i a_i y_i (x_i, 1) (d + 1,)."""
         signed = self.signs * a
         return np.append(weighted_sum(self.rows, signed), signed.sum() if self.intercept else 0.0)
 
     def far(self, p: Array) -> float:
         """The objective without its rows."""
-        return float(0.5 * p[:-1] @ p[:-1] - self.push @ p) + self.constant
+        return float(0.5 * p[:-1] @ p[:-1] - self.linear @ p) + self.constant
 
     def gradient(self, p: Array, a: Array) -> Array:
         """Of the objective (d + 1,), a being the duals at p."""
-        return np.append(p[:-1], 0.0) - self.push - self.pull(a)
+        return np.append(p[:-1], 0.0) - self.linear - self.dual_sum(a)
 
 
 #: (p, s, a, gradient) -> True when that is good enough.
@@ -107,15 +107,15 @@ def minimise_squared_hinge(model: RowModel, point: Array, tolerance: float) -> A
 def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance: float) -> tuple[Array, Array]:
     """The minimiser p (d + 1,) and duals a (m,) of sum limit max(0, target - s), to a gap ``tolerance`` of the value.
 
-    ``stiff`` is not looked at. duals: a of another minimum that may be near, None where nothing is known.
+    ``curvatures`` is not looked at. duals: a of another minimum that may be near, None where nothing is known.
     """
     mu, shift = (FIRST, np.zeros(len(model.limit))) if duals is None else (WARM, duals)
     p, s, a = point, model.margins(point), shift
     for _ in range(MAX_STAGES):
         near = _reachable(model, s, shift)
         part, moved = model.some(near), shift[near]
-        stiff = part.limit / mu
-        stage = replace(part, stiff=stiff, target=part.target + moved / stiff)
+        curvatures = part.limit / mu
+        stage = replace(part, curvatures=curvatures, target=part.target + moved / curvatures)
 
         def enough(p: Array, s: Array, a: Array, gradient: Array, part: RowModel = part) -> bool:
             left, value = _gap(part, p, s, a)
@@ -176,7 +176,7 @@ def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Arr
 def _slope_along(model: RowModel, p: Array, s: Array, step: Array, change: Array) -> Callable[[float], float]:
     """The slope at p + t step in direction step: increasing and piecewise linear in t."""
     bend = np.append(step[:-1], 0.0)
-    constant, linear = float(bend @ p - model.push @ step), float(bend @ step)
+    constant, linear = float(bend @ p - model.linear @ step), float(bend @ step)
 
     def slope(t: float) -> float:
         return constant + t * linear - float(model.duals(s + t * change) @ change)
@@ -186,7 +186,7 @@ def _slope_along(model: RowModel, p: Array, s: Array, step: Array, change: Array
 
 def _newton_step(model: RowModel, s: Array, gradient: Array) -> Array:
     """About -H^-1 gradient."""
-    a = model.stiff * (model.target - s)
+    a = model.curvatures * (model.target - s)
     near = np.flatnonzero((a >= 0) & (a <= model.limit))
     part = model.some(near)
     features = part.rows.shape[1]
@@ -196,12 +196,12 @@ def _newton_step(model: RowModel, s: Array, gradient: Array) -> Array:
         except sla.LinAlgError:  # rows that float64 cannot tell apart
             pass
     # Where nothing bends along the intercept any curvature makes a step of it.
-    edge = part.stiff.sum() if model.intercept and len(near) else 1.0
-    diagonal = np.append(1.0 + square_sums(part.rows, part.stiff), edge)
+    edge = part.curvatures.sum() if model.intercept and len(near) else 1.0
+    diagonal = np.append(1.0 + square_sums(part.rows, part.curvatures), edge)
     flat = np.append(np.ones(len(gradient) - 1), 0.0 if model.intercept and len(near) else 1.0)
 
     def product(v: Array) -> Array:
-        return np.asarray(flat * v + part.pull(part.stiff * part.margins(v)))
+        return np.asarray(flat * v + part.dual_sum(part.curvatures * part.margins(v)))
 
     turns = _most_turns(part) if len(near) else MAX_TURNS
     step, found = conjugate_gradients(product, -gradient, FORCING**2, turns, diagonal=diagonal)
@@ -221,17 +221,17 @@ def _by_hessian(part: RowModel, right: Array) -> Array:
     """(w, b) from the system of one equation a feature: exact in any units of the features."""
     features = part.rows.shape[1]
     system = np.eye(features + 1)
-    system[:-1, :-1] += curvature(part.rows, part.stiff)
+    system[:-1, :-1] += curvature(part.rows, part.curvatures)
     if part.intercept:
-        system[-1, :-1] = system[:-1, -1] = weighted_sum(part.rows, part.stiff)
-        system[-1, -1] = part.stiff.sum()
+        system[-1, :-1] = system[:-1, -1] = weighted_sum(part.rows, part.curvatures)
+        system[-1, -1] = part.curvatures.sum()
     return solve(system, right)
 
 
 def _by_gram(part: RowModel, right: Array) -> Array:
-    """(w, b) with w + K'a = right_w, y.a = right_b for a = stiff (K w + y b): a system of one equation a row."""
+    """(w, b) with w + K'a = right_w, y.a = right_b for a = curvatures (K w + y b): a system of one equation a row."""
     system = gram(signed(part.rows, part.signs))
-    system[np.diag_indices_from(system)] += 1.0 / part.stiff
+    system[np.diag_indices_from(system)] += 1.0 / part.curvatures
     factor = sla.cho_factor(system, check_finite=False, overwrite_a=True)
     a, b = sla.cho_solve(factor, part.signs * products(part.rows, right[:-1, None])[0], check_finite=False), 0.0
     if part.intercept:

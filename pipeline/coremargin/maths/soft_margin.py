@@ -41,21 +41,21 @@ def penalty(w: Array, metric: Array) -> float:
 
 
 def squared_hinge_dual(
-    slack: Array, squares: Array, pull: Array, metric: Array, intercept: bool, error: Array | float = 0.0,
+    slack: Array, squares: Array, dual_sum: Array, metric: Array, intercept: bool, error: Array | float = 0.0,
     share: float = 1e-9,
 ) -> float:  # fmt: skip
     """The best D over the duals that a hypothesis suggests: a_i proportional to c_i xi_i, within each class.
 
     Over the rows of the positive class (index 0) and the negative one (1), with xi_i = max(0, 1 - y_i (w.x_i + b)):
-    slack (2,) sum c xi, squares (2,) sum c xi^2, pull (2, d) sum c xi x. With an intercept each class gets a total t,
-    a_i = t c_i xi_i / slack, and D(t) = 2 t - A t^2; without one a_i = t c_i xi_i. The best t is in closed form.
-    error: bound on the rounding error of ``pull / slack``, of its length or, (d,), of each entry; share: on the
+    slack (2,) sum c xi, squares (2,) sum c xi^2, dual_sum (2, d) sum c xi x. With an intercept each class gets a total
+    t, a_i = t c_i xi_i / slack, and D(t) = 2 t - A t^2; without one a_i = t c_i xi_i. The best t is in closed form.
+    error: bound on the rounding error of ``dual_sum / slack``, of its length or, (d,), of each entry; share: on the
     relative one of ``squares / slack^2``; the result is rounded down by them.
     """
     if not slack.sum() > 0 or (intercept and not (slack > 0).all()):
         return 0.0
     unit = slack[:, None] if intercept else slack.sum()
-    v = pull[0] / unit[0] - pull[1] / unit[1] if intercept else (pull[0] - pull[1]) / unit
+    v = dual_sum[0] / unit[0] - dual_sum[1] / unit[1] if intercept else (dual_sum[0] - dual_sum[1]) / unit
     if np.size(error) > 1:
         v, error = np.abs(v) + error, 0.0
     length = float(np.sqrt(v @ (v / metric))) + float(np.max(error)) / float(np.sqrt(metric.min()))
@@ -65,9 +65,9 @@ def squared_hinge_dual(
     return 1.0 / (2.0 * length**2 + spread * (1 + share)) * (1 - 1e-14)
 
 
-def hinge_dual(total: float, pull: Array, metric: Array) -> float:
-    """D for duals with sum ``total`` and v = ``pull`` (d,); feasibility is the caller's."""
-    return float(total - 0.5 * pull @ (pull / metric))
+def hinge_dual(total: float, dual_sum: Array, metric: Array) -> float:
+    """D for duals with sum ``total`` and v = ``dual_sum`` (d,); feasibility is the caller's."""
+    return float(total - 0.5 * dual_sum @ (dual_sum / metric))
 
 
 def balanced(weights: Array, signs: NDArray[np.integer], limits: Array, excess: float) -> Array | None:

@@ -55,8 +55,8 @@ def span_of(rows: Rows, constant: float) -> Span:
     products = exact @ exact.T
     gram = (products.toarray() if is_sparse(products) else products) + constant**2
     values, vectors = sla.eigh(gram, check_finite=False)
-    held = values > VANISHED * max(float(values.max(initial=0.0)), np.finfo(np.float64).tiny)
-    if not held.any():  # nothing but zeros
+    kept = values > VANISHED * max(float(values.max(initial=0.0)), np.finfo(np.float64).tiny)
+    if not kept.any():  # nothing but zeros
         return Span(exact, constant, np.zeros((exact.shape[0], 1)), np.zeros((exact.shape[0], 1)))
-    root = np.sqrt(values[held])
-    return Span(exact, constant, vectors[:, held] * root, vectors[:, held] / root)
+    root = np.sqrt(values[kept])
+    return Span(exact, constant, vectors[:, kept] * root, vectors[:, kept] / root)

@@ -15,8 +15,8 @@ import numpy as np
 
 from coremargin.engine.calls import ask_in_order
 from coremargin.errors import LabelError
-from coremargin.models.asked import executor_of
 from coremargin.models.decision import Scorer, decided, leads
+from coremargin.models.executor import executor_of
 from coremargin.models.predict import opened_model, opened_rows, same_features
 from coremargin.models.ranks import Ranks
 

@@ -183,11 +183,11 @@ class FleetModel(Trained):
         return Scorer(tuple(m.w for m in members), tuple(m.b for m in members), members[0].row_scaling)
 
     def __repr__(self) -> str:
-        words = [entry["status"] for entry in self.record["members"]]
+        statuses = [entry["status"] for entry in self.record["members"]]
         costs = "" if self.costs == (None,) else f", C {', '.join(f'{cost:g}' for cost in self.costs)}"
         return (
-            f"FleetModel({self.status}: {len(self.classes)} classes{costs}, {words.count('certified')} of {len(words)} "
-            f"members certified, {self.rows:,} rows x {self.features:,} features)"
+            f"FleetModel({self.status}: {len(self.classes)} classes{costs}, {statuses.count('certified')} of "
+            f"{len(statuses)} members certified, {self.rows:,} rows x {self.features:,} features)"
         )
 
     @classmethod

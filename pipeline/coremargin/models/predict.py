@@ -14,8 +14,8 @@ import numpy as np
 from coremargin.data.locked import Locked
 from coremargin.engine.calls import ask_in_order
 from coremargin.errors import DataError
-from coremargin.models.asked import executor_of
 from coremargin.models.decision import Scorer, decided, leads
+from coremargin.models.executor import executor_of
 from coremargin.models.files import check_outside
 from coremargin.models.fleet import AnyModel, read_model
 from coremargin.models.predictions import predictions

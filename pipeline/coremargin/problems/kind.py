@@ -31,11 +31,11 @@ class Kind(ABC, Generic[J, P, M]):
     name: ClassVar[str]  #: in the registry, and in the records of its models
     job: ClassVar[type[TrainJob]]  #: what a job says
     title: ClassVar[str]  #: "a hard margin", for messages
-    asked_by: ClassVar[str]  #: how a job asks for it, for messages
+    selected_by: ClassVar[str]  #: how a job asks for it, for messages
     run: ClassVar[type[Run]] = Run  #: what ``run.json`` holds at least
 
     @abstractmethod
-    def asked(self, said: Mapping[str, Any]) -> bool:
+    def matches(self, options: Mapping[str, Any]) -> bool:
         """Whether a job that says this means this kind; kinds are asked in the order of the registry."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class Kind(ABC, Generic[J, P, M]):
         """What a finished job has found, for people."""
 
     @abstractmethod
-    def held(self, outcome: Outcome) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """What the driver held in memory, in a word and in a sentence."""
 
     def next_steps(self, outcome: Outcome, job: J) -> list[str]:

@@ -71,17 +71,17 @@ def load_job(path: Path) -> TrainJob:
     return job_of(specs.read_toml(path), where=str(path), base=path.parent)
 
 
-def job_of(said: Mapping[str, Any], *, where: str = "spec", base: Path | None = None) -> TrainJob:
+def job_of(options: Mapping[str, Any], *, where: str = "spec", base: Path | None = None) -> TrainJob:
     """The training job of plain values, None being what is not said.
 
     Parameters of other kinds are refused, unless they are what they would be if nothing was said. Raises SpecError.
     """
     given = {
         key: os.fspath(value) if isinstance(value, os.PathLike) else value
-        for key, value in said.items()
+        for key, value in options.items()
         if value is not None
     }
-    kind = next(kind for kind in kinds() if kind.asked(given))
+    kind = next(kind for kind in kinds() if kind.matches(given))
     own = _defaults(kind)
     for key in [key for key in given if key not in own]:
         others = [other for other in kinds() if key in _defaults(other)]
@@ -92,35 +92,35 @@ def job_of(said: Mapping[str, Any], *, where: str = "spec", base: Path | None = 
             continue
         raise SpecError(f"{where}: {key}: {kind.title} has none, found {given[key]!r}; it belongs to {_named(others)}")
     for key, value in given.items():
-        _refuse_words_of_others(kind, key, value, where)
+        _refuse_choices_of_others(kind, key, value, where)
     return specs.convert(given, kind.job, where=where, base=base)
 
 
-def new_job(**said: Any) -> TrainJob:
+def new_job(**options: Any) -> TrainJob:
     """The training job of keywords. Raises SpecError."""
-    return job_of({"job": "train", **said}, where="job")
+    return job_of({"job": "train", **options}, where="job")
 
 
-def _refuse_words_of_others(kind: Kind[Any, Any, Any], key: str, value: Any, where: str) -> None:
+def _refuse_choices_of_others(kind: Kind[Any, Any, Any], key: str, value: Any, where: str) -> None:
     """Raise SpecError for a word that is not this kind's: with the kinds that have it, or all words there are."""
-    words = {other: specs.choices_of(inspect.type_info(other.job), [key]) for other in kinds()}
-    own = words[kind]
+    choices = {other: specs.choices_of(inspect.type_info(other.job), [key]) for other in kinds()}
+    own = choices[kind]
     if not own or value in own:
         return
-    others = [other for other in words if value in words[other]]
+    others = [other for other in choices if value in choices[other]]
     if others:
         raise SpecError(
             f"{where}: {key}: {kind.title} has only {' or '.join(map(repr, own))}, found {value!r}; it belongs to "
             f"{_named(others)}"
         )
     if isinstance(value, str):
-        known = dict.fromkeys(word for some in (own, *words.values()) for word in some)
+        known = dict.fromkeys(choice for some in (own, *choices.values()) for choice in some)
         raise SpecError(f"{where}: {key}: invalid enum value {value!r}; expected {' or '.join(map(repr, known))}")
 
 
 def _named(kinds_: list[Kind[Any, Any, Any]]) -> str:
     """Kinds, and how a job asks for them."""
-    return "; ".join(f"{kind.title} ({kind.asked_by})" for kind in kinds_)
+    return "; ".join(f"{kind.title} ({kind.selected_by})" for kind in kinds_)
 
 
 @cache

@@ -132,12 +132,12 @@ def bounds(rounds: Sequence[Round], precision: Precision, width: int, *, of: str
             )
         )
     )
-    told = "No bounds yet."
+    description = "No bounds yet."
     if rounds:
         last = rounds[-1]
-        told = f"After {len(rounds)} rounds: lower bound {precision.down(last.get('lower'))}, upper bound "
-        told += f"{precision.up(last.get('upper'))}. The table of rounds has all numbers."
-    return svg.drawing("bounds", frame, f"Lower and upper bound of the {of}, by round", told, parts)
+        description = f"After {len(rounds)} rounds: lower bound {precision.down(last.get('lower'))}, upper bound "
+        description += f"{precision.up(last.get('upper'))}. The table of rounds has all numbers."
+    return svg.drawing("bounds", frame, f"Lower and upper bound of the {of}, by round", description, parts)
 
 
 def _series(points: Sequence[tuple[float, float]], name: str, *, dots: bool) -> list[Markup]:
@@ -168,8 +168,10 @@ def gaps(rounds: Sequence[Round], epsilon: float, width: int) -> Markup:
         axis.draw(),
         axis.hover(lambda r: f"Round {r.get('round')}: gap {significant(relative_gap(r))}"),
     ]
-    told = f"Asked for {significant(epsilon)}; the last round has {significant(found[-1][1]) if found else DASH}."
-    return svg.drawing("gap", frame, "Relative gap between the bounds, by round", told, parts)
+    description = (
+        f"Asked for {significant(epsilon)}; the last round has {significant(found[-1][1]) if found else DASH}."
+    )
+    return svg.drawing("gap", frame, "Relative gap between the bounds, by round", description, parts)
 
 
 def _decade(exponent: int) -> str:
@@ -209,8 +211,8 @@ def bytes_per_round(rounds: Sequence[Round], store_bytes: float, width: int) -> 
             for c in ("in-bar" if h > 24 else "note",)
         ]
     parts += [axis.draw(), axis.hover(_tell_bytes)]
-    told = f"{len(rounds)} rounds read {sum(read):.2f} times the store's {format_size(store_bytes)}."
-    return svg.drawing("bytes", frame, "Bytes read in each round", told, parts)
+    description = f"{len(rounds)} rounds read {sum(read):.2f} times the store's {format_size(store_bytes)}."
+    return svg.drawing("bytes", frame, "Bytes read in each round", description, parts)
 
 
 def skipped_share(row: Round) -> float:
@@ -222,5 +224,5 @@ def skipped_share(row: Round) -> float:
 
 
 def _tell_bytes(row: Round) -> str:
-    told = f"Round {row.get('round')}: {format_size(finite(row.get('bytes_read')) or 0)} read"
-    return f"{told}, {count(row.get('chunks_skipped'))} of {count(row.get('chunks'))} chunks skipped"
+    description = f"Round {row.get('round')}: {format_size(finite(row.get('bytes_read')) or 0)} read"
+    return f"{description}, {count(row.get('chunks_skipped'))} of {count(row.get('chunks'))} chunks skipped"

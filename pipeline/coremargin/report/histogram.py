@@ -106,8 +106,10 @@ def histogram(
     parts.append(svg.number_axis(frame, x, "distance to the hyperplane, by class side"))
     parts += svg.tips(frame, x, [(b.low, b.high, rows_between(b.rows, b.low, b.high)) for b in bins])
     proven = f"{none} closer to the hyperplane than {precision.down(lower)}."
-    told = f"{count(sum(b.rows for b in bins))} rows; {proven if lower and lower > 0 else 'classes may overlap.'}"
-    return svg.drawing("margins", frame, "Signed distance of all rows to the hyperplane", told, parts)
+    description = (
+        f"{count(sum(b.rows for b in bins))} rows; {proven if lower and lower > 0 else 'classes may overlap.'}"
+    )
+    return svg.drawing("margins", frame, "Signed distance of all rows to the hyperplane", description, parts)
 
 
 def _box(part: Bin, x: Scale, y: Scale, base: float) -> tuple[float, float, float, float]:

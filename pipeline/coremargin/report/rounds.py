@@ -26,11 +26,11 @@ ROUNDS_SHOWN = 120  #: beyond it the middle is left out
 
 @dataclass(frozen=True)
 class Column:
-    """name: its head; cell: what a round has there; words: text, which begins at the left."""
+    """name: its head; cell: what a round has there; is_text: text, which begins at the left."""
 
     name: str
     cell: Callable[[Json], Any]
-    words: bool = False
+    is_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def bare_bounds(precision: Precision, lower: str = "Lower bound", upper: str = "
 
 
 NUMBER = counted("Round", "round")
-KIND = Column("Kind", lambda row: row.get("kind") or DASH, words=True)
+KIND = Column("Kind", lambda row: row.get("kind") or DASH, is_text=True)
 CHUNKS = (counted("Chunks read", "chunks_read"), counted("Skipped", "chunks_skipped"))
 COSTS = (
     Column("Bytes read", lambda row: size(row.get("bytes_read"))),

@@ -34,12 +34,12 @@ def value(claims: Claims) -> Markup | None:
     return drawings(RULER, partial(_value, lower, upper, lower / (1.0 - claims.epsilon), claims.precision))
 
 
-def _margin(lower: float, upper: float, asked: float, precision: Precision, width: int) -> Markup:
+def _margin(lower: float, upper: float, requested: float, precision: Precision, width: int) -> Markup:
     """No classifier beyond the right mark, this one at the left mark."""
     frame = Frame(width, 132, 4, 4, 0, 0)
-    floor = min(lower, asked)
+    floor = min(lower, requested)
     scale = Scale(floor, upper, width * 0.16, width - 132.0)  # right of it: room for the words
-    at_lower, at_upper, at_asked, y = scale(lower), scale(upper), scale(asked), 66.0
+    at_lower, at_upper, at_requested, y = scale(lower), scale(upper), scale(requested), 66.0
     end = width - frame.right
     early = at_lower < width * 0.42
     anchor = "start" if early else "end"
@@ -55,21 +55,21 @@ def _margin(lower: float, upper: float, asked: float, precision: Precision, widt
         svg.text(at_upper - 5, y + 34, precision.up(upper), "value-upper", "start"),
         svg.text(at_upper - 5, y + 52, "no classifier beyond", "note", "start"),
     ]
-    if at_upper - at_asked > width * 0.3:  # else its label would run into the other
+    if at_upper - at_requested > width * 0.3:  # else its label would run into the other
         parts += [
-            svg.line(at_asked, y - 9, at_asked, y + 16, "mark-asked"),
-            svg.text(at_asked, y + 34, precision.nearest(asked), "value", "middle"),
-            svg.text(at_asked, y + 52, "asked for", "note", "middle"),
+            svg.line(at_requested, y - 9, at_requested, y + 16, "mark-asked"),
+            svg.text(at_requested, y + 34, precision.nearest(requested), "value", "middle"),
+            svg.text(at_requested, y + 52, "asked for", "note", "middle"),
         ]
-    told = f"Reached {precision.down(lower)}; proven impossible beyond {precision.up(upper)}."
-    return svg.drawing("ruler", frame, "The certificate on a ruler", told, parts)
+    description = f"Reached {precision.down(lower)}; proven impossible beyond {precision.up(upper)}."
+    return svg.drawing("ruler", frame, "The certificate on a ruler", description, parts)
 
 
-def _value(lower: float, upper: float, asked: float, precision: Precision, width: int) -> Markup:
+def _value(lower: float, upper: float, requested: float, precision: Precision, width: int) -> Markup:
     """No classifier below the left mark, this one at the right mark."""
     frame = Frame(width, 132, 4, 4, 0, 0)
-    scale = Scale(lower, max(upper, asked), 132.0, width * 0.84)
-    at_lower, at_upper, at_asked, y = scale(lower), scale(upper), scale(asked), 66.0
+    scale = Scale(lower, max(upper, requested), 132.0, width * 0.84)
+    at_lower, at_upper, at_requested, y = scale(lower), scale(upper), scale(requested), 66.0
     end = width - frame.right
     late = at_upper > width * 0.58
     side, shift = ("end", 5) if late else ("start", -5)
@@ -84,11 +84,11 @@ def _value(lower: float, upper: float, asked: float, precision: Precision, width
         svg.text(at_lower + 5, y + 34, precision.down(lower), "value-lower", "end"),
         svg.text(at_lower + 5, y + 52, "no classifier below", "note", "end"),
     ]
-    if at_asked - at_lower > width * 0.3:  # else its label would run into the other
+    if at_requested - at_lower > width * 0.3:  # else its label would run into the other
         parts += [
-            svg.line(at_asked, y - 9, at_asked, y + 16, "mark-asked"),
-            svg.text(at_asked, y + 34, precision.nearest(asked), "value", "middle"),
-            svg.text(at_asked, y + 52, "was enough", "note", "middle"),
+            svg.line(at_requested, y - 9, at_requested, y + 16, "mark-asked"),
+            svg.text(at_requested, y + 34, precision.nearest(requested), "value", "middle"),
+            svg.text(at_requested, y + 52, "was enough", "note", "middle"),
         ]
-    told = f"Value {precision.up(upper)}; proven impossible below {precision.down(lower)}."
-    return svg.drawing("ruler", frame, "The certificate on a ruler", told, parts)
+    description = f"Value {precision.up(upper)}; proven impossible below {precision.down(lower)}."
+    return svg.drawing("ruler", frame, "The certificate on a ruler", description, parts)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.checks import Check
     from coremargin.verify.rows import Rows
-    from coremargin.verify.store import Account
+    from coremargin.verify.store import StoreFindings
 
 C = TypeVar("C", bound=AnyClaim)
 
@@ -40,7 +40,7 @@ class Kind(ABC, Generic[C]):
         """Whether the store's labels are those that the claim is about."""
 
     @abstractmethod
-    def said(self, claim: C) -> list[Check]:
+    def consistency(self, claim: C) -> list[Check]:
         """What the claim's numbers say about each other."""
 
     def bound(self, claim: C) -> tuple[float | None, list[Check]]:
@@ -51,7 +51,7 @@ class Kind(ABC, Generic[C]):
         return None, []
 
     @abstractmethod
-    def scan(self, claim: C, rows: Rows) -> Account:
+    def scan(self, claim: C, rows: Rows) -> StoreFindings:
         """What is asked of each chunk of the store, and what the answers show."""
 
     @abstractmethod

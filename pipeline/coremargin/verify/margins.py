@@ -90,6 +90,8 @@ def weighed_length(x: Any, weights: np.ndarray, *, centred: bool) -> float:
 
 def bounded_above(claimed: float, found: float, proof: str, name: str = "upper bound") -> Check:
     """Whether an upper bound of a margin is as high as what was found; proof: in words."""
-    said, proven = shown(claimed), shown(found)
+    stated, proven = shown(claimed), shown(found)
     ok = found <= claimed
-    return Check(name, ok, f"{proof} {proven} (claimed: {said})" if ok else f"model claims {said}, {proof} {proven}")
+    return Check(
+        name, ok, f"{proof} {proven} (claimed: {stated})" if ok else f"model claims {stated}, {proof} {proven}"
+    )

@@ -13,7 +13,7 @@ from coremargin.verify.scaling import Columns, Scaler
 if TYPE_CHECKING:
     from coremargin.verify.claim import AnyClaim
     from coremargin.verify.rows import Chunk, Rows
-    from coremargin.verify.store import Account
+    from coremargin.verify.store import StoreFindings
 
 _APART = 1e-12  # what rounding may put a lower bound above an upper one by: the weights' of many rows, at the most
 
@@ -27,8 +27,8 @@ class OneModel(Inquiry):
         classes = self.kind.same_classes(claim, rows)
         comparable = claim.features == rows.features and classes.ok
         self._upper, proof = self.kind.bound(claim)
-        self._checks = [same_shape(claim, rows), classes, *self.kind.said(claim), *proof]
-        self.scan: Account | None = self.kind.scan(claim, rows) if comparable else None
+        self._checks = [same_shape(claim, rows), classes, *self.kind.consistency(claim), *proof]
+        self.scan: StoreFindings | None = self.kind.scan(claim, rows) if comparable else None
         self.scaler = scaler or (Scaler(claim, rows) if comparable else None)
 
     @property

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.verify.checks import Check
-from coremargin.verify.sums import SLAB, SLAB_ROWS, gamma, length
+from coremargin.verify.sums import SLAB_ROWS, SLAB_VALUES, gamma, length
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -79,7 +79,7 @@ class Scaler:
 
     def _of_unit_length(self, x: np.ndarray) -> np.ndarray:
         out = np.empty_like(x)
-        step = max(1, SLAB // x.shape[1])
+        step = max(1, SLAB_VALUES // x.shape[1])
         for start in range(0, len(x), step):
             part = x[start : start + step].astype(np.float64)
             # bincount adds one weight after the other to its bin: from left to right here
@@ -100,7 +100,7 @@ class Scaler:
             return Columns(len(chunk.x), low, high, np.zeros(0), np.zeros(0))
         centre = 0.5 * low + 0.5 * high
         off, squares = np.zeros_like(low), np.zeros_like(low)
-        step = max(1, min(SLAB_ROWS, SLAB // self.claim.features))
+        step = max(1, min(SLAB_ROWS, SLAB_VALUES // self.claim.features))
         with np.errstate(over="ignore"):
             for start in range(0, len(chunk.x), step):
                 part = chunk.x[start : start + step].astype(np.float64) - centre
@@ -140,9 +140,9 @@ class Scaler:
             return []
         if kind == "rownorm":
             return [Check("scaling", ok=True, text="rownorm: the proof is about rows divided by their lengths")]
-        held = (self.shift == self.claim.shift) & (self.factor == self.claim.factor)
-        if not (held & (self.factor > 0)).all():
-            column = int(np.argmin(held & (self.factor > 0)))
+        equal = (self.shift == self.claim.shift) & (self.factor == self.claim.factor)
+        if not (equal & (self.factor > 0)).all():
+            column = int(np.argmin(equal & (self.factor > 0)))
             text = f"column {column}: shift and factor are no numbers of {self.dtype}, or the factor is not above 0"
             return [Check("scaling", ok=False, text=f"model claims {kind}, {text}")]
         if self.rows.sparse and self.shift.any():  # whoever decides shifts its zeros too, the proof does not

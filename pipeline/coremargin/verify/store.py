@@ -29,12 +29,12 @@ class Members:
 
     places: np.ndarray
     signs: np.ndarray
-    strangers: tuple[int, ...]  #: rows that are not what the store holds
-    turned: tuple[int, ...]  #: rows of another class in the store
-    blank: tuple[int, ...]  #: rows without label
+    mismatched: tuple[int, ...]  #: rows that are not what the store holds
+    other_class: tuple[int, ...]  #: rows of another class in the store
+    without_label: tuple[int, ...]  #: rows without label
 
 
-class Account(ABC):
+class StoreFindings(ABC):
     """What is known of the store's rows so far; ``ask`` may run in many threads, ``add`` takes chunks in order."""
 
     def __init__(self, claim: Any, rows: Rows) -> None:
@@ -44,9 +44,9 @@ class Account(ABC):
         self.repeated = [int(row) for row in np.unique(self.ids[1:][self.ids[1:] == self.ids[:-1]])]
         self.unlabelled = self.matched = 0
         self.radius = 0.0
-        self.strangers: list[int] = []
-        self.turned: list[int] = []
-        self.blank: list[int] = []
+        self.mismatched: list[int] = []
+        self.other_class: list[int] = []
+        self.without_label: list[int] = []
 
     @property
     def aside(self) -> str:
@@ -83,18 +83,22 @@ class Account(ABC):
         if self.claim.x.shape[1]:
             same = same_rows(chunk.x[local].astype(np.float64), self.claim.x[places])
         found = signs[local]
-        turned, blank = (found != self.claim.y[places]) & (found != 0), found == 0
+        other_class, without_label = (found != self.claim.y[places]) & (found != 0), found == 0
         return Members(
-            places, found, tuple(ids[~same].tolist()), tuple(ids[turned].tolist()), tuple(ids[blank].tolist())
+            places,
+            found,
+            tuple(ids[~same].tolist()),
+            tuple(ids[other_class].tolist()),
+            tuple(ids[without_label].tolist()),
         )
 
     def count(self, unlabelled: int, radius: float, members: Members) -> None:
         """Take what one chunk says."""
         self.unlabelled += unlabelled
         self.radius = max(self.radius, radius)
-        self.strangers += members.strangers
-        self.turned += members.turned
-        self.blank += members.blank
+        self.mismatched += members.mismatched
+        self.other_class += members.other_class
+        self.without_label += members.without_label
         self.matched += len(members.places)
 
     @abstractmethod
@@ -130,14 +134,14 @@ class Account(ABC):
         outside = [int(row) for row in self.ids if not 0 <= row < self.rows.rows]
         if outside:
             problems.append(f"{listed(outside)} not in the store, which ends at row {self.rows.rows - 1:,}")
-        if self.strangers:
-            problems.append(f"{listed(self.strangers)} not what the store holds under that id")
-        if self.turned:
-            problems.append(f"{listed(self.turned)} of another class in the store")
-        if self.blank:
+        if self.mismatched:
+            problems.append(f"{listed(self.mismatched)} not what the store holds under that id")
+        if self.other_class:
+            problems.append(f"{listed(self.other_class)} of another class in the store")
+        if self.without_label:
             held = " or held out" * (self.claim.view.fold is not None)
             weighed = " or weight" * self.rows.weighted
-            problems.append(f"{listed(self.blank)} without label{weighed}{held} in the store")
+            problems.append(f"{listed(self.without_label)} without label{weighed}{held} in the store")
         return problems
 
     def norms(self, box: float) -> Check:
@@ -152,7 +156,7 @@ class Account(ABC):
         return Check("radius", ok, text if ok else f"model claims {self.claim.radius:.12g}, {text}")
 
 
-class StoreScan(Account):
+class StoreScan(StoreFindings):
     """The same of rows of two classes."""
 
     def __init__(self, claim: Claim, rows: Rows) -> None:

@@ -30,7 +30,7 @@ TINY = 1e-307  #: what a product in plain float64 may lose by underflow
 LOST = 2.0**-1070  #: what an exact product may
 VANISHED = 1.5e-154  #: numbers below this have squares that underflow
 SLAB_ROWS = 1024  #: rows whose terms are added in plain float64
-SLAB = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache
+SLAB_VALUES = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache
 _TERMS = 1 << 20  # products at a time: bounds the memory of long sums
 
 
@@ -84,7 +84,7 @@ def slabs(x: Any, most: int | None = None) -> Iterator[tuple[slice, Any]]:
     """Rows x (n, d) in float64, a slab after the other: where it lies, and its rows, at most ``most``."""
     n, d = x.shape
     width = max(1, x.nnz // max(1, n)) if issparse(x) else d
-    step = max(1, min(SLAB // width, most or n))
+    step = max(1, min(SLAB_VALUES // width, most or n))
     for start in range(0, n, step):
         part = slice(start, min(n, start + step))
         yield part, x[part].astype(np.float64)

@@ -1,4 +1,4 @@
-"""How many near-margin rows come home, and when a zone grows or is given up."""
+"""How many near-margin rows are sent, and when a zone grows or is given up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_wider_zone_has_more_rows_up_to_all(widen: int, each: int) -> None:
 
 
 def test_memory_and_a_least_size_bound_the_rows() -> None:
-    """Bytes bound the rows of all chunks together; one of each comes home whatever they say."""
+    """Bytes bound the rows of all chunks together; one of each is sent whatever they say."""
     assert rows_of(0.05, least_bytes=80 * 200).of_chunk(1) == 20
     assert rows_of(0.05, least_bytes=80 * 200, most=80 * 130).of_chunk(64) == 13
     assert rows_of(np.inf, most=80 * 130).of_chunk(1) == 13

@@ -12,8 +12,8 @@ from far_model import FarthestModel
 from far_problem import FarthestRow, FarthestState
 from msgspec import Meta
 
+from coremargin.problems.common.messages import bounds_of, described, margin_claims
 from coremargin.problems.common.model import record_of
-from coremargin.problems.common.words import bounds_of, described, margin_claims
 from coremargin.problems.job import TrainJob
 from coremargin.problems.kind import Kind
 
@@ -36,11 +36,11 @@ class FarthestKind(Kind[FarthestJob, FarthestRow, FarthestModel]):
     name = "farthest"
     job = FarthestJob
     title = "the longest row"
-    asked_by = "give farthest"
+    selected_by = "give farthest"
 
-    def asked(self, said: Mapping[str, Any]) -> bool:
+    def matches(self, options: Mapping[str, Any]) -> bool:
         """Its own word."""
-        return "farthest" in said
+        return "farthest" in options
 
     def problem(self, job: FarthestJob, source: Source) -> FarthestRow:
         """The problem on these rows."""
@@ -70,7 +70,7 @@ class FarthestKind(Kind[FarthestJob, FarthestRow, FarthestModel]):
         (row,) = outcome.model.coreset_ids  # type: ignore[attr-defined]
         return [f"{outcome.model.status}: row {row} is the longest."]
 
-    def held(self, outcome: Outcome) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """Nothing to speak of."""
         return "rows", "one row was held"
 

@@ -10,7 +10,7 @@ from coremargin.formats.model_record import WHOLE
 from coremargin.verify.checks import Check, shown
 from coremargin.verify.claim import AnyClaim, any_claim
 from coremargin.verify.kind import Kind
-from coremargin.verify.store import Account
+from coremargin.verify.store import StoreFindings
 from coremargin.verify.sums import slabs
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
 
 
-class FarthestScan(Account):
+class FarthestScan(StoreFindings):
     """Whether any row is longer."""
 
     longest = 0.0
@@ -53,7 +53,7 @@ class FarthestKind(Kind[AnyClaim]):
     def same_classes(self, claim: AnyClaim, rows: Rows) -> Check:
         return Check("classes", ok=True, text="labels do not matter")
 
-    def said(self, claim: AnyClaim) -> list[Check]:
+    def consistency(self, claim: AnyClaim) -> list[Check]:
         length = float(np.linalg.norm(claim.x))
         return [Check("row", abs(length - (claim.upper or 0)) <= 1e-12 * length, f"it is {shown(length)} long")]
 

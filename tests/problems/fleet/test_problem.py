@@ -22,13 +22,13 @@ from coremargin.engine.scan import run_scan
 from coremargin.errors import LabelError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
-from coremargin.problems.fleet.judge import Ensemble, Judge, class_places, decided
+from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, decided
 from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.probe import Columns, _View, together
 from coremargin.problems.fleet.problem import Fleet, side_by_side
 from coremargin.problems.fleet.spec import FleetJob
-from coremargin.problems.fleet.state import FleetState, SharedRows, pools, whole
+from coremargin.problems.fleet.state import FleetState, SharedRows, pools, with_rows
 from coremargin.problems.fleet.summary import packed, unpacked
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft import job as soft_job
@@ -121,7 +121,7 @@ def test_members_that_hold_all_rows_hold_them_once(
     assert is_sparse(start.shared_rows.rows) == (zeros > 0)
     if not folds:
         for member in start.members:
-            assert pools(whole(member, start.shared_rows, as_it_is=True))["held"].rows is start.shared_rows.rows
+            assert pools(with_rows(member, start.shared_rows, as_it_is=True))["cached"].rows is start.shared_rows.rows
     state, scans = run(fleet)
     assert (scans, state.status) == (1, "certified")
     X = np.concatenate([source.read(k)[0] for k in range(source.chunks)]).astype(np.float64)
@@ -197,7 +197,7 @@ def test_hard_margins_with_folds(rng: np.random.Generator) -> None:
         assert found.upper is not None
         assert (1 - 1e-6) * found.upper <= found.lower <= alone.upper * (1 + 1e-12)
         assert alone.lower <= found.upper * (1 + 1e-12)
-    assert state.judged
+    assert state.evaluated
     assert [int(matrix.sum()) for matrix in state.confusion] == [240, *np.bincount(fold_of(np.arange(240), 3, 0))]
 
 
@@ -211,12 +211,12 @@ def test_confusion_is_that_of_the_final_hypotheses(rng: np.random.Generator, mak
     codes = np.concatenate([source.labels(k) for k in range(source.chunks)])
     fold = fold_of(np.arange(len(X)), 2, 0)
     results = fleet.results(state)
-    for (held, _), numbers, counts in zip(
+    for (held_out, _), numbers, counts in zip(
         *zip(*fleet.plan.ensembles.items(), strict=True), state.confusion, strict=True
     ):
         expected = np.zeros((3, 3), int)
         for row in range(len(X)):
-            if codes[row] >= 0 and (held is None or fold[row] == held):
+            if codes[row] >= 0 and (held_out is None or fold[row] == held_out):
                 values = [results[k].w @ X[row] + results[k].b for k in numbers]
                 truth = int(np.flatnonzero(fleet.plan.codes == codes[row])[0])
                 expected[truth, int(np.argmax(values))] += 1
@@ -302,7 +302,7 @@ def test_rows_that_all_want_come_home_once(rng: np.random.Generator) -> None:
 
 
 def test_memory_bounds_what_comes_home(rng: np.random.Generator) -> None:
-    """With little memory fewer rows come home than are wanted, and every member is certified all the same."""
+    """With little memory fewer rows are sent than are wanted, and every member is certified all the same."""
     source = blobs(rng)
     fleet = soft_fleet(source, epsilon=1e-2, memory=80 * 2 * 4 * 4)  # half of it: 80 rows of 4 float32
     probe = fleet.probe(fleet.start())
@@ -342,12 +342,12 @@ def test_equal_hypotheses_are_multiplied_once() -> None:
 
 def test_the_judge_counts_as_a_loop_does() -> None:
     """The largest value decides, ties go to the first class; other codes and rows of other folds do not count."""
-    judge = Judge(np.zeros((3, 4)), np.array([5, 2]), (Ensemble((0, 1), None), Ensemble((3,), 1)))
+    evaluator = Evaluator(np.zeros((3, 4)), np.array([5, 2]), (Ensemble((0, 1), None), Ensemble((3,), 1)))
     values = np.array([[1.0, 0.0, 2.0, 0.0], [1.0, 3.0, 0.0, 0.0], [0.0] * 4, [0.5, -1.0, 0.0, 2.0]])
     codes, fold = np.array([5, 2, 7, -1], np.int32), np.array([1, 0, 1, 1])
-    found = judge.confusion(values, codes, fold)
+    found = evaluator.confusion(values, codes, fold)
     assert found.tolist() == [[[1, 0], [0, 1]], [[0, 1], [0, 0]]]
-    assert class_places(judge.codes, codes).tolist() == [0, 1, -1, -1]
+    assert class_places(evaluator.codes, codes).tolist() == [0, 1, -1, -1]
     assert decided(values[:2]).tolist() == [0, 1, 0, 0]
 
 

@@ -108,7 +108,7 @@ def test_columns_of_a_segment_are_proven(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bounds_do_not_depend_on_blocks(rng: np.random.Generator, dtype: str) -> None:
     """However chunks are grouped, smallest values, their rows, histograms and counts have the same bits; floors too,
-    when no rows are sent home.
+    when no rows are sent.
     """  # fmt: skip
     X, y = rows_and_labels(rng, n=3000, d=11, dtype=dtype)
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=64)

@@ -26,7 +26,7 @@ Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 
 def found(rng: np.random.Generator, count: int, *, sparse: bool) -> MarginSummary:
-    """What a scan may send home: rows of both classes in no order, some of them twice under other ids."""
+    """What a scan may send: rows of both classes in no order, some of them twice under other ids."""
     rows = rng.integers(-3, 4, (count, 4)).astype(np.float32)
     signs = rng.choice(np.array([1, -1], np.int8), count)
     rows[count // 2 :], signs[count // 2 :] = rows[: count - count // 2], signs[: count - count // 2]

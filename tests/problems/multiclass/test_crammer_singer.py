@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 def value(problem: CrammerSinger, V: np.ndarray, weights: np.ndarray | float = 1.0) -> float:
     """The objective on all rows, written out."""
     X, y = table(problem)
-    prices = problem.prices[y] * weights
-    return float(0.5 * (V * V).sum() + (prices * np.maximum(0, 1 - row_margins(X, y, V))).sum())
+    row_c = problem.class_c[y] * weights
+    return float(0.5 * (V * V).sum() + (row_c * np.maximum(0, 1 - row_margins(X, y, V))).sum())
 
 
 def dual(problem: CrammerSinger, state: ClassesState, weights: np.ndarray | float = 1.0) -> float:
     """The value of the dual point that the state describes, written out over all rows."""
     X, y = table(problem)
-    prices = problem.prices[y] * weights
+    row_c = problem.class_c[y] * weights
     scores = X @ state.reference.T
     t = 1 + scores - scores[np.arange(len(y)), y][:, None]
     t[np.arange(len(y)), y] = 0
     duals = np.zeros(t.shape)
-    duals[np.arange(len(y)), t.argmax(axis=1)] = prices
+    duals[np.arange(len(y)), t.argmax(axis=1)] = row_c
     duals[np.arange(len(y)), y] = 0
     duals[state.proof.ids] = state.duals
-    assert (duals.sum(axis=1) <= prices * (1 + 1e-12)).all()
+    assert (duals.sum(axis=1) <= row_c * (1 + 1e-12)).all()
     return float(duals.sum() - 0.5 * (kesler_vector(X, y, duals) ** 2).sum())
 
 
@@ -55,7 +55,7 @@ def check(problem: CrammerSinger, state: ClassesState, weights: np.ndarray | flo
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gap_is_proven_on_all_rows(seed: int, intercept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a small sample, with rows that are summed up and rows that come home."""
+    """From a small sample, with rows that are summed up and rows that are sent."""
     monkeypatch.setattr("coremargin.problems.multiclass.crammer_singer.NEAR_BYTES_LEAST", 1000)
     X, y = noisy(seed, 1500, 4, 4)
     source = ArraySource(X, y, chunk_rows=100)
@@ -65,7 +65,7 @@ def test_the_gap_is_proven_on_all_rows(seed: int, intercept: bool, monkeypatch: 
     states = finish(problem, problem.start())
     check(problem, states[-1])
     assert states[0].sample_bytes < source.nbytes / 4
-    assert states[1].held <= 0.2 * source.rows
+    assert states[1].pool_rows <= 0.2 * source.rows
     assert [s.upper for s in states] == sorted((s.upper for s in states), reverse=True)
     assert [s.lower for s in states] == sorted(s.lower for s in states)
 
@@ -80,10 +80,10 @@ def test_few_rows_are_solved_in_memory_and_proven_by_one_scan(sparse: bool, monk
     problem = CrammerSinger(source, 1e-3, cost=0.01, sample_bytes=source.nbytes // 4)
     states = finish(problem, problem.start())
     check(problem, states[-1])
-    assert problem.whole
+    assert problem.all_cached
     assert (len(states), states[0].sample_bytes) == (2, source.nbytes)
     tight = CrammerSinger(source, 1e-3, cost=0.01, memory_bytes=source.nbytes, sample_bytes=source.nbytes // 4)
-    assert not tight.whole
+    assert not tight.all_cached
     assert len(tight.sample_chunks) < source.chunks
     check(tight, finish(tight, tight.start())[-1])
     many = CrammerSinger(ArraySource(X[:, :3], y, chunk_rows=50), 1e-3, sample_bytes=source.nbytes // 40)
@@ -145,7 +145,7 @@ def test_balanced_classes_pay_the_same() -> None:
     state = solve(problem)
     check(problem, state)
     counts = np.bincount(y)
-    np.testing.assert_allclose(problem.prices * counts, 2.0 * len(y) / 3)
+    np.testing.assert_allclose(problem.class_c * counts, 2.0 * len(y) / 3)
 
 
 def test_sparse_rows_are_rows() -> None:
@@ -166,7 +166,7 @@ def test_a_tight_memory_takes_more_scans() -> None:
     problem = CrammerSinger(source, 1e-3, cost=0.1, memory_bytes=100_000, sample_bytes=9000)
     states = finish(problem, problem.start())
     check(problem, states[-1])
-    assert states[1].held < 0.1 * len(X)
+    assert states[1].pool_rows < 0.1 * len(X)
     assert len(states) > 3
 
 

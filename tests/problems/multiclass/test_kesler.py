@@ -35,7 +35,7 @@ def check(problem: KeslerMargin, state: ClassesState) -> None:
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bounds_are_proofs(seed: int, intercept: bool) -> None:
-    """From a small sample, with rows that come home in several scans."""
+    """From a small sample, with rows that are sent in several scans."""
     X, y = separable(seed, 1200, 5, 4)
     source = ArraySource(X, y, chunk_rows=60)
     problem = KeslerMargin(source, 1e-6, intercept=intercept, sample_bytes=2000, sample_share=0.01, blocks=40)
@@ -56,7 +56,7 @@ def test_few_rows_at_a_time_lead_to_the_same_margin() -> None:
     one, other = solve(small), solve(large)
     check(small, one)
     assert one.lower == pytest.approx(other.lower, rel=2e-4)
-    assert one.held <= small.pool_rows + 500
+    assert one.pool_rows <= small.pool_rows + 500
 
 
 def test_two_classes_are_a_hyperplane_times_root_two() -> None:
@@ -106,7 +106,7 @@ def test_inseparable_classes_end_with_a_proof() -> None:
 
 
 def test_repeated_rows_do_not_fill_the_pool() -> None:
-    """Of equal rows one comes home."""
+    """Of equal rows one is sent."""
     X, y = separable(8, 60, 3, 3)
     problem = KeslerMargin(ArraySource(np.repeat(X, 50, axis=0), np.repeat(y, 50), chunk_rows=300), 1e-3,
                            sample_bytes=2000, sample_share=0.01)  # fmt: skip

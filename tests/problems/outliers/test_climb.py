@@ -40,7 +40,7 @@ def settled(X: np.ndarray, y: np.ndarray, k: int) -> tuple[OutlierMargin, Any]:
     """A problem and its state before the climb."""
     problem = OutlierMargin(ArraySource(X, y, chunk_rows=50), (k,), 1e-3, exact=False)
     state = problem.start()
-    while len(state.wishes):
+    while len(state.next_directions):
         probe = problem.probe(state)
         summary = probe.empty()
         for chunk in range(problem.source.chunks):
@@ -57,7 +57,7 @@ def test_the_climb_has_a_task_for_each_start() -> None:
     first = next(problem.work(state, runs))
     assert runs.counts == [len(GRID) + trim_climb.PERTURBED]
     assert first.phase == "search"
-    assert len(first.wishes) <= 1
+    assert len(first.next_directions) <= 1
 
 
 def test_the_lowest_rows_of_each_class_stay() -> None:

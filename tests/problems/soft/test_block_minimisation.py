@@ -84,7 +84,7 @@ def test_every_segment_raises_the_dual(loss: str) -> None:
     X, y = texts(5)
     weights = np.random.default_rng(5).choice([0.0, 0.5, 3.0], len(y))
     problem = make(X, y, weights, loss=loss, class_weight="balanced")
-    price = np.where(y > 0, problem.job.prices[0], problem.job.prices[1]) * weights
+    row_c = np.where(y > 0, problem.job.class_c[0], problem.job.class_c[1]) * weights
     state, values = problem.start(), [0.0]
     for _ in range(3 * len(problem.segments)):
         block_pass = state.block_pass
@@ -93,12 +93,14 @@ def test_every_segment_raises_the_dual(loss: str) -> None:
         assert (a >= 0).all()
         assert (a[weights == 0] == 0).all()
         if loss == "hinge":
-            assert (a <= price).all()
+            assert (a <= row_c).all()
         assert abs(block_pass.duals.sum()) <= 0.05 * a.sum()  # solves need not be sharp while much is gained
-        assert block_pass.push[:-1] == pytest.approx(X.astype(np.float64).T @ block_pass.duals, abs=1e-9)
-        held = price > 0
-        spread = (a[held] ** 2 / (4 * price[held])).sum() if loss == "squared_hinge" else 0.0
-        assert block_pass.value == pytest.approx(a.sum() - spread - 0.5 * block_pass.push[:-1] @ block_pass.push[:-1])
+        assert block_pass.dual_sum[:-1] == pytest.approx(X.astype(np.float64).T @ block_pass.duals, abs=1e-9)
+        cached = row_c > 0
+        spread = (a[cached] ** 2 / (4 * row_c[cached])).sum() if loss == "squared_hinge" else 0.0
+        assert block_pass.value == pytest.approx(
+            a.sum() - spread - 0.5 * block_pass.dual_sum[:-1] @ block_pass.dual_sum[:-1]
+        )
         values.append(block_pass.value)
         if problem.proving(state):
             break
@@ -108,7 +110,7 @@ def test_every_segment_raises_the_dual(loss: str) -> None:
 
 
 def test_no_more_rows_are_at_hand_than_memory_allows() -> None:
-    """What comes home and what is held take a third of the memory each, about: rows differ in length."""
+    """What is sent and what is cached take a third of the memory each, about: rows differ in length."""
     X, y = texts(6)
     problem, state = make(X, y), make(X, y).start()
     row = X.nnz / len(y) * 12
@@ -116,9 +118,9 @@ def test_no_more_rows_are_at_hand_than_memory_allows() -> None:
         answer = scan(problem, state)
         assert len(answer.row_id) * row <= 1.3 * 40_000 / 3 or problem.proving(state)
         assert answer.row_x.shape[0] == (0 if problem.proving(state) else len(answer.row_id))
-        assert not np.isin(answer.row_id, state.rows.held.ids).any() or problem.proving(state)
+        assert not np.isin(answer.row_id, state.rows.cached.ids).any() or problem.proving(state)
         state = problem.update(state, answer)
-        assert state.rows.held.rows.data.nbytes + state.rows.held.rows.indices.nbytes <= 40_000 / 3
+        assert state.rows.cached.rows.data.nbytes + state.rows.cached.rows.indices.nbytes <= 40_000 / 3
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -159,7 +161,7 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
 
 @pytest.mark.parametrize("grouped", [1, 5, 100])
 def test_blocks_may_be_of_any_size(grouped: int) -> None:
-    """The rows that come home, and those that are named, are the same in whatever blocks a segment is read."""
+    """The rows that are sent, and those that are named, are the same in whatever blocks a segment is read."""
     X, y = texts(4)
     problem, state = make(X, y), make(X, y).start()
     kinds = set()
@@ -167,8 +169,8 @@ def test_blocks_may_be_of_any_size(grouped: int) -> None:
         kinds.add(type(problem.probe(state)))
         answer, again = scan(problem, state), scan(problem, state, grouped)
         assert np.array_equal(answer.row_id, again.row_id)
-        assert np.array_equal(answer.row_price, again.row_price)
-        assert again.far_push == pytest.approx(answer.far_push, abs=1e-9)
+        assert np.array_equal(answer.row_c, again.row_c)
+        assert again.far_linear == pytest.approx(answer.far_linear, abs=1e-9)
         state = problem.update(state, answer)
     assert kinds == {BlockProbe, ProofProbe}
 
@@ -188,12 +190,12 @@ def test_the_proof_of_the_squared_hinge_asks_for_no_rows() -> None:
 def test_contradictions_are_those_of_the_best_dual(squared: bool) -> None:
     """No contradiction exactly where a grid finds no better dual for a row that is alone in changing its own."""
     rng = np.random.default_rng(0)
-    price = 0.7
+    row_c = 0.7
     for _ in range(200):
-        margin, a = rng.choice([0.2, 1.0, 1.7, rng.normal()]), rng.choice([0.0, price, rng.uniform(0, price)])
-        slope = 1 - margin - (a / (2 * price) if squared else 0.0)
-        up, down = slope > 1e-12 and (squared or a < price), slope < -1e-12 and a > 0
-        found = contradictions(np.array([margin]), np.array([a]), np.array([price]), squared=squared)[0]
+        margin, a = rng.choice([0.2, 1.0, 1.7, rng.normal()]), rng.choice([0.0, row_c, rng.uniform(0, row_c)])
+        slope = 1 - margin - (a / (2 * row_c) if squared else 0.0)
+        up, down = slope > 1e-12 and (squared or a < row_c), slope < -1e-12 and a > 0
+        found = contradictions(np.array([margin]), np.array([a]), np.array([row_c]), squared=squared)[0]
         assert (found > 1e-12) == (up or down)
         assert found in (0.0, pytest.approx(abs(slope)))
 
@@ -226,7 +228,7 @@ def test_passes_go_on_until_the_gap_is_closed() -> None:
 
 
 def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -> None:
-    """At a very low price few rows held cannot balance what is missing: no segment lets the intercept run away."""
+    """At a very low C few cached rows cannot balance what is missing: no segment lets the intercept run away."""
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((200, 410)).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
     source = ArraySource(X, y, chunk_rows=10)

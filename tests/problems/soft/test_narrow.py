@@ -69,7 +69,7 @@ def test_little_memory_takes_few_scans(loss: str) -> None:
     X = csr_array(dense)
     problem, state = solve(X, y, loss=loss, cost=0.3, epsilon=1e-3, sample_bytes=X.data.nbytes // 5, sample_share=0.1)
     assert problem.wide == (loss == "hinge")
-    assert not problem.whole
+    assert not problem.all_cached
     assert state.status == "certified"
     assert state.round <= 4
     assert state.best is not None
@@ -89,7 +89,7 @@ def test_real_rows_take_few_scans(name: str, loss: str) -> None:
     X, y = real(name, {"a9a": 123, "w8a": 300}[name])
     options: dict[str, Any] = {"loss": loss, "cost": 0.1, "epsilon": 1e-3}
     problem, state = solve(X, y, sample_bytes=X.data.nbytes // 2, sample_share=0.2, **options)
-    assert not problem.whole
+    assert not problem.all_cached
     assert state.status == "certified"
     assert state.round <= MOST[name, loss]
     assert soft.relative_gap(KNOWN[name, loss], state.lower) <= 1e-3

@@ -14,15 +14,15 @@ from coremargin.engine.protocols import Block
 from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.summary import NearMarginSummary
 
-PRICES = np.array([2.0, 0.5])
+CLASS_C = np.array([2.0, 0.5])
 
 
 def ask(source: ArraySource, base: np.ndarray, **changes: Any) -> NearMarginProbe:
     """The question about hypotheses (w, b) in columns, of codes 0 (positive) and 1 (negative)."""
     points = np.ones(1) if base.shape[1] == 1 else np.array([1.0, 0.25, 0.5, 0.9])
     options: dict[str, Any] = {
-        "base": base, "points": points, "codes": (0, 1), "prices": PRICES, "loss": "squared_hinge", "keep": 5,
-        "held": np.zeros(0, np.int64), "low": -3.0, "high": 5.0, "bins": 16, "dtype": source.dtype.name,
+        "base": base, "points": points, "codes": (0, 1), "class_c": CLASS_C, "loss": "squared_hinge", "keep": 5,
+        "cached": np.zeros(0, np.int64), "low": -3.0, "high": 5.0, "bins": 16, "dtype": source.dtype.name,
         "chunk_rows": source.chunk_rows, "sparse": source.sparse,
     }  # fmt: skip
     options["curve"] = (options | changes)["loss"] == "squared_hinge"
@@ -51,7 +51,7 @@ def assert_true(
     """Every entry is what a dense evaluation in float64 says."""
     mine = np.flatnonzero((y == "a") | (y == "b"))
     rows, sign = X[mine].astype(np.float64), np.where(y[mine] == "a", 1, -1)
-    c = np.where(sign > 0, probe.prices[0], probe.prices[1])
+    c = np.where(sign > 0, probe.class_c[0], probe.class_c[1])
     points = np.column_stack([rows, np.ones(len(rows))])
     margins = sign[:, None] * (points @ probe.base)
     m = margins[:, 0]
@@ -64,15 +64,15 @@ def assert_true(
     for k, group in enumerate((sign > 0, sign < 0)):
         assert found.slack[k] == pytest.approx(c[group] @ xi[group], rel=1e-10)
         assert found.squares[k] == pytest.approx(c[group] @ xi[group] ** 2, rel=1e-10)
-        assert found.pull[k] == pytest.approx((c * xi)[group] @ rows[group], rel=1e-10, abs=1e-10 * size * len(m))
+        assert found.dual_sum[k] == pytest.approx((c * xi)[group] @ rows[group], rel=1e-10, abs=1e-10 * size * len(m))
     assert_band(found, probe, source, mine, margins)
     assert (found.row_x == X[found.row_id]).all()
     assert (found.row_sign == np.where(y[found.row_id] == "a", 1, -1)).all()
     far = np.isin(mine, found.row_id, invert=True) & (m < 1)
     weight = c * far
-    assert found.far_price[0] == pytest.approx(weight.sum(), rel=1e-12)
+    assert found.far_c[0] == pytest.approx(weight.sum(), rel=1e-12)
     assert found.far_value[0] == pytest.approx(weight @ xi**2, rel=1e-10)
-    assert found.far_push == pytest.approx((weight * sign) @ points, rel=1e-10, abs=1e-10 * size * len(m))
+    assert found.far_linear == pytest.approx((weight * sign) @ points, rel=1e-10, abs=1e-10 * size * len(m))
     assert found.far_slope == pytest.approx((weight * xi * sign) @ points, rel=1e-10, abs=1e-10 * size * len(m))
     if probe.squared:
         assert_curve(X, source, found, points, weight, mine, m)
@@ -157,7 +157,7 @@ def test_the_grouping_of_chunks_changes_little(rng: np.random.Generator) -> None
 
 
 def test_ties_at_the_margin_go_by_position() -> None:
-    """Of many rows at the same distance exactly ``keep`` come home, the first ones."""
+    """Of many rows at the same distance exactly ``keep`` are sent, the first ones."""
     X, y = np.ones((40, 2), np.float32), np.array(["a"] * 38 + ["b"] * 2, object)
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=20)
     probe = ask(source, np.array([[0.5], [0.5], [0.0]]), keep=3)
@@ -201,7 +201,7 @@ def test_rows_far_from_the_origin_keep_their_curve(rng: np.random.Generator) -> 
     sign = np.where(y == "a", 1, np.where(y == "b", -1, 0))
     m = sign * (np.column_stack([X.astype(float), np.ones(2000)]) @ base[:, 0])
     mine = (sign != 0) & (m < 1)
-    weight = np.where(sign > 0, *PRICES)[mine]
+    weight = np.where(sign > 0, *CLASS_C)[mine]
     around = X[mine].astype(float) - 1e4
     shift = np.eye(5)
     shift[4, :4] = -1e4  # (x, 1) -> (x - 1e4, 1)

@@ -38,29 +38,29 @@ def value(problem: SoftMargin, w: np.ndarray, b: float) -> float:
     rows, codes = problem.source.rows_at(np.arange(problem.source.rows))
     sign = np.where(codes == problem.codes[0], 1, np.where(codes == problem.codes[1], -1, 0))
     xi = np.maximum(0, 1 - sign * (rows @ w + b)) * (sign != 0)
-    price = np.where(sign > 0, problem.prices[0], problem.prices[1])
-    return float(0.5 * w @ w + price @ (xi if problem.loss == "hinge" else xi**2))
+    row_c = np.where(sign > 0, problem.class_c[0], problem.class_c[1])
+    return float(0.5 * w @ w + row_c @ (xi if problem.loss == "hinge" else xi**2))
 
 
 def dual(problem: SoftMargin, state: SoftState) -> float:
     """The dual bound from scratch: the explicit vector that the state names, made feasible, over all rows."""
     rows, codes = problem.source.rows_at(np.arange(problem.source.rows))
     sign = np.where(codes == problem.codes[0], 1, np.where(codes == problem.codes[1], -1, 0))
-    price = np.where(sign > 0, problem.prices[0], problem.prices[1])
+    row_c = np.where(sign > 0, problem.class_c[0], problem.class_c[1])
     margins = sign * (rows @ state.bounds.reference[:-1] + state.bounds.reference[-1])
     if problem.loss == "hinge":
-        a = np.where((margins < 1) & (sign != 0), price, 0.0)
+        a = np.where((margins < 1) & (sign != 0), row_c, 0.0)
         a[state.bounds.near_ids] = state.bounds.near_duals
         assert (a >= 0).all()
-        assert (a <= price * (1 + 1e-12)).all()
+        assert (a <= row_c * (1 + 1e-12)).all()
         spread = 0.0
     else:
-        a = price * np.maximum(0, 1 - margins) * (sign != 0)
+        a = row_c * np.maximum(0, 1 - margins) * (sign != 0)
         if problem.intercept:
             a = np.where(sign > 0, a / max(a[sign > 0].sum(), 1e-300), a / max(a[sign < 0].sum(), 1e-300))
         v = (a * sign) @ rows
-        a *= a.sum() / (v @ v + (a**2 / (2 * price)).sum())
-        spread = float((a**2 / (4 * price)).sum())
+        a *= a.sum() / (v @ v + (a**2 / (2 * row_c)).sum())
+        spread = float((a**2 / (4 * row_c)).sum())
     assert not problem.intercept or abs(a @ sign) <= 1e-9 * a.sum()
     v = (a * sign) @ rows
     return float(a.sum() - spread - 0.5 * v @ v)
@@ -199,7 +199,7 @@ def test_a_narrow_band_is_led_back_to_the_best_point(seed: int) -> None:
     X, y = noisy(seed, 30_000, 20)
     options = {"memory_bytes": 4 * 500 * 8 * 21, "sample_bytes": 400_000}
     problem, state = solve(X, y, chunk_rows=1000, **options)
-    assert state.seen.near_rows <= 500
+    assert state.last_scan.near_rows <= 500
     assert state.status == "certified"
     assert state.round <= 15
     assert_true(problem, state)
@@ -248,7 +248,7 @@ def test_an_epsilon_that_is_out_of_reach_ends_the_job() -> None:
         assert state.status == "stalled"
         assert problem.result(state).status == "stopped"
         assert "memory" in problem.result(state).reason
-        assert state.seen.gap_now < 1e-9
+        assert state.last_scan.gap_now < 1e-9
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -276,13 +276,13 @@ def test_unlabelled_rows_do_not_count() -> None:
 
 
 def test_weights_are_those_of_the_classes() -> None:
-    """Prices are (positive, negative); balanced gives both classes the same total."""
+    """C is (positive, negative); balanced gives both classes the same total."""
     X, y = noisy(7, 300, 3)
     y = np.where(np.arange(300) < 30, 1, -1)
-    prices = {w: start(X, y, cost=2.0, class_weight=w)[0].prices.tolist() for w in (None, "balanced", (0.5, 3.0))}
-    assert prices[None] == [2.0, 2.0]
-    assert prices[0.5, 3.0] == [6.0, 1.0]
-    assert prices["balanced"][0] * 30 == pytest.approx(prices["balanced"][1] * 270)
+    class_c = {w: start(X, y, cost=2.0, class_weight=w)[0].class_c.tolist() for w in (None, "balanced", (0.5, 3.0))}
+    assert class_c[None] == [2.0, 2.0]
+    assert class_c[0.5, 3.0] == [6.0, 1.0]
+    assert class_c["balanced"][0] * 30 == pytest.approx(class_c["balanced"][1] * 270)
 
 
 def test_the_histogram_tells_errors_apart() -> None:
@@ -348,7 +348,7 @@ def test_a_band_full_of_equal_rows_is_given_up_for_all_rows() -> None:
         state, other = step(problem, state), step(problem, again)
         assert all(other.to_arrays()[name].tobytes() == values.tobytes() for name, values in state.to_arrays().items())
     assert not problem.wide
-    assert len(state.rows.held) == len(y)
+    assert len(state.rows.cached) == len(y)
     assert state.sample_bytes == read + problem.source.nbytes
     assert state.status == "certified"
     assert_true(problem, state)
@@ -356,6 +356,6 @@ def test_a_band_full_of_equal_rows_is_given_up_for_all_rows() -> None:
     assert state.lower <= best.upper
     assert best.lower <= state.upper
     little, end = solve(X, y, near_bytes=2000, **(options | {"memory_bytes": X.nbytes // 2}))
-    assert not len(end.rows.held)
+    assert not len(end.rows.cached)
     assert_true(little, end)
-    assert exact.whole == exact.wide
+    assert exact.all_cached == exact.wide

@@ -40,10 +40,10 @@ def solve(
     return problem, state
 
 
-def value(X: np.ndarray, y: np.ndarray, price: np.ndarray, w: np.ndarray, b: float, loss: str) -> float:
+def value(X: np.ndarray, y: np.ndarray, row_c: np.ndarray, w: np.ndarray, b: float, loss: str) -> float:
     """f by its definition."""
     xi = np.maximum(0, 1 - y * (X.astype(np.float64) @ w + b))
-    return float(0.5 * w @ w + price @ (xi if loss == "hinge" else xi**2))
+    return float(0.5 * w @ w + row_c @ (xi if loss == "hinge" else xi**2))
 
 
 @pytest.mark.parametrize("weight", [None, (0.5, 3.0)])
@@ -55,10 +55,10 @@ def test_hinge_agrees_with_libsvm(seed: int, weight: tuple[float, float] | None)
     per_class = {-1: weight[0], 1: weight[1]} if weight else None
     other = SVC(kernel="linear", C=0.5, class_weight=per_class, tol=1e-5)
     other.fit(X.astype(np.float64), y, sample_weight=weights)
-    price = 0.5 * weights * (1.0 if weight is None else np.where(y > 0, weight[1], weight[0]))
-    theirs = value(X, y, price, other.coef_[0], float(other.intercept_[0]), "hinge")
+    row_c = 0.5 * weights * (1.0 if weight is None else np.where(y > 0, weight[1], weight[0]))
+    theirs = value(X, y, row_c, other.coef_[0], float(other.intercept_[0]), "hinge")
     assert state.best is not None
-    ours = value(X, y, price, state.best[:-1], float(state.best[-1]), "hinge")
+    ours = value(X, y, row_c, state.best[:-1], float(state.best[-1]), "hinge")
     assert ours <= state.upper * (1 + 1e-12)
     assert state.lower <= theirs * (1 + 1e-12)
     assert ours <= theirs * (1 + 1.1e-6)
@@ -77,10 +77,10 @@ def test_without_an_intercept_it_agrees_with_liblinear(loss: str, weight: Any) -
     factor = np.ones(2)
     if weight:
         factor = compute_class_weight(weight, classes=np.array([-1, 1]), y=y, sample_weight=weights)
-    price = 0.5 * weights * np.where(y > 0, factor[1], factor[0])
-    theirs = value(X, y, price, other.coef_[0], 0.0, loss)
+    row_c = 0.5 * weights * np.where(y > 0, factor[1], factor[0])
+    theirs = value(X, y, row_c, other.coef_[0], 0.0, loss)
     assert state.best is not None
-    ours = value(X, y, price, state.best[:-1], 0.0, loss)
+    ours = value(X, y, row_c, state.best[:-1], 0.0, loss)
     assert ours <= state.upper * (1 + 1e-12)
     assert state.lower <= theirs * (1 + 1e-12)
     assert ours <= theirs * (1 + 1.1e-6)

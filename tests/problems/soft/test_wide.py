@@ -45,13 +45,13 @@ def solve(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: A
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_where_all_rows_fit_the_first_scan_is_the_proof(loss: str, intercept: bool, kind: str) -> None:
-    """One scan, and no row comes home; of dense rows those that are fewer than their features."""
+    """One scan, and no row is sent; of dense rows those that are fewer than their features."""
     X, y = texts(0, n=100 if kind == "dense" else 600)
     rows = X.toarray() if kind == "dense" else X
     problem, state = solve(rows, y, loss=loss, intercept=intercept, epsilon=1e-5)
     assert problem.wide
-    assert problem.whole
-    assert (state.status, state.round, state.seen.near_rows) == ("certified", 1, 0)
+    assert problem.all_cached
+    assert (state.status, state.round, state.last_scan.near_rows) == ("certified", 1, 0)
     assert_true(X, y, np.ones(len(y)), problem, state)
 
 
@@ -68,24 +68,24 @@ def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.Mo
     assert one.status == other.status == "certified"
     assert one.lower <= other.upper * (1 + 1e-12)
     assert other.lower <= one.upper * (1 + 1e-12)
-    price = np.where(y > 0, sparse.prices[0], sparse.prices[1]) * weights
-    assert_true(X, y, price, sparse, one)
+    row_c = np.where(y > 0, sparse.class_c[0], sparse.class_c[1]) * weights
+    assert_true(X, y, row_c, sparse, one)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_with_memory_for_a_part_of_the_rows_what_is_said_is_true(loss: str, intercept: bool) -> None:
-    """Fewer rows held than there are: it ends certified or stalled, never beyond the memory, and says nothing false."""
+    """With a part of the rows cached it ends certified or stalled, never beyond the memory, and says nothing false."""
     X, y = texts(2)
     problem, state = start(X, y, loss=loss, intercept=intercept, cost=0.3, **SMALL)
-    assert not problem.whole
+    assert not problem.all_cached
     while not problem.done(state):
         state = problem.update(state, scan(problem, state))
         assert state.round < 60
         assert_true(X, y, np.full(len(y), 0.3), problem, state)
         if state.status == "running":
-            assert len(state.rows.held) < 0.7 * len(y)
-            assert not np.isin(scan(problem, state).row_id, state.rows.held.ids).any()
+            assert len(state.rows.cached) < 0.7 * len(y)
+            assert not np.isin(scan(problem, state).row_id, state.rows.cached.ids).any()
     assert state.status == "certified"
 
 
@@ -107,7 +107,7 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str, options: 
 
 
 @pytest.mark.parametrize("grouped", [1, 5, 100])
-def test_rows_held_are_neither_sent_nor_counted_as_far(grouped: int) -> None:
+def test_cached_rows_are_neither_sent_nor_counted_as_far(grouped: int) -> None:
     """What the driver holds is left out of the far sums, whichever way chunks are grouped into blocks."""
     X, y = texts(4)
     problem, state = start(X, y, **SMALL)
@@ -120,9 +120,9 @@ def test_rows_held_are_neither_sent_nor_counted_as_far(grouped: int) -> None:
         answer = answer.merge(probe.narrow(block)(problem.source, block))
     sign = np.where(y > 0, 1, -1)
     losing = sign * (X.astype(np.float64) @ state.newest[:-1] + state.newest[-1]) < 1
-    far = np.isin(np.arange(len(y)), [*state.rows.held.ids, *answer.row_id], invert=True) & losing
-    assert answer.far_price[0] == far.sum()
-    assert answer.far_push[:-1] == pytest.approx(X[far].astype(np.float64).T @ sign[far], abs=1e-9)
+    far = np.isin(np.arange(len(y)), [*state.rows.cached.ids, *answer.row_id], invert=True) & losing
+    assert answer.far_c[0] == far.sum()
+    assert answer.far_linear[:-1] == pytest.approx(X[far].astype(np.float64).T @ sign[far], abs=1e-9)
 
 
 def known(name: str) -> tuple[csr_array, np.ndarray]:
@@ -165,10 +165,10 @@ def test_real_texts_agree_with_scikit_learn(name: str, loss: str, intercept: boo
 
 
 def test_rows_with_the_dual_of_their_side_are_not_named() -> None:
-    """Where all rows are held the coreset of the hinge is those at the margin, as where they are summed up."""
+    """Where all rows are cached the coreset of the hinge is those at the margin, as where they are summed up."""
     X, y = texts(11)
     problem, state = solve(X, y, memory_bytes=1 << 20)
-    assert problem.whole
+    assert problem.all_cached
     assert state.status == "certified"
     named = len(state.bounds.near_ids)
     assert 0 < named < 0.5 * len(y)

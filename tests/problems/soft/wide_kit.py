@@ -31,35 +31,35 @@ def _zipf(d: int) -> np.ndarray:
     return np.asarray(p / p.sum())
 
 
-def bounds(X: Any, y: np.ndarray, price: np.ndarray, problem: SoftJob, state: SoftState) -> tuple[float, float]:
+def bounds(X: Any, y: np.ndarray, row_c: np.ndarray, problem: SoftJob, state: SoftState) -> tuple[float, float]:
     """The dual and the primal value from scratch, the dual one of the explicit vector that the state names."""
     assert state.best is not None
     X, sign = csr_array(X).astype(np.float64), np.where(y > 0, 1, -1)
     xi = np.maximum(0, 1 - sign * (X @ state.best[:-1] + state.best[-1]))
-    value = 0.5 * state.best[:-1] @ state.best[:-1] + price @ (xi if problem.loss == "hinge" else xi**2)
+    value = 0.5 * state.best[:-1] @ state.best[:-1] + row_c @ (xi if problem.loss == "hinge" else xi**2)
     margins = sign * (X @ state.bounds.reference[:-1] + state.bounds.reference[-1])
     if problem.loss == "hinge":
-        a = np.where(margins < 1, price, 0.0)
+        a = np.where(margins < 1, row_c, 0.0)
         a[state.bounds.near_ids] = state.bounds.near_duals
         assert (a >= 0).all()
-        assert (a <= price * (1 + 1e-12)).all()
+        assert (a <= row_c * (1 + 1e-12)).all()
         spread = 0.0
     else:
-        a = price * np.maximum(0, 1 - margins)
+        a = row_c * np.maximum(0, 1 - margins)
         if problem.intercept:
             a = np.where(sign > 0, a / max(a[sign > 0].sum(), 1e-300), a / max(a[sign < 0].sum(), 1e-300))
-        v, held = X.T @ (a * sign), price > 0
-        a *= a.sum() / (v @ v + (a[held] ** 2 / (2 * price[held])).sum())
-        spread = float((a[held] ** 2 / (4 * price[held])).sum())
+        v, cached = X.T @ (a * sign), row_c > 0
+        a *= a.sum() / (v @ v + (a[cached] ** 2 / (2 * row_c[cached])).sum())
+        spread = float((a[cached] ** 2 / (4 * row_c[cached])).sum())
     if problem.intercept and abs(a @ sign) > 1e-9 * a.sum():
         return -np.inf, float(value)  # no dual point
     v = X.T @ (a * sign)
     return float(a.sum() - spread - 0.5 * v @ v), float(value)
 
 
-def assert_true(X: Any, y: np.ndarray, price: np.ndarray, problem: SoftJob, state: SoftState) -> None:
+def assert_true(X: Any, y: np.ndarray, row_c: np.ndarray, problem: SoftJob, state: SoftState) -> None:
     """Both bounds hold by plain float64, and a certificate says no more than they do."""
-    dual, value = bounds(X, y, price, problem, state)
+    dual, value = bounds(X, y, row_c, problem, state)
     assert state.lower == 0 or dual > -np.inf
     assert value <= state.upper * (1 + 1e-12)
     assert state.upper == pytest.approx(value, rel=1e-6)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coremargin.data.sources.stream import Stream
 
 
-class Beside(NamedTuple):
+class SeparateInputs(NamedTuple):
     """What comes from beside the rows."""
 
     labels: Stream | None = None
@@ -32,15 +32,15 @@ class Beside(NamedTuple):
 class IngestPass:
     """Batches fit to be written, and what was met on the way.
 
-    beside: labels and weights from beside the source, if any; vocabulary: holds the classes of the store when rows are
-    appended; dtype: what values must be finite in; only: labels of the rows to keep, maybe as text; sparse: the store
-    keeps rows as CSR.
+    separate: labels and weights from beside the source, if any; vocabulary: holds the classes of the store when rows
+    are appended; dtype: what values must be finite in; only: labels of the rows to keep, maybe as text; sparse: the
+    store keeps rows as CSR.
     """
 
     def __init__(
         self,
         source: RowSource,
-        beside: Beside,
+        separate: SeparateInputs,
         vocabulary: Vocabulary,
         dtype: np.dtype[Any],
         only: Sequence[Label] | None,
@@ -48,7 +48,7 @@ class IngestPass:
         sparse: bool = False,
     ) -> None:
         self.source, self.vocabulary, self.sparse = source, vocabulary, sparse
-        self._labels, self._weights, self._dtype = beside.labels, beside.weights, dtype
+        self._labels, self._weights, self._dtype = separate.labels, separate.weights, dtype
         self._only = None if only is None else [(wanted, _meant(wanted)) for wanted in only]
         self.read = 0  #: rows met
         self.kept = 0  #: rows that went on
@@ -109,24 +109,24 @@ class IngestPass:
                     f"{self.source.name}: no row has the label {wanted!r} named by --only: expected one of {known}"
                 )
 
-    def _with(self, batches: Iterator[Batch], field: str, beside: Stream | None) -> Iterator[Batch]:
+    def _with(self, batches: Iterator[Batch], field: str, separate: Stream | None) -> Iterator[Batch]:
         """The batches, this field of each taken from beside the rows."""
-        if beside is None:
+        if separate is None:
             yield from batches
             return
         rows = 0
         for batch in batches:
-            values = beside.take(batch.count)
+            values = separate.take(batch.count)
             rows += batch.count
             if len(values) < batch.count:
                 found = rows - batch.count + len(values)
                 rows += sum(rest.count for rest in batches)
-                raise lengths_differ(self.source.name, rows, beside.name, found, beside.kind)
+                raise lengths_differ(self.source.name, rows, separate.name, found, separate.kind)
             changed: dict[str, Any] = {field: values}
             yield replace(batch, **changed)
-        rest = beside.count_rest()
+        rest = separate.count_rest()
         if rest:
-            raise lengths_differ(self.source.name, rows, beside.name, rows + rest, beside.kind)
+            raise lengths_differ(self.source.name, rows, separate.name, rows + rest, separate.kind)
 
     def _selected(self, batch: Batch) -> Batch:
         if self._only is None or batch.codes is None:
@@ -194,16 +194,16 @@ class IngestPass:
             self._counts = counts
 
 
-def lengths_differ(rows_name: str, rows: int, beside_name: str, beside: int, what: str = "labels") -> DataError:
+def lengths_differ(rows_name: str, rows: int, beside_name: str, separate: int, what: str = "labels") -> DataError:
     """The error for rows and what belongs to them of different length."""
     return DataError(
-        f"{rows_name} holds {rows:,} rows, {beside_name} holds {beside:,} {what}: expected as many; check both"
+        f"{rows_name} holds {rows:,} rows, {beside_name} holds {separate:,} {what}: expected as many; check both"
     )
 
 
-def _file(beside: Stream | None) -> str:
+def _file(separate: Stream | None) -> str:
     """Where a value has come from, if from a file beside the rows."""
-    return "" if beside is None or beside.name == beside.kind else f" in {beside.name}"
+    return "" if separate is None or separate.name == separate.kind else f" in {separate.name}"
 
 
 def _exactly(labels: list[Label]) -> np.ndarray:

@@ -41,11 +41,11 @@ def refuse_beyond_memory(needed: int, what: str, advice: str) -> None:
         raise DataError(f"{what}: takes {format_size(needed)} of memory, {format_size(there)} are there; {advice}")
 
 
-def told_without_memory(function: Callable[P, R]) -> Callable[P, R]:
+def memory_errors_named(function: Callable[P, R]) -> Callable[P, R]:
     """The function, whose MemoryError becomes a DataError that names its first argument."""
 
     @wraps(function)
-    def told(*args: P.args, **options: P.kwargs) -> R:
+    def guarded(*args: P.args, **options: P.kwargs) -> R:
         try:
             return function(*args, **options)
         except MemoryError as error:
@@ -55,7 +55,7 @@ def told_without_memory(function: Callable[P, R]) -> Callable[P, R]:
                 "fewer features"
             ) from error
 
-    return told
+    return guarded
 
 
 def _named(source: Any) -> str:

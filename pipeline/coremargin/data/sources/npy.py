@@ -54,10 +54,10 @@ def map_npy(path: Path) -> np.ndarray:
     if header.whole != size:
         raise DataError(
             f"{path} ({size:,} bytes): not a whole .npy file: expected {header.whole:,} bytes for a header and "
-            f"{header.told()}; {AGAIN}"
+            f"{header.described()}; {AGAIN}"
         )
     if header.nbytes == 0:
-        raise DataError(f"{path}: found {header.told()}, expected at least one value; {AGAIN}")
+        raise DataError(f"{path}: found {header.described()}, expected at least one value; {AGAIN}")
     order = "F" if header.fortran else "C"
     try:
         mapped = np.memmap(path, header.dtype, "r", header.start, header.shape, order)  # type: ignore[call-overload]

@@ -53,7 +53,7 @@ class NpyHeader:
         """Bytes of header and values."""
         return self.start + self.nbytes
 
-    def told(self) -> str:
+    def described(self) -> str:
         """What is promised, for messages."""
         return f"{self.dtype} of shape {self.shape}"
 

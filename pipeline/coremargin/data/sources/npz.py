@@ -76,7 +76,7 @@ class _Parts:
             if len(header.shape) != axes or (name != "data" and header.dtype.kind not in "iu"):
                 what = "numbers" if name == "data" else "whole numbers"
                 raise DataError(
-                    f"{self.place}, member {name!r}: found {header.told()}, expected {what} along {axes} "
+                    f"{self.place}, member {name!r}: found {header.described()}, expected {what} along {axes} "
                     f"{'axis' if axes == 1 else 'axes'}; {AGAIN}"
                 )
 
@@ -94,7 +94,7 @@ class _Parts:
 
 def _small(array: MemberArray, place: str) -> np.ndarray:
     if array.header.nbytes > _LARGEST_WORD:
-        raise DataError(f"{place}: found {array.header.told()}, expected no more than a few; {AGAIN}")
+        raise DataError(f"{place}: found {array.header.described()}, expected no more than a few; {AGAIN}")
     return array.whole()
 
 

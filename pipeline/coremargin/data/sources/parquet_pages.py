@@ -39,7 +39,7 @@ class RowGroup:
 
 def row_groups(path: Path) -> Iterator[RowGroup]:
     """The row groups of a file; raises DataError where it is damaged, or does not say where they are."""
-    with _told(f"{path}: what it says of its row groups"):
+    with _damage_named(f"{path}: what it says of its row groups"):
         size = path.stat().st_size
         with path.open("rb") as file:
             tail = os.pread(file.fileno(), _TAIL, max(0, size - _TAIL))
@@ -97,7 +97,7 @@ def _pages(file: int, start: int, stop: int, place: str) -> Iterator[tuple[int, 
     """Bytes that each page inflates to, and its values; none of a page without rows, the dictionary."""
     at = start
     while at < stop:
-        with _told(f"{place}, page at byte {at:,}"):
+        with _damage_named(f"{place}, page at byte {at:,}"):
             found, length = _header(file, at)
             data = found.get(_DATA, found.get(_DATA_2, {}))
             size, count = _natural(found, _SIZE), _natural(data, _COUNT) if data else 0
@@ -125,7 +125,7 @@ def _natural(fields: Fields, key: tuple[int, int]) -> int:
 
 
 @contextmanager
-def _told(place: str) -> Iterator[None]:
+def _damage_named(place: str) -> Iterator[None]:
     """What is raised about damaged descriptions becomes DataError with the place."""
     try:
         yield

@@ -67,9 +67,9 @@ def pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
     """
     file_bytes(path)
     with path.open("rb") as raw, _decompressed(raw) as stream:
-        line, held, parts = 1, 0, [_read(stream, size, path)]  # what was read since the last line's end
+        line, line_bytes, parts = 1, 0, [_read(stream, size, path)]  # what was read since the last line's end
         while parts[-1]:
-            done, held = raw.tell(), held + len(parts[-1])
+            done, line_bytes = raw.tell(), line_bytes + len(parts[-1])
             block = _read(stream, size, path)
             cut = parts[-1].rfind(b"\n") + 1 if block else len(parts[-1])  # the last line may lack its end
             if cut:
@@ -77,8 +77,8 @@ def pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
                 yield Piece(path, data, line, done)
                 line += data.count(b"\n")
                 parts = [parts[-1][cut:]]
-                held = len(parts[0])
-            elif held > LONGEST_LINE:
+                line_bytes = len(parts[0])
+            elif line_bytes > LONGEST_LINE:
                 raise BadRow(
                     f"{path}, line {line}: longer than {LONGEST_LINE:,} bytes: expected one row per line, ended by a "
                     "line feed; convert the line ends first"

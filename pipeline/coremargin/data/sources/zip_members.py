@@ -45,14 +45,14 @@ class MemberArray:
             part = self._bytes(min(len(view) - done, _LARGEST_READ))
             if not part:
                 raise DataError(
-                    f"{self._place}: ends after {done:,} of {len(view):,} more bytes: expected {self.header.told()}; "
-                    f"{AGAIN}"
+                    f"{self._place}: ends after {done:,} of {len(view):,} more bytes: expected "
+                    f"{self.header.described()}; {AGAIN}"
                 )
             view[done : done + len(part)] = part
             done += len(part)
         self.left -= count
         if not self.left and self._bytes(1):  # reading to the end also checks the checksum
-            raise DataError(f"{self._place}: goes on after {self.header.told()}, expected its end; {AGAIN}")
+            raise DataError(f"{self._place}: goes on after {self.header.described()}, expected its end; {AGAIN}")
         return values
 
     def whole(self) -> np.ndarray:
@@ -61,7 +61,7 @@ class MemberArray:
         return self.take(self.left).reshape(self.header.shape, order=order)  # type: ignore[call-overload, no-any-return]
 
     def _bytes(self, count: int) -> bytes:
-        with _damage_told(self._place):
+        with _damage_named(self._place):
             return self._stream.read(count)
 
 
@@ -72,7 +72,7 @@ class Archive:
         self.name = f"{path} ({file_bytes(path):,} bytes)"
         self._open = ExitStack()
         try:
-            with _damage_told(self.name):
+            with _damage_named(self.name):
                 file = self._open.enter_context(_ShortReads(path))
                 if file.read(len(_MAGIC)) != _MAGIC:  # zipfile takes an archive behind anything else, too
                     raise BadZipFile("it does not begin as an archive does")
@@ -115,13 +115,13 @@ class Archive:
             )
         if flags & ~_UNDERSTOOD:
             raise DataError(f"{place}: found the flags {flags:#x}, which NumPy does not write; {AGAIN}")
-        with _damage_told(place):
+        with _damage_named(place):
             stream = self._open.enter_context(self._zip.open(member))
         found_array = MemberArray(stream, place)
         if found_array.header.whole != member.file_size:
             raise DataError(
                 f"{place}: found {member.file_size:,} bytes, expected {found_array.header.whole:,} for a header and "
-                f"{found_array.header.told()}; {AGAIN}"
+                f"{found_array.header.described()}; {AGAIN}"
             )
         return found_array
 
@@ -139,7 +139,7 @@ class _ShortReads(io.FileIO):
 
 
 @contextmanager
-def _damage_told(place: str) -> Iterator[None]:
+def _damage_named(place: str) -> Iterator[None]:
     """What zipfile and zlib raise about damaged archives becomes DataError with the place."""
     try:
         yield

@@ -27,8 +27,8 @@ class Hosts:
 
     def start(self) -> None:
         """Start workers on every host."""
-        for name, words in zip(self._names, self._commands, strict=True):
-            self.processes.append(Started(words, f"ssh {name}"))
+        for name, command in zip(self._names, self._commands, strict=True):
+            self.processes.append(Started(command, f"ssh {name}"))
 
     def again(self) -> str:
         """Start workers anew where their ssh has ended; what was done. Raises RunError where all still run."""

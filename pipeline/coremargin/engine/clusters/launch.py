@@ -185,10 +185,10 @@ def _kubernetes(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[Sta
 
 def _forward(cluster: Kubernetes, stack: ExitStack) -> tuple[int, Started]:
     """A local port that leads to the scheduler's pod, and what keeps it open; tried until the pod is there."""
-    words = ["kubectl", "-n", cluster.namespace, "port-forward", f"service/{cluster.name}-scheduler", ":8786"]
+    command = ["kubectl", "-n", cluster.namespace, "port-forward", f"service/{cluster.name}-scheduler", ":8786"]
     deadline = time.monotonic() + cluster.start_timeout
     while True:
-        process = Started(words, "kubectl port-forward", r"Forwarding from 127\.0\.0\.1:(\d+)")
+        process = Started(command, "kubectl port-forward", r"Forwarding from 127\.0\.0\.1:(\d+)")
         with ExitStack() as failed:
             failed.callback(process.stop, 0.0)
             match = process.ready(deadline - time.monotonic())
@@ -197,7 +197,7 @@ def _forward(cluster: Kubernetes, stack: ExitStack) -> tuple[int, Started]:
                 return int(match[1]), process
         if time.monotonic() + _PAUSE_S > deadline:
             waited = format_seconds(cluster.start_timeout)
-            raise RunError(f"the scheduler's pod is not there after {waited}: {process.said()}")
+            raise RunError(f"the scheduler's pod is not there after {waited}: {process.last_line()}")
         time.sleep(_PAUSE_S)
 
 

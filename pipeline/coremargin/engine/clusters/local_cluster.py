@@ -86,8 +86,8 @@ class Start:
         finally:
             self._over.set()
 
-    def _nanny(self, kind: type[Nanny], *words: Any, **options: Any) -> Nanny:
-        self._nannies.append(kind(*words, **options))
+    def _nanny(self, kind: type[Nanny], *arguments: Any, **options: Any) -> Nanny:
+        self._nannies.append(kind(*arguments, **options))
         return self._nannies[-1]
 
     def wait(self, timeout_s: float) -> tuple[LocalCluster, Client]:

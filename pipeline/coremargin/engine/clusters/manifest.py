@@ -50,16 +50,16 @@ def resource(cluster: Kubernetes) -> dict[str, Any]:
 
 def _worker(cluster: Kubernetes) -> dict[str, Any]:
     # the operator puts scheduler address and name into the environment of the pod
-    words = ["dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", str(cluster.threads)]
-    words += ["--memory-limit", "0", "--no-dashboard", "--death-timeout", "60", *_tls_words(cluster)]
+    arguments = ["dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", str(cluster.threads)]
+    arguments += ["--memory-limit", "0", "--no-dashboard", "--death-timeout", "60", *_tls_arguments(cluster)]
     amounts = {"cpu": str(cluster.threads), "memory": f"{-(-cluster.memory // 2**20)}Mi"}
-    return {"name": "worker", "args": words, "resources": {"requests": amounts, "limits": amounts}}
+    return {"name": "worker", "args": arguments, "resources": {"requests": amounts, "limits": amounts}}
 
 
 def _scheduler(cluster: Kubernetes, ports: list[tuple[str, int]]) -> dict[str, Any]:
     return {
         "name": "scheduler",
-        "args": ["dask", "scheduler", *_tls_words(cluster)],
+        "args": ["dask", "scheduler", *_tls_arguments(cluster)],
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports],
         "readinessProbe": {"httpGet": {"port": "http-dashboard", "path": "/health"}, "periodSeconds": 10},
         "livenessProbe": {"httpGet": {"port": "http-dashboard", "path": "/health"}, "periodSeconds": 20},
@@ -67,11 +67,11 @@ def _scheduler(cluster: Kubernetes, ports: list[tuple[str, int]]) -> dict[str, A
     }
 
 
-def _tls_words(cluster: Kubernetes) -> list[str]:
+def _tls_arguments(cluster: Kubernetes) -> list[str]:
     if cluster.tls_secret is None:
         return []
     files = {"--tls-ca-file": "/tls/ca.crt", "--tls-cert": "/tls/tls.crt", "--tls-key": "/tls/tls.key"}
-    return ["--protocol", "tls", *(word for pair in files.items() for word in pair)]
+    return ["--protocol", "tls", *(argument for pair in files.items() for argument in pair)]
 
 
 def _pod(cluster: Kubernetes, container: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ ENVIRONMENT = {
 
 def worker_command(remote: Remote, scheduler: str = PLACEHOLDER) -> str:
     """The shell command that runs the workers of one job or host."""
-    words = [
+    command = [
         remote.python or sys.executable,
         *("-m", "distributed.cli.dask_worker", scheduler),
         *("--nworkers", str(remote.workers), "--nthreads", str(remote.threads // remote.workers)),
@@ -41,8 +41,8 @@ def worker_command(remote: Remote, scheduler: str = PLACEHOLDER) -> str:
     ]
     if remote.tls is not None:
         tls = remote.tls
-        words += ["--tls-ca-file", str(tls.ca), "--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
-    return shlex.join(words)
+        command += ["--tls-ca-file", str(tls.ca), "--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
+    return shlex.join(command)
 
 
 def body(remote: Remote, scheduler: str = PLACEHOLDER) -> list[str]:
@@ -69,7 +69,7 @@ def ssh_commands(ssh: Ssh, scheduler: str = PLACEHOLDER) -> list[list[str]]:
 
 def ssh_script(ssh: Ssh) -> str:
     """The ssh commands for people to read."""
-    return "".join(shlex.join(words) + "\n" for words in ssh_commands(ssh))
+    return "".join(shlex.join(command) + "\n" for command in ssh_commands(ssh))
 
 
 def _clock(seconds: float) -> str:

@@ -31,22 +31,22 @@ def undisturbed(action: Callable[[], T]) -> T:
         return beside.submit(action).result()
 
 
-def answer_of(words: list[str], text: str) -> str:
+def answer_of(command: list[str], text: str) -> str:
     """What a command answers to ``text``; RunError, with its words, when it fails or does not answer.
 
     It has a session of its own: a Ctrl-C, which a terminal sends to all of them, is the driver's to deal with.
     """
     try:
         done = subprocess.run(
-            words, input=text, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S, check=False,
+            command, input=text, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S, check=False,
             start_new_session=True,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise RunError(f"{words[0]} did not answer within {format_seconds(_ANSWER_S)}") from error
+        raise RunError(f"{command[0]} did not answer within {format_seconds(_ANSWER_S)}") from error
     except OSError as error:
-        raise _not_run(words[0], error) from error
+        raise _not_run(command[0], error) from error
     if done.returncode:
-        raise RunError(f"{words[0]} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
+        raise RunError(f"{command[0]} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 
@@ -55,13 +55,13 @@ def _not_run(name: str, error: OSError) -> RunError:
 
 
 class Started:
-    """A process of ours without a terminal; ``words`` come from the spec of the person who runs it.
+    """A process of ours without a terminal; ``command`` comes from the spec of the person who runs it.
 
     It has a session of its own, as it is the driver that decides what a Ctrl-C means.
     Its output and errors are read all the time, so that it never waits for us, and thrown away but for the last line.
     """
 
-    def __init__(self, words: list[str], name: str, awaited: str | None = None) -> None:
+    def __init__(self, command: list[str], name: str, awaited: str | None = None) -> None:
         """name: in messages; awaited: pattern of the line that ``ready`` waits for."""
         self.name = name
         self._awaited, self._last = awaited, ""
@@ -69,7 +69,7 @@ class Started:
         self._settled = threading.Event()
         try:
             self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 errors="replace", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
@@ -103,7 +103,7 @@ class Started:
         self._reader.join(_LAST_WORDS_S)
         return f"{self.name} ended with status {status}: {self._last or 'without a word'}"
 
-    def said(self) -> str:
+    def last_line(self) -> str:
         """The last line that it wrote, for a message."""
         return self._last or f"{self.name} said nothing"
 

@@ -49,7 +49,7 @@ class Verdict:
     point: Array
 
 
-class Arena:
+class SearchRows:
     """The rows of the pool, x (n, d) with signs (n,), as the solves see them.
 
     The geometry is that of z = y (x - centre): with an intercept it does not depend on the centre (d,), and near the
@@ -60,14 +60,14 @@ class Arena:
         self.x, self.signs, self.centre, self.intercept = x, signs, centre, intercept
         self.z = (x - centre if intercept else x) * signs[:, None]
         self.groups = (signs < 0).astype(np.int64) if intercept else np.zeros(len(x), np.int64)
-        # Classes side by side: the kernel prices each without a copy.
+        # Classes side by side: the kernel looks at each without a copy.
         self.order = np.argsort(self.groups, kind="stable")
         self.zero = ZERO * float(np.sqrt(np.einsum("ij,ij->i", self.z, self.z).max(initial=0.0)))
 
     def __len__(self) -> int:
         return len(self.x)
 
-    def judge(self, free: NDArray[np.bool_], forced: Rows, threshold: float) -> Verdict | None:
+    def decide(self, free: NDArray[np.bool_], forced: Rows, threshold: float) -> Verdict | None:
         """Whether the best margin of the free rows is at most ``threshold``; None: a class is empty, it has no bound.
 
         Where rounding stops the solve too early to tell, the answer is no: nothing rests on that. The forced rows,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from coremargin.maths.outliers.certificates import Arena, Certificate, Verdict, mask_of, rows_of
+from coremargin.maths.outliers.certificates import Certificate, SearchRows, Verdict, mask_of, rows_of
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -81,18 +81,20 @@ class Question:
 
 
 def explore(
-    arena: Arena, guide: Guide, known: Sequence[Certificate], nodes: Sequence[Path], question: Question
+    search_rows: SearchRows, guide: Guide, known: Sequence[Certificate], nodes: Sequence[Path], question: Question
 ) -> Explored:
     """Depth first from ``nodes`` (the last one first), leaving rows out before keeping them.
 
     A pure function: the same answer wherever it runs. New certificates are numbered from ``len(known)``.
     """
-    return _Explorer(arena, guide, list(known), question).run(list(nodes))
+    return _Explorer(search_rows, guide, list(known), question).run(list(nodes))
 
 
 class _Explorer:
-    def __init__(self, arena: Arena, guide: Guide, certificates: list[Certificate], question: Question) -> None:
-        self.arena, self.guide, self.question = arena, guide, question
+    def __init__(
+        self, search_rows: SearchRows, guide: Guide, certificates: list[Certificate], question: Question
+    ) -> None:
+        self.search_rows, self.guide, self.question = search_rows, guide, question
         self.certificates, self.known = certificates, len(certificates)
         self.usable = [i for i, c in enumerate(certificates) if c.since <= question.threshold]
         self.answer = Explored([])
@@ -195,19 +197,19 @@ class _Node:
 
     def extend(self) -> Literal["end", "again", "split", "pause"]:
         """Look for certificates among the rows outside the packing, and say what comes next for the node."""
-        arena, question, answer = self.explorer.arena, self.explorer.question, self.explorer.answer
+        search_rows, question, answer = self.explorer.search_rows, self.explorer.question, self.explorer.answer
         kept = np.array(rows_of(self.kept), np.intp)
         while answer.work < question.budget:
             answer.work += 1
-            free = ~mask_of(self.out | self.used, len(arena))
-            verdict = arena.judge(free, kept, question.threshold)
+            free = ~mask_of(self.out | self.used, len(search_rows))
+            verdict = search_rows.decide(free, kept, question.threshold)
             if verdict is None or not verdict.too_small:
                 if self.packed or verdict is None:
                     return "split"
-                best = arena.best(free, verdict)
+                best = search_rows.best(free, verdict)
                 answer.candidates.append(Candidate(self.path, best))
                 return "end"
-            found = arena.certificate(verdict.rows, verdict.weights, question.threshold)
+            found = search_rows.certificate(verdict.rows, verdict.weights, question.threshold)
             i = self.explorer.add(found)
             residual = found.bits & ~self.kept
             self.residuals[i] = residual

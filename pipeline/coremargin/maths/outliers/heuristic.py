@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
-from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.trimmed import best_removal, outliers_of
 
 if TYPE_CHECKING:
@@ -50,40 +50,40 @@ class Found:
         return cls(np.zeros(features), 0.0, -np.inf)
 
 
-def measure(arena: Arena, w: Array, k: int) -> Found:
+def measure(search_rows: SearchRows, w: Array, k: int) -> Found:
     """The direction w (d,) of any length with its best offset for k outliers."""
     length = float(np.linalg.norm(w))
     if not length > 0:
         return Found.nothing(len(w))
     w = w / length
-    margin, b = best_removal(arena.lowest(arena.signs * (arena.x @ w), k), k, arena.intercept)
+    margin, b = best_removal(search_rows.lowest(search_rows.signs * (search_rows.x @ w), k), k, search_rows.intercept)
     return Found(w, b, margin)
 
 
-def soft_directions(arena: Arena) -> list[Array]:
+def soft_directions(search_rows: SearchRows) -> list[Array]:
     """Directions (d,) of squared-hinge soft margins over the grid of C, each started from the one before."""
-    d = arena.x.shape[1]
-    signed = np.column_stack([arena.z, arena.signs]) if arena.intercept else arena.z
+    d = search_rows.x.shape[1]
+    signed = np.column_stack([search_rows.z, search_rows.signs]) if search_rows.intercept else search_rows.z
     metric = np.ones(signed.shape[1])
     metric[d:] = 0.0
-    radius = float(np.sqrt(np.einsum("ij,ij->i", arena.z, arena.z).max()))
+    radius = float(np.sqrt(np.einsum("ij,ij->i", search_rows.z, search_rows.z).max()))
     if radius == 0.0:  # all rows are one point
         return [np.eye(1, d)[0]]
     point, directions = np.zeros(signed.shape[1]), []
     for c in GRID:
-        prices = np.full(len(arena), c / radius**2)
-        rows = Rows(signed, prices, signed @ point)
+        row_c = np.full(len(search_rows), c / radius**2)
+        rows = Rows(signed, row_c, signed @ point)
         point, _ = minimise_squared_hinge(point, metric, Quadratic.zero(len(point)), rows, 30)
         directions.append(point[:d])
     return directions
 
 
-def concentrate(arena: Arena, found: Found, k: int) -> tuple[Found, Verdict | None]:
+def concentrate(search_rows: SearchRows, found: Found, k: int) -> tuple[Found, Verdict | None]:
     """Leave out the k lowest rows, refit, until that gains nothing; and the last refit."""
     last: Verdict | None = None
     for _ in range(CONCENTRATIONS):
-        verdict = arena.best(_without(arena, found, k), last)
-        again = measure(arena, verdict.point, k)
+        verdict = search_rows.best(_without(search_rows, found, k), last)
+        again = measure(search_rows, verdict.point, k)
         last = verdict
         if not again.margin > found.margin + GAIN * abs(found.margin):
             break
@@ -91,16 +91,16 @@ def concentrate(arena: Arena, found: Found, k: int) -> tuple[Found, Verdict | No
     return found, last
 
 
-def over_trimmed(arena: Arena, found: Found, k: int) -> Found:
+def over_trimmed(search_rows: SearchRows, found: Found, k: int) -> Found:
     """Leave out one supporting row more, refit, concentrate back to k; repeat from the best while that gains."""
     while True:
-        free = _without(arena, found, k)
-        base = arena.best(free)
+        free = _without(search_rows, found, k)
+        base = search_rows.best(free)
         best = found
         for row in base.rows[np.argsort(-base.weights, kind="stable")[:OVER]]:
             free[row] = False
-            if arena.bounded(free):
-                again, _ = concentrate(arena, measure(arena, arena.best(free, base).point, k), k)
+            if search_rows.bounded(free):
+                again, _ = concentrate(search_rows, measure(search_rows, search_rows.best(free, base).point, k), k)
                 best = again if again.margin > best.margin * (1 + GAIN) else best
             free[row] = True
         if best is found:
@@ -108,27 +108,27 @@ def over_trimmed(arena: Arena, found: Found, k: int) -> Found:
         found = best
 
 
-def good_hyperplane(arena: Arena, k: int, directions: list[Array], *, thorough: bool = True) -> Found:
+def good_hyperplane(search_rows: SearchRows, k: int, directions: list[Array], *, thorough: bool = True) -> Found:
     """The best that the heuristic finds, starting from the most promising of the directions.
 
     thorough: with over-trimming, which takes several times as long as all the rest.
     """
-    starts = sorted((measure(arena, w, k) for w in directions), key=lambda found: -found.margin)
-    best = Found.nothing(arena.x.shape[1])
+    starts = sorted((measure(search_rows, w, k) for w in directions), key=lambda found: -found.margin)
+    best = Found.nothing(search_rows.x.shape[1])
     for start in starts[:STARTS]:
         if start.margin > -np.inf:
-            again, _ = concentrate(arena, start, k)
+            again, _ = concentrate(search_rows, start, k)
             best = again if again.margin > best.margin else best
-    return over_trimmed(arena, best, k) if thorough and best.margin > 0 else best
+    return over_trimmed(search_rows, best, k) if thorough and best.margin > 0 else best
 
 
 def climb(x: Array, signs: NDArray[np.int8], centre: Array, intercept: bool, k: int, start: Array) -> Found:
     """The best hyperplane from one start (d,), with over-trimming where k is small: one task."""
-    return good_hyperplane(Arena(x, signs, centre, intercept=intercept), k, [start], thorough=k <= FEW)
+    return good_hyperplane(SearchRows(x, signs, centre, intercept=intercept), k, [start], thorough=k <= FEW)
 
 
-def _without(arena: Arena, found: Found, k: int) -> NDArray[np.bool_]:
+def _without(search_rows: SearchRows, found: Found, k: int) -> NDArray[np.bool_]:
     """The rows but for the k lowest under a hyperplane."""
-    free = np.ones(len(arena), bool)
-    free[outliers_of(arena.signs * (arena.x @ found.w + found.b), k)] = False
+    free = np.ones(len(search_rows), bool)
+    free[outliers_of(search_rows.signs * (search_rows.x @ found.w + found.b), k)] = False
     return free

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.outliers.certificates import Arena, Certificate, Rows, bits_of
+from coremargin.maths.outliers.certificates import Certificate, Rows, SearchRows, bits_of
 from coremargin.maths.outliers.explore import Leaf
 from coremargin.maths.outliers.trimmed import outliers_of
 
@@ -28,34 +28,34 @@ SHARES = (0.0, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
 EACH = 50
 
 
-def bounded(search: Search, arena: Arena, run: Map) -> Search:
+def bounded(search: Search, search_rows: SearchRows, run: Map) -> Search:
     """With an upper bound by disjoint certificates, whatever its distance; the search has then come to its end.
 
     Low thresholds take many rows: where these run out, packing begins again at the next one.
     """
-    margins = arena.signs * (arena.x @ search.best.w + search.best.b)
+    margins = search_rows.signs * (search_rows.x @ search.best.w + search.best.b)
     suspects = outliers_of(margins, search.k)
-    parts = _parts(arena, margins, suspects, max(1, search.k // EACH))
+    parts = _parts(search_rows, margins, suspects, max(1, search.k // EACH))
     further = max(0.0, search.radius - search.target)
     thresholds = [search.target + share * further for share in SHARES]
     packed: list[Certificate] = []
     for first in range(len(thresholds)):
-        packed = _packed(search.k, arena, parts, suspects, thresholds[first:], run)
+        packed = _packed(search.k, search_rows, parts, suspects, thresholds[first:], run)
         if len(packed) > search.k:
             break
     return _with_bound(search, packed)
 
 
 def _packed(
-    k: int, arena: Arena, parts: list[Rows], suspects: Rows, thresholds: list[float], run: Map
+    k: int, search_rows: SearchRows, parts: list[Rows], suspects: Rows, thresholds: list[float], run: Map
 ) -> list[Certificate]:
     """Disjoint certificates of rising thresholds, until there are more than k."""
-    used, none = np.zeros(len(arena), bool), np.zeros(0, np.intp)
+    used, none = np.zeros(len(search_rows), bool), np.zeros(0, np.intp)
     packed: list[Certificate] = []
     for threshold in thresholds:
-        for dealt, alone in ((parts, suspects), ([np.arange(len(arena))], none)):
+        for dealt, alone in ((parts, suspects), ([np.arange(len(search_rows))], none)):
             free = [rows[~used[rows]] for rows in dealt]
-            tasks = [(_part_of(arena, rows), np.flatnonzero(np.isin(rows, alone)), threshold) for rows in free]
+            tasks = [(_part_of(search_rows, rows), np.flatnonzero(np.isin(rows, alone)), threshold) for rows in free]
             for rows, found in zip(free, run(pack, tasks), strict=True):
                 packed += [_in_pool(certificate, rows) for certificate in found]
             for certificate in packed:
@@ -65,14 +65,14 @@ def _packed(
     return packed
 
 
-def pack(arena: Arena, suspects: Rows, threshold: float) -> list[Certificate]:
+def pack(search_rows: SearchRows, suspects: Rows, threshold: float) -> list[Certificate]:
     """Certificates of ``threshold`` without a common row: one task. ``suspects``: places of rows, lowest first."""
     packed: list[Certificate] = []
-    free = np.ones(len(arena), bool)
+    free = np.ones(len(search_rows), bool)
     free[suspects] = False
     for row in suspects:
         free[row] = True
-        found = _certificate(arena, free, threshold)
+        found = _certificate(search_rows, free, threshold)
         if found is None:
             free[row] = False
         else:
@@ -81,29 +81,29 @@ def pack(arena: Arena, suspects: Rows, threshold: float) -> list[Certificate]:
     free[suspects] = True
     for certificate in packed:
         free[certificate.rows] = False
-    while (found := _certificate(arena, free, threshold)) is not None:
+    while (found := _certificate(search_rows, free, threshold)) is not None:
         packed.append(found)
         free[found.rows] = False
     return packed
 
 
-def _certificate(arena: Arena, free: NDArray[np.bool_], threshold: float) -> Certificate | None:
-    verdict = arena.judge(free, np.zeros(0, np.intp), threshold)
+def _certificate(search_rows: SearchRows, free: NDArray[np.bool_], threshold: float) -> Certificate | None:
+    verdict = search_rows.decide(free, np.zeros(0, np.intp), threshold)
     if verdict is None or not verdict.too_small:
         return None
-    return arena.certificate(verdict.rows, verdict.weights, threshold)
+    return search_rows.certificate(verdict.rows, verdict.weights, threshold)
 
 
-def _parts(arena: Arena, margins: NDArray[np.float64], suspects: Rows, parts: int) -> list[Rows]:
+def _parts(search_rows: SearchRows, margins: NDArray[np.float64], suspects: Rows, parts: int) -> list[Rows]:
     """The rows dealt out evenly: suspects, and the others of each class in order of their margins."""
-    ordinary = np.setdiff1d(np.arange(len(arena)), suspects)
-    ordinary = ordinary[np.lexsort((margins[ordinary], arena.signs[ordinary]))]
+    ordinary = np.setdiff1d(np.arange(len(search_rows)), suspects)
+    ordinary = ordinary[np.lexsort((margins[ordinary], search_rows.signs[ordinary]))]
     order = np.concatenate([suspects, ordinary])
     return [order[part::parts] for part in range(parts)]
 
 
-def _part_of(arena: Arena, rows: Rows) -> Arena:
-    return Arena(arena.x[rows], arena.signs[rows], arena.centre, intercept=arena.intercept)
+def _part_of(search_rows: SearchRows, rows: Rows) -> SearchRows:
+    return SearchRows(search_rows.x[rows], search_rows.signs[rows], search_rows.centre, intercept=search_rows.intercept)
 
 
 def _in_pool(certificate: Certificate, rows: Rows) -> Certificate:

@@ -28,7 +28,7 @@ from coremargin.maths.nearest import nearest_point
 from coremargin.maths.outliers.heuristic import Found, measure
 
 if TYPE_CHECKING:
-    from coremargin.maths.outliers.certificates import Arena
+    from coremargin.maths.outliers.certificates import SearchRows
     from coremargin.maths.outliers.search import Map
 
 Published = Literal["outlier-svm", "simple-outlier-svm"]
@@ -55,21 +55,23 @@ def coreset_size(radius: float, margin: float, epsilon: float) -> int | None:
     return math.ceil(size) if size < 1e9 else None
 
 
-def by_enumeration(arena: Arena, k: int, epsilon: float, run: Map, algorithm: Published = "outlier-svm") -> Enumerated:
+def by_enumeration(
+    search_rows: SearchRows, k: int, epsilon: float, run: Map, algorithm: Published = "outlier-svm"
+) -> Enumerated:
     """The best margin with k outliers to a share 1 - epsilon, from every subset of c rows; epsilon in (0, 1).
 
     c is never more than the n - k rows that stay, nor than d + 1, which always suffice: there the result is exact, and
     the loop ends whatever its stopping rule says (it never does where no set of k outliers leaves rows separable).
     """
-    n, d = arena.x.shape
+    n, d = search_rows.x.shape
     most = min(n - k, d + 1)
-    radius = float(np.sqrt(np.einsum("ij,ij->i", arena.z, arena.z).max()))
+    radius = float(np.sqrt(np.einsum("ij,ij->i", search_rows.z, search_rows.z).max()))
     best, tried, i = Found.nothing(d), 0, 0
     while True:
         guess = radius / 2**i
         wanted = coreset_size(radius, guess, epsilon) if algorithm == "outlier-svm" else 2**i
         size = most if wanted is None else min(wanted, most)
-        found, count = best_of_all(arena, k, size, run)
+        found, count = best_of_all(search_rows, k, size, run)
         best, tried, i = (found if found.margin > best.margin else best), tried + count, i + 1
         if algorithm == "outlier-svm":
             stop = best.margin >= (1 - epsilon) * guess
@@ -80,25 +82,25 @@ def by_enumeration(arena: Arena, k: int, epsilon: float, run: Map, algorithm: Pu
             return Enumerated(best, size, tried)
 
 
-def best_of_all(arena: Arena, k: int, size: int, run: Map) -> tuple[Found, int]:
+def best_of_all(search_rows: SearchRows, k: int, size: int, run: Map) -> tuple[Found, int]:
     """The best rho_k over the hyperplanes of all subsets of ``size`` rows, and their number; ranges run as tasks."""
-    total = math.comb(len(arena), size)
-    best = Found.nothing(arena.x.shape[1])
+    total = math.comb(len(search_rows), size)
+    best = Found.nothing(search_rows.x.shape[1])
     for wave in range(0, total, RANGE * WAVE):
         starts = range(wave, min(wave + RANGE * WAVE, total), RANGE)
-        for found in run(best_of_range, [(arena, k, size, start, min(start + RANGE, total)) for start in starts]):
+        for found in run(best_of_range, [(search_rows, k, size, start, min(start + RANGE, total)) for start in starts]):
             best = found if found.margin > best.margin else best
     return best, total
 
 
-def best_of_range(arena: Arena, k: int, size: int, start: int, stop: int) -> Found:
+def best_of_range(search_rows: SearchRows, k: int, size: int, start: int, stop: int) -> Found:
     """The best rho_k over the subsets numbered ``start`` to ``stop`` - 1; of equal ones the first."""
-    best = Found.nothing(arena.x.shape[1])
-    for rows in subsets(len(arena), size, start, stop):
-        groups = arena.groups[rows]
-        if arena.intercept and (groups == groups[0]).all():
+    best = Found.nothing(search_rows.x.shape[1])
+    for rows in subsets(len(search_rows), size, start, stop):
+        groups = search_rows.groups[rows]
+        if search_rows.intercept and (groups == groups[0]).all():
             continue  # of one class: no hyperplane
-        found = measure(arena, nearest_point(arena.z[rows], groups).point, k)
+        found = measure(search_rows, nearest_point(search_rows.z[rows], groups).point, k)
         best = found if found.margin > best.margin else best
     return best
 

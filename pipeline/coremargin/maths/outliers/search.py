@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.maths.margin import EXACT, Array, is_certified, is_nothing
-from coremargin.maths.outliers.certificates import Arena, Certificate, bits_of
+from coremargin.maths.outliers.certificates import Certificate, SearchRows, bits_of
 from coremargin.maths.outliers.explore import Candidate, Explored, Guide, Leaf, Path, Question, explore
 from coremargin.maths.outliers.trimmed import outliers_of
 
@@ -118,14 +118,14 @@ class Search:
         return bool(self.candidates) and (many or not self.level.open)
 
 
-def advance(search: Search, arena: Arena, run: Map) -> Search:
+def advance(search: Search, search_rows: SearchRows, run: Map) -> Search:
     """One round: nodes dealt out, looked at, merged. Only for an open search that wants no scan."""
-    guide = guide_of(arena, search.best, search.k)
+    guide = guide_of(search_rows, search.best, search.k)
     alone = search.work < ALONE
     hands = _dealt(search.level.open, 1 if alone else TASKS)
     budget, most = ALONE_BUDGET if alone else BUDGET, search.batch - len(search.candidates)
     question = Question(search.k, search.threshold, budget, most, root_only=search.probing)
-    answers = run(explore, [(arena, guide, search.certificates, hand, question) for hand in hands])
+    answers = run(explore, [(search_rows, guide, search.certificates, hand, question) for hand in hands])
     return _turn(_merged(search, answers))
 
 
@@ -141,13 +141,13 @@ def verified(search: Search, found: Found) -> Search:
     return _closed(replace(search, level=level, candidates=(), waited=0))
 
 
-def believed(search: Search, arena: Arena) -> Search:
+def believed(search: Search, search_rows: SearchRows) -> Search:
     """After a scan that neither found better nor brought rows: float64 has come to its end at these candidates.
 
     Their margin over the pool becomes part of the upper bound, which is true whatever the rounding.
     """
     new = tuple(
-        replace(arena.certificate(c.verdict.rows, c.verdict.weights, 0.0), since=0.0) for c in search.candidates
+        replace(search_rows.certificate(c.verdict.rows, c.verdict.weights, 0.0), since=0.0) for c in search.candidates
     )
     return verified(replace(search, certificates=search.certificates + new), search.best)
 
@@ -183,9 +183,9 @@ def is_proven(search: Search, longest: float) -> bool:
     return is_nothing(search.upper, longest, len(search.best.w))
 
 
-def guide_of(arena: Arena, best: Found, k: int) -> Guide:
+def guide_of(search_rows: SearchRows, best: Found, k: int) -> Guide:
     """What the incumbent says about the rows of the pool."""
-    margins: Array = np.asarray(arena.signs * (arena.x @ best.w + best.b))
+    margins: Array = np.asarray(search_rows.signs * (search_rows.x @ best.w + best.b))
     return Guide(margins, bits_of(outliers_of(margins, k)))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.rows import as_float64, nothing, take
-from coremargin.problems.common.held import HeldRows
+from coremargin.problems.common.driver_rows import DriverRows
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pool(HeldRows):
+class Pool(DriverRows):
     """Rows in order of ids: ids (m,) int64, rows (m, d) float64, signs (m,) int8, weights (m,) of the last solve.
 
     The rows are dense or sparse, as the source has them.

@@ -98,7 +98,7 @@ def _coreset_rows(coreset: Mapping[str, Any], total: int) -> dict[str, Any]:
     weighty = alpha > 0.0
     return {
         "shown": shown,
-        "held": len(ids),
+        "rows": len(ids),
         "total": total,
         "negative": int(((y < 0) & weighty).sum()),
         "positive": int(((y > 0) & weighty).sum()),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
-from coremargin.formats.limits import PRICES
+from coremargin.formats.limits import C_LIMITS
 from coremargin.maths.compact import compact, light
 from coremargin.maths.pool import NARROW
 from coremargin.maths.rows import Rows, concatenate, take
@@ -51,15 +51,15 @@ def two_classes(source: Source) -> tuple[int, int]:
 
 
 def check_scale(
-    source: Source, prices: NDArray[np.float64] | None = None, totals: NDArray[np.float64] | None = None
+    source: Source, class_c: NDArray[np.float64] | None = None, totals: NDArray[np.float64] | None = None
 ) -> None:
     """Refuse what would under- or overflow in float64, so that no bound could be trusted.
 
-    prices (k,) of a row of weight 1 and sums of weights ``totals`` (k,) of the classes, where there is a loss.
-    Raises BadRow (squares of all rows), UsageError (prices of all rows of a class).
+    class_c (k,) of a row of weight 1 and sums of weights ``totals`` (k,) of the classes, where there is a loss.
+    Raises BadRow (squares of all rows), UsageError (C of all rows of a class).
     """
-    if prices is not None and totals is not None:
-        _check_prices(source, prices, totals)
+    if class_c is not None and totals is not None:
+        _check_class_c(source, class_c, totals)
     longest = float(source.scalars().max_norm.max())
     if longest and not SCALES[0] <= longest <= SCALES[1]:
         raise BadRow(
@@ -68,14 +68,14 @@ def check_scale(
         )
 
 
-def _check_prices(source: Source, prices: NDArray[np.float64], totals: NDArray[np.float64]) -> None:
+def _check_class_c(source: Source, class_c: NDArray[np.float64], totals: NDArray[np.float64]) -> None:
     with np.errstate(over="ignore"):
-        sums = prices * totals
-    bad = ~((sums >= PRICES[0]) & (sums <= PRICES[1]))
+        sums = class_c * totals
+    bad = ~((sums >= C_LIMITS[0]) & (sums <= C_LIMITS[1]))
     if bad.any():
         raise UsageError(
-            f"{source.name}: expected C times the weights of a class, summed up, from {PRICES[0]:g} to {PRICES[1]:g}, "
-            f"found {sums[bad][0]:g}; weights t times as large are the same problem with C / t"
+            f"{source.name}: expected C times the weights of a class, summed up, from {C_LIMITS[0]:g} to "
+            f"{C_LIMITS[1]:g}, found {sums[bad][0]:g}; weights t times as large are the same problem with C / t"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coremargin.problems.common.words import bounds_of
+from coremargin.problems.common.messages import bounds_of
 from coremargin.problems.kind import Kind
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The zone near the margin: how many rows come home from a scan, when more of them do, and when no more would help.
+"""The zone near the margin: how many rows are sent from a scan, when more of them do, and when no more would help.
 
 A model is exact while no row beyond the zone changes sides. Where a step was too long for that, or brought little, the
 zone of the next scan is wider; where memory keeps it narrow, the next scan may be about the best hypothesis again.
@@ -25,7 +25,7 @@ IDLE_SCANS, IDLE_SHARE = 8, 0.9
 
 @dataclass(frozen=True)
 class NearRows:
-    """How many rows come home from a scan, of ``row_bytes`` each.
+    """How many rows are sent from a scan, of ``row_bytes`` each.
 
     share: of all rows, for a zone that is not widened; inf: as many as have room. least, most: bytes of all of them.
     grows: False where a wider zone has the same share.

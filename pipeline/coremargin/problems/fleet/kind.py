@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.formats.run_record import FleetRun
-from coremargin.problems.fleet import words
+from coremargin.problems.fleet import messages
 from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.kind import Kind
 
@@ -26,11 +26,11 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
     job = FleetJob
     title = "a fleet of models"
     run = FleetRun
-    asked_by = 'give classes "ovr", folds, or several values of C'
+    selected_by = 'give classes "ovr", folds, or several values of C'
 
-    def asked(self, said: Mapping[str, Any]) -> bool:
+    def matches(self, options: Mapping[str, Any]) -> bool:
         """Classes, folds, or several values of C."""
-        return "classes" in said or "folds" in said or isinstance(said.get("C"), list | tuple)
+        return "classes" in options or "folds" in options or isinstance(options.get("C"), list | tuple)
 
     def problem(self, job: FleetJob, source: Source) -> Fleet:
         """The fleet on these rows; its time, that of the job, begins now."""
@@ -53,27 +53,27 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
         from coremargin.problems.fleet.outcome import reason_of
 
         statuses = [member.status for member in state.members]
-        told = {"members": len(statuses), "members_certified": statuses.count("certified")}
-        return told | {"reason": reason_of(statuses, judged=state.judged)}
+        counts = {"members": len(statuses), "members_certified": statuses.count("certified")}
+        return counts | {"reason": reason_of(statuses, evaluated=state.evaluated)}
 
     def summary(self, model: FleetModel, run: Mapping[str, Any]) -> dict[str, Any]:
         """The lowest ratio, and how the members do together."""
-        told = {key: run[key] for key in ("members", "members_certified")}
+        counts = {key: run[key] for key in ("members", "members_certified")}
         ratios = [entry["ratio"] or 0.0 for entry in model.record["members"]]
         tables = {key: model.record[key] for key in ("evaluations", "validation", "chosen")}
-        return {"epsilon": model.parameters["epsilon"], **told, "lowest_ratio": min(ratios), **tables}
+        return {"epsilon": model.parameters["epsilon"], **counts, "lowest_ratio": min(ratios), **tables}
 
     def verdict(self, outcome: Outcome, job: FleetJob) -> list[str]:
         """How many members are proven, and how they do together."""
-        return words.verdict(cast("FleetModel", outcome.model), job.epsilon)
+        return messages.verdict(cast("FleetModel", outcome.model), job.epsilon)
 
-    def held(self, outcome: Outcome) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """Rows of all members."""
         return "rows", f"{outcome.run['pool_rows']:,} rows are held, each once, for all models"
 
     def described(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """What the members claim, and how they do together."""
-        return words.described(path, model, made)
+        return messages.described(path, model, made)
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

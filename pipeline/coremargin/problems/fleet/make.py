@@ -42,5 +42,5 @@ def _member(job: FleetJob, view: Source, cost: float | None, count: int) -> Memb
     return SoftMargin(
         view, job.epsilon, job.loss, cost, job.class_weight, job.intercept, job.memory, count,
         copies=3 if job.folds else 1, sample_share=job.sample, near_bytes=job.memory // 4 if count > 1 else None,
-        held_bytes=job.memory * len(job.costs) // count // 2 if count > 1 else None,
+        cached_bytes=job.memory * len(job.costs) // count // 2 if count > 1 else None,
     )  # fmt: skip

@@ -50,12 +50,12 @@ class FleetPlan:
     seed: int
 
     @property
-    def chains(self) -> list[list[int]]:
+    def regularisation_paths(self) -> list[list[int]]:
         """Numbers of the members that differ in C only, in order: each starts from the solution of the one before."""
-        chains: dict[tuple[int | None, int | None], list[int]] = {}
+        regularisation_paths: dict[tuple[int | None, int | None], list[int]] = {}
         for number, member in enumerate(self.members):
-            chains.setdefault((member.fold, member.code), []).append(number)
-        return list(chains.values())
+            regularisation_paths.setdefault((member.fold, member.code), []).append(number)
+        return list(regularisation_paths.values())
 
     @property
     def ensembles(self) -> dict[tuple[int | None, float | None], list[int]]:
@@ -87,13 +87,13 @@ def fleet_plan(
         views |= {fold: Masked(source, fold, folds, seed, left[fold]) for fold in range(folds)}
     many = against_rest and len(codes) > 2
     sides: list[int | None] = [*codes] if many else [None]
-    words = _words(source, codes)
+    slugs = _slugs(source, codes)
     members = []
     for fold, view in views.items():
         for code in sides:
             seen = view if code is None else Relabelled(view, code)
             for cost in costs:
-                name = _name(None if code is None else words[code], cost, fold)
+                name = _name(None if code is None else slugs[code], cost, fold)
                 members.append(Member(name, code, cost, fold, make(seen, cost)))
     return FleetPlan(tuple(members), np.array(codes, np.int64), folds, seed)
 
@@ -113,24 +113,24 @@ def _left(source: Source, codes: Sequence[int], folds: int, seed: int) -> NDArra
     return np.asarray(counts.sum(axis=0) - counts)
 
 
-def _words(source: Source, codes: Sequence[int]) -> dict[int, str]:
-    """A word for each class that can be part of a folder's name; no two are equal, however letters are cased.
+def _slugs(source: Source, codes: Sequence[int]) -> dict[int, str]:
+    """A slug for each class, which can be part of a folder's name; no two are equal, however letters are cased.
 
     ASCII letters, digits and underscores, at most 40 of a label's and some for its code where they are not enough.
     """
-    words: dict[int, str] = {}
+    slugs: dict[int, str] = {}
     taken = {""}
     for code in codes:
-        word = re.sub(r"[^A-Za-z0-9]+", "_", str(source.classes[code])).strip("_")[:40]
-        while word.lower() in taken:
-            word = f"{word}_{code}"
-        taken.add(word.lower())
-        words[code] = word
-    return words
+        slug = re.sub(r"[^A-Za-z0-9]+", "_", str(source.classes[code])).strip("_")[:40]
+        while slug.lower() in taken:
+            slug = f"{slug}_{code}"
+        taken.add(slug.lower())
+        slugs[code] = slug
+    return slugs
 
 
-def _name(word: str | None, cost: float | None, fold: int | None) -> str:
+def _name(slug: str | None, cost: float | None, fold: int | None) -> str:
     """Such as class-3_C-0.1_fold-2."""
     short = f"{cost:g}" if cost is not None and float(f"{cost:g}") == cost else cost
-    parts: list[tuple[str, Any]] = [("class", word), ("C", short), ("fold", fold)]
+    parts: list[tuple[str, Any]] = [("class", slug), ("C", short), ("fold", fold)]
     return "_".join(f"{kind}-{value}" for kind, value in parts if value is not None) or "all"

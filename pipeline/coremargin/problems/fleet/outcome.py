@@ -32,8 +32,8 @@ def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
         for member, result in zip(members, fleet.results(state), strict=True)
     }
     costs = list(dict.fromkeys(member.cost for member in members))
-    told = zip(fleet.plan.ensembles, state.confusion, strict=True) if state.judged else ()
-    evaluations = [evaluation(cost, fold, counts) for (fold, cost), counts in told]
+    known = zip(fleet.plan.ensembles, state.confusion, strict=True) if state.evaluated else ()
+    evaluations = [evaluation(cost, fold, counts) for (fold, cost), counts in known]
     table = validation(evaluations, costs)
     record = {
         "format": FORMAT, "version": VERSION, "status": fleet_status([model.status for model in models.values()]),
@@ -70,8 +70,8 @@ def _entry(member: Member, source: Source, model: Model) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def reason_of(statuses: Sequence[str], *, judged: bool) -> str:
-    """Why the run ended; judged: a scan has counted who is given which class."""
-    if not judged:
+def reason_of(statuses: Sequence[str], *, evaluated: bool) -> str:
+    """Why the run ended; evaluated: a scan has counted who is given which class."""
+    if not evaluated:
         return STOPPED["running"]
-    return ", ".join(f"{statuses.count(word)} {word.replace('_', ' ')}" for word in dict.fromkeys(statuses))
+    return ", ".join(f"{statuses.count(status)} {status.replace('_', ' ')}" for status in dict.fromkeys(statuses))

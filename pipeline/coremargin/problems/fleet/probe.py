@@ -18,13 +18,13 @@ from coremargin.problems.fleet.summary import FleetSummary, without_rows
 from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.selection import ChunkRows, LowestRows
 from coremargin.problems.hard.summary import MarginSummary
-from coremargin.problems.soft.probe import Counted, Divided, NearMarginProbe
+from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe
 from coremargin.problems.soft.summary import NearMarginSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
-    from coremargin.problems.fleet.judge import Judge
+    from coremargin.problems.fleet.evaluator import Evaluator
 
 Array = NDArray[np.float64]
 
@@ -34,31 +34,31 @@ SLAB_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class MemberView:
-    """How a member sees the labels: class ``positive`` against the rest (None: as they are), without fold ``held``."""
+    """How a member sees the labels: class ``positive`` against the rest (None: as it is), but of fold ``held_out``."""
 
     positive: int | None
-    held: int | None
+    held_out: int | None
 
     def codes(self, codes: NDArray[np.int32], fold: NDArray[np.int64] | None) -> NDArray[np.int32]:
         """The member's codes (n,) of rows with these codes and folds (n,)."""
         shown = codes if self.positive is None else against_rest(codes, self.positive)
-        return shown if self.held is None or fold is None else masked(shown, fold, self.held)
+        return shown if self.held_out is None or fold is None else masked(shown, fold, self.held_out)
 
 
 @dataclass(frozen=True)
 class FleetProbe:
     """The questions of many members, of one kind.
 
-    lenses: how each sees the labels. folds, seed: the folds, 0: none. most: rows of a chunk that all members together
-    send home at most, with a soft margin. judge: whose decisions are compared with the labels on the way.
+    member_views: how each sees the labels. folds, seed: the folds, 0: none. most: rows of a chunk that all members
+    together send at most, with a soft margin. evaluator: whose decisions are compared with the labels on the way.
     """
 
     probes: tuple[MarginProbe | NearMarginProbe, ...]
-    lenses: tuple[MemberView, ...]
+    member_views: tuple[MemberView, ...]
     folds: int
     seed: int
     most: int
-    judge: Judge
+    evaluator: Evaluator
     dtype: str
     sparse: bool = False
 
@@ -69,8 +69,8 @@ class FleetProbe:
     def empty(self) -> FleetSummary:
         """The answer for no rows."""
         parts = tuple(without_rows(probe.empty()) for probe in self.probes)
-        rows = nothing(len(self.judge.hypotheses) - 1, self.dtype, sparse=self.sparse)
-        return FleetSummary(parts, np.zeros(0, np.int64), rows, self.judge.nothing())
+        rows = nothing(len(self.evaluator.hypotheses) - 1, self.dtype, sparse=self.sparse)
+        return FleetSummary(parts, np.zeros(0, np.int64), rows, self.evaluator.nothing())
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> FleetSummary:
         """A summary from a checkpoint."""
@@ -82,8 +82,8 @@ class FleetProbe:
         answer = self.empty()
         soft = [probe for probe in self.probes if isinstance(probe, NearMarginProbe)]
         hard = [probe for probe in self.probes if isinstance(probe, MarginProbe)]
-        margins = MarginScan(hard, self.lenses)
-        columns = Columns.of([*(probe.base for probe in soft), self.judge.hypotheses])
+        margins = MarginScan(hard, self.member_views)
+        columns = Columns.of([*(probe.base for probe in soft), self.evaluator.hypotheses])
         for chunk in block.chunks:
             rows, codes = source.read(chunk)
             weights = source.weights(chunk)
@@ -116,16 +116,16 @@ class FleetProbe:
     ) -> FleetSummary:
         """Some rows of a chunk: decisions of all, and the answers to soft margins."""
         values = many_products(slab.rows, columns.base[:-1]) + columns.base[-1][:, None]
-        confusion = self.judge.confusion(values[columns.places[-1]], slab.codes, fold)
+        confusion = self.evaluator.confusion(values[columns.places[-1]], slab.codes, fold)
         if not soft:
             return replace(self.empty(), confusion=confusion)
         views = []
-        for probe, member_view, places in zip(soft, self.lenses, columns.places[:-1], strict=True):
+        for probe, member_view, places in zip(soft, self.member_views, columns.places[:-1], strict=True):
             counted = probe.counted(slab.start, member_view.codes(slab.codes, fold), slab.weights)
             margins = values[places][:, counted.places] * counted.signs
             keep = -int(-probe.keep * share // 1)
             distance = probe.distances(margins)
-            near = probe.near(distance, keep, counted.held)
+            near = probe.near(distance, keep, counted.cached)
             views.append(_View(counted, margins, distance, counted.places[near]))
         wanted = together(views, max(1, int(self.most * share)), len(slab.codes))
         return replace(_answers(slab, soft, views, wanted), confusion=confusion)
@@ -146,7 +146,7 @@ class _View:
 
 
 def together(views: Sequence[_View], most: int, rows: int) -> NDArray[np.bool_]:
-    """Which rows (n,) of a slab come home: all that any member wants or, of more than ``most``, those wanted most.
+    """Which rows (n,) of a slab are sent: all that any member wants or, of more than ``most``, those wanted most.
 
     A row counts as much as with the member that it is nearest to the margin for, compared with that member's others.
     """
@@ -166,11 +166,11 @@ def _answers(
     slab: ChunkRows, soft: Sequence[NearMarginProbe], views: Sequence[_View], wanted: NDArray[np.bool_]
 ) -> FleetSummary:
     """The answers of all members, their sums over rows from one matrix product."""
-    weights, parts = np.zeros((len(slab.codes), 4 * len(soft))), list[Divided]()
+    weights, parts = np.zeros((len(slab.codes), 4 * len(soft))), list[NearFarSplit]()
     for k, (probe, view) in enumerate(zip(soft, views, strict=True)):
         near = view.at(view.wanted[wanted[view.wanted]])
         mine = view.counted.places
-        part = probe.divided(partial(_rows_at, slab.rows, mine), view.counted, view.margins, near, slab.longest)
+        part = probe.near_far_split(partial(_rows_at, slab.rows, mine), view.counted, view.margins, near, slab.longest)
         weights[mine, 4 * k : 4 * k + 4] = part.columns
         parts.append(part)
     totals, found = weighted_sums(slab.rows, weights), []
@@ -179,8 +179,8 @@ def _answers(
         ids = mine[part.near] + slab.start
         losing = slab.rows[mine[part.losing]] if probe.curve else slab.rows[:0]
         found.append(probe.summary(part, totals[4 * k : 4 * k + 4], ids, np.zeros((len(ids), 0)), losing))
-    home = np.flatnonzero(np.isin(np.arange(len(wanted)), np.concatenate([s.row_id for s in found]) - slab.start))
-    return FleetSummary(tuple(found), home + slab.start, take(slab.rows, home), np.zeros((0, 0, 0), np.int64))
+    sent = np.flatnonzero(np.isin(np.arange(len(wanted)), np.concatenate([s.row_id for s in found]) - slab.start))
+    return FleetSummary(tuple(found), sent + slab.start, take(slab.rows, sent), np.zeros((0, 0, 0), np.int64))
 
 
 def _rows_at(rows: Rows, mine: NDArray[np.intp], at: NDArray[np.intp]) -> Any:
@@ -190,8 +190,8 @@ def _rows_at(rows: Rows, mine: NDArray[np.intp], at: NDArray[np.intp]) -> Any:
 class MarginScan:
     """The answers to hard margins over the chunks of a block."""
 
-    def __init__(self, probes: Sequence[MarginProbe], lenses: Sequence[MemberView]) -> None:
-        self._probes, self._lenses = probes, lenses
+    def __init__(self, probes: Sequence[MarginProbe], member_views: Sequence[MemberView]) -> None:
+        self._probes, self._member_views = probes, member_views
         self._answers = [probe.empty() for probe in probes]
         self._directions = [probe.directions for probe in probes]
         self._lowest = [
@@ -206,12 +206,12 @@ class MarginScan:
             columns = Columns.of([self._probes[k].base for k in group])
             values = many_products(data.rows, columns.base, precision(data.rows))
             for k, places in zip(group, columns.places, strict=True):
-                seen = replace(data, codes=self._lenses[k].codes(data.codes, fold))
+                seen = replace(data, codes=self._member_views[k].codes(data.codes, fold))
                 found = self._probes[k].ask(seen, self._directions[k], self._lowest[k], values[places])
                 self._answers[k] = self._answers[k].merge(found)
 
     def finished(self) -> tuple[tuple[MarginSummary, ...], NDArray[np.int64], Rows]:
-        """The answers without their rows, and the rows that any of them sends home: ids, rows."""
+        """The answers without their rows, and the rows that any of them sends: ids, rows."""
         parts = [
             probe.finished(answer, lowest)
             for probe, answer, lowest in zip(self._probes, self._answers, self._lowest, strict=True)

@@ -2,7 +2,7 @@
 
 Members are ordinary problems on views of the store. A scan reads each chunk once and asks all of them; a member that is
 done drops out. Rows that several members want travel once and are held once (state.py); while a member is
-solved, and only then, it has a copy of its own. Memory is shared: half of it is for the rows that one scan sends home,
+solved, and only then, it has a copy of its own. Memory is shared: half of it is for the rows that one scan sends,
 a quarter bounds what one member takes of these; pools of hard margins get equal parts, and so do rows that soft margins
 hold, for all values of C together, as these want mostly the same; matrices of squared hinges that do not all fit are
 done without (problems/soft/wide_steps.py). Members are solved side by side, each on one thread, and taken in their
@@ -25,9 +25,9 @@ from coremargin.engine.problem import BaseProblem, Round
 from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import concatenate, from_arrays, take
 from coremargin.problems.common.start import Sample, left_out, row_bytes
-from coremargin.problems.fleet.judge import Ensemble, Judge
+from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
 from coremargin.problems.fleet.probe import FleetProbe, MemberView
-from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, pools, thin, whole
+from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, pools, with_rows, without_rows
 from coremargin.problems.fleet.summary import FleetSummary, unpacked
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft.problem import SoftMargin
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
     from coremargin.problems.fleet.members import FleetPlan
 
-    #: Rows of a member that no scan sent home: (ids, rows) each.
+    #: Rows of a member that no scan sent: (ids, rows) each.
     _Fresh: TypeAlias = tuple[tuple[NDArray[np.int64], Rows], ...]
 
 A = TypeVar("A")
@@ -50,7 +50,7 @@ MOST_THREADS = 8
 
 @dataclass(frozen=True)
 class Fleet(BaseProblem[FleetState, FleetSummary]):
-    """Many problems on one source; memory_bytes: for the rows that their scans send home.
+    """Many problems on one source; memory_bytes: for the rows that their scans send.
 
     late: True when time is over; members that are not solved by then stay as they are, and can be gone on with.
     """
@@ -75,7 +75,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         return sorted(set().union(*(member.problem.sample_chunks for member in self.plan.members)))
 
     @property
-    def lenses(self) -> list[MemberView]:
+    def member_views(self) -> list[MemberView]:
         """How the members see the labels."""
         return [MemberView(member.code, member.fold) for member in self.plan.members]
 
@@ -88,7 +88,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         fold = fold_of(ids, self.plan.folds, self.plan.seed) if self.plan.folds else None
 
         def solve(chain: list[int]) -> list[tuple[int, MemberState]]:
-            member_view, (positive, negative) = self.lenses[chain[0]], self._problem(chain[0]).codes
+            member_view, (positive, negative) = self.member_views[chain[0]], self._problem(chain[0]).codes
             shown = member_view.codes(codes, fold)
             mine = np.flatnonzero((shown == positive) | (shown == negative))
             signs = np.where(shown[mine] == positive, 1, -1).astype(np.int8)
@@ -97,12 +97,12 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             weigh = None if weights is None else weights[mine]
             return self._begin(chain, Sample(chunks, ids[mine], take(rows, mine), signs, weigh))
 
-        found = dict(entry for chain in side_by_side(solve, self.plan.chains) for entry in chain)
+        found = dict(entry for chain in side_by_side(solve, self.plan.regularisation_paths) for entry in chain)
         states = [found[number] for number in range(len(found))]
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once for the counts
         return FleetState(
-            round=0, members=tuple(states), shared_rows=self._shared_rows(states, [(ids, rows)]), judged=False,
-            confusion=self._judge(states, final=True).nothing(),
+            round=0, members=tuple(states), shared_rows=self._shared_rows(states, [(ids, rows)]), evaluated=False,
+            confusion=self._evaluator(states, final=True).nothing(),
             sample_bytes=Sample(chunks, ids, rows, np.zeros(0, np.int8)).nbytes(self.source) + counted,
         )  # fmt: skip
 
@@ -114,10 +114,10 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             problem = self.plan.members[number].problem
             if isinstance(problem, SoftMargin):
                 soft = problem.begin(sample, near, shares, solve=not self.late())
-                near, shares = soft.newest, soft.rows.held_duals / problem.cost if self._whole else None
-                solved.append((number, thin(soft)))
+                near, shares = soft.newest, soft.rows.cached_duals / problem.cost if self._all_cached else None
+                solved.append((number, without_rows(soft)))
             else:
-                solved.append((number, thin(problem.begin(sample))))
+                solved.append((number, without_rows(problem.begin(sample))))
         return solved
 
     def _read(self, chunks: list[int]) -> tuple[NDArray[np.int64], Rows, NDArray[np.int32], Array | None]:
@@ -129,21 +129,21 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             code = left_out(code, weight)
             mine = np.flatnonzero(code >= 0)
             ids.append(mine + self.source.span(chunk)[0])
-            rows.append(light(take(x, mine)) if self._whole else take(x, mine))
+            rows.append(light(take(x, mine)) if self._all_cached else take(x, mine))
             codes.append(code[mine])
             if weight is not None:
                 weights.append(weight[mine])
         every = np.concatenate(weights) if weights else None
-        joined = compact(rows) if self._whole else concatenate(rows)
+        joined = compact(rows) if self._all_cached else concatenate(rows)
         return np.concatenate(ids), joined, np.concatenate(codes), every
 
     @property
-    def _whole(self) -> bool:
+    def _all_cached(self) -> bool:
         """True where all rows that count are held from the start, in whatever form takes the least memory."""
-        return all(isinstance(member.problem, SoftMargin) and member.problem.whole for member in self.plan.members)
+        return all(isinstance(member.problem, SoftMargin) and member.problem.all_cached for member in self.plan.members)
 
     def _shared_rows(self, states: Iterable[MemberState], parts: list[tuple[NDArray[np.int64], Rows]]) -> SharedRows:
-        if self._whole:
+        if self._all_cached:
             return SharedRows(*parts[0])
         wanted = [pool.ids for state in states for pool in pools(state).values()]
         return SharedRows.bound(np.unique(np.concatenate(wanted)), parts, self.source.dtype)
@@ -160,9 +160,9 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         running, members = self.running(state), self.plan.members
         probes = [self._problem(k).probe(self._own(state, k)) for k in running]
         return FleetProbe(
-            probes=tuple(probes), lenses=tuple(self.lenses[k] for k in running), folds=self.plan.folds,
+            probes=tuple(probes), member_views=tuple(self.member_views[k] for k in running), folds=self.plan.folds,
             seed=self.plan.seed, most=max(1, self.memory_bytes // 2 // row_bytes(self.source) // self.source.chunks),
-            judge=self._judge(state.members, final=not running or isinstance(members[0].problem, SoftMargin)),
+            evaluator=self._evaluator(state.members, final=not running or isinstance(members[0].problem, SoftMargin)),
             dtype=self.source.dtype.name, sparse=self.source.sparse,
         )  # fmt: skip
 
@@ -173,19 +173,19 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def _own(self, state: FleetState, number: int) -> MemberState:
         """A member's state, with rows where its question depends on them."""
         own = state.members[number]
-        return whole(own, state.shared_rows) if isinstance(self._problem(number), HardMargin) else own
+        return with_rows(own, state.shared_rows) if isinstance(self._problem(number), HardMargin) else own
 
-    def _judge(self, states: Iterable[MemberState], *, final: bool) -> Judge:
+    def _evaluator(self, states: Iterable[MemberState], *, final: bool) -> Evaluator:
         """About the final hypotheses of members that are done, and the newest of others; not ``final``: about none.
 
         A hard margin's offset is chosen after the scan: what a scan of its newest hypothesis says is never final.
         """
         plan = self.plan
         if not final:
-            return Judge.absent(self.source.features, plan.codes)
+            return Evaluator.absent(self.source.features, plan.codes)
         columns = [self.hypothesis(k, state) for k, state in enumerate(states)]
         ensembles = tuple(Ensemble(tuple(numbers), fold) for (fold, _), numbers in plan.ensembles.items())
-        return Judge(np.column_stack(columns), plan.codes, ensembles)
+        return Evaluator(np.column_stack(columns), plan.codes, ensembles)
 
     def hypothesis(self, number: int, state: MemberState) -> Array:
         """(w, b) (d + 1,): final when the member is done, the newest before."""
@@ -203,7 +203,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def done(self, state: FleetState) -> bool:
         """True when all members are, and it is known how they do together."""
-        return state.judged
+        return state.evaluated
 
     # update
 
@@ -216,10 +216,10 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             place, number = entry
             if self.late():
                 return state.members[number], ()
-            before = whole(state.members[number], state.shared_rows, as_it_is=self._whole)
+            before = with_rows(state.members[number], state.shared_rows, as_it_is=self._all_cached)
             after = self._problem(number).update(before, summary.part(place))
             fresh = [(pool.ids, np.isin(pool.ids, known, invert=True), pool.rows) for pool in pools(after).values()]
-            return thin(after), tuple((ids[new], take(rows, new)) for ids, new, rows in fresh if new.any())
+            return without_rows(after), tuple((ids[new], take(rows, new)) for ids, new, rows in fresh if new.any())
 
         members, parts = (
             list(state.members),
@@ -233,30 +233,30 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         )
         if self.running(state):
             return state
-        final = self._judge(members, final=True).hypotheses
-        if np.array_equal(final, probe.judge.hypotheses):
-            return replace(state, judged=True, confusion=summary.confusion)
+        final = self._evaluator(members, final=True).hypotheses
+        if np.array_equal(final, probe.evaluator.hypotheses):
+            return replace(state, evaluated=True, confusion=summary.confusion)
         return state
 
     def round_of(self, state: FleetState) -> Round:
         """What is told of a state: the bounds are those of the member with the lowest ratio."""
-        words = [member.status for member in state.members]
-        told: list[Round] = [self._problem(k).round_of(member) for k, member in enumerate(state.members)]
+        statuses = [member.status for member in state.members]
+        rounds: list[Round] = [self._problem(k).round_of(member) for k, member in enumerate(state.members)]
         worst = next(k for k, member in enumerate(state.members) if member is state.worst)
         more = {
-            "members": len(words), "members_certified": words.count("certified"),
-            "members_done": len(words) - words.count("running"), "worst": self.plan.members[worst].name,
+            "members": len(statuses), "members_certified": statuses.count("certified"),
+            "members_done": len(statuses) - statuses.count("running"), "worst": self.plan.members[worst].name,
         }  # fmt: skip
         return Round(
-            number=state.round, status=state.status, lower=told[worst].lower, lower_now=told[worst].lower_now,
-            upper=told[worst].upper, pool_rows=len(state.shared_rows.ids), more=more,
-            coreset_rows=sum(each.coreset_rows for each in told), new_rows=sum(each.new_rows for each in told),
+            number=state.round, status=state.status, lower=rounds[worst].lower, lower_now=rounds[worst].lower_now,
+            upper=rounds[worst].upper, pool_rows=len(state.shared_rows.ids), more=more,
+            coreset_rows=sum(each.coreset_rows for each in rounds), new_rows=sum(each.new_rows for each in rounds),
         )  # fmt: skip
 
     def results(self, state: FleetState) -> list[Result]:
         """What each member's state stands for."""
         return [
-            cast("Result", self._problem(k).result(whole(member, state.shared_rows, as_it_is=self._whole)))
+            cast("Result", self._problem(k).result(with_rows(member, state.shared_rows, as_it_is=self._all_cached)))
             for k, member in enumerate(state.members)
         ]
 
@@ -266,7 +266,8 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         return FleetState(
             round=int(arrays["round"]), members=tuple(members),
             shared_rows=SharedRows(arrays["shared_ids"], from_arrays("shared_rows", arrays)),
-            judged=bool(arrays["judged"]), confusion=arrays["confusion"], sample_bytes=int(arrays["sample_bytes"]),
+            evaluated=bool(arrays["evaluated"]),
+            confusion=arrays["confusion"], sample_bytes=int(arrays["sample_bytes"]),
         )  # fmt: skip
 
 

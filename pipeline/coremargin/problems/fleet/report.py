@@ -34,7 +34,7 @@ def render(fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEE
     labels, members = view["classes"], fleet["members"]
     costs = [cost for cost in dict.fromkeys(member["C"] for member in members) if cost is not None]
     chosen = (fleet["chosen"] or {}).get("C", costs[-1] if costs else None)
-    judged, held_out = _judged(fleet["evaluations"], chosen)
+    confusion, held_out = _confusion_at(fleet["evaluations"], chosen)
     statuses = [member["status"] for member in members]
     view |= {
         "soft": view["parameters"].get("loss") is not None, "costs": costs,
@@ -42,9 +42,9 @@ def render(fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEE
         "best": next((row for row in fleet["validation"] or () if row["C"] == chosen), None),
         "certified": statuses.count("certified"), "stopped": statuses.count("stopped"),
         "inseparable": statuses.count("not_separable"), "count": len(statuses),
-        "folds": view["parameters"].get("folds") or 0, "held_out": held_out, "accuracy": share(judged),
-        "confusion": matrix_lines(judged, labels), "confusions": confusions(judged, labels),
-        "by_class": _by_class(fleet, chosen, judged, labels), "one_against_rest": len(_deciders(fleet, chosen)) > 1,
+        "folds": view["parameters"].get("folds") or 0, "held_out": held_out, "accuracy": share(confusion),
+        "confusion": matrix_lines(confusion, labels), "confusions": confusions(confusion, labels),
+        "by_class": _by_class(fleet, chosen, confusion, labels), "one_against_rest": len(_deciders(fleet, chosen)) > 1,
         "members": _members(fleet), "charts": _charts(fleet, run, records),
     }  # fmt: skip
     return page.template("problems/fleet/report.html.j2").render(view)
@@ -52,7 +52,7 @@ def render(fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEE
 
 def _columns() -> tuple[Column, ...]:
     done = rounds.counted("Certified", "members_certified")
-    worst = rounds.Column("Furthest from its proof", _furthest, words=True)
+    worst = rounds.Column("Furthest from its proof", _furthest, is_text=True)
     at_work = rounds.Column("At work", _at_work)
     return (rounds.NUMBER, rounds.KIND, done, at_work, worst, rounds.gap("Its gap"), *rounds.COSTS)
 
@@ -67,7 +67,7 @@ def _at_work(row: Json) -> str:
     return numbers.DASH if members is None or done is None else numbers.count(members - done)
 
 
-def _judged(evaluations: Sequence[Json], cost: float | None) -> tuple[np.ndarray | None, bool]:
+def _confusion_at(evaluations: Sequence[Json], cost: float | None) -> tuple[np.ndarray | None, bool]:
     """Confusion matrix (k, k) at a C: of all held-out rows where there are folds, else of the training rows."""
     mine = [entry for entry in evaluations if entry["C"] == cost]
     folds = [np.array(entry["confusion"]) for entry in mine if entry["fold"] is not None]

@@ -35,8 +35,8 @@ def curve(table: Sequence[Row], trained: Mapping[float, float], chosen: float | 
     parts += _series(table, trained, scale, across)
     parts.append(svg.bottom_axis(frame, _cost_marks(costs, across), "C (log scale)"))
     best = max(table, key=lambda row: float(row["mean"]))
-    told = f"Best mean accuracy on held-out rows: {percent(best['mean'])} at C = {significant(best['C'])}."
-    return svg.drawing("curve", frame, "Accuracy on held-out rows against C", told, parts)
+    description = f"Best mean accuracy on held-out rows: {percent(best['mean'])} at C = {significant(best['C'])}."
+    return svg.drawing("curve", frame, "Accuracy on held-out rows against C", description, parts)
 
 
 def _plane(table: Sequence[Row], trained: Mapping[float, float], width: int) -> tuple[Frame, Scale, Scale, Markup]:
@@ -74,8 +74,8 @@ def _series(table: Sequence[Row], trained: Mapping[float, float], scale: Scale, 
     means = [(across(row["C"]), scale(row["mean"])) for row in table]
     parts.append(svg.path(means, "line-lower"))
     for row, (x, y) in zip(table, means, strict=True):
-        told = f"C = {significant(row['C'])}: {percent(row['mean'])} \u00b1 {percent(row['std'])}"
-        parts.append(svg.tag("circle", svg.tag("title", told), cx=x, cy=y, r=4.0, class_="dot-lower"))
+        description = f"C = {significant(row['C'])}: {percent(row['mean'])} \u00b1 {percent(row['std'])}"
+        parts.append(svg.tag("circle", svg.tag("title", description), cx=x, cy=y, r=4.0, class_="dot-lower"))
     return parts
 
 
@@ -110,5 +110,5 @@ def certified(rounds: Sequence[Row], width: int) -> Markup:
         axis.draw(),
         axis.hover(lambda row: f"Round {row.get('round')}: {count(row.get('members_certified'))} certified"),
     ]
-    told = f"{done[-1]} of {total} models are certified after {len(rounds)} rounds."
-    return svg.drawing("certified", frame, "Models certified, by round", told, parts)
+    description = f"{done[-1]} of {total} models are certified after {len(rounds)} rounds."
+    return svg.drawing("certified", frame, "Models certified, by round", description, parts)

@@ -59,13 +59,13 @@ def pools(state: MemberState) -> dict[str, Pool]:
     return {name: value for name, value in values.items() if isinstance(value, Pool)}
 
 
-def thin(state: MemberState) -> MemberState:
+def without_rows(state: MemberState) -> MemberState:
     """The state without the rows themselves."""
     rows: dict[str, Any] = {name: _with(pool, np.zeros((len(pool), 0))) for name, pool in pools(state).items()}
     return _holding(state, rows)
 
 
-def whole(state: MemberState, shared_rows: SharedRows, *, as_it_is: bool = False) -> MemberState:
+def with_rows(state: MemberState, shared_rows: SharedRows, *, as_it_is: bool = False) -> MemberState:
     """The state with its rows from the shared rows: exact, they are the store's; in float64, or as these have them."""
     mine = {name: (pool, shared_rows.of(pool.ids)) for name, pool in pools(state).items()}
     rows: dict[str, Any] = {
@@ -89,24 +89,24 @@ def _with(pool: Pool, rows: Any) -> Pool:
 class FleetState:
     """Between two scans.
 
-    members: the states of the members, without rows; those are shared. judged: ``confusion`` (ensembles, k, k) is about
-    the members' final hypotheses. sample_bytes: read before the first scan.
+    members: the states of the members, without rows; those are shared. evaluated: ``confusion`` (ensembles, k, k) is
+    about the members' final hypotheses. sample_bytes: read before the first scan.
     """
 
     round: int
     members: tuple[MemberState, ...]
     shared_rows: SharedRows
-    judged: bool
+    evaluated: bool
     confusion: NDArray[np.int64]
     sample_bytes: int
 
     @property
     def status(self) -> str:
         """The word of all members: "running" while one is, "certified" when all are, else the first other one."""
-        words = [member.status for member in self.members]
-        if "running" in words:
+        statuses = [member.status for member in self.members]
+        if "running" in statuses:
             return "running"
-        return next((word for word in words if word != "certified"), "certified")
+        return next((status for status in statuses if status != "certified"), "certified")
 
     @property
     def worst(self) -> MemberState:
@@ -125,7 +125,7 @@ class FleetState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact; the problem's ``restore`` gives the same bits back."""
-        numbers = {"round": np.array(self.round), "judged": np.array(self.judged)}
+        numbers = {"round": np.array(self.round), "evaluated": np.array(self.evaluated)}
         own = {
             "shared_ids": self.shared_rows.ids,
             "confusion": self.confusion,

@@ -1,4 +1,4 @@
-"""The answer to a fleet's question: those of its members, and the rows that they send home, each once."""
+"""The answer to a fleet's question: those of its members, and the rows that they send, each once."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.problems.common import words
+from coremargin.problems.common import messages
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.hard.spec import HardMarginJob
 from coremargin.problems.kind import with_a_loss
@@ -24,9 +24,9 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
     name = "hard_margin"
     job = HardMarginJob
     title = "a hard margin"
-    asked_by = "give neither loss nor outliers, classes or folds"
+    selected_by = "give neither loss nor outliers, classes or folds"
 
-    def asked(self, said: Mapping[str, Any]) -> bool:
+    def matches(self, options: Mapping[str, Any]) -> bool:
         """Whatever is said: it is what is left."""
         return True
 
@@ -40,16 +40,16 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
         """The margin; or the rows that contradict each other."""
         model = cast("Model", outcome.model)
         if model.status != "not_separable":
-            return words.margin_verdict(outcome, model, job.epsilon, "hyperplane")
-        rows = f"{model.certificate.coreset_rows:,} rows meet (rows {words.first_rows(model)})"
+            return messages.margin_verdict(outcome, model, job.epsilon, "hyperplane")
+        rows = f"{model.certificate.coreset_rows:,} rows meet (rows {messages.first_rows(model)})"
         return [
             f"not separable: the hulls of {rows},",
             "so that no hyperplane has all rows of one class on one side. The proof is in the model.",
         ]
 
-    def held(self, outcome: Outcome) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The pool."""
-        return words.held_for_margin(outcome, cast("Model", outcome.model))
+        return messages.memory_for_margin(outcome, cast("Model", outcome.model))
 
     def next_steps(self, outcome: Outcome, job: HardMarginJob) -> list[str]:
         """Where nothing separates the classes, what to try."""
@@ -59,8 +59,8 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
 
     def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes and margin."""
-        claims = words.margin_claims(model, words.rows_of(model))
-        return words.described(path, model, made, words.two_sides(model), claims)
+        claims = messages.margin_claims(model, messages.rows_of(model))
+        return messages.described(path, model, made, messages.two_sides(model), claims)
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

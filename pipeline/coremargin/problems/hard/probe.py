@@ -35,7 +35,7 @@ class MarginProbe:
     base (d, 1 or 2) float64: the hypothesis to prove (column 0, ||w|| = 1), and the best one so far.
     mix (1 or 2, k): the hypotheses asked for are the columns of ``base @ mix``; column 0 is the one to prove.
     offset: b of hypothesis 0. codes: label codes of the positive and the negative class.
-    level: margins below it count as violations. keep: rows of each class worth sending home, per block.
+    level: margins below it count as violations. keep: rows of each class worth sending, per block.
     known (m,) int64, sorted: ids of the rows in the pool; they are not sent again and do not enter floors.
     low, high, bins: the range of the histogram of margins. first_only: send only the first violation in row order.
     sparse: rows come, and go home, as csr arrays.

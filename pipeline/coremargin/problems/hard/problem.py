@@ -127,7 +127,7 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
             sample_bytes=sample.nbytes(source),
         )  # fmt: skip
         state = self._solve(state, pool)
-        kept = state.pool.lowest(self._margins(state, state.pool), min(self.pool_rows // 2, 2 * self._rows_home))
+        kept = state.pool.lowest(self._margins(state, state.pool), min(self.pool_rows // 2, 2 * self._rows_sent))
         return replace(state, pool=state.pool.take(kept))
 
     # probe
@@ -137,7 +137,7 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
         low, high = self._range(state)
         plain = MarginProbe(
             base=state.newest.w[:, None], mix=np.ones((1, 1)), offset=state.newest.b, codes=self.codes,
-            level=min(state.upper, 1e300), keep=max(1, self._rows_home // (2 * self.blocks)), known=state.pool.ids,
+            level=min(state.upper, 1e300), keep=max(1, self._rows_sent // (2 * self.blocks)), known=state.pool.ids,
             low=low, high=high, bins=BINS, dtype=self.source.dtype.name, chunk_rows=self.source.chunk_rows,
             sparse=self.source.sparse,
         )  # fmt: skip
@@ -192,7 +192,7 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
         return replace(state, ledger=ledger, lower_now=float(lower[0]))
 
     def _grow(self, state: HardMarginState, summary: MarginSummary) -> tuple[Pool, HardMarginState]:
-        """The pool with rows that the scan sent home; room is made first where the budget is reached."""
+        """The pool with rows that the scan sent; room is made first where the budget is reached."""
         ids, rows, signs = self.way.joining(summary, state.newest)
         pool = state.pool
         if len(pool) + len(ids) > self.pool_rows and state.upper < state.upper_at_eviction:
@@ -205,7 +205,7 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
         return grown, replace(state, new_rows=len(grown) - len(pool))
 
     def _truthful(self, state: HardMarginState, summary: MarginSummary, pool: Pool) -> Ledger:
-        """The ledger after the pool took its rows: floors speak again of those that a scan sent home in vain."""
+        """The ledger after the pool took its rows: floors speak again of those that a scan sent in vain."""
         out = np.isin(summary.row_id, pool.ids, invert=True)
         rows = as_float64(take(summary.row_x, out))
         return state.ledger.lowered(summary.row_id[out] // self.source.chunk_rows, rows, summary.row_sign[out])
@@ -250,5 +250,5 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
         return low - room, high + room
 
     @property
-    def _rows_home(self) -> int:
-        return self.way.rows_home(self.source, self.pool_rows)
+    def _rows_sent(self) -> int:
+        return self.way.rows_sent(self.source, self.pool_rows)

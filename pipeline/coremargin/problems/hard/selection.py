@@ -1,4 +1,4 @@
-"""Which rows a block sends home: the lowest of each class, each value once.
+"""Which rows a block sends: the lowest of each class, each value once.
 
 Real data repeat rows by the hundred thousand. Rows with the same value as one already chosen are left out, or the
 copies of one row would fill the pool.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from coremargin.errors import LabelError, StoreError
 from coremargin.maths import rows as kinds
-from coremargin.problems.common.held import HeldRows
+from coremargin.problems.common.driver_rows import DriverRows
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -51,7 +51,7 @@ def places(codes: tuple[int, ...]) -> Classes:
 
 
 @dataclass(frozen=True)
-class ClassRows(HeldRows):
+class ClassRows(DriverRows):
     """Rows with their classes: ids (m,) int64, rows (m, d), classes (m,) int32, shares (m,): their sample weights."""
 
     ROWS: ClassVar[str] = "x"

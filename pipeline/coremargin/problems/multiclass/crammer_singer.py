@@ -1,7 +1,7 @@
 """The soft margin of several classes (Crammer, Singer 2001) by the near-margin method, certified by the duality gap.
 
 A scan at a hypothesis tells for each row which class is the worst for it, its own one included, and how clearly. Rows
-that are clear about it are summed up, a price and a vector of K x (d + 1); the others come home. The sum of both is
+that are clear about it are summed up, a sum of c and a vector of K x (d + 1); the others are sent. The sum of both is
 below the objective everywhere and equal to it where no row changes sides: its minimum is the dual bound and the next
 hypothesis.
 """
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Share of the rows that come home from one scan, and its least size in bytes, as they are stored. Measured on usps,
+#: Share of the rows that are sent from one scan, and its least size in bytes, as they are stored. Measured on usps,
 #: 7,291 rows for 2,570 numbers of a hypothesis: with 5 % the model's bound is 4 % low, with all rows it is exact.
 NEAR_SHARE, NEAR_BYTES_LEAST = 0.1, 16 << 20
-#: With fewer rows for each number of a hypothesis, as many come home as the memory takes.
+#: With fewer rows for each number of a hypothesis, as many are sent as the memory takes.
 FEW = 50
 #: The sample is thinned out to so many rows times K (d + 1): solving on it takes some seconds at most.
 SOLVE_COST, SOLVE_ROWS = 4e7, 30_000
@@ -64,7 +64,7 @@ class CrammerSinger(ClassesJob):
         return class_weights(self.source, self.codes)
 
     @property
-    def prices(self) -> Array:
+    def class_c(self) -> Array:
         """c (K,) of a row of weight 1 of each class."""
         if self.class_weight is None:
             return np.full(len(self.totals), self.cost)
@@ -80,13 +80,13 @@ class CrammerSinger(ClassesJob):
         """Where rows are few as many as the memory takes, as they are stored: all, or some beside the near ones."""
         if not self.few:
             return super().sample_chunks
-        if self.whole:
+        if self.all_cached:
             return list(range(self.source.chunks))
         share = self._most_solved / self.source.rows
         return sample_of_classes(self.source, self.codes, 1.0, int(share * self.source.nbytes))
 
     @property
-    def whole(self) -> bool:
+    def all_cached(self) -> bool:
         """True where rows are few and the memory holds all of them, with what a solve needs beside."""
         return self.few and self._row_bytes * self.source.rows <= self.memory_bytes
 
@@ -103,27 +103,27 @@ class CrammerSinger(ClassesJob):
         return int(min(SOLVE_ROWS, max(1000, 5 * p, SOLVE_COST / (classes * p))))
 
     def start(self) -> ClassesState:
-        """Solve on a sample of chunks, its prices scaled up to all rows."""
-        check_scale(self.source, self.prices, self.totals)
+        """Solve on a sample of chunks, its C scaled up to all rows."""
+        check_scale(self.source, self.class_c, self.totals)
         sample, read = self.sampled()
         classes = self.shape[0]
-        if not self.whole:
+        if not self.all_cached:
             sample = sample.take(thinned(sample.classes, self._most_solved))
         sample = sample.ready()
-        held = np.bincount(sample.classes, weights=sample.shares, minlength=classes)
-        prices = (self.prices * self.totals / np.where(held > 0, held, 1.0))[sample.classes] * sample.shares
-        found = minimise_rows(self._objective(), sample, prices, tolerance=max(ALL_SHARE * self.epsilon, 1e-9))
+        sampled = np.bincount(sample.classes, weights=sample.shares, minlength=classes)
+        row_c = (self.class_c * self.totals / np.where(sampled > 0, sampled, 1.0))[sample.classes] * sample.shares
+        found = minimise_rows(self._objective(), sample, row_c, tolerance=max(ALL_SHARE * self.epsilon, 1e-9))
         duals = found.duals
         own = duals > 0.0
-        mixed = np.flatnonzero(own.any(axis=1) & (own.sum(axis=1) + (duals.sum(axis=1) < prices) > 1))
-        if not self.whole:  # these duals are of other prices
+        mixed = np.flatnonzero(own.any(axis=1) & (own.sum(axis=1) + (duals.sum(axis=1) < row_c) > 1))
+        if not self.all_cached:  # these duals are of another C
             mixed = mixed[:0]
         return ClassesState(
             round=0, status="running", newest=found.at, best=None, lower=0.0, upper=np.inf,
             pool=sample.take(thinned(sample.classes, SURROGATES)), proof=sample.take(mixed).bare(),
             duals=duals[mixed], reference=np.zeros(self.shape), confusion=np.zeros((classes, classes), np.int64),
             rows_below=None, new_rows=0, sample_bytes=read, lower_now=-np.inf, upper_at_eviction=np.inf,
-            held=len(sample), zone=Zone(widen=1, idle=0), mu=found.mu,
+            pool_rows=len(sample), zone=Zone(widen=1, idle=0), mu=found.mu,
         )  # fmt: skip
 
     def probe(self, state: ClassesState) -> ClassesProbe:
@@ -131,14 +131,14 @@ class CrammerSinger(ClassesJob):
         points = self.points(state)
         return ClassesProbe(
             newest=state.newest, best=state.best if len(points) > 1 else None, points=points, place=self.place,
-            constant=self.constant, prices=self.prices, keep=self._near_rows.of_chunk(state.zone.widen),
+            constant=self.constant, class_c=self.class_c, keep=self._near_rows.of_chunk(state.zone.widen),
             known=np.zeros(0, np.int64), level=0.0, dtype=self.source.dtype.name, sparse=self.source.sparse,
             chunk_rows=self.source.chunk_rows,
         )  # fmt: skip
 
     @property
     def _near_rows(self) -> NearRows:
-        """Rows that come home: a share of them, where they are few all that memory allows."""
+        """Rows that are sent: a share of them, where they are few all that memory allows."""
         return NearRows(
             self.source, row_bytes(self.source) + 16 * self.shape[0], share=1.0 if self.few else NEAR_SHARE,
             least=NEAR_BYTES_LEAST, most=self.memory_bytes / 4, grows=not self.few,
@@ -149,7 +149,7 @@ class CrammerSinger(ClassesJob):
         before, value = soft.relative_gap(state.upper, state.lower), state.upper
         state = replace(
             state, round=state.round + 1, confusion=summary.confusion, rows_below=int(summary.below[0]),
-            held=len(summary.near), new_rows=len(summary.near),
+            pool_rows=len(summary.near), new_rows=len(summary.near),
         )  # fmt: skip
         rose = float(summary.losses[0]) + _penalty(state.newest) > state.upper
         state = self._best_point(state, summary)
@@ -186,12 +186,12 @@ class CrammerSinger(ClassesJob):
     def _rounded_up(self, value: float, ends: list[Array], summary: ClassesSummary) -> float:
         """The value and what float64 may have lost, twice over: in each margin, and in the sums."""
         longest, d = float(self.source.scalars().max_norm.max()), self.source.features
-        lost = float(summary.paid[0]) * sum(mc.score_error(d, longest, end, self.constant) for end in ends)
+        lost = float(summary.total_c[0]) * sum(mc.score_error(d, longest, end, self.constant) for end in ends)
         return value * (1.0 + 4.0 * self.sum_error) + 4.0 * lost
 
     def _objective(self) -> Objective:
         longest = float(self.source.scalars().max_norm.max()) + self.constant
-        return Objective(self.shape, self.prices, self.constant, longest, self.sum_error, self.epsilon)
+        return Objective(self.shape, self.class_c, self.constant, longest, self.sum_error, self.epsilon)
 
     @property
     def sum_error(self) -> float:

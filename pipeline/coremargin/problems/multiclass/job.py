@@ -97,8 +97,8 @@ class ClassesJob(BaseProblem[ClassesState, ClassesSummary]):
                 bare.append(found.bare())
                 yield found.rows
 
-        held = gathered(rows(), most, nothing.rows)
-        return replace(ClassRows.joined(bare), rows=held), most * source.nbytes // source.rows
+        found = gathered(rows(), most, nothing.rows)
+        return replace(ClassRows.joined(bare), rows=found), most * source.nbytes // source.rows
 
     @property
     def least_block_bytes(self) -> int:

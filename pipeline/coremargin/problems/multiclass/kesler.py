@@ -1,7 +1,7 @@
 """The hard margin of several classes (Kesler's construction; Har-Peled, Roth, Zimak 2006, section 6), out of core.
 
 As for two classes: a pool of rows is solved exactly, its weights are the upper bound; a scan of all rows is the lower
-bound and sends home the rows of the lowest margins. A row stands in the pool for its K - 1 vectors, of which the solver
+bound and sends the rows of the lowest margins. A row stands in the pool for its K - 1 vectors, of which the solver
 makes what it needs.
 """
 
@@ -51,8 +51,8 @@ class KeslerMargin(ClassesJob):
         return max(min(4 * classes * p, 1000), self.memory_bytes // (8 * (p + classes)))
 
     @property
-    def _rows_home(self) -> int:
-        """Rows that one scan may send home, those just above the bound included, as for two classes."""
+    def _rows_sent(self) -> int:
+        """Rows that one scan may send, those just above the bound included, as for two classes."""
         each = max(1, row_bytes(self.source))
         least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * each)
         size = min(max(KEEP_SHARE * self.source.nbytes, least), KEEP_BYTES_MOST)
@@ -68,18 +68,18 @@ class KeslerMargin(ClassesJob):
             round=0, status="running", newest=nowhere, best=None, lower=-np.inf, upper=np.inf, pool=nothing,
             proof=nothing, duals=np.zeros((0, classes)), reference=nowhere,
             confusion=np.zeros((classes, classes), np.int64), rows_below=None, new_rows=len(sample), sample_bytes=read,
-            lower_now=-np.inf, upper_at_eviction=np.inf, held=0, zone=Zone(widen=1, idle=0),
+            lower_now=-np.inf, upper_at_eviction=np.inf, pool_rows=0, zone=Zone(widen=1, idle=0),
         )  # fmt: skip
         state = self._solve(state, sample.exact())
-        kept = self._lowest(state, min(self.pool_rows // 2, 2 * self._rows_home))
-        return replace(state, pool=state.pool.take(kept), held=len(kept))
+        kept = self._lowest(state, min(self.pool_rows // 2, 2 * self._rows_sent))
+        return replace(state, pool=state.pool.take(kept), pool_rows=len(kept))
 
     def probe(self, state: ClassesState) -> ClassesProbe:
         """The question of the next scan."""
         points = self.points(state)
         return ClassesProbe(
             newest=state.newest, best=state.best if len(points) > 1 else None, points=points, place=self.place,
-            constant=self.constant, prices=None, keep=max(1, self._rows_home // self.blocks), known=state.pool.ids,
+            constant=self.constant, class_c=None, keep=max(1, self._rows_sent // self.blocks), known=state.pool.ids,
             level=min(state.upper, 1e300), dtype=self.source.dtype.name, sparse=self.source.sparse,
             chunk_rows=self.source.chunk_rows,
         )  # fmt: skip
@@ -113,14 +113,14 @@ class KeslerMargin(ClassesJob):
         return state
 
     def _grow(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
-        """The pool with what the scan sent home; room is made first where the budget is reached."""
+        """The pool with what the scan sent; room is made first where the budget is reached."""
         pool, coming = state.pool, summary.near
         if len(pool) + len(coming) > self.pool_rows and state.upper < state.upper_at_eviction:
             pool = pool.take(self._lowest(state, max(0, self.pool_rows - len(coming))))
             state = replace(state, upper_at_eviction=state.upper)
         fresh = np.flatnonzero(np.isin(coming.ids, pool.ids, invert=True))
         grown = ClassRows.joined([pool, coming.take(fresh).exact()]).in_order()
-        return replace(state, pool=grown, new_rows=len(fresh), held=len(grown))
+        return replace(state, pool=grown, new_rows=len(fresh), pool_rows=len(grown))
 
     def _lowest(self, state: ClassesState, limit: int) -> NDArray[np.intp]:
         """Positions (increasing) of at most ``limit`` rows of the pool: those behind the bound, then the lowest."""
@@ -128,9 +128,9 @@ class KeslerMargin(ClassesJob):
         if len(pool) <= limit:
             return np.arange(len(pool))
         margin, _ = mc.margins(mc.scores_of(pool.rows, state.newest, self.constant), pool.classes)
-        held = np.isin(pool.ids, state.proof.ids)
-        order = np.lexsort([pool.ids, np.where(held, -np.inf, margin)])
-        return np.sort(order[: max(limit, int(held.sum()))])
+        in_proof = np.isin(pool.ids, state.proof.ids)
+        order = np.lexsort([pool.ids, np.where(in_proof, -np.inf, margin)])
+        return np.sort(order[: max(limit, int(in_proof.sum()))])
 
     def _solve(self, state: ClassesState, pool: ClassRows) -> ClassesState:
         """Newest hypothesis and upper bound from the pool."""
@@ -140,7 +140,7 @@ class KeslerMargin(ClassesJob):
         proof, duals = pool.take(used), found.weights[used]
         upper = mc.upper_bound(proof.rows, proof.classes, duals, self.constant)
         meet = found.status == "zero" and self._is_nothing(upper, proof, duals)
-        state = replace(state, pool=pool, held=len(pool))
+        state = replace(state, pool=pool, pool_rows=len(pool))
         if meet or upper < state.upper:
             state = replace(state, upper=upper, proof=proof, duals=duals)
         if found.status == "zero":  # what a scan has proven to be separable stays so: float64 has come to its end

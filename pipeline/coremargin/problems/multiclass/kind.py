@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.problems.common import words
+from coremargin.problems.common import messages
 from coremargin.problems.kind import Kind, with_a_loss
 from coremargin.problems.multiclass.spec import CrammerSingerJob
 
@@ -27,11 +27,11 @@ class CrammerSingerKind(Kind[CrammerSingerJob, "Margin", "MulticlassModel"]):
     name = "crammer_singer"
     job = CrammerSingerJob
     title = "a margin of several classes at once"
-    asked_by = 'give classes "crammer-singer"'
+    selected_by = 'give classes "crammer-singer"'
 
-    def asked(self, said: Mapping[str, Any]) -> bool:
+    def matches(self, options: Mapping[str, Any]) -> bool:
         """The name of the method."""
-        return said.get("classes") == "crammer-singer"
+        return options.get("classes") == "crammer-singer"
 
     def problem(self, job: CrammerSingerJob, source: Source) -> Margin:
         """The hard margin, or with a loss the soft one."""
@@ -56,26 +56,26 @@ class CrammerSingerKind(Kind[CrammerSingerJob, "Margin", "MulticlassModel"]):
 
     def summary(self, model: MulticlassModel, run: Mapping[str, Any]) -> dict[str, Any]:
         """Both bounds."""
-        return words.bounds_of(model)
+        return messages.bounds_of(model)
 
     def verdict(self, outcome: Outcome, job: CrammerSingerJob) -> list[str]:
         """The margin or the value; or the rows that contradict each other."""
         model = cast("MulticlassModel", outcome.model)
         if job.loss is not None:
-            return words.value_verdict(outcome, model, job.epsilon, "hypothesis")
+            return messages.value_verdict(outcome, model, job.epsilon, "hypothesis")
         if model.status != "not_separable":
-            return words.margin_verdict(outcome, model, job.epsilon, "hypothesis")
-        rows = f"{model.certificate.coreset_rows:,} rows contradict each other (rows {words.first_rows(model)})"
+            return messages.margin_verdict(outcome, model, job.epsilon, "hypothesis")
+        rows = f"{model.certificate.coreset_rows:,} rows contradict each other (rows {messages.first_rows(model)})"
         return [
             f"not separable: {rows},",
             "so that no hypothesis gives all rows their own class. The proof is in the model.",
         ]
 
-    def held(self, outcome: Outcome) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The pool, or rows near the margin."""
         model = cast("MulticlassModel", outcome.model)
-        held = words.held_for_margin if model.parameters.get("loss") is None else words.held_for_value
-        return held(outcome, model)
+        memory = messages.memory_for_margin if model.parameters.get("loss") is None else messages.memory_for_value
+        return memory(outcome, model)
 
     def next_steps(self, outcome: Outcome, job: CrammerSingerJob) -> list[str]:
         """Where nothing separates the classes, what to try."""
@@ -88,8 +88,8 @@ class CrammerSingerKind(Kind[CrammerSingerJob, "Margin", "MulticlassModel"]):
         labels = model.classes
         sides = ("", "") if len(labels) > 2 else (" (negative)", " (positive)")
         names = ", ".join(f"{label!r}{sides[k % 2]}" for k, label in enumerate(labels))
-        claims = words.margin_claims if model.parameters.get("loss") is None else words.value_claims
-        return words.described(path, model, made, names, claims(model, words.rows_of(model)))
+        claims = messages.margin_claims if model.parameters.get("loss") is None else messages.value_claims
+        return messages.described(path, model, made, names, claims(model, messages.rows_of(model)))
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

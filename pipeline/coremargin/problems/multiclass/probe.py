@@ -37,8 +37,8 @@ class ClassesProbe:
     """The question of a scan about several classes.
 
     newest (K, d + 1), best the same or None, points (k,): where on the segment from the best (0) to the newest (1)
-    bounds are wanted, 1 first. place: label code -> class; constant: the last entry of every row. prices (K,): c of the
-    rows of each class, None for the hard margin. keep: rows to send home, with a loss per chunk, else per block. known:
+    bounds are wanted, 1 first. place: label code -> class; constant: the last entry of every row. class_c (K,): c of
+    the rows of each class, None for the hard margin. keep: rows to send, with a loss per chunk, else per block. known:
     ids of rows in the pool, sorted; level: margins below it count.
     """
 
@@ -47,7 +47,7 @@ class ClassesProbe:
     points: Array
     place: NDArray[np.int32]
     constant: float
-    prices: Array | None
+    class_c: Array | None
     keep: int
     known: NDArray[np.int64]
     level: float
@@ -64,8 +64,8 @@ class ClassesProbe:
         """The answer for no rows."""
         classes, p = self.newest.shape
         near = ClassRows.nothing(p - 1, np.dtype(self.dtype), sparse=self.sparse)
-        push = (0, 0) if self.prices is None else (classes, p)
-        return ClassesSummary.nothing(len(self.points), classes, near, push)
+        linear = (0, 0) if self.class_c is None else (classes, p)
+        return ClassesSummary.nothing(len(self.points), classes, near, linear)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> ClassesSummary:
         """A summary from a checkpoint."""
@@ -79,7 +79,7 @@ class ClassesProbe:
             data = read_labelled(source, chunk, self.place)
             if len(data):
                 answer = answer.merge(self._ask(data, float(longest[chunk]), lowest))
-        return answer if self.prices is not None else replace(answer, near=lowest.finish())
+        return answer if self.class_c is not None else replace(answer, near=lowest.finish())
 
     def _ask(self, data: ClassRows, longest: float, lowest: _Lowest) -> ClassesSummary:
         scores = scores_of(data.rows, self.newest, self.constant)
@@ -87,7 +87,7 @@ class ClassesProbe:
         along = [scores if t == 1 or before is None else t * scores + (1 - t) * before for t in self.points]
         given = scores.argmax(axis=1)
         answer = replace(self.empty(), confusion=_counted(data.classes, given, scores.shape[1]))
-        if self.prices is None:
+        if self.class_c is None:
             return self._hard(data, along, longest, lowest, answer)
         return self._soft(data, along, longest, answer)
 
@@ -119,7 +119,7 @@ class ClassesProbe:
         return float(found.min())
 
     def _soft(self, data: ClassRows, along: list[Array], longest: float, answer: ClassesSummary) -> ClassesSummary:
-        prices = self.prices[data.classes] * data.shares  # type: ignore[index]  # _ask: there are prices
+        row_c = self.class_c[data.classes] * data.shares  # type: ignore[index]  # _ask: there is a C
         t = lacks(along[0], data.classes)
         near = least(_doubt(t), self.keep)
         far = np.ones(len(t), bool)
@@ -128,13 +128,13 @@ class ClassesProbe:
         worst = t.argmax(axis=1)
         losing = np.flatnonzero(far & (worst != data.classes))
         weights = np.zeros((len(losing), t.shape[1]))
-        weights[np.arange(len(losing)), worst[losing]] = prices[losing]
+        weights[np.arange(len(losing)), worst[losing]] = row_c[losing]
         signed = spread(weights, data.classes[losing])
-        push = kinds.weighted_sums(kinds.take(data.rows, losing), signed)
-        losses = [prices @ lacks(scores, data.classes).max(axis=1) for scores in along]
+        linear = kinds.weighted_sums(kinds.take(data.rows, losing), signed)
+        losses = [row_c @ lacks(scores, data.classes).max(axis=1) for scores in along]
         return replace(
-            answer, losses=np.array(losses), far_price=np.array([prices[losing].sum()]), near=data.take(near),
-            push=np.column_stack([push, self.constant * signed.sum(axis=0)]), paid=np.array([prices.sum()]),
+            answer, losses=np.array(losses), far_c=np.array([row_c[losing].sum()]), near=data.take(near),
+            far_linear=np.column_stack([linear, self.constant * signed.sum(axis=0)]), total_c=np.array([row_c.sum()]),
             below=np.array([np.count_nonzero(t.max(axis=1) > 0)]),
         )  # fmt: skip
 

@@ -47,7 +47,7 @@ def round_of(state: ClassesState) -> Round:
     """What is told of a state; before the first scan nothing is proven."""
     return Round(
         number=state.round, status=state.status, lower=state.lower if state.round else -np.inf,
-        lower_now=state.lower_now, upper=state.upper, pool_rows=state.held, coreset_rows=len(state.proof),
+        lower_now=state.lower_now, upper=state.upper, pool_rows=state.pool_rows, coreset_rows=len(state.proof),
         new_rows=state.new_rows, rows_below=state.rows_below,
     )  # fmt: skip
 

@@ -47,7 +47,7 @@ class ClassesState:
     sample_bytes: int
     lower_now: float
     upper_at_eviction: float
-    held: int
+    pool_rows: int
     zone: Zone
     mu: float = 1.0
 

@@ -29,14 +29,14 @@ STAGE, STAGE_LEAST, STAGE_GAP = 6, 500, 2e-2
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: 1/2 ||V||^2 + the losses, at prices (K,) of a row of each class.
+    """What is minimised: 1/2 ||V||^2 + the losses, class_c (K,) being the c of a row of each class.
 
     shape: (K, d + 1) of V; constant: the last entry of every row; longest: the longest row with it; sum_error: relative
     error of a sum over all rows; epsilon: the gap that is asked for.
     """
 
     shape: tuple[int, int]
-    prices: Array
+    class_c: Array
     constant: float
     longest: float
     sum_error: float
@@ -45,16 +45,16 @@ class Objective:
 
 @dataclass(frozen=True)
 class NearMarginModel:
-    """price - <push, V> + 1/2 ||V||^2 + the losses of some rows at their prices (m,)."""
+    """fixed_loss - <linear, V> + 1/2 ||V||^2 + the losses of some rows, row_c (m,) theirs."""
 
-    price: float
-    push: Array
+    fixed_loss: float
+    linear: Array
     rows: ClassRows
-    prices: Array
+    row_c: Array
 
 
 @dataclass(frozen=True)
-class Guess:
+class WarmStart:
     """A hypothesis (K, d + 1) that may be near, and duals (m, K) of some rows by id; others are on their side there.
 
     mu: that of the last proximal step.
@@ -66,50 +66,54 @@ class Guess:
     mu: float
 
 
-def minimise_rows(objective: Objective, rows: ClassRows, prices: Array, tolerance: float) -> Guess:
+def minimise_rows(objective: Objective, rows: ClassRows, row_c: Array, tolerance: float) -> WarmStart:
     """The minimiser (K, d + 1) of the objective on these rows alone, and their duals (m, K)."""
-    guess = None
+    warm_start = None
     if len(rows) > STAGE * STAGE_LEAST:
         part = thinned(rows.classes, len(rows) // STAGE)
         classes, size = rows.classes, objective.shape[0]
-        whole, held = (np.bincount(classes[k], prices[k], minlength=size) for k in (slice(None), part))
-        few = prices[part] * (whole / np.where(held > 0, held, 1.0))[classes[part]]
+        whole, sampled = (np.bincount(classes[k], row_c[k], minlength=size) for k in (slice(None), part))
+        few = row_c[part] * (whole / np.where(sampled > 0, sampled, 1.0))[classes[part]]
         found = minimise_rows(objective, rows.take(part), few, max(STAGE_GAP, tolerance))
-        guess = replace(found, ids=found.ids[:0], duals=found.duals[:0])
-    model = NearMarginModel(0.0, np.zeros(objective.shape), rows, prices)
-    return _minimise(objective, model, tolerance, guess=guess)
+        warm_start = replace(found, ids=found.ids[:0], duals=found.duals[:0])
+    model = NearMarginModel(0.0, np.zeros(objective.shape), rows, row_c)
+    return _minimise(objective, model, tolerance, warm_start=warm_start)
 
 
 def _minimise(
-    objective: Objective, model: NearMarginModel, tolerance: float, scale: float = 0.0, guess: Guess | None = None
-) -> Guess:
+    objective: Objective,
+    model: NearMarginModel,
+    tolerance: float,
+    scale: float = 0.0,
+    warm_start: WarmStart | None = None,
+) -> WarmStart:
     """The minimiser (K, d + 1) of the model, and the duals (m, K) of its rows.
 
     tolerance: of the model's value, or of ``scale`` where that is larger.
     """
-    rows, push, prices = model.rows, model.push, model.prices
-    lack = mc.lacks(mc.scores_of(rows.rows, push, objective.constant), rows.classes)
-    price = model.price - 0.5 * float((push * push).sum())
-    flat, start = ClassesModel(price, lack, rows.rows, rows.classes, prices, objective.constant), None
-    if guess is not None and len(rows):
-        at = guess.at - push
+    rows, linear, row_c = model.rows, model.linear, model.row_c
+    lack = mc.lacks(mc.scores_of(rows.rows, linear, objective.constant), rows.classes)
+    fixed_loss = model.fixed_loss - 0.5 * float((linear * linear).sum())
+    flat, start = ClassesModel(fixed_loss, lack, rows.rows, rows.classes, row_c, objective.constant), None
+    if warm_start is not None and len(rows):
+        at = warm_start.at - linear
         worst = flat.lacks(flat.scores(at)).argmax(axis=1)
-        duals = np.eye(objective.shape[0])[worst] * np.where(worst == rows.classes, 0.0, prices)[:, None]
-        _, mine, known = np.intersect1d(rows.ids, guess.ids, assume_unique=True, return_indices=True)
-        duals[mine] = guess.duals[known]
-        start = Minimum(at, np.inf, duals, -np.inf, float(prices.mean()) / (AGAIN * guess.mu))
+        duals = np.eye(objective.shape[0])[worst] * np.where(worst == rows.classes, 0.0, row_c)[:, None]
+        _, mine, known = np.intersect1d(rows.ids, warm_start.ids, assume_unique=True, return_indices=True)
+        duals[mine] = warm_start.duals[known]
+        start = Minimum(at, np.inf, duals, -np.inf, float(row_c.mean()) / (AGAIN * warm_start.mu))
     found = minimise_classes(flat, tolerance, start, scale=scale)
-    mu = float(prices.mean()) / found.stiffness if len(prices) else 1.0
-    return Guess(push + found.at, rows.ids, found.duals, mu)
+    mu = float(row_c.mean()) / found.curvature if len(row_c) else 1.0
+    return WarmStart(linear + found.at, rows.ids, found.duals, mu)
 
 
 def dual_step(objective: Objective, state: ClassesState, summary: ClassesSummary) -> tuple[Array, ClassesState]:
     """The minimiser of the scan's model, and the state with its dual bound: it holds for all rows, however far."""
     near = summary.near.ready()
-    prices, far_price = objective.prices[near.classes] * near.shares, float(summary.far_price[0])
+    row_c, far_c = objective.class_c[near.classes] * near.shares, float(summary.far_c[0])
     tolerance = max(SHARE * objective.epsilon, 1e-12)
-    free = NearMarginModel(far_price, summary.push, near, prices)
-    known = Guess(state.newest, state.proof.ids, state.duals, state.mu)
+    free = NearMarginModel(far_c, summary.far_linear, near, row_c)
+    known = WarmStart(state.newest, state.proof.ids, state.duals, state.mu)
     step = _minimise(objective, free, tolerance, state.upper, known)
     state = replace(_proven(objective, state, summary, near, step.duals), mu=step.mu)
     guarded = _guarded(objective, state, summary, near, step.at, tolerance)
@@ -120,9 +124,9 @@ def _proven(
     objective: Objective, state: ClassesState, summary: ClassesSummary, near: ClassRows, duals: Array
 ) -> ClassesState:
     """With the dual bound, rounded down, if it is better."""
-    far_price = float(summary.far_price[0])
-    v = summary.push + mc.kesler_sum(near.rows, near.classes, duals, objective.constant)
-    total, length = far_price + float(duals.sum()), float(np.linalg.norm(v))
+    far_c = float(summary.far_c[0])
+    v = summary.far_linear + mc.kesler_sum(near.rows, near.classes, duals, objective.constant)
+    total, length = far_c + float(duals.sum()), float(np.linalg.norm(v))
     error = objective.sum_error + gamma(duals.size)
     lower = total - 0.5 * length**2 - 8.0 * error * total * (1.0 + 2.0 * objective.longest * length)
     if not lower > state.lower:
@@ -142,15 +146,17 @@ def _guarded(
     would = mc.lacks(mc.scores_of(away.rows, step, objective.constant), away.classes).argmax(axis=1)
     if (was == would).all():
         return None
-    prices = objective.prices[away.classes] * away.shares
-    paid = objective.prices[near.classes] * near.shares
-    prices = prices * max(0.0, float(summary.paid[0]) - float(paid.sum())) / float(prices.sum())
+    row_c = objective.class_c[away.classes] * away.shares
+    near_c = objective.class_c[near.classes] * near.shares
+    row_c = row_c * max(0.0, float(summary.total_c[0]) - float(near_c.sum())) / float(row_c.sum())
     # What the sample says of far rows now is taken out of their sums, and put in again as rows that may change sides.
     weights = np.zeros(t.shape)
-    weights[np.arange(len(was)), was] = np.where(was == away.classes, 0.0, prices)
-    push = summary.push - mc.kesler_sum(away.rows, away.classes, weights, objective.constant)
-    price = float(summary.far_price[0]) - float(weights.sum())
-    rows, prices = ClassRows.joined([near, away]), np.concatenate([paid, prices])
-    guess = Guess(state.newest, state.proof.ids, state.duals, state.mu)
+    weights[np.arange(len(was)), was] = np.where(was == away.classes, 0.0, row_c)
+    linear = summary.far_linear - mc.kesler_sum(away.rows, away.classes, weights, objective.constant)
+    fixed_loss = float(summary.far_c[0]) - float(weights.sum())
+    rows, row_c = ClassRows.joined([near, away]), np.concatenate([near_c, row_c])
+    warm_start = WarmStart(state.newest, state.proof.ids, state.duals, state.mu)
     # No rougher than the near-margin model: else the newest hypothesis may do, and the job would stand still.
-    return _minimise(objective, NearMarginModel(price, push, rows, prices), max(tolerance, 1e-7), state.upper, guess).at
+    return _minimise(
+        objective, NearMarginModel(fixed_loss, linear, rows, row_c), max(tolerance, 1e-7), state.upper, warm_start
+    ).at

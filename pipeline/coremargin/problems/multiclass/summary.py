@@ -22,28 +22,28 @@ class ClassesSummary:
     """What the rows of some blocks say about k hypotheses on the segment from the best (0) to the newest (1).
 
     smallest (k,): the smallest margins, rounded down so that they are proofs, newest first; smallest_id (1,): the row
-    of the newest's. losses (k,): sum c max_r t_r. Far rows on the losing side at the newest: far_price (1,) sum c,
-    push (K, d + 1) sum c z, z being Kesler's vector of the row and its worst rival (0 x 0 for the hard margin).
-    near: the rows that come home. paid (1,): sum c; confusion (K, K): rows of class i that are given class j;
+    of the newest's. losses (k,): sum c max_r t_r. Far rows on the losing side at the newest: far_c (1,) sum c,
+    far_linear (K, d + 1) sum c z, z being Kesler's vector of the row and its worst rival (0 x 0 for the hard margin).
+    near: the rows that are sent. total_c (1,): sum c; confusion (K, K): rows of class i that are given class j;
     below (1,): rows with a margin below what was asked about.
     """
 
     smallest: Array
     smallest_id: NDArray[np.int64]
     losses: Array
-    far_price: Array
-    push: Array
+    far_c: Array
+    far_linear: Array
     near: ClassRows
-    paid: Array
+    total_c: Array
     confusion: NDArray[np.int64]
     below: NDArray[np.int64]
 
     @classmethod
-    def nothing(cls, points: int, classes: int, near: ClassRows, push: tuple[int, int]) -> ClassesSummary:
+    def nothing(cls, points: int, classes: int, near: ClassRows, shape: tuple[int, int]) -> ClassesSummary:
         """The identity of ``merge``."""
         return cls(
             smallest=np.full(points, np.inf), smallest_id=np.array([NO_ROW]), losses=np.zeros(points),
-            far_price=np.zeros(1), push=np.zeros(push), near=near, paid=np.zeros(1),
+            far_c=np.zeros(1), far_linear=np.zeros(shape), near=near, total_c=np.zeros(1),
             confusion=np.zeros((classes, classes), np.int64), below=np.zeros(1, np.int64),
         )  # fmt: skip
 
@@ -68,4 +68,4 @@ class ClassesSummary:
         return cls(**fields_of(cls, arrays, {"near": ClassRows.from_arrays}))
 
 
-_SUMS = ("losses", "far_price", "push", "paid", "confusion", "below")
+_SUMS = ("losses", "far_c", "far_linear", "total_c", "confusion", "below")

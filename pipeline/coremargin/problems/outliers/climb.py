@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, climb, soft_directions
 from coremargin.problems.outliers.state import OutlierPool, OutlierState, unit
 
@@ -41,19 +41,19 @@ def climbed(
 ) -> Array:
     """Directions (m, d) worth measuring on all rows, one for each k at most; ``rows``: of each class."""
     pool = lowest(state.pool, state.searches, rows)
-    soft = soft_directions(Arena(pool.x, pool.signs, state.centre, intercept=intercept))
+    soft = soft_directions(SearchRows(pool.x, pool.signs, state.centre, intercept=intercept))
     tasks = [
         (pool.x, pool.signs, state.centre, intercept, search.k, start)
         for search in state.searches
         for start in [*soft, *_perturbed(search.best.w)]
     ]
-    answers, wishes = run(climb, tasks), []
+    answers, next_directions = run(climb, tasks), []
     each = len(tasks) // len(state.searches)
     for place, search in enumerate(state.searches):
         best = max(answers[place * each : (place + 1) * each], key=lambda found: float(found.margin))
         if is_news(best, search):
-            wishes.append(best.w)
-    return unit(wishes) if wishes else np.zeros((0, pool.x.shape[1]))
+            next_directions.append(best.w)
+    return unit(next_directions) if next_directions else np.zeros((0, pool.x.shape[1]))
 
 
 def over(state: OutlierState) -> OutlierState:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.problems.common import words
+from coremargin.problems.common import messages
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.kind import check_of, places
 from coremargin.problems.outliers.spec import OutlierJob
@@ -25,11 +25,11 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
     name = "outliers"
     job = OutlierJob
     title = "a margin with outliers"
-    asked_by = "give outliers"
+    selected_by = "give outliers"
 
-    def asked(self, said: Mapping[str, Any]) -> bool:
+    def matches(self, options: Mapping[str, Any]) -> bool:
         """A number of outliers."""
-        return "outliers" in said
+        return "outliers" in options
 
     def problem(self, job: OutlierJob, source: Source) -> OutlierMargin:
         """The problem on these rows."""
@@ -64,9 +64,9 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
             f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
         ]
 
-    def held(self, outcome: Outcome) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The pool."""
-        return words.held_for_margin(outcome, cast("Model", outcome.model))
+        return messages.memory_for_margin(outcome, cast("Model", outcome.model))
 
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
         """A look at the rows that were left out."""
@@ -79,7 +79,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
 
         found = left_out(model)
         about = f"all rows but {len(found.rows):,} of {found.steps[-1].k:,} outliers (coremargin outliers lists them)"
-        return words.described(path, model, made, words.two_sides(model), words.margin_claims(model, about))
+        return messages.described(path, model, made, messages.two_sides(model), messages.margin_claims(model, about))
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

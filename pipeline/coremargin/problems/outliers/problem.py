@@ -1,7 +1,7 @@
 """The best margin once k rows may be left out, of all rows of a store: its start, its scans, its search.
 
     sample    soft-margin directions, and the heuristic on the sample's lowest rows
-    settle    scans measure the best directions and send home their lowest rows, the pool; the heuristic on the pool
+    settle    scans measure the best directions and send their lowest rows, the pool; the heuristic on the pool
               gives better directions, until what they have on the pool is what they have on all rows: the incumbent
     climb     the heuristic alone: concentration from many starts, as tasks (climb.py)
     search    certificates and branching on the pool (maths/outliers); what the pool cannot decide, candidates, is
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from coremargin.engine.problem import BaseProblem
 from coremargin.errors import UsageError
-from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, measure, soft_directions
 from coremargin.maths.outliers.packing import bounded
 from coremargin.maths.outliers.search import CANDIDATES, Map, Search, advance, believed, improved, verified
@@ -56,9 +56,9 @@ POOL_ROWS = 1_000
 #: Scans after the first that incumbents may take to settle, and points of the segment from the incumbent (0) to the
 #: newest direction (1) that each of them measures besides.
 SETTLING, LINE_POINTS = 4, (0.25, 0.5, 0.75, 0.9)
-#: Rows beyond k that a scan sends home for each class and direction are at most so many.
+#: Rows beyond k that a scan sends for each class and direction are at most so many.
 MOST_EXTRA = 1_000
-#: Values that a block may send home for its directions: bounds how many there are where k is large.
+#: Values that a block may send for its directions: bounds how many there are where k is large.
 VALUES = 400_000
 BINS = 200
 
@@ -117,15 +117,15 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
 
     def result(self, state: OutlierState) -> Result:
         """The model that a state stands for."""
-        return result(state, self.arena(state), sparse=self.source.sparse)
+        return result(state, self.search_rows(state), sparse=self.source.sparse)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> OutlierState:
         """A state from a checkpoint."""
         return OutlierState.from_arrays(arrays, len(self.ks))
 
-    def arena(self, state: OutlierState) -> Arena:
+    def search_rows(self, state: OutlierState) -> SearchRows:
         """The pool as the search sees it."""
-        return Arena(state.pool.x, state.pool.signs, state.centre, intercept=self.intercept)
+        return SearchRows(state.pool.x, state.pool.signs, state.centre, intercept=self.intercept)
 
     # start
 
@@ -145,7 +145,7 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
         return OutlierState(
             round=0, status="running", pool=OutlierPool.nothing(self.source.features), spare=first.ordinary,
             centre=first.centre, radius=first.radius, phase="settle", settling=SETTLING,
-            wishes=first.directions[: self.batch],
+            next_directions=first.directions[: self.batch],
             searches=searches, left_out=tuple(LeftOut.nothing() for _ in self.ks),
             histogram=np.zeros((2, BINS), np.int64), low=first.low, high=first.high, offset=first.offset, new_rows=0,
             sample_bytes=sample.nbytes(self.source),
@@ -155,7 +155,7 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
 
     @property
     def keep(self) -> int:
-        """Rows of each class that a scan sends home for a direction."""
+        """Rows of each class that a scan sends for a direction."""
         return self.ks[-1] + 1 + min(4 * (self.source.features + 2), MOST_EXTRA)
 
     @property
@@ -172,7 +172,7 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
     def probe(self, state: OutlierState) -> OutlierProbe:
         """The question of the next scan: the directions that wait to be measured."""
         return OutlierProbe(
-            directions=np.ascontiguousarray(state.wishes.T), keep=self.keep, codes=self.codes,
+            directions=np.ascontiguousarray(state.next_directions.T), keep=self.keep, codes=self.codes,
             known=np.sort(state.pool.ids), offset=state.offset, low=state.low, high=state.high, bins=BINS,
             chunk_rows=self.source.chunk_rows,
         )  # fmt: skip
@@ -185,48 +185,54 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
         Raises UsageError when so many rows have weight 0 that a class may vanish, which only a scan can tell.
         """
         self._check_counts(summary.seen, self.codes)
-        measured = [measured_best(state.wishes, summary, search.k, self.intercept) for search in state.searches]
+        measured = [
+            measured_best(state.next_directions, summary, search.k, self.intercept) for search in state.searches
+        ]
         left_out = tuple(
-            left_out_of(summary, state.wishes[j], j, found, search.k) if found.margin > search.best.margin else before
+            left_out_of(summary, state.next_directions[j], j, found, search.k)
+            if found.margin > search.best.margin
+            else before
             for (found, j), search, before in zip(measured, state.searches, state.left_out, strict=True)
         )
         pool = state.pool.add(*worth_having(state, summary, self.ks[-1], self.intercept))
         grown = len(pool) - len(state.pool)
-        asked, _ = self._asked(state)
-        lower_now = trimmed_margin(summary.lowest(0), state.wishes[0], self.ks[-1], self.intercept)[0]
+        scanned, _ = self._to_measure(state)
+        lower_now = trimmed_margin(summary.lowest(0), state.next_directions[0], self.ks[-1], self.intercept)[0]
         state = replace(
             state, round=state.round + 1, pool=pool, left_out=left_out, histogram=summary.histogram, new_rows=grown,
-            lower_now=lower_now, wishes=np.zeros((0, self.source.features)),
+            lower_now=lower_now, next_directions=np.zeros((0, self.source.features)),
         )  # fmt: skip
-        arena, searches = self.arena(state), list(state.searches)
+        search_rows, searches = self.search_rows(state), list(state.searches)
         for place, (found, _) in enumerate(measured):
             search = searches[place]
             better = found.margin > search.best.margin
-            if place in asked:
-                searches[place] = verified(search, found) if better or grown else believed(search, arena)
+            if place in scanned:
+                searches[place] = verified(search, found) if better or grown else believed(search, search_rows)
             elif better:
                 searches[place] = improved(search, found)
         state = replace(state, searches=tuple(searches))
-        return self._settled(state) if state.phase == "settle" else self._judged(state)
+        return self._settled(state) if state.phase == "settle" else self._evaluated(state)
 
     def _settled(self, state: OutlierState) -> OutlierState:
         """While the heuristic finds more on the pool than is proven on all rows, measure that; then the search."""
-        arena = self.arena(state)
-        soft = soft_directions(arena)
+        search_rows = self.search_rows(state)
+        soft = soft_directions(search_rows)
         last: list[Array] = []
-        wishes: list[Array] = []
+        next_directions: list[Array] = []
         for search in state.searches:
             starts = [search.best.w, *last, *soft]
-            found = good_hyperplane(arena, search.k, starts, thorough=False)
+            found = good_hyperplane(search_rows, search.k, starts, thorough=False)
             if not self._is_news(found, search):  # what is quickly found is measured before more time is spent
-                found = good_hyperplane(arena, search.k, [search.best.w, found.w])
+                found = good_hyperplane(search_rows, search.k, [search.best.w, found.w])
             last = [found.w]
             if self._is_news(found, search):
-                wishes += [found.w, *(t * found.w + (1 - t) * search.best.w for t in LINE_POINTS)]
-        if wishes and state.settling > 0:
-            return self._wishing(replace(state, settling=state.settling - 1), unit(wishes)[: self.batch])
+                next_directions += [found.w, *(t * found.w + (1 - t) * search.best.w for t in LINE_POINTS)]
+        if next_directions and state.settling > 0:
+            return self._with_directions(
+                replace(state, settling=state.settling - 1), unit(next_directions)[: self.batch]
+            )
         phase: Phase = "search" if self.exact else "climb"
-        return self._judged(replace(state, phase=phase, pool=self._pool_of_search(state)))
+        return self._evaluated(replace(state, phase=phase, pool=self._pool_of_search(state)))
 
     def _is_news(self, found: Found, search: Search) -> bool:
         """Whether a hyperplane has more on the pool than the incumbent has on all rows, by what matters."""
@@ -242,21 +248,21 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
 
     def work(self, state: OutlierState, run: Map) -> Iterator[OutlierState]:
         """The search on the pool, round by round, until a scan is needed or all is said."""
-        if state.phase == "climb" and state.status == "running" and not len(state.wishes):
+        if state.phase == "climb" and state.status == "running" and not len(state.next_directions):
             rows = max(POOL_ROWS // 2, self.keep)
-            wishes = climbed(state, rows, self.intercept, run, self._is_news)[: self.batch]
-            state = self._wishing(over(state), wishes) if len(wishes) else over(state)
+            next_directions = climbed(state, rows, self.intercept, run, self._is_news)[: self.batch]
+            state = self._with_directions(over(state), next_directions) if len(next_directions) else over(state)
             yield state
-        while state.status == "running" and not len(state.wishes):
+        while state.status == "running" and not len(state.next_directions):
             open_ = [p for p, s in enumerate(state.searches) if s.status == "open" and not s.wants_scan]
             place = min(open_, key=lambda p: (state.searches[p].work, p))  # what is easy is done first
             further = advance if self.exact else bounded
-            search = further(state.searches[place], self.arena(state), run)
+            search = further(state.searches[place], self.search_rows(state), run)
             searches = (*state.searches[:place], search, *state.searches[place + 1 :])
-            state = self._judged(replace(state, searches=searches))
+            state = self._evaluated(replace(state, searches=searches))
             yield state
 
-    def _judged(self, state: OutlierState) -> OutlierState:
+    def _evaluated(self, state: OutlierState) -> OutlierState:
         """What comes next: more search, a scan for the candidates, or the end."""
         longest = float(self.source.scalars().max_norm.max())
         state = shared(state, longest)
@@ -265,19 +271,23 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
             return replace(state, status=how_it_ended(state, longest))
         if any(not search.wants_scan for search in open_):
             return state
-        return self._wishing(state, self._asked(state)[1])
+        return self._with_directions(state, self._to_measure(state)[1])
 
-    def _asked(self, state: OutlierState) -> tuple[list[int], Array]:
+    def _to_measure(self, state: OutlierState) -> tuple[list[int], Array]:
         """The searches whose candidates the next scan measures, and these as directions (m, d)."""
         places: list[int] = []
-        wishes = np.zeros((0, self.source.features))
+        next_directions = np.zeros((0, self.source.features))
         for place, search in enumerate(state.searches):
             mine = unit([candidate.verdict.point for candidate in search.candidates])
-            if len(mine) and (not places or len(wishes) + len(mine) <= self.batch):
+            if len(mine) and (not places or len(next_directions) + len(mine) <= self.batch):
                 places.append(place)
-                wishes = np.concatenate([wishes, mine])
-        return places, wishes
+                next_directions = np.concatenate([next_directions, mine])
+        return places, next_directions
 
-    def _wishing(self, state: OutlierState, wishes: Array) -> OutlierState:
+    def _with_directions(self, state: OutlierState, next_directions: Array) -> OutlierState:
         """With directions for the next scan to measure, and the first one's offset."""
-        return replace(state, wishes=wishes, offset=measure(self.arena(state), wishes[0], self.ks[-1]).b)
+        return replace(
+            state,
+            next_directions=next_directions,
+            offset=measure(self.search_rows(state), next_directions[0], self.ks[-1]).b,
+        )

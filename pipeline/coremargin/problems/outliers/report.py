@@ -108,8 +108,8 @@ def against_k(steps: Sequence[Step], precision: Precision, width: int) -> Markup
     ]  # fmt: skip
     last = steps[-1]
     reached, possible = precision.down(last.lower), precision.up(last.upper)
-    told = f"{count(last.k)} rows left out: margin {reached}, at most {possible}."
-    return svg.drawing("against-k", frame, "The margin against the number of rows left out", told, parts)
+    description = f"{count(last.k)} rows left out: margin {reached}, at most {possible}."
+    return svg.drawing("against-k", frame, "The margin against the number of rows left out", description, parts)
 
 
 def _marks(steps: Sequence[Step], across: Scale, frame: Frame) -> list[tuple[float, str]]:

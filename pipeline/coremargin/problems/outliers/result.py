@@ -18,7 +18,7 @@ from coremargin.maths.rows import of_dense
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.maths.outliers.certificates import Arena
+    from coremargin.maths.outliers.certificates import SearchRows
     from coremargin.maths.outliers.search import Search
     from coremargin.problems.outliers.state import OutlierState
 
@@ -47,13 +47,13 @@ def round_of(state: OutlierState) -> Round:
     )  # fmt: skip
 
 
-def result(state: OutlierState, arena: Arena, *, sparse: bool) -> Result:
+def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Result:
     """The model that a state stands for: the incumbent of the largest k; the others are kept beside it.
 
     arena: the rows of the state's pool; sparse: whether those of the source are.
     """
     best = state.main.best
-    weights, gains = _support_and_gains(arena, state)
+    weights, gains = _support_and_gains(search_rows, state)
     proofs: list[Proof] = []
     for search in state.searches:
         proofs.append(_proof(search, sum(len(certificates) for _, certificates in proofs)))
@@ -63,9 +63,9 @@ def result(state: OutlierState, arena: Arena, *, sparse: bool) -> Result:
     core = core[np.argsort(state.pool.ids[core], kind="stable")]
     kept = _proof_arrays(proofs, core, len(state.pool))
     known = sum(values.nbytes for values in kept.values()) <= PROOF_BYTES
-    lost = known and state.status == "certified" and best.margin <= 0 and _overlap(state, proofs, arena.intercept)
+    lost = known and state.status == "certified" and best.margin <= 0 and _overlap(state, proofs, search_rows.intercept)
     proven = known and state.status == "certified" and best.margin > 0
-    w, b = (best.w, best.b) if np.any(best.w) else (state.wishes[0], state.offset)  # before the first scan
+    w, b = (best.w, best.b) if np.any(best.w) else (state.next_directions[0], state.offset)  # before the first scan
     upper = [search.upper if known else np.inf for search in state.searches]
     extra = _extra(state, upper, gains) | (kept if known else {})
     return Result(
@@ -84,26 +84,26 @@ def _overlap(state: OutlierState, proofs: list[Proof], intercept: bool) -> bool:
     return all(meets(pool.x[c.rows], pool.signs[c.rows], c.weights, intercept) for c in proofs[-1][1])
 
 
-def _support_and_gains(arena: Arena, state: OutlierState) -> tuple[Array, Array]:
+def _support_and_gains(search_rows: SearchRows, state: OutlierState) -> tuple[Array, Array]:
     """Dual weights (n,) of the pool without the rows left out; and for each of these the margin lost if it stays.
 
     Over the lowest rows of the pool: what is lost on all rows is at least that.
     """
-    weights, out = np.zeros(len(arena)), state.left_out[-1]
+    weights, out = np.zeros(len(search_rows)), state.left_out[-1]
     free = np.isin(state.pool.ids, out.ids, invert=True)
-    if not arena.bounded(free):
+    if not search_rows.bounded(free):
         return weights, np.zeros(len(out.ids))
-    base = arena.best(free)
+    base = search_rows.best(free)
     weights[base.rows] = base.weights
-    half = 2.0 if arena.intercept else 1.0
-    margins = arena.signs * (arena.x @ state.main.best.w + state.main.best.b)
+    half = 2.0 if search_rows.intercept else 1.0
+    margins = search_rows.signs * (search_rows.x @ state.main.best.w + state.main.best.b)
     lowest = np.flatnonzero(free)[np.argsort(margins[free], kind="stable")[:GAIN_ROWS]]
-    near = np.zeros(len(arena), bool)
+    near = np.zeros(len(search_rows), bool)
     near[lowest] = near[base.rows] = True
     gains = []
     for row in out.ids:
         here = state.pool.ids == row
-        back = arena.best(near | here, base)
+        back = search_rows.best(near | here, base)
         gain = float(np.linalg.norm(base.point) - np.linalg.norm(back.point)) / half
         gains.append(max(0.0, gain) if here.any() else np.nan)
     return weights, np.array(gains)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, soft_directions
 from coremargin.maths.rows import lengths, take
 from coremargin.problems.outliers.probe import OutlierProbe, dense
@@ -29,7 +29,7 @@ ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class Beginning:
+class OutlierStart:
     """Directions (m, d) for the first scan, the best first, with its offset; ordinary rows; where z is centred, and its
     radius; where margins lie.
     """
@@ -43,7 +43,9 @@ class Beginning:
     high: float
 
 
-def begin(sample: Sample, share: float, ks: Sequence[int], keep: int, ordinary: int, *, intercept: bool) -> Beginning:
+def begin(
+    sample: Sample, share: float, ks: Sequence[int], keep: int, ordinary: int, *, intercept: bool
+) -> OutlierStart:
     """From a sample of both classes that is this share of all rows: outliers are taken to be spread evenly.
 
     keep: lowest rows of a class that are looked at; ordinary: how many ordinary rows are wanted.
@@ -54,40 +56,44 @@ def begin(sample: Sample, share: float, ks: Sequence[int], keep: int, ordinary: 
         spread = np.union1d(spread, mine[np.linspace(0, len(mine) - 1, min(len(mine), ORDINARY)).astype(int)])
     some = OutlierPool(sample.ids[spread], dense(take(sample.rows, spread)), sample.signs[spread])
     centre = np.asarray(some.x.mean(axis=0))
-    arena = Arena(some.x, some.signs, centre, intercept=intercept)
-    soft = soft_directions(arena)
+    search_rows = SearchRows(some.x, some.signs, centre, intercept=intercept)
+    soft = soft_directions(search_rows)
     directions: list[Array] = []
     for k in ks:
         most = int(min(np.sum(sample.signs > 0), np.sum(sample.signs < 0))) - 1
         here = k if share >= 1 else min(k, int(np.ceil(1.5 * k * share)), most)
-        directions.append(_best_on_sample(sample, share, [*directions[-1:], *soft], here, keep, arena).w)
-    wishes = _some(unit([*directions[::-1], *soft]), len(centre))
-    margins = some.signs * (some.x @ wishes[0])
+        directions.append(_best_on_sample(sample, share, [*directions[-1:], *soft], here, keep, search_rows).w)
+    next_directions = _some(unit([*directions[::-1], *soft]), len(centre))
+    margins = some.signs * (some.x @ next_directions[0])
     offset = (float(np.median(margins[some.signs < 0])) - float(np.median(margins[some.signs > 0]))) / 2 * intercept
     margins = margins + some.signs * offset
     room = 0.25 * float(np.ptp(margins)) or 1.0
-    radius = float(np.sqrt(np.einsum("ij,ij->i", arena.z, arena.z).max()))
+    radius = float(np.sqrt(np.einsum("ij,ij->i", search_rows.z, search_rows.z).max()))
     if ordinary > len(spread):
         more = np.linspace(0, len(sample.ids) - 1, min(ordinary, len(sample.ids))).astype(int)
         spread = np.union1d(spread, more)
     spread = spread[np.linspace(0, len(spread) - 1, min(ordinary, len(spread))).astype(int)]
     common = OutlierPool(sample.ids[spread], dense(take(sample.rows, spread)), sample.signs[spread])
-    return Beginning(wishes, offset, common, centre, radius, float(margins.min()) - room, float(margins.max()) + room)
+    return OutlierStart(
+        next_directions, offset, common, centre, radius, float(margins.min()) - room, float(margins.max()) + room
+    )
 
 
-def _best_on_sample(sample: Sample, share: float, directions: Sequence[Array], k: int, keep: int, like: Arena) -> Found:
+def _best_on_sample(
+    sample: Sample, share: float, directions: Sequence[Array], k: int, keep: int, like: SearchRows
+) -> Found:
     """The heuristic on the sample's lowest rows, as scans do it on all rows; ``like`` says what the geometry is."""
     centre, intercept = like.centre, like.intercept
-    asked, pool = _some(unit(directions), len(centre)), OutlierPool.nothing(len(centre))
+    measured, pool = _some(unit(directions), len(centre)), OutlierPool.nothing(len(centre))
     best = Found.nothing(len(centre))
     for _ in range(ROUNDS):
-        places = _lowest(sample, asked, keep, pool.ids)
+        places = _lowest(sample, measured, keep, pool.ids)
         pool = pool.add(places, dense(take(sample.rows, places)), sample.signs[places])
-        arena = Arena(pool.x, pool.signs, centre, intercept=intercept)
-        before, best = best, good_hyperplane(arena, k, [*directions, best.w], thorough=share >= 1)
+        search_rows = SearchRows(pool.x, pool.signs, centre, intercept=intercept)
+        before, best = best, good_hyperplane(search_rows, k, [*directions, best.w], thorough=share >= 1)
         if not len(places) or best.margin == before.margin or not np.any(best.w):
             break
-        asked = unit([best.w])
+        measured = unit([best.w])
     return best if np.any(best.w) else Found(directions[-1], 0.0, -np.inf)
 
 

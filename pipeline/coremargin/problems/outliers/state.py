@@ -76,8 +76,8 @@ class OutlierState:
     """Between two scans.
 
     searches: one for each k, in increasing order; left_out: the rows that its incumbent leaves out. settling: scans
-    that the incumbents may still take to settle. wishes (m, d): directions that the next scan is to measure. histogram
-    (2, bins) over [low, high], of the margins at the first direction of the last scan, whose offset is ``offset``.
+    that the incumbents may still take to settle. next_directions (m, d): directions that the next scan is to measure.
+    histogram (2, bins) over [low, high], of the margins at the first direction of the last scan, with ``offset``.
     """
 
     round: int
@@ -90,7 +90,7 @@ class OutlierState:
     left_out: tuple[LeftOut, ...]
     phase: Phase
     settling: int
-    wishes: Array
+    next_directions: Array
     histogram: NDArray[np.int64]
     low: float
     high: float
@@ -118,7 +118,7 @@ class OutlierState:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
         arrays |= {"status": np.array(STATUSES.index(self.status)), "phase": np.array(PHASES.index(self.phase))}
-        arrays |= {"histogram": self.histogram, "centre": self.centre, "wishes": self.wishes}
+        arrays |= {"histogram": self.histogram, "centre": self.centre, "next_directions": self.next_directions}
         for name, pool in (("pool", self.pool), ("spare", self.spare)):
             arrays |= {f"{name}_ids": pool.ids, f"{name}_x": pool.x, f"{name}_signs": pool.signs}
         for place, (search, out) in enumerate(zip(self.searches, self.left_out, strict=True)):
@@ -137,7 +137,7 @@ class OutlierState:
         outs = [below(f"out{place}", arrays) for place in range(searches)]
         return cls(
             **numbers, pool=pool, spare=spare, status=STATUSES[int(arrays["status"])],
-            phase=PHASES[int(arrays["phase"])], centre=arrays["centre"], wishes=arrays["wishes"],
+            phase=PHASES[int(arrays["phase"])], centre=arrays["centre"], next_directions=arrays["next_directions"],
             histogram=arrays["histogram"],
             searches=tuple(search_from_arrays(below(f"search{place}", arrays)) for place in range(searches)),
             left_out=tuple(LeftOut(out["ids"], out["values"], out["signs"]) for out in outs),

@@ -55,8 +55,8 @@ def worth_having(
         fresh = np.isin(summary.ids, summary.row_id)
         lowest = fresh & (np.cumsum(fresh, axis=2) <= few)
         kept = np.isin(summary.row_id, summary.ids[lowest])
-    elif state.round == 0 and len(state.wishes) > BEST:
-        margins = [trimmed_margin(summary.lowest(j), w, k, intercept)[0] for j, w in enumerate(state.wishes)]
+    elif state.round == 0 and len(state.next_directions) > BEST:
+        margins = [trimmed_margin(summary.lowest(j), w, k, intercept)[0] for j, w in enumerate(state.next_directions)]
         best = np.argsort(-np.array(margins), kind="stable")[:BEST]
         kept = np.isin(summary.row_id, summary.ids[:, best])
     return summary.row_id[kept], summary.row_x[kept], summary.row_sign[kept]

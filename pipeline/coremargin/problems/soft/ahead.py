@@ -21,7 +21,7 @@ from coremargin.problems.soft.probe import CURVE_ROWS
 
 if TYPE_CHECKING:
     from coremargin.maths.newton import Rows
-    from coremargin.problems.soft.objective import Extent, Objective
+    from coremargin.problems.soft.objective import Magnitudes, Objective
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 
@@ -36,30 +36,30 @@ def bound_ahead(
     rows: those near the margin, with margins at the newest hypothesis; curve (d + 1, d + 1): that of the far rows.
     """
     move = ahead - state.newest
-    if not _short(objective.extent, state.newest, move, float(summary.far_least[0])):
+    if not _short(objective.magnitudes, state.newest, move, float(summary.far_least[0])):
         return state
     before, slack = np.maximum(1.0 - rows.margins, 0.0), np.maximum(1.0 - rows.signed @ ahead, 0.0)
-    share, length = 16.0 * objective.extent.sum_error, objective.extent.longest
-    most = float(summary.slack.sum() + rows.weights @ slack) + float(summary.far_price[0]) * _way(length, move)
+    share, length = 16.0 * objective.magnitudes.sum_error, objective.magnitudes.longest
+    most = float(summary.slack.sum() + rows.weights @ slack) + float(summary.far_c[0]) * _way(length, move)
     loose = share * most * (length + 1.0)
-    body, edge = _curve_errors(objective.extent, summary)
+    body, edge = _curve_errors(objective.magnitudes, summary)
     moved = float(np.linalg.norm(move))
     off = loose + (body + 2.0 * edge) * moved
-    total = float(summary.slack.sum() - rows.weights @ before - summary.far_push @ move + rows.weights @ slack)
+    total = float(summary.slack.sum() - rows.weights @ before - summary.far_linear @ move + rows.weights @ slack)
     squares = float(summary.far_value[0] - 2.0 * summary.far_slope @ move + move @ curve @ move)
     squares += float(rows.weights @ (slack * slack)) + off * moved + loose
-    pull = summary.far_slope - curve @ move + rows.signed.T @ (rows.weights * slack)
+    dual_sum = summary.far_slope - curve @ move + rows.signed.T @ (rows.weights * slack)
     total -= share * most
     if objective.intercept:  # each class has half of the total, up to what it lacks of balance
-        lack = abs(float(pull[-1])) + share * most + edge * moved
+        lack = abs(float(dual_sum[-1])) + share * most + edge * moved
         total, off = 0.5 * (total - lack), off + length * lack
     if not total > 0.0:
         return state
     both = np.array([total, total if objective.intercept else 0.0])
-    sums = both, np.array([squares, 0.0]), np.stack([pull[:-1], np.zeros(len(pull) - 1)])
+    sums = both, np.array([squares, 0.0]), np.stack([dual_sum[:-1], np.zeros(len(dual_sum) - 1)])
     dual = soft.squared_hinge_dual(*sums, objective.metric[:-1], objective.intercept, error=off / total, share=share)
-    size = objective.extent.reach(np.abs(ahead[:-1])) + abs(float(ahead[-1])) + 1.0
-    dual *= max(0.0, 1.0 - slack_error(size, float(summary.mass.sum()), total))
+    size = objective.magnitudes.reach(np.abs(ahead[:-1])) + abs(float(ahead[-1])) + 1.0
+    dual *= max(0.0, 1.0 - slack_error(size, float(summary.total_c.sum()), total))
     if not dual > state.lower:
         return state
     return replace(state, bounds=replace(state.bounds, dual=dual, reference=ahead))
@@ -70,22 +70,24 @@ def _way(length: float, move: Array) -> float:
     return length * float(np.linalg.norm(move[:-1])) + abs(float(move[-1]))
 
 
-def _short(extent: Extent, at: Array, move: Array, least: float) -> bool:
+def _short(magnitudes: Magnitudes, at: Array, move: Array, least: float) -> bool:
     """Whether no row whose margin is ``least`` or more away from 1 changes sides, margins being rounded."""
-    size = extent.reach(np.abs(at[:-1])) + abs(float(at[-1])) + 1.0
-    change = min(_way(extent.longest, move), extent.reach(np.abs(move[:-1])) + abs(float(move[-1])))
+    size = magnitudes.reach(np.abs(at[:-1])) + abs(float(at[-1])) + 1.0
+    change = min(_way(magnitudes.longest, move), magnitudes.reach(np.abs(move[:-1])) + abs(float(move[-1])))
     return change + 4.0 * gamma(len(at) + 8) * size < least
 
 
-def _curve_errors(extent: Extent, summary: NearMarginSummary) -> tuple[float, float]:
+def _curve_errors(magnitudes: Magnitudes, summary: NearMarginSummary) -> tuple[float, float]:
     """How far the curve may be off: the length of its part for the weights as a matrix, and that of its last column.
 
     Of dense rows it is made of products in their own precision, CURVE_ROWS at a time.
     """
     dense = not is_sparse(summary.row_x)
-    tile, precision = (CURVE_ROWS, extent.source.dtype) if dense else (extent.source.chunk_rows, np.dtype(np.float64))
-    price, spread, size = float(summary.far_price[0]), float(summary.far_spread[0]), 2.0 * extent.longest + 1.0
-    body = 1.01 * gamma(tile + 64, precision) * spread + extent.sum_error * price * size * size
-    edge = 1.01 * gamma(64, precision) * np.sqrt(price * spread) + extent.sum_error * price * size
+    tile, precision = (
+        (CURVE_ROWS, magnitudes.source.dtype) if dense else (magnitudes.source.chunk_rows, np.dtype(np.float64))
+    )
+    far_c, spread, size = float(summary.far_c[0]), float(summary.far_spread[0]), 2.0 * magnitudes.longest + 1.0
+    body = 1.01 * gamma(tile + 64, precision) * spread + magnitudes.sum_error * far_c * size * size
+    edge = 1.01 * gamma(64, precision) * np.sqrt(far_c * spread) + magnitudes.sum_error * far_c * size
     # Made around a row z, the matrix has the column times z, twice.
-    return float(body + 2.0 * extent.longest * edge), float(edge)
+    return float(body + 2.0 * magnitudes.longest * edge), float(edge)

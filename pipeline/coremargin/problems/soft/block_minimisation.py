@@ -1,7 +1,7 @@
 """The soft-margin problem where neither d x d sums nor the rows fit into memory: selective block minimisation.
 
 The dual is kept for all rows, one number each. A pass goes over the rows a segment at a time, as much as memory has
-room for: rows whose duals contradict their margins come home, and with those held from before, the nearest to the
+room for: rows whose duals contradict their margins are sent, and with those cached from before, the nearest to the
 margin, their part of the dual is solved exactly, all other duals fixed (Yu, Hsieh, Chang, Lin 2010; Chang, Roth 2011).
 Every segment raises the dual, so that no step is ever too long, whatever the rows are like. When the gains say so, a
 scan of all rows at the mean of a pass is the proof: its value from above, and from below, with the hinge these duals,
@@ -29,8 +29,8 @@ from coremargin.problems.soft.block_state import BlockPass
 from coremargin.problems.soft.block_steps import balanced, first, joined, solved
 from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
 from coremargin.problems.soft.result import result, round_of
-from coremargin.problems.soft.start import histogram_range, priced
-from coremargin.problems.soft.state import Bounds, RowsHeld, Seen, SoftState
+from coremargin.problems.soft.start import histogram_range, weighted_pool
+from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Of the memory a third each: for the rows that a segment sends home at most, and for those held from before.
-SEGMENT_PART, HELD_PART = 3, 3
+#: Of the memory a third each: for the rows that a segment sends at most, and for those cached from before.
+SEGMENT_PART, CACHED_PART = 3, 3
 #: Rows stay where they are while the contradictions of all of them cannot add more than this share of epsilon.
 SETTLED = 0.01
 #: What is left after a pass, as a multiple of what the gains foretell for the dual alone, and what these shrink by a
@@ -90,33 +90,33 @@ class BlockMinimisation:
 
     @property
     def sample_chunks(self) -> list[int]:
-        """The chunks that are read before the first pass: within the memory for rows that are held."""
+        """The chunks that are read before the first pass: within the memory for rows that are cached."""
         job, source = self.job, self.source
-        most = job.memory_bytes // HELD_PART * source.nbytes // max(1, source.rows * job.row_bytes)
+        most = job.memory_bytes // CACHED_PART * source.nbytes // max(1, source.rows * job.row_bytes)
         return sample_chunks(source, job.codes, job.sample_share, min(job.sample_bytes, most))
 
     def start(self) -> SoftState:
         """The state before the first pass: the duals of a sample's rows are the best ones if there were no others."""
         job, source = self.job, self.source
-        check_scale(source, job.prices, job.totals)
+        check_scale(source, job.class_c, job.totals)
         found = read_sample(source, self.sample_chunks, job.codes)
-        sample = priced(found, np.arange(len(found.ids)), job.prices)
+        sample = weighted_pool(found, np.arange(len(found.ids)), job.class_c)
         nothing, empty = np.zeros(source.features + 1), Pool.nothing(source.features, sparse=source.sparse)
         block_pass = BlockPass(
-            duals=np.zeros(source.rows), push=nothing, worth=0.0, at=nothing, total=nothing,
+            duals=np.zeros(source.rows), dual_sum=nothing, dual_total=0.0, at=nothing, total=nothing,
             seen=0, segment=0, values=np.zeros(0), gain=1.0, wait=0,
             waited=0, scans=0,
         )  # fmt: skip
         state = SoftState(
             round=0, status="running", newest=block_pass.at, best=None, bounds=Bounds.nothing(nothing),
-            rows=RowsHeld(empty, empty, np.zeros(0)), zone=Zone(widen=1, idle=0), seen=Seen.nothing(0.0, 1.0),
+            rows=RowCache(empty, empty, np.zeros(0)), zone=Zone(widen=1, idle=0), last_scan=LastScan.nothing(0.0, 1.0),
             total_rows=int(source.scalars().counts.sum(axis=0)[list(job.codes)].sum()),
             sample_bytes=found.nbytes(source), block_pass=block_pass,
         )  # fmt: skip
-        state = self._solved(state, first(sample, np.arange(len(sample)), job.memory_bytes // HELD_PART), block_pass)
+        state = self._solved(state, first(sample, np.arange(len(sample)), job.memory_bytes // CACHED_PART), block_pass)
         margins = sample.signs * (products(sample.rows, state.newest[:-1, None])[0] + state.newest[-1])
         low, high = histogram_range(margins)
-        return replace(state, seen=Seen.nothing(low, high))
+        return replace(state, last_scan=LastScan.nothing(low, high))
 
     # scan
 
@@ -134,12 +134,14 @@ class BlockMinimisation:
         """The question of the next scan."""
         job, block_pass, nothing = self.job, _block_pass(state), np.zeros(0, np.int64)
         if not self.proving(state):
-            least = SETTLED * job.epsilon * max(0.0, block_pass.value) / float(job.prices @ job.totals)
+            least = SETTLED * job.epsilon * max(0.0, block_pass.value) / float(job.class_c @ job.totals)
             least = math.sqrt(least) if job.loss == "squared_hinge" else least
-            most = max(1, job.memory_bytes // SEGMENT_PART // job.row_bytes)  # rows that come home
-            plain = job.near_probe(state, keep=most // len(self.segments[block_pass.segment]), held=state.rows.held.ids)
+            most = max(1, job.memory_bytes // SEGMENT_PART // job.row_bytes)  # rows that are sent
+            plain = job.near_probe(
+                state, keep=most // len(self.segments[block_pass.segment]), cached=state.rows.cached.ids
+            )
             return BlockProbe(**_fields(plain), duals=block_pass.duals, first=0, least=least)
-        plain = job.near_probe(replace(state, best=block_pass.at), keep=0, held=nothing)
+        plain = job.near_probe(replace(state, best=block_pass.at), keep=0, cached=nothing)
         return plain if job.loss == "squared_hinge" else ProofProbe(**_fields(plain), duals=block_pass.duals, first=0)
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
@@ -171,13 +173,13 @@ class BlockMinimisation:
     def update(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
         """The duals after a segment, or bounds after a scan of all rows; what is next."""
         state = replace(
-            state, round=state.round + 1, seen=replace(state.seen, near_rows=len(summary.row_id))
+            state, round=state.round + 1, last_scan=replace(state.last_scan, near_rows=len(summary.row_id))
         )  # fmt: skip
         if self.proving(state):
             return self._proven(state, summary)
         block_pass = _block_pass(state)
         chunks = self.segments[block_pass.segment]
-        state = self._solved(state, joined(state.rows.held, summary), block_pass)
+        state = self._solved(state, joined(state.rows.cached, summary), block_pass)
         after = _block_pass(state)
         rows = self.source.span(chunks[-1])[1] - self.source.span(chunks[0])[0]
         after = replace(
@@ -190,8 +192,8 @@ class BlockMinimisation:
     def _solved(self, state: SoftState, pool: Pool, block_pass: BlockPass) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
         after, margins = solved(self.job.objective, pool, block_pass, state.zone.idle)
-        held = first(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // HELD_PART)
-        return replace(state, newest=after.at, rows=replace(state.rows, held=held), block_pass=after)
+        cached = first(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // CACHED_PART)
+        return replace(state, newest=after.at, rows=replace(state.rows, cached=cached), block_pass=after)
 
     def _pass_over(self, state: SoftState, block_pass: BlockPass) -> SoftState:
         """After a pass: another one, or the proof."""
@@ -206,7 +208,7 @@ class BlockMinimisation:
         if not due:
             return replace(state, block_pass=_again(block_pass))
         if self.job.loss == "hinge" and self.job.intercept:
-            block_pass = balanced(state.rows.held, block_pass)
+            block_pass = balanced(state.rows.cached, block_pass)
         return replace(state, newest=block_pass.mean, block_pass=block_pass)
 
     def _proven(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
@@ -217,8 +219,8 @@ class BlockMinimisation:
             soft.relative_gap(state.upper, state.lower),
         )
         block_pass = replace(_again(block_pass), scans=block_pass.scans + 1)
-        seen = replace(state.seen, histogram=summary.histogram, rows_below=int(summary.below[0]))
-        state = replace(state, seen=seen, block_pass=block_pass)
+        last_scan = replace(state.last_scan, histogram=summary.histogram, rows_below=int(summary.below[0]))
+        state = replace(state, last_scan=last_scan, block_pass=block_pass)
         between = replace(state, best=block_pass.at)
         tried = best_point(objective, self.job.points(between), between, summary)
         if tried.upper < state.upper:
@@ -226,7 +228,7 @@ class BlockMinimisation:
         bound = squared_bound if objective.squared else _hinge_bound
         state = bound(objective, state, summary)
         gap = soft.relative_gap(state.upper, state.lower)
-        state = replace(state, seen=replace(state.seen, gap_now=gap))
+        state = replace(state, last_scan=replace(state.last_scan, gap_now=gap))
         if is_certified(state.lower, state.upper, objective.epsilon):
             return replace(state, status="certified")
         rose = np.diff(block_pass.values, prepend=0.0)[-max(1, block_pass.waited) :].sum() > objective.epsilon * abs(
@@ -251,10 +253,10 @@ class BlockMinimisation:
 
         A pass or a proof is a scan; part: the segments of a pass that are done, 0 when it is over.
         """
-        block_pass, told = _block_pass(state), round_of(state)
+        block_pass, found = _block_pass(state), round_of(state)
         part = 0 if self.proving(state) else block_pass.segment
-        told = replace(told, number=block_pass.scans + (part > 0), finished=part == 0, more={"part": part})
-        return told if np.isfinite(state.upper) else replace(told, lower=-np.inf, lower_now=-np.inf)
+        found = replace(found, number=block_pass.scans + (part > 0), finished=part == 0, more={"part": part})
+        return found if np.isfinite(state.upper) else replace(found, lower=-np.inf, lower_now=-np.inf)
 
 
 def _fields(values: Any) -> dict[str, Any]:
@@ -281,10 +283,10 @@ def _shrink(gains: Array) -> float:
 
 def _hinge_bound(objective: Objective, state: SoftState, summary: NearMarginSummary) -> SoftState:
     """With the dual bound of the duals of all rows, where they are in balance."""
-    push, signs = summary.far_push, summary.row_sign
+    linear, signs = summary.far_linear, summary.row_sign
     duals = _block_pass(state).duals[summary.row_id] * signs
-    total = float(summary.far_price[0] + duals.sum())
-    if objective.intercept and abs(float(push[-1])) > BALANCE * total:
+    total = float(summary.far_c[0] + duals.sum())
+    if objective.intercept and abs(float(linear[-1])) > BALANCE * total:
         return state
     named = (summary.row_id, signs, duals)
-    return dual_bound(objective, state, float(summary.far_price[0]), push[:-1], named, len(duals))
+    return dual_bound(objective, state, float(summary.far_c[0]), linear[:-1], named, len(duals))

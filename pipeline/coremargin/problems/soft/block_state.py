@@ -18,17 +18,17 @@ Array = NDArray[np.float64]
 class BlockPass:
     """A dual point of all rows, and how far a pass over them has come.
 
-    duals (n,): a_i y_i of every row of the source; push (d + 1,): sum a_i y_i (x_i, 1); worth: sum of a_i, for the
-    squared hinge of a_i - a_i^2 / (4 c_i). at (d + 1,): the minimiser about the last segment. total (d + 1,): sum of
-    these minimisers over the pass, each times the rows it was about, seen of them. segment: the next one of the
+    duals (n,): a_i y_i of every row of the source; dual_sum (d + 1,): sum a_i y_i (x_i, 1); dual_total: sum of a_i,
+    for the squared hinge of a_i - a_i^2 / (4 c_i). at (d + 1,): the minimiser about the last segment. total (d + 1,):
+    sum of these minimisers over the pass, each times the rows it was about, seen of them. segment: the next one of the
     pass; as many as there are: a scan of all rows is next, the proof. values (k,): of the dual after each pass so far;
     gain: by which share the last segment raised it; wait: passes to go before the next proof, 0: as the gains say;
     waited: how many these were at first. scans: passes and proofs that are done.
     """
 
     duals: Array
-    push: Array
-    worth: float
+    dual_sum: Array
+    dual_total: float
     at: Array
     total: Array
     seen: int
@@ -42,7 +42,7 @@ class BlockPass:
     @property
     def value(self) -> float:
         """Of the dual, but for the rounding of its sums."""
-        return self.worth - 0.5 * float(self.push[:-1] @ self.push[:-1])
+        return self.dual_total - 0.5 * float(self.dual_sum[:-1] @ self.dual_sum[:-1])
 
     @property
     def mean(self) -> Array:

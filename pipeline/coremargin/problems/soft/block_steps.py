@@ -32,10 +32,10 @@ def solved(objective: Objective, pool: Pool, block_pass: BlockPass, sharper: int
     """
     squared = objective.squared
     before = block_pass.duals[pool.ids] * pool.signs
-    model = wide_steps.model_of(objective, pool, pool.weights, block_pass.push)
-    push = block_pass.push - model.pull(before)
-    rest = block_pass.worth - _worth(before, pool.weights, squared=squared)
-    model = replace(model, push=wide_steps.within_reach(push, model), constant=rest)
+    model = wide_steps.model_of(objective, pool, pool.weights, block_pass.dual_sum)
+    dual_sum = block_pass.dual_sum - model.dual_sum(before)
+    rest = block_pass.dual_total - _dual_total(before, pool.weights, squared=squared)
+    model = replace(model, linear=wide_steps.within_reach(dual_sum, model), constant=rest)
     share = LEFT * 0.1**sharper * max(1.0, min(1.0, block_pass.gain) / objective.epsilon)
     at, duals = wide_steps.minimum(objective, model, block_pass.at, before, share)
     if squared:
@@ -43,18 +43,18 @@ def solved(objective: Objective, pool: Pool, block_pass: BlockPass, sharper: int
     every = block_pass.duals.copy()
     every[pool.ids] = duals * pool.signs
     after = replace(
-        block_pass, duals=every, push=push + model.pull(duals), at=at,
-        worth=rest + _worth(duals, pool.weights, squared=squared),
+        block_pass, duals=every, dual_sum=dual_sum + model.dual_sum(duals), at=at,
+        dual_total=rest + _dual_total(duals, pool.weights, squared=squared),
     )  # fmt: skip
     value = after.value
     after = replace(after, gain=max(0.0, value - block_pass.value) / value if value > 0 else 1.0)
     return after, model.margins(at)
 
 
-def joined(held: Pool, summary: NearMarginSummary) -> Pool:
-    """The rows held and after them, in no order of ids, those that came home."""
-    coming = Pool(summary.row_id, as_float64(summary.row_x), summary.row_sign, summary.row_price)
-    return Pool.joined([held, coming])
+def joined(cached: Pool, summary: NearMarginSummary) -> Pool:
+    """The cached rows and after them, in no order of ids, those that were sent."""
+    coming = Pool(summary.row_id, as_float64(summary.row_x), summary.row_sign, summary.row_c)
+    return Pool.joined([cached, coming])
 
 
 def first(pool: Pool, order: NDArray[np.intp], room: int) -> Pool:
@@ -64,7 +64,7 @@ def first(pool: Pool, order: NDArray[np.intp], room: int) -> Pool:
 
 
 def balanced(pool: Pool, block_pass: BlockPass) -> BlockPass:
-    """The duals, those of rows held moved so that sum a y is 0; between their limits if possible, else any, or none."""
+    """With the duals of cached rows moved so that sum a y is 0: those between their limits, else any, else none."""
     duals, excess = block_pass.duals[pool.ids] * pool.signs, math.fsum(block_pass.duals)
     for free in (np.flatnonzero((duals > 0) & (duals < pool.weights)), np.arange(len(duals))):
         moved = soft.balanced(duals[free], pool.signs[free], pool.weights[free], excess)
@@ -75,9 +75,14 @@ def balanced(pool: Pool, block_pass: BlockPass) -> BlockPass:
     every = block_pass.duals.copy()
     every[pool.ids[free]] = moved * pool.signs[free]
     change = (moved - duals[free]) * pool.signs[free]
-    push = block_pass.push + np.append(weighted_sum(take(pool.rows, free), change), change.sum())
-    return replace(block_pass, duals=every, push=push, worth=block_pass.worth + float((moved - duals[free]).sum()))
+    dual_sum = block_pass.dual_sum + np.append(weighted_sum(take(pool.rows, free), change), change.sum())
+    return replace(
+        block_pass,
+        duals=every,
+        dual_sum=dual_sum,
+        dual_total=block_pass.dual_total + float((moved - duals[free]).sum()),
+    )
 
 
-def _worth(duals: Array, prices: Array, *, squared: bool) -> float:
-    return float(duals.sum() - (0.25 * duals @ (duals / prices) if squared else 0.0))
+def _dual_total(duals: Array, row_c: Array, *, squared: bool) -> float:
+    return float(duals.sum() - (0.25 * duals @ (duals / row_c) if squared else 0.0))

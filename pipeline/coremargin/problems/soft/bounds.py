@@ -20,7 +20,7 @@ from coremargin.problems.soft.state import Bounds
 
 if TYPE_CHECKING:
     from coremargin.problems.common.pool import Pool
-    from coremargin.problems.soft.objective import Extent, Objective
+    from coremargin.problems.soft.objective import Magnitudes, Objective
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 
@@ -45,51 +45,51 @@ def best_point(objective: Objective, points: Array, state: SoftState, summary: N
 
 def _rounded_up(objective: Objective, value: float, size: Array, summary: NearMarginSummary) -> float:
     """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|."""
-    margin = gamma(len(size) + 8) * (objective.extent.reach(size[:-1]) + float(size[-1]) + 1.0)
-    prices = float(summary.mass.sum())
+    margin = gamma(len(size) + 8) * (objective.magnitudes.reach(size[:-1]) + float(size[-1]) + 1.0)
+    row_c = float(summary.total_c.sum())
     if objective.squared:
-        lost = 2.0 * margin * float(np.sqrt(prices * max(value, 0.0))) + margin * margin * prices
+        lost = 2.0 * margin * float(np.sqrt(row_c * max(value, 0.0))) + margin * margin * row_c
     else:
-        lost = margin * prices
-    return value * (1.0 + 4.0 * objective.extent.sum_error) + 4.0 * lost
+        lost = margin * row_c
+    return value * (1.0 + 4.0 * objective.magnitudes.sum_error) + 4.0 * lost
 
 
 def squared_bound(objective: Objective, state: SoftState, summary: NearMarginSummary) -> SoftState:
     """With the dual bound that the newest hypothesis suggests, of the squared hinge."""
-    share = 16.0 * objective.extent.sum_error
-    errors: list[Array | float] = [share * objective.extent.longest]
-    if objective.extent.longest > LONG and summary.slack.all():
-        slack, squares = summary.slack, float(objective.prices.max()) * summary.squares
+    share = 16.0 * objective.magnitudes.sum_error
+    errors: list[Array | float] = [share * objective.magnitudes.longest]
+    if objective.magnitudes.longest > LONG and summary.slack.all():
+        slack, squares = summary.slack, float(objective.class_c.max()) * summary.squares
         if not objective.intercept:
             slack, squares = slack.sum(keepdims=True), squares.sum(keepdims=True)
-        each = [objective.extent.sizes(1.0, square / unit**2) for unit, square in zip(slack, squares, strict=True)]
+        each = [objective.magnitudes.sizes(1.0, square / unit**2) for unit, square in zip(slack, squares, strict=True)]
         errors.append(np.asarray(share * np.sum(each, axis=0)))
-    sums = (summary.slack, summary.squares, summary.pull)
+    sums = (summary.slack, summary.squares, summary.dual_sum)
     dual = max(
         soft.squared_hinge_dual(*sums, objective.metric[:-1], objective.intercept, error=error, share=share)
         for error in errors
     )
-    size = objective.extent.reach(np.abs(state.newest[:-1])) + abs(float(state.newest[-1])) + 1.0
+    size = objective.magnitudes.reach(np.abs(state.newest[:-1])) + abs(float(state.newest[-1])) + 1.0
     least = float(summary.slack.min() if objective.intercept else summary.slack.sum())
-    dual *= max(0.0, 1.0 - slack_error(size, float(summary.at_stake[0]), least))
+    dual *= max(0.0, 1.0 - slack_error(size, float(summary.below_c[0]), least))
     if not dual > state.lower:
         return state
     return replace(state, bounds=replace(state.bounds, dual=dual, reference=state.newest))
 
 
-def slack_error(size: float, at_stake: float, slack: float) -> float:
+def slack_error(size: float, below_c: float, slack: float) -> float:
     """How far another's duals may be off, relatively, because they are made of slacks that were rounded otherwise.
 
     Theirs are as good a dual point, near a maximum: what they lose is less than this share of the value. size: of the
-    terms of a margin; at_stake: price of the rows that have slack, slack: their sum of c xi.
+    terms of a margin; below_c: sum of c of the rows that have slack, slack: their sum of c xi.
     """
-    return 2.0**-48 * size * at_stake / slack if slack > 0 else 0.0
+    return 2.0**-48 * size * below_c / slack if slack > 0 else 0.0
 
 
-def sided(extent: Extent, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:
+def sided(magnitudes: Magnitudes, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:
     """Rows (m,) that nobody has to name: far enough from the margin at ``at``, with the dual of their side there."""
     margins = pool.signs * (products(pool.rows, at[:-1, None])[0] + at[-1])
-    error = gamma(len(at) + 2) * (extent.longest * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
+    error = gamma(len(at) + 2) * (magnitudes.longest * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
     side = np.where(margins < 1.0, pool.weights, 0.0)
     return np.asarray((np.abs(margins - 1.0) > 4.0 * error) & (duals == side))
 
@@ -100,24 +100,24 @@ def hinge_bound(
     summary: NearMarginSummary,
     rows: tuple[NDArray[np.int64], NDArray[np.int8], Array],
     duals: Array,
-    pull: Callable[[Array], Array],
+    dual_sum: Callable[[Array], Array],
     also: tuple[float, Array, int] | None = None,
 ) -> SoftState:
     """With the dual bound of the scan's model, which holds for all rows however far a step leads, of the hinge.
 
-    rows: ids, signs and prices (m,) of those that are not far; duals (m,) theirs, in their box; pull: sum a y x (d,).
-    also: of rows that are far too, though not in the summary: their sums of c and c y (x, 1), and how many they are.
+    rows: ids, signs and row_c (m,) of those that are not far; duals (m,) theirs, in their box; dual_sum: sum a y x
+    (d,). also: of rows that are far too, though not in the summary: their sums of c and c y (x, 1), and their number.
     """
-    ids, signs, prices = rows
-    price, push, terms = float(summary.far_price[0]), summary.far_push, len(duals)
+    ids, signs, row_c = rows
+    far_c, linear, terms = float(summary.far_c[0]), summary.far_linear, len(duals)
     if also is not None:
-        price, push, terms = price + also[0], push + also[1], terms + also[2]
+        far_c, linear, terms = far_c + also[0], linear + also[1], terms + also[2]
     if objective.intercept:
-        moved = soft.balanced(duals, signs, prices, float(push[-1] + duals @ signs))
+        moved = soft.balanced(duals, signs, row_c, float(linear[-1] + duals @ signs))
         if moved is None:
             return state
         duals = moved
-    return dual_bound(objective, state, price, push[:-1] + pull(duals), (ids, signs, duals), terms)
+    return dual_bound(objective, state, far_c, linear[:-1] + dual_sum(duals), (ids, signs, duals), terms)
 
 
 def dual_bound(
@@ -136,22 +136,22 @@ def dual_bound(
     ids, signs, duals = named
     total = others + float(duals.sum())
     value = soft.hinge_dual(total, v, objective.metric[:-1])
-    error = 8.0 * (objective.extent.sum_error + gamma(terms))
-    value -= error * total + _pull_error(objective, v, total, error)
-    value -= BALANCE * total * objective.extent.longest * float(np.linalg.norm(v))
+    error = 8.0 * (objective.magnitudes.sum_error + gamma(terms))
+    value -= error * total + _dual_sum_error(objective, v, total, error)
+    value -= BALANCE * total * objective.magnitudes.longest * float(np.linalg.norm(v))
     if not value > state.lower:
         return state
     return replace(state, bounds=Bounds(state.upper, value, state.newest, ids, signs, duals))
 
 
-def _pull_error(objective: Objective, v: Array, total: float, error: float) -> float:
+def _dual_sum_error(objective: Objective, v: Array, total: float, error: float) -> float:
     """How much 1/2 ||v||^2 may be off, v (d,) being a sum of rows whose duals add up to ``total``, each off by a share.
 
     error: that share. Bounded by the longest row or, where that is large, feature by feature.
     """
-    length = error * total * objective.extent.longest
+    length = error * total * objective.magnitudes.longest
     by_length = length * float(np.linalg.norm(v))
     if by_length <= error * total * LONG:
         return by_length
-    each = error * objective.extent.sizes(total, float(objective.prices.max()) * total)
+    each = error * objective.magnitudes.sizes(total, float(objective.class_c.max()) * total)
     return min(by_length + 0.5 * length * length, float(np.abs(v) @ each + 0.5 * each @ each))

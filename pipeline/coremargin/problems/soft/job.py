@@ -31,7 +31,7 @@ from coremargin.problems.common.start import (
     float64_row_bytes,
     two_classes,
 )
-from coremargin.problems.soft.objective import Extent, Objective
+from coremargin.problems.soft.objective import Magnitudes, Objective
 from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.start import BINS
 from coremargin.problems.soft.state import SoftState
@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) whose losses a scan sums up besides the newest.
 LINE_POINTS = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
-#: So many rows per feature are few, and so many features many: then all rows are held, where they fit.
+#: So many rows per feature are few, and so many features many: then all rows are cached, where they fit.
 FEW_ROWS, MANY_FEATURES = 50, 200
 #: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
 CURVES = 8
@@ -58,7 +58,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
     matrices; sharing: so many problems share the memory; copies: of the rows that all of them hold, how many there are
-    at a time; near_bytes: of it, for the rows that one scan sends home, None: NEAR_PART; held_bytes: for those that
+    at a time; near_bytes: of it, for the rows that one scan sends, None: NEAR_PART; cached_bytes: for those that
     stay, None: a quarter.
     """
 
@@ -71,7 +71,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
     sharing: int = 1
     copies: int = 1
     near_bytes: int | None = None
-    held_bytes: int | None = None
+    cached_bytes: int | None = None
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
 
@@ -95,7 +95,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
         return class_weights(self.source, self.codes)
 
     @property
-    def prices(self) -> Array:
+    def class_c(self) -> Array:
         """c of a row of weight 1 of the positive and of the negative class."""
         if self.class_weight is None:
             return np.full(2, self.cost)
@@ -107,25 +107,25 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
     @cached_property
     def objective(self) -> Objective:
         """What is minimised."""
-        return Objective(self.loss, self.prices, self.intercept, self.epsilon, Extent(self.source))
+        return Objective(self.loss, self.class_c, self.intercept, self.epsilon, Magnitudes(self.source))
 
     def points(self, state: SoftState) -> Array:
         """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
         return np.ones(1) if state.best is None else np.array([1.0, *LINE_POINTS])
 
     def near_probe(
-        self, state: SoftState, *, keep: int, held: NDArray[np.int64], curve: bool = False
+        self, state: SoftState, *, keep: int, cached: NDArray[np.int64], curve: bool = False
     ) -> NearMarginProbe:  # fmt: skip
         """The question about a state's newest hypothesis, and its best one.
 
-        keep: rows that each chunk sends home; held: ids of those that the driver has; curve: d x d sums are wanted.
+        keep: rows that each chunk sends; cached: ids of those that the driver has; curve: d x d sums are wanted.
         """
         base = state.newest[:, None]
         if state.best is not None:
             base = np.column_stack([state.newest, state.best])
         return NearMarginProbe(
-            base=base, points=self.points(state), codes=self.codes, prices=self.prices, loss=self.loss,
-            keep=keep, held=held, curve=curve, low=state.low, high=state.high, bins=BINS,
+            base=base, points=self.points(state), codes=self.codes, class_c=self.class_c, loss=self.loss,
+            keep=keep, cached=cached, curve=curve, low=state.low, high=state.high, bins=BINS,
             chunk_rows=self.source.chunk_rows, dtype=self.source.dtype.name, sparse=self.source.sparse,
         )  # fmt: skip
 
@@ -148,7 +148,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
         return (source.sparse or short or source.features >= MANY_FEATURES) and self.fits
 
     @property
-    def whole(self) -> bool:
+    def all_cached(self) -> bool:
         """True where a wide problem holds all rows: they are read before the first scan, which is the proof."""
         return self.wide and self.fits
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.problems.common import words
+from coremargin.problems.common import messages
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.soft.spec import SoftMarginJob
 
@@ -26,11 +26,11 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
     name = "soft_margin"
     job = SoftMarginJob
     title = "a soft margin"
-    asked_by = "give loss"
+    selected_by = "give loss"
 
-    def asked(self, said: Mapping[str, Any]) -> bool:
+    def matches(self, options: Mapping[str, Any]) -> bool:
         """A loss."""
-        return "loss" in said
+        return "loss" in options
 
     def problem(self, job: SoftMarginJob, source: Source) -> Margin:
         """The problem on these rows, with the method that fits them."""
@@ -40,16 +40,16 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
 
     def verdict(self, outcome: Outcome, job: SoftMarginJob) -> list[str]:
         """The value, and what none is below."""
-        return words.value_verdict(outcome, cast("Model", outcome.model), job.epsilon, "hyperplane")
+        return messages.value_verdict(outcome, cast("Model", outcome.model), job.epsilon, "hyperplane")
 
-    def held(self, outcome: Outcome) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """Rows near the margin."""
-        return words.held_for_value(outcome, cast("Model", outcome.model))
+        return messages.memory_for_value(outcome, cast("Model", outcome.model))
 
     def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, loss and value."""
-        claims = words.value_claims(model, words.rows_of(model))
-        return words.described(path, model, made, words.two_sides(model), claims)
+        claims = messages.value_claims(model, messages.rows_of(model))
+        return messages.described(path, model, made, messages.two_sides(model), claims)
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

@@ -23,7 +23,7 @@ LONG = 1024.0
 
 
 @dataclass(frozen=True)
-class Extent:
+class Magnitudes:
     """How large the rows of a source are, by its statistics: bounds on what float64 loses are made of it."""
 
     source: Source
@@ -69,13 +69,13 @@ class Extent:
 
 @dataclass(frozen=True)
 class Objective:
-    """1/2 ||w||^2 + sum_i c_i loss_i, to a gap of epsilon: prices (2,) are the c of a row of weight 1 of each class."""
+    """1/2 ||w||^2 + sum_i c_i loss_i, to a gap of epsilon; class_c (2,): c of a row of weight 1 of each class."""
 
     loss: Loss
-    prices: Array
+    class_c: Array
     intercept: bool
     epsilon: float
-    extent: Extent
+    magnitudes: Magnitudes
 
     @property
     def squared(self) -> bool:
@@ -85,4 +85,4 @@ class Objective:
     @property
     def metric(self) -> Array:
         """R (d + 1,): 1 for the weights, 0 for the intercept."""
-        return np.append(np.ones(self.extent.source.features), 0.0)
+        return np.append(np.ones(self.magnitudes.source.features), 0.0)

@@ -44,23 +44,23 @@ CURVE_ROWS = 256
 
 @dataclass(frozen=True)
 class Counted:
-    """The rows that count, those of the two classes with a weight: places (n,), signs, prices c.
+    """The rows that count, those of the two classes with a weight: places (n,), signs, row_c.
 
-    held (n,): rows that the driver has.
+    cached (n,): rows that the driver has.
     """
 
     places: NDArray[np.intp]
     signs: NDArray[np.int8]
-    prices: Array
-    held: NDArray[np.bool_]
+    row_c: Array
+    cached: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Divided:
+class NearFarSplit:
     """Rows that count at the newest hypothesis.
 
-    signs, prices (n,); margins (k, n); near: positions of the rows that come home; slack max(0, 1 - margin); losing:
-    those with slack that are far from the margin, and not held. columns (n, 4): the weights of the rows in the
+    signs, row_c (n,); margins (k, n); near: positions of the rows that are sent; slack max(0, 1 - margin); losing:
+    those with slack that are far from the margin, and not cached. columns (n, 4): the weights of the rows in the
     summary's sums, c xi of the positive and of the negative class, c y and c xi y of losing rows. least: |margin - 1|
     of the far row that is nearest to the margin, 0 where nobody asked.
     """
@@ -68,7 +68,7 @@ class Divided:
     signs: NDArray[np.int8]
     margins: Array
     near: NDArray[np.intp]
-    prices: Array
+    row_c: Array
     slack: Array
     losing: NDArray[np.bool_]
     columns: Array
@@ -81,8 +81,8 @@ class NearMarginProbe:
 
     base (d + 1, 1 or 2): (w, b) of the newest hypothesis, and of the best one so far. points (k,): where on the segment
     from the best (0) to the newest (1) the losses are wanted, 1 first. codes: label codes of the positive and the
-    negative class; prices (2,): c of their rows of weight 1. keep: rows nearest to the margin, those that change sides
-    between both hypotheses first, to send home per chunk. held
+    negative class; class_c (2,): c of their rows of weight 1. keep: rows nearest to the margin, those that change sides
+    between both hypotheses first, to send per chunk. cached
     (m,) int64, increasing: ids of rows that the driver has; they are not sent, nor counted as far. curve: far_curve is
     wanted. low, high, bins: range of the histogram of margins. chunk_rows, dtype, sparse: of the source.
     """
@@ -90,10 +90,10 @@ class NearMarginProbe:
     base: Array
     points: Array
     codes: tuple[int, int]
-    prices: Array
+    class_c: Array
     loss: str
     keep: int
-    held: NDArray[np.int64]
+    cached: NDArray[np.int64]
     curve: bool
     low: float
     high: float
@@ -108,9 +108,11 @@ class NearMarginProbe:
         return self.loss == "squared_hinge"
 
     def narrow(self, block: Block) -> NearMarginProbe:
-        """The same question with the held ids in this block only."""
+        """The same question with the cached ids in this block only."""
         first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
-        return replace(self, held=self.held[np.searchsorted(self.held, first) : np.searchsorted(self.held, stop)])
+        return replace(
+            self, cached=self.cached[np.searchsorted(self.cached, first) : np.searchsorted(self.cached, stop)]
+        )
 
     def empty(self) -> NearMarginSummary:
         """The answer for no rows."""
@@ -136,8 +138,8 @@ class NearMarginProbe:
         if len(places) < rows.shape[0]:
             rows = take(rows, places)
         margins = decisions(rows, self.base) * counted.signs
-        near = self.near(self.distances(margins), self.keep, counted.held)
-        parts = self.divided(lambda at: take(rows, at), counted, margins, near, longest)
+        near = self.near(self.distances(margins), self.keep, counted.cached)
+        parts = self.near_far_split(lambda at: take(rows, at), counted, margins, near, longest)
         losing = take(rows, np.flatnonzero(parts.losing) if self.curve else np.zeros(0, np.intp))
         return self.summary(
             parts, weighted_sums(rows, parts.columns), places[near] + start, take(rows, near), losing
@@ -146,56 +148,58 @@ class NearMarginProbe:
     def counted(self, start: int, codes: NDArray[np.int32], weights: Array | None) -> Counted:
         """Which of some rows in a run count: start is the id of the first; label codes (n,), sample weights (n,)."""
         signs = np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)
-        prices = np.where(signs > 0, self.prices[0], self.prices[1])
+        row_c = np.where(signs > 0, self.class_c[0], self.class_c[1])
         if weights is not None:
-            prices = prices * weights
-            signs[prices == 0] = 0
+            row_c = row_c * weights
+            signs[row_c == 0] = 0
         places = np.flatnonzero(signs)
-        held = np.isin(places + start, self.held) if len(self.held) else np.zeros(len(places), bool)
+        cached = np.isin(places + start, self.cached) if len(self.cached) else np.zeros(len(places), bool)
         if len(places) < len(signs):
-            signs, prices = signs[places], prices[places]
-        return Counted(places, signs, prices, held)
+            signs, row_c = signs[places], row_c[places]
+        return Counted(places, signs, row_c, cached)
 
-    def divided(self, pick: Pick, counted: Counted, margins: Array, near: NDArray[np.intp], longest: float) -> Divided:
-        """Rows with their margins (k, n), of which those at ``near`` come home; pick: rows by position.
+    def near_far_split(
+        self, pick: Pick, counted: Counted, margins: Array, near: NDArray[np.intp], longest: float
+    ) -> NearFarSplit:
+        """Rows with their margins (k, n), of which those at ``near`` are sent; pick: rows by position.
 
         Margins of the newest hypothesis are settled in place.
         """
-        signs, prices = counted.signs, counted.prices
-        far = ~counted.held
+        signs, row_c = counted.signs, counted.row_c
+        far = ~counted.cached
         far[near] = False
         if not self.squared:
             self._settle(pick, signs, margins[0], far, longest)
         slack = np.maximum(1.0 - margins[0], 0.0)
-        cost = prices * slack
+        cost = row_c * slack
         losing = far & (margins[0] < 1.0)
-        push, slope = np.where(losing, prices * signs, 0.0), np.where(losing, cost * signs, 0.0)
+        linear, slope = np.where(losing, row_c * signs, 0.0), np.where(losing, cost * signs, 0.0)
         positive = signs > 0
-        columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), push, slope], axis=1)
+        columns = np.stack([np.where(positive, cost, 0.0), np.where(positive, 0.0, cost), linear, slope], axis=1)
         least = float(np.abs(margins[0][far] - 1.0).min(initial=np.inf)) if self.curve else 0.0
-        return Divided(signs, margins, near, prices, slack, losing, columns, least)
+        return NearFarSplit(signs, margins, near, row_c, slack, losing, columns, least)
 
     def summary(
-        self, parts: Divided, total: Array, ids: NDArray[np.int64], near: Rows, losing: Rows
+        self, parts: NearFarSplit, total: Array, ids: NDArray[np.int64], near: Rows, losing: Rows
     ) -> NearMarginSummary:
-        """The answer. total (4, d): ``parts.columns.T @ rows``; ids (m,), near (m, d): of the rows that come home.
+        """The answer. total (4, d): ``parts.columns.T @ rows``; ids (m,), near (m, d): of the rows that are sent.
 
         losing: the far rows on the losing side, where their curve is wanted.
         """
-        signs, newest, prices, slack, columns = parts.signs, parts.margins[0], parts.prices, parts.slack, parts.columns
+        signs, newest, row_c, slack, columns = parts.signs, parts.margins[0], parts.row_c, parts.slack, parts.columns
         far, positive = parts.losing, signs > 0
-        curve, spread = _tiled_curve(losing, prices[far]) if self.curve else (np.zeros((0, 0)), 0.0)
+        curve, spread = _tiled_curve(losing, row_c[far]) if self.curve else (np.zeros((0, 0)), 0.0)
         return NearMarginSummary(
-            losses=self._losses(parts.margins, prices),
-            slack=columns[:, :2].sum(axis=0), squares=slack @ columns[:, :2], pull=total[:2],
-            far_price=np.array([prices[far].sum()]), far_value=np.array([(prices[far] * slack[far]) @ slack[far]]),
-            far_push=np.append(total[2], columns[:, 2].sum()), far_slope=np.append(total[3], columns[:, 3].sum()),
+            losses=self._losses(parts.margins, row_c),
+            slack=columns[:, :2].sum(axis=0), squares=slack @ columns[:, :2], dual_sum=total[:2],
+            far_c=np.array([row_c[far].sum()]), far_value=np.array([(row_c[far] * slack[far]) @ slack[far]]),
+            far_linear=np.append(total[2], columns[:, 2].sum()), far_slope=np.append(total[3], columns[:, 3].sum()),
             far_curve=curve, far_spread=np.array([spread]),
-            row_id=ids, row_x=near, row_sign=signs[parts.near], row_price=prices[parts.near],
+            row_id=ids, row_x=near, row_sign=signs[parts.near], row_c=row_c[parts.near],
             histogram=np.stack([self._bin(newest[positive]), self._bin(newest[~positive])]),
             seen=np.array([np.count_nonzero(positive), np.count_nonzero(~positive)]),
-            mass=np.array([prices[positive].sum(), prices[~positive].sum()]),
-            below=np.array([np.count_nonzero(newest < 1.0)]), at_stake=np.array([prices[newest < 1.0].sum()]),
+            total_c=np.array([row_c[positive].sum(), row_c[~positive].sum()]),
+            below=np.array([np.count_nonzero(newest < 1.0)]), below_c=np.array([row_c[newest < 1.0].sum()]),
             far_least=np.array([parts.least]),
         )  # fmt: skip
 
@@ -212,21 +216,21 @@ class NearMarginProbe:
         margins[open_ones] = signs[open_ones] * exact_decisions(pick(open_ones), w, b)
 
     def distances(self, margins: Array) -> Array:
-        """By what (n,) rows are chosen to come home; the squared hinge's curve says how rows change on a long way."""
+        """By what (n,) rows are chosen to be sent; the squared hinge's curve says how rows change on a long way."""
         return distances(margins[:1] if self.squared else margins)
 
     @staticmethod
-    def near(distance: Array, keep: int, held: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Positions (increasing) of the ``keep`` rows with the least distance, ties by position; held ones apart."""
-        free = np.flatnonzero(~held)
+    def near(distance: Array, keep: int, cached: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Positions (increasing) of the ``keep`` rows with the least distance, ties by position; cached ones apart."""
+        free = np.flatnonzero(~cached)
         return free if len(free) <= keep else np.asarray(free[least(distance[free], keep)])
 
-    def _losses(self, margins: Array, prices: Array) -> Array:
+    def _losses(self, margins: Array, row_c: Array) -> Array:
         losses = np.empty(len(self.points))
         for k, t in enumerate(self.points):
             m = margins[0] if len(margins) == 1 or t == 1 else t * margins[0] + (1 - t) * margins[1]
             slack = np.maximum(1.0 - m, 0.0)
-            losses[k] = prices @ (slack * slack if self.squared else slack)
+            losses[k] = row_c @ (slack * slack if self.squared else slack)
         return losses
 
     def _bin(self, margins: Array) -> NDArray[np.int64]:

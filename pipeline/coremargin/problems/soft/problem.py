@@ -1,7 +1,7 @@
 """The soft-margin problem by the near-margin method: hinge and squared hinge, with the duality gap as its certificate.
 
 A scan at a hypothesis splits the rows: those far from the margin are summed up (they will not change sides on a short
-way), those near it come home. The driver minimises the sum of both exactly and the next scan proves the result, or
+way), those near it are sent. The driver minimises the sum of both exactly and the next scan proves the result, or
 shows what moved. Certified means primal - dual <= epsilon primal, both over all rows.
 """
 
@@ -27,8 +27,8 @@ from coremargin.problems.soft import wide_steps
 from coremargin.problems.soft.bounds import best_point
 from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.result import result, round_of
-from coremargin.problems.soft.start import evenly, histogram_range, priced, thinned
-from coremargin.problems.soft.state import Bounds, RowsHeld, Seen, SoftState
+from coremargin.problems.soft.start import evenly, histogram_range, thinned, weighted_pool
+from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState
 from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squared_step
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Share of the rows that come home from one scan, and its bounds in bytes of float64.
+#: Share of the rows that are sent from one scan, and its bounds in bytes of float64.
 NEAR_SHARE = 0.05
 NEAR_BYTES_LEAST = 1 << 20
 #: Share of the memory for these rows: dense ones of models of sums, copied while they are solved, and all others.
@@ -64,49 +64,50 @@ class SoftMargin(SoftJob):
 
     def start(self) -> SoftState:
         """Solve on a sample of chunks."""
-        return self.begin(read_sample(self.source, self.sample_chunks, self.codes, stay=self.whole))
+        return self.begin(read_sample(self.source, self.sample_chunks, self.codes, stay=self.all_cached))
 
     @property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first scan."""
-        limit = max(self.sample_bytes, self.source.nbytes) if self.whole else self.sample_bytes
+        limit = max(self.sample_bytes, self.source.nbytes) if self.all_cached else self.sample_bytes
         return sample_chunks(self.source, self.codes, self.sample_share, limit)
 
     def begin(
         self, found: Sample, near: Array | None = None, shares: Array | None = None, *, solve: bool = True
     ) -> SoftState:
-        """The state before the first scan, from some rows of both classes, their prices scaled up to all rows.
+        """The state before the first scan, from some rows of both classes, their C scaled up to all rows.
 
         near (d + 1,): a solution to start from, such as that for another C; shares (m,): its duals of these rows / C.
         solve: False where there is no time for more than to start there.
         """
         source, totals = self.source, self.totals
-        check_scale(source, self.prices, totals)
-        few = None if self.whole else np.arange(len(found.ids))
+        check_scale(source, self.class_c, totals)
+        few = None if self.all_cached else np.arange(len(found.ids))
         few = few if self.wide else thinned(found.signs, self._solvable)
-        sample = priced(found, few, self.prices)
+        sample = weighted_pool(found, few, self.class_c)
         positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]
         shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
         nothing, none = np.zeros(source.features + 1), np.zeros(0, np.intp)
         newest, duals = nothing if near is None else near, np.zeros(len(sample))
         if solve and shown.all():
             # Prices of the sample add up to those of all rows.
-            share = np.ones(2) if self.whole else self.prices * totals / shown
-            prices = sample.weights * np.where(positive, share[0], share[1])
+            share = np.ones(2) if self.all_cached else self.class_c * totals / shown
+            row_c = sample.weights * np.where(positive, share[0], share[1])
             if self.wide:
                 known = None if shares is None else shares * self.cost
-                newest, duals = wide_steps.first_step(self.objective, sample, prices, newest, known)
+                newest, duals = wide_steps.first_step(self.objective, sample, row_c, newest, known)
             else:
-                newest = first_step(self.objective, sample, prices, newest)
+                newest = first_step(self.objective, sample, row_c, newest)
         margins = sample.signs * (products(sample.rows, newest[:-1, None])[0] + newest[-1])
         low, high = histogram_range(margins)
         return SoftState(
             round=0, status="running", newest=newest, best=None, bounds=Bounds.nothing(nothing),
-            rows=RowsHeld(
-                sample=sample.take(evenly(len(sample), 0 if self.whole else SURROGATES)),
-                held=sample if self.whole else sample.take(none), held_duals=duals if self.whole else duals[none],
+            rows=RowCache(
+                sample=sample.take(evenly(len(sample), 0 if self.all_cached else SURROGATES)),
+                cached=sample if self.all_cached else sample.take(none),
+                cached_duals=duals if self.all_cached else duals[none],
             ),
-            zone=Zone(widen=1, idle=0), seen=Seen.nothing(low, high), total_rows=int(counts.sum()),
+            zone=Zone(widen=1, idle=0), last_scan=LastScan.nothing(low, high), total_rows=int(counts.sum()),
             sample_bytes=found.nbytes(source),
         )  # fmt: skip
 
@@ -121,7 +122,7 @@ class SoftMargin(SoftJob):
     def probe(self, state: SoftState) -> NearMarginProbe:
         """The question of the next scan."""
         keep = self._near_rows.of_chunk(state.zone.widen)
-        return self.near_probe(state, keep=keep, held=state.rows.held.ids, curve=self._curved)
+        return self.near_probe(state, keep=keep, cached=state.rows.cached.ids, curve=self._curved)
 
     @property
     def _curved(self) -> bool:
@@ -130,7 +131,7 @@ class SoftMargin(SoftJob):
 
     @property
     def _near_rows(self) -> NearRows:
-        """Rows that come home: where they are sparse or stay, in wide problems, all that memory allows."""
+        """Rows that are sent: where they are sparse or stay, in wide problems, all that memory allows."""
         many = self.wide or self.source.sparse  # these are few bytes, and models keep them as they are
         most = self.memory_bytes * NEAR_PART[many] if self.near_bytes is None else self.near_bytes
         share = np.inf if many else NEAR_SHARE
@@ -146,7 +147,7 @@ class SoftMargin(SoftJob):
 
     @property
     def least_block_bytes(self) -> int:
-        """Squared hinge sends home a d x d matrix per block: no more of them than fit into the memory."""
+        """Squared hinge sends a d x d matrix per block: no more of them than fit into the memory."""
         if not self._curved:
             return 1
         source, matrix = self.source, 8 * (self.source.features + 1) ** 2
@@ -161,16 +162,17 @@ class SoftMargin(SoftJob):
     def update(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
         """Bounds and the next hypothesis after a scan."""
         before, value = soft.relative_gap(state.upper, state.lower), state.upper
-        seen = replace(
-            state.seen, histogram=summary.histogram, rows_below=int(summary.below[0]), near_rows=len(summary.row_id)
+        last_scan = replace(
+            state.last_scan, histogram=summary.histogram, rows_below=int(summary.below[0]),
+            near_rows=len(summary.row_id)
         )  # fmt: skip
-        state = replace(state, round=state.round + 1, seen=seen)
+        state = replace(state, round=state.round + 1, last_scan=last_scan)
         astray = crossed(state, summary)
         rose = summary.losses[0] + soft.penalty(state.newest, self.objective.metric) > state.upper
         state = best_point(self.objective, self.points(state), state, summary)
         step, state = self._advance(state, summary)
         gap = soft.relative_gap(state.upper, state.lower)
-        state = replace(state, seen=replace(state.seen, gap_now=gap))
+        state = replace(state, last_scan=replace(state.last_scan, gap_now=gap))
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
         same = np.array_equal(step, state.newest)
@@ -185,26 +187,26 @@ class SoftMargin(SoftJob):
         return replace(state, newest=step, zone=state.zone.after(found, self.epsilon))
 
     def _advance(self, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
-        if self.wide or len(state.rows.held):
+        if self.wide or len(state.rows.cached):
             return wide_steps.step(self.objective, state, summary, self._room)
         return (squared_step if self.loss == "squared_hinge" else hinge_step)(self.objective, state, summary)
 
     @property
     def _room(self) -> int | None:
-        """Bytes of the rows that stay after a scan, None: all that are held."""
-        if self.whole or not self.wide:
+        """Bytes of the rows that stay after a scan, None: all that are cached."""
+        if self.all_cached or not self.wide:
             return None
-        return self.memory_bytes // 4 if self.held_bytes is None else self.held_bytes
+        return self.memory_bytes // 4 if self.cached_bytes is None else self.cached_bytes
 
     def _on_all_rows(self, state: SoftState) -> SoftState:
         """The same job with all rows in memory from now on, which are read here, and the minimiser over them."""
         source = self.source
         found = read_sample(source, list(range(source.chunks)), self.codes, stay=True)
-        held = priced(found, None, self.prices)
+        cached = weighted_pool(found, None, self.class_c)
         near = state.newest if state.best is None else state.best
-        newest, duals = wide_steps.first_step(self.objective, held, held.weights, near, None)
+        newest, duals = wide_steps.first_step(self.objective, cached, cached.weights, near, None)
         read = state.sample_bytes + found.nbytes(source)
-        rows, zone = replace(state.rows, held=held, held_duals=duals), replace(state.zone, idle=0)
+        rows, zone = replace(state.rows, cached=cached, cached_duals=duals), replace(state.zone, idle=0)
         return replace(state, newest=newest, rows=rows, zone=zone, sample_bytes=read)
 
     def _can_change(self, state: SoftState, stuck: bool) -> bool:
@@ -213,14 +215,14 @@ class SoftMargin(SoftJob):
         Where very many rows are equal, the zone is full of a few of them, of one class perhaps: no dual point of it is
         in balance, or no wider zone is to be had (stuck). On all rows the job ends.
         """
-        if (not stuck and (state.round < 2 or state.lower > 0)) or self.objective.extent.longest > FAR:
+        if (not stuck and (state.round < 2 or state.lower > 0)) or self.objective.magnitudes.longest > FAR:
             return False
-        by_sums = self.loss == "hinge" and not self.wide and not len(state.rows.held)
+        by_sums = self.loss == "hinge" and not self.wide and not len(state.rows.cached)
         return by_sums and self.sharing == 1 and self.fits
 
     def _overshot(self, state: SoftState, astray: float) -> bool:
         """A small zone led too far, a share ``astray`` of it across the margin: the next is about the best point."""
-        capped = state.seen.near_rows < state.total_rows and self._near_rows.capped(state.zone.widen)
-        held = self.whole or (len(state.rows.held) > 0 and not self.wide)  # all of them
+        capped = state.last_scan.near_rows < state.total_rows and self._near_rows.capped(state.zone.widen)
+        cached = self.all_cached or (len(state.rows.cached) > 0 and not self.wide)  # all of them
         much = self.loss == "squared_hinge" or astray > CROSSED
-        return not (self._curved or held) and capped and moved(state.newest, state.best) and much
+        return not (self._curved or cached) and capped and moved(state.newest, state.best) and much

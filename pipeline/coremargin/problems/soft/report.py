@@ -77,13 +77,13 @@ def heaviest(coreset: Mapping[str, Any], model: Json) -> dict[str, Any]:
     cap = np.zeros(len(alpha))
     for sign in (-1, 1):
         mine = y == sign
-        cap[mine] = _price(model, sign) or float(alpha[mine].max(initial=0.0))
+        cap[mine] = _class_c(model, sign) or float(alpha[mine].max(initial=0.0))
     rank = np.minimum(alpha, cap - alpha)
     rank = np.where(rank > 1e-6 * cap, rank, 0.0)
     return {**coreset, "rank": rank, "at_cap": (rank == 0) & (alpha > 0.5 * cap)}
 
 
-def _price(model: Json, sign: int) -> float | None:
+def _class_c(model: Json, sign: int) -> float | None:
     """c of a class's rows; None where it follows from their number."""
     parameters = model.get("parameters") or {}
     cost, weight = finite(parameters.get("C")), parameters.get("class_weight")

@@ -59,8 +59,8 @@ def margins(bins: Sequence[MarginBin], width: int) -> Markup:
     ]
     parts += svg.tips(frame, x, [(b.low, b.high, rows_between(b.rows, b.low, b.high)) for b in used])
     wrong, total = sum(b.rows for b in used if b.high <= 1e-9), sum(b.rows for b in used)
-    told = f"{count(total)} rows, {count(wrong)} of them with a margin below 0."
-    return svg.drawing("margins", frame, "Margins of all rows", told, parts)
+    description = f"{count(total)} rows, {count(wrong)} of them with a margin below 0."
+    return svg.drawing("margins", frame, "Margins of all rows", description, parts)
 
 
 def _box(part: MarginBin, start: float, stop: float, x: Scale, y: Scale) -> tuple[float, float, float, float]:

@@ -17,11 +17,11 @@ REASONS = STOPPED | {"stalled": "more scans would not narrow the gap, more memor
 
 def round_of(state: SoftState) -> Round:
     """What is told of a state: the dual below, the primal above; before the first scan nothing is proven."""
-    seen, lower = state.seen, state.lower if state.round else -np.inf
+    last_scan, lower = state.last_scan, state.lower if state.round else -np.inf
     return Round(
         number=state.round, status=state.status, lower=lower, lower_now=lower, upper=state.upper,
-        pool_rows=len(state.rows.held) or seen.near_rows, coreset_rows=len(state.bounds.near_ids),
-        new_rows=seen.near_rows, rows_below=seen.rows_below,
+        pool_rows=len(state.rows.cached) or last_scan.near_rows, coreset_rows=len(state.bounds.near_ids),
+        new_rows=last_scan.near_rows, rows_below=last_scan.rows_below,
     )  # fmt: skip
 
 

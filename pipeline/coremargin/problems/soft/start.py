@@ -45,12 +45,12 @@ def evenly(rows: int, most: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
 
 
-def priced(found: Sample, few: NDArray[np.intp] | None, prices: Array) -> Pool:
-    """Some rows of the sample in float64 with their prices as weights; None: all of them, just as they are.
+def weighted_pool(found: Sample, few: NDArray[np.intp] | None, class_c: Array) -> Pool:
+    """Some rows of the sample in float64 with their C as weights; None: all of them, just as they are.
 
-    prices (2,): of rows of weight 1 of each class.
+    class_c (2,): C of rows of weight 1 of each class.
     """
-    each = np.where(found.signs > 0, prices[0], prices[1])
+    each = np.where(found.signs > 0, class_c[0], class_c[1])
     if found.weights is not None:
         each = each * found.weights
     if few is None:

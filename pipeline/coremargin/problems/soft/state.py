@@ -43,21 +43,21 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class RowsHeld:
-    """Rows in the driver, with their prices as weights.
+class RowCache:
+    """Rows in the driver, with their C as weights.
 
-    sample: those that stand for rows far from the margin; held: those that no scan needs to send, with their
-    held_duals (m,).
+    sample: those that stand for rows far from the margin; cached: those that no scan needs to send, with their
+    cached_duals (m,).
     """
 
     sample: Pool
-    held: Pool
-    held_duals: Array
+    cached: Pool
+    cached_duals: Array
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the last scan saw: rows that came home, the gap after it, rows with margins below 1 (None: no scan yet).
+class LastScan:
+    """What the last scan saw: rows that were sent, the gap after it, rows with margins below 1 (None: no scan yet).
 
     histogram (2, bins) of the margins of both classes over [low, high].
     """
@@ -70,7 +70,7 @@ class Seen:
     rows_below: int | None
 
     @classmethod
-    def nothing(cls, low: float, high: float) -> Seen:
+    def nothing(cls, low: float, high: float) -> LastScan:
         """Before the first scan."""
         return cls(0, np.inf, np.zeros((2, BINS), np.int64), low, high, None)
 
@@ -89,9 +89,9 @@ class SoftState:
     newest: Array
     best: Array | None
     bounds: Bounds
-    rows: RowsHeld
+    rows: RowCache
     zone: Zone
-    seen: Seen
+    last_scan: LastScan
     total_rows: int
     sample_bytes: int
     block_pass: BlockPass | None = None
@@ -109,17 +109,17 @@ class SoftState:
     @property
     def histogram(self) -> NDArray[np.int64]:
         """Of the margins in the last scan, as all problems have it."""
-        return self.seen.histogram
+        return self.last_scan.histogram
 
     @property
     def low(self) -> float:
         """The histogram's lower end, as all problems have it."""
-        return self.seen.low
+        return self.last_scan.low
 
     @property
     def high(self) -> float:
         """The histogram's upper end, as all problems have it."""
-        return self.seen.high
+        return self.last_scan.high
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
@@ -129,8 +129,8 @@ class SoftState:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
         """Inverse of ``to_arrays``."""
         makers = {
-            "bounds": part_of(Bounds), "zone": part_of(Zone), "seen": part_of(Seen, may_lack=("rows_below",)),
+            "bounds": part_of(Bounds), "zone": part_of(Zone), "last_scan": part_of(LastScan, may_lack=("rows_below",)),
             "block_pass": BlockPass.from_arrays,
-            "rows": part_of(RowsHeld, {"sample": Pool.from_arrays, "held": Pool.from_arrays}),
+            "rows": part_of(RowCache, {"sample": Pool.from_arrays, "cached": Pool.from_arrays}),
         }  # fmt: skip
         return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))

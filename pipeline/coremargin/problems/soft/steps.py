@@ -29,14 +29,14 @@ def _signed(rows: some.Rows, signs: NDArray[np.int8], intercept: bool) -> some.R
     return some.signed_points(rows, signs, float(intercept))
 
 
-def first_step(objective: Objective, pool: Pool, prices: Array, near: Array) -> Array:
-    """The minimiser over some rows, at these prices; near (d + 1,): a solution to start from."""
+def first_step(objective: Objective, pool: Pool, row_c: Array, near: Array) -> Array:
+    """The minimiser over some rows, with these row_c; near (d + 1,): a solution to start from."""
     rows = _signed(pool.rows, pool.signs, objective.intercept)
     p = rows.shape[1]
     if objective.squared:
-        model = Rows(rows, prices, rows @ near)
+        model = Rows(rows, row_c, rows @ near)
         return minimise_squared_hinge(near, objective.metric, Quadratic.zero(p), model)[0]
-    hinge = HingeModel(objective.metric, np.zeros(p), np.asarray(rows, np.float64), prices, np.zeros(len(pool)))
+    hinge = HingeModel(objective.metric, np.zeros(p), np.asarray(rows, np.float64), row_c, np.zeros(len(pool)))
     return minimise_hinge(hinge, tolerance=1e-9 if len(pool) <= 1000 else 1e-6)[0]  # few: perhaps all there are
 
 
@@ -55,7 +55,7 @@ def squared_step(objective: Objective, state: SoftState, summary: NearMarginSumm
     if not objective.intercept:
         curve[-1], curve[:, -1], slope[-1] = 0.0, 0.0, 0.0
     rows = _signed(summary.row_x, summary.row_sign, objective.intercept)
-    model = Rows(rows, summary.row_price, rows @ state.newest)
+    model = Rows(rows, summary.row_c, rows @ state.newest)
     far = Quadratic(float(summary.far_value[0]), slope, curve)
     step, _ = minimise_squared_hinge(state.newest, objective.metric, far, model)
     return step, bound_ahead(objective, state, summary, model, curve, step)
@@ -64,16 +64,16 @@ def squared_step(objective: Objective, state: SoftState, summary: NearMarginSumm
 def hinge_step(objective: Objective, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
     """The dual bound of the near-margin model, which underestimates the value everywhere, and its minimiser."""
     rows = np.asarray(_signed(summary.row_x, summary.row_sign, objective.intercept), np.float64)
-    prices = summary.row_price
-    push = summary.far_push.copy()
+    row_c = summary.row_c
+    linear = summary.far_linear.copy()
     if not objective.intercept:
-        push[-1] = 0.0
-    free = HingeModel(objective.metric, push, rows, prices, np.zeros(len(rows)))
+        linear[-1] = 0.0
+    free = HingeModel(objective.metric, linear, rows, row_c, np.zeros(len(rows)))
     if objective.intercept and not _balances(free):
         guarded = _guarded(objective, state, summary, free, None)
         return guarded if guarded is not None else minimise_hinge(free)[0], state
     step, duals = minimise_hinge(free)
-    near_margin = (summary.row_id, summary.row_sign, prices)
+    near_margin = (summary.row_id, summary.row_sign, row_c)
     state = hinge_bound(objective, state, summary, near_margin, duals, lambda a: rows[:, :-1].T @ a)
     if is_certified(state.lower, state.upper, objective.epsilon):
         return step, state
@@ -82,8 +82,8 @@ def hinge_step(objective: Objective, state: SoftState, summary: NearMarginSummar
 
 
 def _balances(free: HingeModel) -> bool:
-    """False where no duals near the margin make up for the push on the intercept: the model falls without end."""
-    wanted = -float(free.push[-1])
+    """False where no duals near the margin make up for the linear term of the intercept: the model has no minimum."""
+    wanted = -float(free.linear[-1])
     room = float(free.right[free.rows[:, -1] * wanted > 0].sum())
     return abs(wanted) <= room
 
@@ -91,9 +91,9 @@ def _balances(free: HingeModel) -> bool:
 def _guarded(
     objective: Objective, state: SoftState, summary: NearMarginSummary, free: HingeModel, step: Array | None
 ) -> Array | None:
-    """The step again, with a price on far rows that change sides, where rows of the sample show that some would.
+    """The step again, with a loss for far rows that change sides, where rows of the sample show that some would.
 
-    step: None, where the model without such prices has no minimum.
+    step: None, where the model without it has no minimum.
     """
     sample = state.rows.sample
     away = np.isin(sample.ids, summary.row_id, invert=True)
@@ -101,12 +101,12 @@ def _guarded(
     was = rows @ state.newest < 1.0
     if not len(rows) or (step is not None and np.array_equal(was, rows @ step < 1.0)):
         return None
-    prices = sample.weights[away]
-    prices = prices * float(summary.mass.sum() - summary.row_price.sum()) / float(prices.sum())
-    nothing = np.zeros(len(prices))
+    row_c = sample.weights[away]
+    row_c = row_c * float(summary.total_c.sum() - summary.row_c.sum()) / float(row_c.sum())
+    nothing = np.zeros(len(row_c))
     guard = HingeModel(
-        free.metric, free.push, np.vstack([free.rows, rows]),
-        np.concatenate([free.right, np.where(was, nothing, prices)]),
-        np.concatenate([free.left, np.where(was, prices, nothing)]),
+        free.metric, free.linear, np.vstack([free.rows, rows]),
+        np.concatenate([free.right, np.where(was, nothing, row_c)]),
+        np.concatenate([free.left, np.where(was, row_c, nothing)]),
     )  # fmt: skip
     return minimise_hinge(guard, tolerance=1e-7)[0]

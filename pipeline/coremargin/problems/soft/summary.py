@@ -19,36 +19,36 @@ Array = NDArray[np.float64]
 class NearMarginSummary:
     """What the rows of some blocks say at a hypothesis; index 0 is the positive class, 1 the negative.
 
-    With xi = max(0, 1 - y (w.x + b)) and c the price of a row:
+    With xi = max(0, 1 - y (w.x + b)) and c the per-sample C of a row:
     losses (k,): sum c loss at k points of the segment from the best hypothesis (0) to the newest (1), newest first.
-    slack, squares (2,), pull (2, d): sums of c xi, c xi^2, c xi x at the newest.
-    Far rows on the losing side: far_price (1,) sum c, far_value (1,) sum c xi^2, far_push (d + 1,) sum c y (x, 1),
+    slack, squares (2,), dual_sum (2, d): sums of c xi, c xi^2, c xi x at the newest.
+    Far rows on the losing side: far_c (1,) sum c, far_value (1,) sum c xi^2, far_linear (d + 1,) sum c y (x, 1),
     far_slope (d + 1,) sum c xi y (x, 1), far_curve (d + 1, d + 1) sum c (x, 1)(x, 1)^T (0 x 0 where nobody asked),
     far_spread (1,) sum c ||x - z||^2 over it, z being the point around which its products were made.
-    row_id (m,), row_x (m, d), row_sign (m,) int8, row_price (m,) c: the rows near the margin.
-    histogram (2, bins) of margins; seen (2,) rows of each class, mass (2,) their sums of c; below (1,): rows with
-    margin below 1, at_stake (1,): their sum of c. far_least (1,): the least |margin - 1| of far rows, of both sides.
+    row_id (m,), row_x (m, d), row_sign (m,) int8, row_c (m,): the rows near the margin.
+    histogram (2, bins) of margins; seen (2,) rows of each class, total_c (2,) their sums of c; below (1,): rows with
+    margin below 1, below_c (1,): their sum of c. far_least (1,): the least |margin - 1| of far rows, of both sides.
     """
 
     losses: Array
     slack: Array
     squares: Array
-    pull: Array
-    far_price: Array
+    dual_sum: Array
+    far_c: Array
     far_value: Array
-    far_push: Array
+    far_linear: Array
     far_slope: Array
     far_curve: Array
     far_spread: Array
     row_id: NDArray[np.int64]
     row_x: some.Rows
     row_sign: NDArray[np.int8]
-    row_price: Array
+    row_c: Array
     histogram: NDArray[np.int64]
     seen: NDArray[np.int64]
-    mass: Array
+    total_c: Array
     below: NDArray[np.int64]
-    at_stake: Array
+    below_c: Array
     far_least: Array
 
     @classmethod
@@ -57,12 +57,12 @@ class NearMarginSummary:
         features = rows.shape[1]
         p = features + 1
         return cls(
-            losses=np.zeros(points), slack=np.zeros(2), squares=np.zeros(2), pull=np.zeros((2, features)),
-            far_price=np.zeros(1), far_value=np.zeros(1), far_push=np.zeros(p), far_slope=np.zeros(p),
+            losses=np.zeros(points), slack=np.zeros(2), squares=np.zeros(2), dual_sum=np.zeros((2, features)),
+            far_c=np.zeros(1), far_value=np.zeros(1), far_linear=np.zeros(p), far_slope=np.zeros(p),
             far_curve=np.zeros((p, p) if curve else (0, 0)), far_spread=np.zeros(1),
-            row_id=np.zeros(0, np.int64), row_x=rows, row_sign=np.zeros(0, np.int8), row_price=np.zeros(0),
-            histogram=np.zeros((2, bins), np.int64), seen=np.zeros(2, np.int64), mass=np.zeros(2),
-            below=np.zeros(1, np.int64), at_stake=np.zeros(1), far_least=np.full(1, np.inf),
+            row_id=np.zeros(0, np.int64), row_x=rows, row_sign=np.zeros(0, np.int8), row_c=np.zeros(0),
+            histogram=np.zeros((2, bins), np.int64), seen=np.zeros(2, np.int64), total_c=np.zeros(2),
+            below=np.zeros(1, np.int64), below_c=np.zeros(1), far_least=np.full(1, np.inf),
         )  # fmt: skip
 
     def merge(self, later: NearMarginSummary) -> NearMarginSummary:
@@ -82,5 +82,5 @@ class NearMarginSummary:
         return cls(**fields_of(cls, arrays, {"row_x": some.from_arrays}))
 
 
-_LISTS = ("row_id", "row_sign", "row_price")
+_LISTS = ("row_id", "row_sign", "row_c")
 _SUMS = tuple(f.name for f in fields(NearMarginSummary) if f.name not in (*_LISTS, "row_x", "far_least"))

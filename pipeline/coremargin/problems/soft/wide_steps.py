@@ -1,8 +1,8 @@
 """The near-margin method where d x d sums do not fit, or rows are sparse: the same models, kept as rows.
 
-Rows that came home stay: the scans sum up all others. Where all rows fit they are read before the first scan, which is
+Rows that were sent stay: the scans sum up all others. Where all rows fit they are read before the first scan, which is
 then the proof. Otherwise rows of the sample stand for those that no one holds, corrected so that the model has the
-slope that the scan found; what bends is exact for rows held, and an estimate for the others.
+slope that the scan found; what bends is exact for cached rows, and an estimate for the others.
 """
 
 from __future__ import annotations
@@ -30,33 +30,31 @@ Array = NDArray[np.float64]
 FIRST_SHARE, LATER_SHARE = 0.02, 0.002
 
 
-def first_step(
-    objective: Objective, pool: Pool, prices: Array, near: Array, duals: Array | None
-) -> tuple[Array, Array]:
-    """The minimiser (d + 1,) over some rows at these prices, and with the hinge its duals (m,), else zeros.
+def first_step(objective: Objective, pool: Pool, row_c: Array, near: Array, duals: Array | None) -> tuple[Array, Array]:
+    """The minimiser (d + 1,) over some rows with these row_c, and with the hinge its duals (m,), else zeros.
 
     near, duals: to start from, None: nothing is known of the duals.
     """
-    return minimum(objective, model_of(objective, pool, prices, np.zeros(len(near))), near, duals, FIRST_SHARE)
+    return minimum(objective, model_of(objective, pool, row_c, np.zeros(len(near))), near, duals, FIRST_SHARE)
 
 
-def model_of(objective: Objective, pool: Pool, prices: Array, push: Array) -> RowModel:
-    """The losses of rows at these prices (m,), and a push (d + 1,) for all others."""
+def model_of(objective: Objective, pool: Pool, row_c: Array, linear: Array) -> RowModel:
+    """The losses of rows with these row_c (m,), and a linear term (d + 1,) for all others."""
     squared = objective.squared
-    push = push if objective.intercept else np.append(push[:-1], 0.0)
+    linear = linear if objective.intercept else np.append(linear[:-1], 0.0)
     return RowModel(
-        push=push, rows=pool.rows, signs=pool.signs, intercept=objective.intercept, target=np.ones(len(pool)),
-        stiff=2.0 * prices if squared else prices, limit=np.full(len(pool), np.inf) if squared else prices,
+        linear=linear, rows=pool.rows, signs=pool.signs, intercept=objective.intercept, target=np.ones(len(pool)),
+        curvatures=2.0 * row_c if squared else row_c, limit=np.full(len(pool), np.inf) if squared else row_c,
     )  # fmt: skip
 
 
-def within_reach(push: Array, model: RowModel) -> Array:
-    """The push, of which these rows can balance no more on the intercept: with more the model falls without end.
+def within_reach(linear: Array, model: RowModel) -> Array:
+    """The linear term, of which these rows can balance no more for the intercept: with more the model has no minimum.
 
     The other duals are in balance but for what solves leave, and rows of one class may all be at their limits.
     """
     positive, negative = (float(model.limit[model.signs == sign].sum()) for sign in (1, -1))
-    return np.append(push[:-1], np.clip(push[-1], -positive, negative))
+    return np.append(linear[:-1], np.clip(linear[-1], -positive, negative))
 
 
 def minimum(
@@ -71,21 +69,21 @@ def minimum(
 def step(
     objective: Objective, state: SoftState, summary: NearMarginSummary, room: int | None
 ) -> tuple[Array, SoftState]:
-    """The dual bound, the next hypothesis, and the rows held for the next scan: of ``room`` bytes, None: all."""
+    """The dual bound, the next hypothesis, and the cached rows for the next scan: of ``room`` bytes, None: all."""
     state = _grown(state, summary)
-    pool, duals = state.rows.held, state.rows.held_duals
+    pool, duals = state.rows.cached, state.rows.cached_duals
     if objective.squared:
-        state, push = squared_bound(objective, state, summary), 2.0 * summary.far_slope
+        state, linear = squared_bound(objective, state, summary), 2.0 * summary.far_slope
     else:
-        state, push = _bound(objective, state, summary, duals), summary.far_push
+        state, linear = _bound(objective, state, summary, duals), summary.far_linear
     if is_certified(state.lower, state.upper, objective.epsilon):
         return state.newest, state
-    ahead, duals = state.newest, state.rows.held_duals
-    if not objective.squared or not summary.far_price[0] > 0:
-        ahead, duals = minimum(objective, model_of(objective, pool, pool.weights, push), ahead, duals, LATER_SHARE)
+    ahead, duals = state.newest, state.rows.cached_duals
+    if not objective.squared or not summary.far_c[0] > 0:
+        ahead, duals = minimum(objective, model_of(objective, pool, pool.weights, linear), ahead, duals, LATER_SHARE)
         if not objective.squared:
             state = _bound(objective, state, summary, duals)
-    guarded = _guarded(objective, state, summary, push, ahead, duals)
+    guarded = _guarded(objective, state, summary, linear, ahead, duals)
     if guarded is not None:
         ahead, duals = guarded
         if not objective.squared:
@@ -94,8 +92,8 @@ def step(
 
 
 def _bound(objective: Objective, state: SoftState, summary: NearMarginSummary, duals: Array) -> SoftState:
-    """With the dual bound of these duals (m,) of the rows held; those with the dual of their side are not named."""
-    far = sided(objective.extent, state.newest, state.rows.held, duals)
+    """With the dual bound of these duals (m,) of the cached rows; those with the dual of their side are not named."""
+    far = sided(objective.magnitudes, state.newest, state.rows.cached, duals)
     better = _bound_naming(objective, state, summary, duals, far)
     if better is state and far.any():  # the others alone may have no room to put the duals in balance
         better = _bound_naming(objective, state, summary, duals, np.zeros(len(far), bool))
@@ -105,9 +103,9 @@ def _bound(objective: Objective, state: SoftState, summary: NearMarginSummary, d
 def _bound_naming(
     objective: Objective, state: SoftState, summary: NearMarginSummary, duals: Array, far: NDArray[np.bool_]
 ) -> SoftState:
-    pool, near = state.rows.held, state.rows.held.take(np.flatnonzero(~far))
-    push: Array = np.where(far, duals * pool.signs, 0.0)
-    also = (float(duals[far].sum()), np.append(weighted_sum(pool.rows, push), push.sum()), len(pool))
+    pool, near = state.rows.cached, state.rows.cached.take(np.flatnonzero(~far))
+    signed_duals: Array = np.where(far, duals * pool.signs, 0.0)
+    also = (float(duals[far].sum()), np.append(weighted_sum(pool.rows, signed_duals), signed_duals.sum()), len(pool))
     rows = (near.ids, near.signs, near.weights)
     return hinge_bound(
         objective, state, summary, rows, duals[~far], lambda a: weighted_sum(near.rows, a * near.signs), also
@@ -115,58 +113,58 @@ def _bound_naming(
 
 
 def _grown(state: SoftState, summary: NearMarginSummary) -> SoftState:
-    """The rows held with those that the scan sent home, whose duals are those of their side."""
+    """The cached rows with those that the scan sent, whose duals are those of their side."""
     if not len(summary.row_id):
         return state
     rows = as_float64(summary.row_x)
     margins = summary.row_sign * (products(rows, state.newest[:-1, None])[0] + state.newest[-1])
-    coming = Pool(summary.row_id, rows, summary.row_sign, summary.row_price)
-    pool = Pool.joined([state.rows.held, coming])
+    coming = Pool(summary.row_id, rows, summary.row_sign, summary.row_c)
+    pool = Pool.joined([state.rows.cached, coming])
     order = np.argsort(pool.ids, kind="stable")
-    side = np.where(margins < 1.0, summary.row_price, 0.0)
-    return _with(state, pool.take(order), np.concatenate([state.rows.held_duals, side])[order])
+    side = np.where(margins < 1.0, summary.row_c, 0.0)
+    return _with(state, pool.take(order), np.concatenate([state.rows.cached_duals, side])[order])
 
 
-def _with(state: SoftState, held: Pool, duals: Array) -> SoftState:
-    """The state with these rows held, and their duals (m,)."""
-    return replace(state, rows=replace(state.rows, held=held, held_duals=duals))
+def _with(state: SoftState, cached: Pool, duals: Array) -> SoftState:
+    """The state with these cached rows, and their duals (m,)."""
+    return replace(state, rows=replace(state.rows, cached=cached, cached_duals=duals))
 
 
 def _guarded(
-    objective: Objective, state: SoftState, summary: NearMarginSummary, push: Array, ahead: Array, duals: Array
+    objective: Objective, state: SoftState, summary: NearMarginSummary, linear: Array, ahead: Array, duals: Array
 ) -> tuple[Array, Array] | None:
-    """The step again, with rows of the sample for those not held; None where nothing speaks against the one ahead.
+    """The step again, with rows of the sample for those not cached; None where nothing speaks against the one ahead.
 
     The scan says how the value of all rows changes at the newest hypothesis: the stand-ins only how that will change.
     """
-    sample, pool = state.rows.sample, state.rows.held
+    sample, pool = state.rows.sample, state.rows.cached
     away = np.flatnonzero(np.isin(sample.ids, pool.ids, invert=True))
-    missing = float(summary.mass.sum() - pool.weights.sum())
+    missing = float(summary.total_c.sum() - pool.weights.sum())
     if not len(away) or not missing > 0:
         return None
     sample = sample.take(away)
-    prices = sample.weights * (missing / float(sample.weights.sum()))
-    far = model_of(objective, sample, prices, np.zeros(len(push)))
+    row_c = sample.weights * (missing / float(sample.weights.sum()))
+    far = model_of(objective, sample, row_c, np.zeros(len(linear)))
     was, would = far.margins(state.newest), far.margins(ahead)
     if not objective.squared:
         if not ((was < 1.0) != (would < 1.0)).any():
             return None
-        stands = np.where(was < 1.0, prices, 0.0)
+        sample_duals = np.where(was < 1.0, row_c, 0.0)
     else:
-        stands = far.duals(was)
-    both = Pool.joined([pool, sample.weighted(prices)])
-    model = model_of(objective, both, both.weights, push - far.pull(stands))
-    ahead, found = minimum(objective, model, state.newest, np.concatenate([duals, stands]), FIRST_SHARE)
+        sample_duals = far.duals(was)
+    both = Pool.joined([pool, sample.weighted(row_c)])
+    model = model_of(objective, both, both.weights, linear - far.dual_sum(sample_duals))
+    ahead, found = minimum(objective, model, state.newest, np.concatenate([duals, sample_duals]), FIRST_SHARE)
     return ahead, found[: len(pool)]
 
 
 def _kept(state: SoftState, ahead: Array, room: int | None) -> SoftState:
-    """Only so many bytes of the rows held, None: all: those nearest to the margin at the next hypothesis."""
-    pool = state.rows.held
+    """Only so many bytes of the cached rows, None: all: those nearest to the margin at the next hypothesis."""
+    pool = state.rows.cached
     if room is None:
         return state
     margins = pool.signs * (products(pool.rows, ahead[:-1, None])[0] + ahead[-1])
     order = np.lexsort([pool.ids, np.abs(margins - 1.0)])
     fits = int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), room, side="right"))
     kept = np.sort(order[:fits])
-    return _with(state, pool.take(kept), state.rows.held_duals[kept])
+    return _with(state, pool.take(kept), state.rows.cached_duals[kept])

@@ -27,11 +27,11 @@ class ClassesKind(Kind[ClassesClaim]):
     def claim(self, files: ModelFiles) -> ClassesClaim:
         """A hyperplane for each class, and dual weights."""
         record, arrays = cast("SeveralClasses", files.record), files.arrays
-        asked, v = record.parameters, arrays["hypothesis"]
+        parameters, v = record.parameters, arrays["hypothesis"]
         return ClassesClaim(
             **any_claim(files, WHOLE, soft=record.soft), y=arrays["coreset_classes"].astype(np.int64) + 1,
             labels=tuple(record.classes), constant=record.constant, v=v, duals=arrays["duals"],
-            cost=0.0 if asked.C is UNSET else float(asked.C), balanced=asked.class_weight == "balanced",
+            cost=0.0 if parameters.C is UNSET else float(parameters.C), balanced=parameters.class_weight == "balanced",
             reference=arrays.get("reference", np.zeros_like(v)),
         )  # fmt: skip
 
@@ -39,7 +39,7 @@ class ClassesKind(Kind[ClassesClaim]):
         """All of them."""
         return same_classes(claim, rows)
 
-    def said(self, claim: ClassesClaim) -> list[Check]:
+    def consistency(self, claim: ClassesClaim) -> list[Check]:
         """Length of the hypothesis, its last entries, epsilon, ratio, status."""
         return consistency(claim)
 

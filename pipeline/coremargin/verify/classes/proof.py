@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.formats.limits import PRICES
+from coremargin.formats.limits import C_LIMITS
 from coremargin.verify import margins, values
 from coremargin.verify.checks import CLOSE, Check, same_epsilon, same_ratio, shown, typed
 from coremargin.verify.classes.scan import ClassesScan
@@ -92,7 +92,7 @@ def hull(claim: ClassesClaim) -> tuple[float | None, list[Check]]:
     return found, [check, bounded_above(claim.upper, found, proof), *overlap(claim, found, size)]
 
 
-def _prices(claim: ClassesClaim, rows: Rows) -> np.ndarray:
+def _class_c(claim: ClassesClaim, rows: Rows) -> np.ndarray:
     """c (K,) of a row of weight 1 of each class: C, or "balanced": C n / (K n_class), counts being sums of weights."""
     classes = len(claim.labels)
     if not claim.balanced:
@@ -110,7 +110,7 @@ class ClassesProof(ClassesScan):
     """The scan of a claim about several classes, and what it shows."""
 
     def __init__(self, claim: ClassesClaim, rows: Rows) -> None:
-        super().__init__(claim, rows, _prices(claim, rows))
+        super().__init__(claim, rows, _class_c(claim, rows))
 
     def bounds(self) -> tuple[float | None, float | None]:
         """(lower, upper) as found here; the upper bound of a margin is not found by a scan."""
@@ -124,7 +124,7 @@ class ClassesProof(ClassesScan):
         if self.claim.soft:
             dual, value = self._values()
             reached, bounded = value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)
-            found += [self._priced(), self._weighed(), reached, bounded]
+            found += [self._c_check(), self._weighed(), reached, bounded]
         else:
             found.append(self._lowest())
         return found
@@ -153,12 +153,12 @@ class ClassesProof(ClassesScan):
         return Check("lower bound", ok=True, text=text)
 
     def _excess(self) -> float:
-        """What float64 may put the sum of a row's duals above its price by, as a share."""
+        """What float64 may put the sum of a row's duals above its c by, as a share."""
         return (len(self.claim.labels) + 16) * UNIT
 
-    def _priced(self) -> Check:
-        """Whether float64 can bound sums of such prices."""
-        (low, high), found = PRICES, self["price"]
+    def _c_check(self) -> Check:
+        """Whether float64 can bound sums of such c."""
+        (low, high), found = C_LIMITS, self["total_c"]
         text = f"the rows of a class cost {found.min():.6g} to {found.max():.6g} in all"
         if ((found >= low) & (found <= high)).all():
             return Check("prices", ok=True, text=text)
@@ -181,7 +181,7 @@ class ClassesProof(ClassesScan):
             k = int(np.argmax(wrong))
             text = f"those of row {claim.ids[k]} sum to {duals[k].sum():.12g}, expected from 0 to {self.limits[k]:.12g}"
             return Check("dual weights", ok=False, text=f"{text}, none below 0, none at its own class")
-        text = f"{len(duals):,} rows with weights of their own, up to their prices; all others at their worst class"
+        text = f"{len(duals):,} rows with weights of their own, up to their c; all others at their worst class"
         return Check("dual weights", ok=True, text=text)
 
     def _values(self) -> tuple[float, float]:
@@ -190,8 +190,8 @@ class ClassesProof(ClassesScan):
         with np.errstate(over="ignore", invalid="ignore"):
             size = length(claim.v.ravel())
             value = (0.5 * size * size + float(self["loss"])) * (1 + error)
-            total = (float(self["paid"]) + rounded_sum(claim.duals.ravel().tolist())) * (1 - error)
-            longest = length(self["pull"].ravel()) * (1 + _FEW) + error * float(self["reach"])
+            total = (float(self["far_c"]) + rounded_sum(claim.duals.ravel().tolist())) * (1 - error)
+            longest = length(self["dual_sum"].ravel()) * (1 + _FEW) + error * float(self["reach"])
             dual = total * (1 - 2 * self._excess()) - 0.5 * longest * longest * (1 + _FEW)
         proves = dual > 0 and not self._infeasible().any()  # no weights at all prove 0
         return (dual if proves else 0.0), (value if math.isfinite(value) else math.inf)

@@ -7,7 +7,7 @@ for which that leaves open whether they reach the claim, and the lowest of each 
 difference of two scores rounded once as a whole. For a soft one the loss is at most max(0, 1 - margin + e): these are
 summed up.
 
-Duals. A row outside of those with duals of their own pays its whole price against the class that is the worst for it at
+Duals. A row outside of those with duals of their own has its whole c against the class that is the worst for it at
 the reference, t_r = (1 + s_r) - s_y being largest, first of equals; nothing if no t_r is above 0. Where e leaves open
 which class that is, scores are evaluated again, rounded once.
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.verify.checks import typed
-from coremargin.verify.store import Account, Members
+from coremargin.verify.store import Members, StoreFindings
 from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, Total, difference, dot_products, gamma, length, rows_of, slabs
 
 if TYPE_CHECKING:
@@ -35,29 +35,29 @@ class Answer:
     lowest: tuple[float, int, int]  #: (margin, row, class) of the lowest row, (inf, -1, 0) without rows that count
     below: int  #: rows whose margin is below the claim
     sums: dict[str, np.ndarray]
-    prices: np.ndarray  #: of the coreset rows, in the order of ``members``
+    row_c: np.ndarray  #: of the coreset rows, in the order of ``members``
     uncounted: int
     radius: float
     members: Members
 
 
-class ClassesScan(Account):
-    """One scan; ``prices`` (K,): c of a row of weight 1 of each class, 0 for a hard margin.
+class ClassesScan(StoreFindings):
+    """One scan; ``class_c`` (K,): c of a row of weight 1 of each class, 0 for a hard margin.
 
-    sums: loss (); price (K,): of all rows of each class; paid (): what far rows pay; pull (K, d + 1): sum of
+    sums: loss (); total_c (K,): of all rows of each class; far_c (): that of far rows; dual_sum (K, d + 1): sum of
     M (x, constant), M being the duals at the row's rival with a minus, and their sum at its class; reach ():
     sum |M| ||(x, constant)||.
     """
 
-    def __init__(self, claim: ClassesClaim, rows: Rows, prices: np.ndarray) -> None:
+    def __init__(self, claim: ClassesClaim, rows: Rows, class_c: np.ndarray) -> None:
         super().__init__(claim, rows)
-        self.prices, self.classes = prices, len(claim.labels)
+        self.class_c, self.classes = class_c, len(claim.labels)
         place = {typed(label): k + 1 for k, label in enumerate(claim.labels)}
         self._places = np.array([*(place[typed(label)] for label in rows.classes), 0])
         self.size = length(claim.v.ravel()) or 1.0
         self.lowest: tuple[float, int, int] = (np.inf, -1, 0)
         self.below = 0
-        shapes = {"loss": (), "price": (self.classes,), "paid": (), "pull": claim.v.shape, "reach": ()}
+        shapes = {"loss": (), "total_c": (self.classes,), "far_c": (), "dual_sum": claim.v.shape, "reach": ()}
         self._totals = {name: Total(shape) for name, shape in shapes.items()}
         self.limits = np.zeros(len(claim.ids))
         self._mine = -claim.duals  # M of the rows with duals of their own
@@ -72,7 +72,7 @@ class ClassesScan(Account):
         weights = np.ones(len(place)) if chunk.weights is None else chunk.weights
         place = np.where(weights > 0, place, 0)
         members = self.members(chunk, place)
-        prices = np.where(place > 0, self.prices[place - 1], 0.0) * weights
+        row_c = np.where(place > 0, self.class_c[place - 1], 0.0) * weights
         local, first = np.unique(self.claim.ids[members.places] - chunk.start, return_index=True)
         given, own = np.zeros((len(place), self.classes)), np.zeros(len(place), dtype=bool)
         given[local], own[local] = self._mine[members.places[first]], True
@@ -88,13 +88,13 @@ class ClassesScan(Account):
             x, lengths, y = x[counted], lengths[counted], place[part][counted] - 1
             if self.claim.soft:
                 m = np.where(own[part][counted, None], given[part][counted], np.nan)
-                self._soft(sums, x, lengths, y, prices[part][counted], m)
+                self._soft(sums, x, lengths, y, row_c[part][counted], m)
             else:
                 found, count = self._hard(x, lengths, y, chunk.start + part.start + counted)
                 lowest, below = min(lowest, found), below + count
-        found_prices = prices[self.claim.ids[members.places] - chunk.start]
-        told = {name: total.value for name, total in sums.items()}
-        return Answer(lowest, below, told, found_prices, int((place == 0).sum()), radius, members)
+        coreset_c = row_c[self.claim.ids[members.places] - chunk.start]
+        values = {name: total.value for name, total in sums.items()}
+        return Answer(lowest, below, values, coreset_c, int((place == 0).sum()), radius, members)
 
     def _scores(self, x: Any, lengths: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores (n, K), and a bound (n,) on the error of a difference of two of them."""
@@ -135,22 +135,22 @@ class ClassesScan(Account):
         return (float(margins[k]), int(rows[where[k]]), int(y[where[k]])), below
 
     def _soft(
-        self, sums: dict[str, Total], x: Any, lengths: np.ndarray, y: np.ndarray, prices: np.ndarray, m: np.ndarray
+        self, sums: dict[str, Total], x: Any, lengths: np.ndarray, y: np.ndarray, row_c: np.ndarray, m: np.ndarray
     ) -> None:
         """m (n, K): M of the rows with duals of their own, NaN for the others."""
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
             scores, error = self._scores(x, lengths, self.claim.v)
-            sums["loss"].add(np.asarray(prices @ np.maximum(1.0 - _margins(scores, y) + error, 0.0)))
-            sums["price"].add(np.bincount(y, weights=prices, minlength=self.classes))
+            sums["loss"].add(np.asarray(row_c @ np.maximum(1.0 - _margins(scores, y) + error, 0.0)))
+            sums["total_c"].add(np.bincount(y, weights=row_c, minlength=self.classes))
             far = np.isnan(m[:, 0])
             worst = self._worst(x, lengths, y, far)
             losing = np.flatnonzero(far & (worst != y))
             m = np.where(far[:, None], 0.0, m)
-            m[losing, worst[losing]] -= prices[losing]
-            m[losing, y[losing]] += prices[losing]
-            sums["paid"].add(np.asarray(prices[losing].sum()))
-            pull = np.asarray(m.T @ x)
-            sums["pull"].add(np.column_stack([pull, self.claim.constant * m.sum(axis=0)]))
+            m[losing, worst[losing]] -= row_c[losing]
+            m[losing, y[losing]] += row_c[losing]
+            sums["far_c"].add(np.asarray(row_c[losing].sum()))
+            dual_sum = np.asarray(m.T @ x)
+            sums["dual_sum"].add(np.column_stack([dual_sum, self.claim.constant * m.sum(axis=0)]))
             sums["reach"].add(np.asarray(np.abs(m).sum(axis=1) @ (lengths + self.claim.constant)))
 
     def _worst(self, x: Any, lengths: np.ndarray, y: np.ndarray, far: np.ndarray) -> np.ndarray:
@@ -169,7 +169,7 @@ class ClassesScan(Account):
         self.below += answer.below
         for name, values in answer.sums.items():
             self._totals[name].add(values)
-        self.limits[answer.members.places] = answer.prices
+        self.limits[answer.members.places] = answer.row_c
         self.count(answer.uncounted, answer.radius, answer.members)
 
 

@@ -73,8 +73,8 @@ class FleetInquiry(Inquiry):
 
     def ask(self, scaled: Chunk) -> Any:
         """What a scaled chunk says about the claims."""
-        told = self._tables.ask(scaled) if self._tables else None
-        return [member.ask(scaled) for member in self._members], told
+        counts = self._tables.ask(scaled) if self._tables else None
+        return [member.ask(scaled) for member in self._members], counts
 
     def add_columns(self, columns: Columns | None) -> None:
         """Take what ``columns`` said."""
@@ -92,10 +92,10 @@ class FleetInquiry(Inquiry):
         record, claims = self.claims.record, self.claims.members
         names = [entry.name for entry in record.members]
         results = tuple((name, member.result()) for name, member in zip(names, self._members, strict=True))
-        words = [entry.status for entry in record.members]
+        statuses = [entry.status for entry in record.members]
         tables = [
             Check("members", ok=True, text=f"all {len(claims):,} are what the table says, and were asked for the same"),
-            Check("status", ok=True, text=f"{record.status}: {words.count('certified'):,} of them are certified"),
+            Check("status", ok=True, text=f"{record.status}: {statuses.count('certified'):,} of them are certified"),
         ]
         tables.insert(0, self._classes)
         if not self._alike:

@@ -41,14 +41,18 @@ class Tables:
         truth = self._places[chunk.codes]
         if chunk.weights is not None:
             truth = np.where(chunk.weights > 0, truth, -1)  # rows of weight 0 are left out everywhere
-        asked = self._record.parameters
-        fold = folds_of(chunk.start, len(truth), asked.folds, asked.fold_seed) if asked.folds else np.zeros(len(truth))
+        parameters = self._record.parameters
+        fold = (
+            folds_of(chunk.start, len(truth), parameters.folds, parameters.fold_seed)
+            if parameters.folds
+            else np.zeros(len(truth))
+        )
         for part, x in slabs(chunk.x, max(1, _VALUES // len(self._sizes))):
             with np.errstate(over="ignore", invalid="ignore"):
                 values = x @ self._w + self._b
             error = self._error(row_lengths(x))
-            for group, ((held, _), ensemble) in enumerate(self._ensembles.items()):
-                mine = np.flatnonzero((truth[part] >= 0) & ((fold[part] == held) if held is not None else True))
+            for group, ((held_out, _), ensemble) in enumerate(self._ensembles.items()):
+                mine = np.flatnonzero((truth[part] >= 0) & ((fold[part] == held_out) if held_out is not None else True))
                 chosen, close = _decided(values[mine][:, ensemble], error[mine][:, ensemble])
                 pairs = truth[part][mine] * self._k + chosen
                 counts[group] += np.bincount(pairs, minlength=self._k**2).reshape(self._k, self._k)
@@ -96,10 +100,10 @@ class Tables:
 
     def _miscounted(self) -> list[str]:
         problems, evaluations = [], self._record.evaluations
-        told = {entry.ensemble: entry for entry in evaluations}
+        recorded = {entry.ensemble: entry for entry in evaluations}
         moved: dict[tuple[float | None, bool], int] = {}
         for group, key in enumerate(self._ensembles):
-            entry, counts = told[key], self._counts[group]
+            entry, counts = recorded[key], self._counts[group]
             place = f"C {key[1]}, fold {key[0]}"
             claimed = np.array(entry.confusion)
             others = int(np.abs(claimed - counts).sum()) // 2

@@ -31,7 +31,7 @@ class HardKind(Kind[Claim]):
         """The two, or one against the rest."""
         return same_classes(claim, rows)
 
-    def said(self, claim: Claim) -> list[Check]:
+    def consistency(self, claim: Claim) -> list[Check]:
         """Length of the hyperplane, epsilon, ratio, status."""
         return [*margins.unit_length(claim), *same_epsilon(claim), *same_ratio(claim), margins.status(claim)]
 

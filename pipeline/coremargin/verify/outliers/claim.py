@@ -32,7 +32,7 @@ class OutlierClaim(Claim):
     """Of two classes, of all rows but some; the hyperplane and the bounds are those of the most outliers."""
 
     outliers: Mapping[str, np.ndarray]  #: the arrays about them by name
-    asked: Any  #: how many rows may be left out, as it was asked for
+    requested: Any  #: how many rows may be left out, as it was asked for
 
     @cached_property
     def trimmed(self) -> tuple[Trimmed, ...]:

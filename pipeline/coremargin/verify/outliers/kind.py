@@ -33,15 +33,15 @@ class OutlierKind(Kind[OutlierClaim]):
 
     def claim(self, files: ModelFiles) -> OutlierClaim:
         """A hyperplane for each k, the rows left out, and the proof."""
-        arrays, asked = files.arrays, cast("Outliers", files.record).parameters.outliers
+        arrays, requested = files.arrays, cast("Outliers", files.record).parameters.outliers
         own = {name.removeprefix(OUTLIERS): arrays[name] for name in arrays if name.startswith(OUTLIERS)}
-        return OutlierClaim(**two_classes(files, WHOLE, soft=False), outliers=own, asked=asked)
+        return OutlierClaim(**two_classes(files, WHOLE, soft=False), outliers=own, requested=requested)
 
     def same_classes(self, claim: OutlierClaim, rows: Rows) -> Check:
         """The two."""
         return same_classes(claim, rows)
 
-    def said(self, claim: OutlierClaim) -> list[Check]:
+    def consistency(self, claim: OutlierClaim) -> list[Check]:
         """Length of the hyperplane, epsilon, ratio, status; and what is claimed for each k."""
         exact = claim.epsilon == 0 and claim.proven_epsilon == EXACT
         checks = [*margins.unit_length(claim), *([] if exact else same_epsilon(claim)), *same_ratio(claim)]

@@ -53,7 +53,7 @@ def same_answer(claim: OutlierClaim) -> list[Check]:
             )
         if hopeless and one.lower > 0:
             problems.append(f"a margin of {one.lower:.6g} with {one.k:,} outliers, and that nothing separates the rows")
-    problems += [_unsaid(one) for one in trimmed if claim.status == "certified" and not _proven(claim, one)]
+    problems += [_unproven(one) for one in trimmed if claim.status == "certified" and not _proven(claim, one)]
     return [Check("outliers", ok=False, text="; ".join(problems[:5]))] if problems else []
 
 
@@ -62,7 +62,7 @@ def _proven(claim: OutlierClaim, one: Trimmed) -> bool:
     return certified(one.lower, one.upper, claim.proven_epsilon) if one.lower > 0 else math.isfinite(one.upper)
 
 
-def _unsaid(one: Trimmed) -> str:
+def _unproven(one: Trimmed) -> str:
     return f"certified, which {one.lower:.6g} and {one.upper:.6g} with {one.k:,} outliers do not say"
 
 
@@ -114,7 +114,7 @@ def _bound_check(claim: OutlierClaim, name: str, one: Trimmed, found: _Bound, pr
     Where a certified model has no margin with k outliers, the bound is zero for the rows that prove it.
     """
     if claim.status == "certified" and one.lower <= 0 and not one.upper <= zero(claim, found.size):
-        return Check(name, ok=False, text=_unsaid(one))
+        return Check(name, ok=False, text=_unproven(one))
     leaves = proven.leaves.stop - proven.leaves.start
     whose = "" if proven is one else f" for {proven.k:,} outliers, so for fewer too,"
     return bounded_above(
@@ -125,12 +125,12 @@ def _bound_check(claim: OutlierClaim, name: str, one: Trimmed, found: _Bound, pr
 def same_counts(claim: OutlierClaim, rows: int) -> Check:
     """Whether the numbers of outliers are those that were asked for; rows: how many have a label and a weight."""
     try:
-        asked = outlier_counts(claim.asked, lambda: rows)
+        requested = outlier_counts(claim.requested, lambda: rows)
     except ValueError as error:
         return Check("outliers asked for", ok=False, text=str(error))
     found = tuple(one.k for one in claim.trimmed)
-    text = f"{claim.asked!r} of {rows:,} rows" if isinstance(claim.asked, str) else f"{claim.asked!r}"
-    if asked == found and found[-1] < rows:
+    text = f"{claim.requested!r} of {rows:,} rows" if isinstance(claim.requested, str) else f"{claim.requested!r}"
+    if requested == found and found[-1] < rows:
         return Check("outliers asked for", ok=True, text=text)
     text = f"the parameters ask for {text}, the model answers for {', '.join(map(str, found[:5]))} of {rows:,}"
     return Check("outliers asked for", ok=False, text=text)

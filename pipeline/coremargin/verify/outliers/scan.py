@@ -102,8 +102,8 @@ class OutlierScan(StoreScan):
         problems = self.membership()
         text = f"all {self.matched:,} rows are the store's, bit for bit, with its labels"
         coreset = Check("coreset", not problems, "; ".join(problems) or text)
-        asked = same_counts(self.claim, self.rows.rows - self.unlabelled)
-        return [self.content(), coreset, asked, *self._bounds(), *self._names()]
+        requested = same_counts(self.claim, self.rows.rows - self.unlabelled)
+        return [self.content(), coreset, requested, *self._bounds(), *self._names()]
 
     def _bounds(self) -> list[Check]:
         count = self.rows.rows - self.unlabelled

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.formats.limits import PRICES
+from coremargin.formats.limits import C_LIMITS
 from coremargin.verify.checks import Check, same_epsilon, same_ratio
 from coremargin.verify.soft.scan import SoftScan
 from coremargin.verify.sums import SLAB_ROWS, UNIT, exact_products, gamma, length, nearest, rounded_sum
@@ -46,14 +46,14 @@ def consistency(claim: SoftClaim) -> list[Check]:
 
 
 @dataclass(frozen=True)
-class Prices:
+class ClassC:
     """c of a row of the positive class (0) and of the negative one (1), as the float64 nearest to its definition."""
 
     positive: float
     negative: float
 
     @classmethod
-    def of(cls, claim: SoftClaim, counts: np.ndarray) -> Prices:
+    def of(cls, claim: SoftClaim, counts: np.ndarray) -> ClassC:
         """C times the weights of the classes; "balanced": n / (2 n_class), counts being sums of sample weights (2,)."""
         if claim.class_weight == "balanced":
             sums = [Fraction(float(count)) for count in counts]
@@ -76,9 +76,9 @@ class GapScan(SoftScan):
         #: Error of every sum over rows, relative to the sizes of its terms.
         self.error = gamma(min(SLAB_ROWS, rows.chunk_rows) + 16)
 
-    def prices(self) -> Prices:
+    def class_c(self) -> ClassC:
         """Known after the scan: they depend on how many rows each class has."""
-        return Prices.of(self.claim, self.sums["count"])
+        return ClassC.of(self.claim, self.sums["count"])
 
     def bounds(self) -> tuple[float, float]:
         """(dual bound rounded down, value of the hypothesis rounded up), as found here."""
@@ -89,18 +89,18 @@ class GapScan(SoftScan):
         return self._bounds
 
     def _value(self) -> float:
-        losses = float(self.prices().pair @ self.sums["loss"])
+        losses = float(self.class_c().pair @ self.sums["loss"])
         size = length(self.claim.w)
         value = (0.5 * size * size + losses) * (1 + self.error)
         return value if math.isfinite(value) else math.inf
 
     def _hinge_dual(self) -> float:
         """sum a - 1/2 ||v||^2 of the duals as given, less what moving them into place may cost."""
-        c, sums, given = self.prices().pair, self.sums, np.where(self.found != 0, self.duals, 0.0)
+        c, sums, given = self.class_c().pair, self.sums, np.where(self.found != 0, self.duals, 0.0)
         total = (float(c @ sums["slack"]) + rounded_sum(given)) * (1 - _FEW) - _FEW * rounded_sum(np.abs(given))
         outside = rounded_sum(np.maximum(given - self._limits(), 0.0)) + rounded_sum(np.maximum(-given, 0.0))
         move = (2 * outside + (abs(self.imbalance()) if self.claim.intercept else 0.0)) * (1 + _FEW)
-        v = c[0] * sums["pull"][0] - c[1] * sums["pull"][1] + sums["near_pull"]
+        v = c[0] * sums["dual_sum"][0] - c[1] * sums["dual_sum"][1] + sums["near_dual_sum"]
         spread = self.error * (float(c @ sums["reach"]) + float(sums["near_reach"]))
         radius = self.radius * (1 + gamma(self.claim.features + 4))
         each = self.error * (c @ sums["spread"] + sums["near_spread"])
@@ -109,24 +109,24 @@ class GapScan(SoftScan):
 
     def _limits(self) -> np.ndarray:
         """c (m,) of the near-margin rows."""
-        return self.weights * np.where(self.found > 0, self.prices().positive, self.prices().negative)
+        return self.weights * np.where(self.found > 0, self.class_c().positive, self.class_c().negative)
 
     def imbalance(self) -> float:
         """sum a y over all rows, rounded once."""
-        products, errors = exact_products(self.prices().pair * np.array([1.0, -1.0]), self.sums["slack"])
+        products, errors = exact_products(self.class_c().pair * np.array([1.0, -1.0]), self.sums["slack"])
         return rounded_sum([*products.tolist(), *errors.tolist(), *(self.duals * self.found).tolist()])
 
     def _squared_dual(self) -> float:
         """The best multiple of c xi (of each class, with an intercept) in closed form, rounded down."""
-        c, sums = self.prices().pair, self.sums
+        c, sums = self.class_c().pair, self.sums
         slack = c * sums["slack"]
         if not (slack > 0).all() if self.claim.intercept else not slack.sum() > 0:
             return 0.0
         unit = slack if self.claim.intercept else np.full(2, slack.sum())
-        pull = c[:, None] * sums["pull"] / unit[:, None]
+        dual_sum = c[:, None] * sums["dual_sum"] / unit[:, None]
         error = 2 * self.error * float((c * sums["reach"] / unit).sum())
         each = 2 * self.error * (c / unit) @ sums["spread"]
-        longest = length(np.abs(pull[0] - pull[1]) + each) * (1 + _FEW) + error
+        longest = length(np.abs(dual_sum[0] - dual_sum[1]) + each) * (1 + _FEW) + error
         spread = float((c / unit * sums["squares"] / unit).sum()) * (1 + 4 * self.error)
         square = longest * longest  # overflows to infinity
         curve = 0.5 * square + 0.25 * spread if self.claim.intercept else 2.0 * square + spread
@@ -136,18 +136,18 @@ class GapScan(SoftScan):
         """What the scan says about the claims."""
         dual, value = self.bounds()
         reached, bounded = value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)
-        return [self.content(), self._priced(), self._near_margin(), self._weighed(), reached, bounded]
+        return [self.content(), self._c_check(), self._near_margin(), self._weighed(), reached, bounded]
 
-    def _priced(self) -> Check:
-        c, claim = self.prices(), self.claim
+    def _c_check(self) -> Check:
+        c, claim = self.class_c(), self.claim
         positive, negative = (int(count) for count in self.sums["rows"])
         text = (
             f"{claim.loss}, C = {claim.cost:g}: a row costs{' its weight times' * self.rows.weighted} {c.negative:.6g} "
             f"({negative:,} of class {claim.negative!r}) or {c.positive:.6g} ({positive:,} of class {claim.positive!r})"
         )
-        low, high = PRICES
+        low, high = C_LIMITS
         if not all(
-            low <= price * count <= high for price, count in zip(c.pair, self.sums["count"], strict=True) if count
+            low <= value * count <= high for value, count in zip(c.pair, self.sums["count"], strict=True) if count
         ):
             return Check("prices", ok=False, text=f"{text}: expected from {low:g} to {high:g} for the rows of a class")
         if positive and negative:
@@ -172,7 +172,7 @@ class GapScan(SoftScan):
             k = int(bad[0])
             known = f" and at most {self._limits()[k]:.12g}" if self.found[k] else ""
             problems.append(f"the weight of row {self.claim.ids[k]} is {alpha[k]:.12g}, expected at least 0{known}")
-        total = float(self.prices().pair @ self.sums["slack"]) + rounded_sum(self.duals)
+        total = float(self.class_c().pair @ self.sums["slack"]) + rounded_sum(self.duals)
         if self.claim.intercept and not abs(self.imbalance()) <= 1e-9 * total:
             problems.append(f"the classes' weights differ by {self.imbalance():.6g} of {total:.6g}, expected 0")
         others = int(self.sums["slack"].sum())

@@ -22,19 +22,19 @@ class SoftKind(Kind[SoftClaim]):
     """The hypothesis has the value, and a dual point shows that none has a lower one."""
 
     def claim(self, files: ModelFiles) -> SoftClaim:
-        """A hyperplane, prices, and a dual point."""
+        """A hyperplane, C for each class, and a dual point."""
         record = cast("SoftMargin", files.record)
-        asked = record.parameters
+        parameters = record.parameters
         return SoftClaim(
-            **two_classes(files, record.view, soft=True), loss=asked.loss, cost=float(asked.C),
-            class_weight=asked.class_weight, reference=files.arrays["reference"],
+            **two_classes(files, record.view, soft=True), loss=parameters.loss, cost=float(parameters.C),
+            class_weight=parameters.class_weight, reference=files.arrays["reference"],
         )  # fmt: skip
 
     def same_classes(self, claim: SoftClaim, rows: Rows) -> Check:
         """The two, or one against the rest."""
         return same_classes(claim, rows)
 
-    def said(self, claim: SoftClaim) -> list[Check]:
+    def consistency(self, claim: SoftClaim) -> list[Check]:
         """Intercept, epsilon, ratio, status."""
         return consistency(claim)
 

@@ -4,7 +4,7 @@ Value. A row's margin in float64 is off by at most e = gamma_(d+3) (|x|.|w| + |b
 that its loss is at most loss(1 - margin + e): these are summed.
 
 Dual. A row that is not near the margin has, at the reference, with hinge c where its margin is below 1, else 0;
-with squared hinge c xi in proportion, xi = max(0, 1 - margin). c is the price of the row's class times its own weight,
+with squared hinge c xi in proportion, xi = max(0, 1 - margin). c is C of the row's class times its own weight,
 where the store has weights. For hinge the side matters: where the error above leaves it open, the margin is evaluated
 again, rounded once. For squared hinge any xi >= 0 gives a dual point, so those of float64 do.
 """
@@ -30,20 +30,25 @@ class Sums:
     """Sums over rows; of pairs, index 0 is the positive class, 1 the negative.
 
     Each row counts with its weight s, 1 where the store has none; rows: how many there are. count: sum s; loss: of an
-    upper bound of the loss; h, the dual weights of rows not near the margin in units of the price of a row:
-    slack sum s h, squares sum s h^2, pull (2, d) sum s h x, reach sum s h ||x||, or spread (2, d) sum s h |x| for
-    rows that may be long. Of rows near the margin, with a the dual weights as given: near_pull (d,) sum a y x,
+    upper bound of the loss; h, the dual weights of rows not near the margin in units of the c of a row:
+    slack sum s h, squares sum s h^2, dual_sum (2, d) sum s h x, reach sum s h ||x||, or spread (2, d) sum s h |x| for
+    rows that may be long. Of rows near the margin, with a the dual weights as given: near_dual_sum (d,) sum a y x,
     near_reach, near_spread as before.
     """
 
     NAMES = (
-        "rows", "count", "loss", "slack", "squares", "pull", "reach", "spread",
-        "near_pull", "near_reach", "near_spread",
+        "rows", "count", "loss", "slack", "squares", "dual_sum", "reach", "spread",
+        "near_dual_sum", "near_reach", "near_spread",
     )  # fmt: skip
 
     def __init__(self, features: int) -> None:
         shapes: dict[str, tuple[int, ...]] = {"near_reach": ()}
-        shapes |= {"pull": (2, features), "spread": (2, features), "near_pull": (features,), "near_spread": (features,)}
+        shapes |= {
+            "dual_sum": (2, features),
+            "spread": (2, features),
+            "near_dual_sum": (features,),
+            "near_spread": (features,),
+        }
         self._totals = {name: Total(shapes.get(name, (2,))) for name in self.NAMES}
 
     def add(self, parts: dict[str, np.ndarray]) -> None:
@@ -131,7 +136,12 @@ class SoftScan(StoreScan):
             h = (margins < 1.0).astype(np.float64)
         h[~far] = 0.0
         sh = s * h
-        return {"slack": self._total(sh), "squares": sh @ h, "pull": sh @ x, **_sizes(sh, x, self._sized(lengths), "")}
+        return {
+            "slack": self._total(sh),
+            "squares": sh @ h,
+            "dual_sum": sh @ x,
+            **_sizes(sh, x, self._sized(lengths), ""),
+        }
 
     def _sized(self, lengths: np.ndarray) -> np.ndarray | None:
         """Lengths of rows that are short, as the claim has it of all rows, else None: both bounds hold for any row."""
@@ -155,7 +165,7 @@ def _near_margin(
 ) -> dict[str, np.ndarray]:
     """The near-margin rows' part of the dual vector; rows without label have none."""
     weights = np.where(signs != 0, near_margin, 0.0)
-    return {"near_pull": (weights * signs) @ x, **_sizes(np.abs(weights), x, lengths, "near_")}
+    return {"near_dual_sum": (weights * signs) @ x, **_sizes(np.abs(weights), x, lengths, "near_")}
 
 
 def _sizes(weights: np.ndarray, x: Any, lengths: np.ndarray | None, kind: str) -> dict[str, np.ndarray]:

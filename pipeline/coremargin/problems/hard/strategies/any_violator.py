@@ -28,7 +28,7 @@ class AnyViolator(Strategy):
         """One example."""
         return first_row(source, codes)
 
-    def rows_home(self, source: Source, pool_rows: int) -> int:
+    def rows_sent(self, source: Source, pool_rows: int) -> int:
         """One of each class and block."""
         return 1
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
 LINE_POINTS = (0.25, 0.5, 0.75, 0.9)
-#: Share of the store that one scan may send home, and its bounds.
+#: Share of the store that one scan may send, and its bounds.
 KEEP_SHARE, KEEP_BYTES_LEAST, KEEP_BYTES_MOST = 0.01, 4 << 20, 64 << 20
-#: However long its rows are, a scan may send home so many (within the most bytes). rcv1: 5 scans instead of 30.
+#: However long its rows are, a scan may send so many (within the most bytes). rcv1: 5 scans instead of 30.
 KEEP_ROWS_LEAST = 1000
 
 
@@ -34,16 +34,16 @@ class Fast(Strategy):
         """The sample."""
         return read_sample(source, sample, codes)
 
-    def rows_home(self, source: Source, pool_rows: int) -> int:
-        """Rows that one scan may send home.
+    def rows_sent(self, source: Source, pool_rows: int) -> int:
+        """Rows that one scan may send.
 
         More than violate the bound now: rows just above it are those that would break the next hypothesis. Measured on
         1e6 x 100: with violators only a third scan is needed, with the lowest 5,000 rows it is not.
         """
         size = max(1, row_bytes(source))
         least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * size)  # w of many features is carried by many rows
-        home = min(max(KEEP_SHARE * source.nbytes, least), KEEP_BYTES_MOST)
-        return max(1, min(int(home) // size, pool_rows // 4))
+        sent = min(max(KEEP_SHARE * source.nbytes, least), KEEP_BYTES_MOST)
+        return max(1, min(int(sent) // size, pool_rows // 4))
 
     def question(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
         """Besides the newest hypothesis, points between it and the best one."""

@@ -24,7 +24,7 @@ class Paper(Strategy):
         """One example."""
         return first_row(source, codes)
 
-    def rows_home(self, source: Source, pool_rows: int) -> int:
+    def rows_sent(self, source: Source, pool_rows: int) -> int:
         """One of each class and block: the worst of all is among them."""
         return 1
 

@@ -34,8 +34,8 @@ class Strategy(ABC):
         """The rows to begin with; sample: chunks spread over the store, for who wants them."""
 
     @abstractmethod
-    def rows_home(self, source: Source, pool_rows: int) -> int:
-        """Rows that one scan may send home; pool_rows: how many the pool may hold."""
+    def rows_sent(self, source: Source, pool_rows: int) -> int:
+        """Rows that one scan may send; pool_rows: how many the pool may hold."""
 
     def question(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
         """What a scan asks, made of the plain question: the margin of the newest hypothesis, and the lowest rows.
@@ -54,4 +54,4 @@ class Strategy(ABC):
 
     @abstractmethod
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> Found:
-        """Of the rows that a scan about ``newest`` sent home, those that join the pool."""
+        """Of the rows that a scan about ``newest`` sent, those that join the pool."""

@@ -14,15 +14,15 @@ Array = NDArray[np.float64]
 class Ensemble:
     """Members that decide together: one a class, in the order of the classes, or the one of two classes.
 
-    members: their numbers; held: the fold of rows that they are judged by, None: all rows.
+    members: their numbers; held_out: the fold of rows that they are judged by, None: all rows.
     """
 
     members: tuple[int, ...]
-    held: int | None
+    held_out: int | None
 
 
 @dataclass(frozen=True)
-class Judge:
+class Evaluator:
     """hypotheses (d + 1, m): (w, b) of all members; codes (k,): label codes of the classes in their order."""
 
     hypotheses: Array
@@ -30,7 +30,7 @@ class Judge:
     ensembles: tuple[Ensemble, ...]
 
     @classmethod
-    def absent(cls, features: int, codes: NDArray[np.int64]) -> Judge:
+    def absent(cls, features: int, codes: NDArray[np.int64]) -> Evaluator:
         """Nobody is judged."""
         return cls(np.zeros((features + 1, 0)), codes, ())
 
@@ -47,8 +47,8 @@ class Judge:
         truth = class_places(self.codes, codes)
         for ensemble, counts in zip(self.ensembles, found, strict=True):
             mine = truth >= 0
-            if ensemble.held is not None and fold is not None:
-                mine &= fold == ensemble.held
+            if ensemble.held_out is not None and fold is not None:
+                mine &= fold == ensemble.held_out
             chosen = decided(values[list(ensemble.members)])
             counts += np.bincount(truth[mine] * k + chosen[mine], minlength=k * k).reshape(k, k)
         return found

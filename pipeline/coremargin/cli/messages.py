@@ -26,7 +26,7 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:
         ]
         return [*head, "", *outcome_text(replace(outcome, found=False), job)]
     kind = kind_of(job)
-    cost = [*_cost_of(outcome.run), kind.held(outcome)]
+    cost = [*_cost_of(outcome.run), kind.driver_memory(outcome)]
     if job.scaling is not None:
         cost.append(("scaled", f"{SCALINGS[job.scaling]}; the model does it by itself"))
     return [*kind.verdict(outcome, job), "", *facts(cost), "", *kind.next_steps(outcome, job)]

@@ -20,8 +20,10 @@ def verdict(fleet: FleetModel, epsilon: float) -> list[str]:
         models = count(len(statuses), "model")
         proven = f"certified: all {models} are proven to be within {epsilon} of the best possible."
         return [proven, *_accuracies(fleet)]
-    told = ", ".join(f"{statuses.count(word):,} {word.replace('_', ' ')}" for word in dict.fromkeys(sorted(statuses)))
-    return [f"of {count(len(statuses), 'model')}: {told}; epsilon asked for {epsilon}.", *_accuracies(fleet)]
+    counts = ", ".join(
+        f"{statuses.count(status):,} {status.replace('_', ' ')}" for status in dict.fromkeys(sorted(statuses))
+    )
+    return [f"of {count(len(statuses), 'model')}: {counts}; epsilon asked for {epsilon}.", *_accuracies(fleet)]
 
 
 def _accuracies(fleet: FleetModel) -> list[str]:

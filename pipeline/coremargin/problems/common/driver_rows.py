@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class HeldRows:
+class DriverRows:
     """ids (m,) int64 and rows (m, d), dense or sparse; classes that extend it have arrays (m,) beside them."""
 
     #: What the rows are called among the arrays of a checkpoint.

@@ -12,7 +12,7 @@ from coremargin.problems.common.pool import Pool
 from coremargin.problems.multiclass.classes import ClassRows
 
 
-def held_of(kind: type[Any], ids: list[int], *, sparse: bool) -> Any:
+def rows_of(kind: type[Any], ids: list[int], *, sparse: bool) -> Any:
     """Rows whose values, labels and weights say their id."""
     at = np.array(ids, np.int64)
     x = np.column_stack([at, at**2]).astype(np.float64)
@@ -35,7 +35,7 @@ def assert_says_its_ids(held: Any, ids: list[int]) -> None:
 @pytest.mark.parametrize("kind", [Pool, ClassRows])
 def test_rows_stay_together(kind: type[Any], *, sparse: bool) -> None:
     """Some of them, several parts joined, brought into order and stored: each row keeps values, label and weight."""
-    one, other = held_of(kind, [5, 2, 9], sparse=sparse), held_of(kind, [4, 1], sparse=sparse)
+    one, other = rows_of(kind, [5, 2, 9], sparse=sparse), rows_of(kind, [4, 1], sparse=sparse)
     assert_says_its_ids(one.take(np.array([2, 0])), [9, 5])
     assert_says_its_ids(kind.joined([one, other]), [5, 2, 9, 4, 1])
     assert_says_its_ids(kind.joined([one, other]).in_order(), [1, 2, 4, 5, 9])
@@ -46,7 +46,7 @@ def test_rows_stay_together(kind: type[Any], *, sparse: bool) -> None:
 
 def test_arrays_have_the_names_of_earlier_checkpoints() -> None:
     """Dense rows of two classes are ``rows`` on disk, those of several are ``x``."""
-    pool = held_of(Pool, [1], sparse=False).to_arrays("held")
+    pool = rows_of(Pool, [1], sparse=False).to_arrays("held")
     assert pool.keys() == {"held_ids", "held_signs", "held_weights", "held_rows"}
-    rows = held_of(ClassRows, [1], sparse=False).to_arrays("proof")
+    rows = rows_of(ClassRows, [1], sparse=False).to_arrays("proof")
     assert rows.keys() == {"proof_ids", "proof_classes", "proof_shares", "proof_x"}

@@ -67,20 +67,20 @@ def first_rows(model: One) -> str:
     return ids + (", ..." if model.certificate.coreset_rows > 8 else "")
 
 
-def held_for_margin(outcome: Outcome, model: One) -> tuple[str, str]:
+def memory_for_margin(outcome: Outcome, model: One) -> tuple[str, str]:
     """Rows of a margin's pool."""
     carry = model.certificate.coreset_rows
     return "pool", f"{outcome.run['pool_rows']:,} rows, {carry:,} of them carry the proof"
 
 
-def held_for_value(outcome: Outcome, model: One) -> tuple[str, str]:
+def memory_for_value(outcome: Outcome, model: One) -> tuple[str, str]:
     """Rows that were held one by one for a soft margin."""
-    held = outcome.run["pool_rows"]
-    if held == model.rows:
+    pool_rows = outcome.run["pool_rows"]
+    if pool_rows == model.rows:
         return "rows", f"all {model.rows:,} rows were in memory one by one"
     if any("part" in record for record in outcome.rounds):
-        return "rows", f"{held:,} rows at a time; others came home a segment at a time, as needed"
-    return "rows", f"{held:,} rows near the margin came home one by one, the others as sums"
+        return "rows", f"{pool_rows:,} rows at a time; others were sent a segment at a time, as needed"
+    return "rows", f"{pool_rows:,} rows near the margin were sent one by one, the others as sums"
 
 
 def described(path: Path, model: One, made: Sequence[tuple[str, str]], classes: str, claims: Pairs) -> list[str]:
@@ -129,14 +129,14 @@ def margin_claims(model: One, rows: str) -> Pairs:
 
 def value_claims(model: One, rows: str) -> Pairs:
     """What is claimed of a soft margin."""
-    claims, asked = model.certificate, model.parameters
-    weight = asked["class_weight"]
+    claims, parameters = model.certificate, model.parameters
+    weight = parameters["class_weight"]
     shown = "" if weight is None else f", class weight {weight if weight == 'balanced' else tuple(weight)}"
     value = f"at most {exactly(claims.upper)} over {rows}"
     if claims.upper is None:
         value = "not known: no scan of all rows was finished"
     return [
-        ("loss", f"{asked['loss']}, C {asked['C']:g}{shown}"),
+        ("loss", f"{parameters['loss']}, C {parameters['C']:g}{shown}"),
         ("value", value),
         ("best possible", f"at least {exactly(claims.lower)}"),
         _ratio(model),
