@@ -52,14 +52,14 @@ class Guard:
 
     def _watch(self, pipe: int) -> None:
         since: float | None = None  # when the wish came that is being obeyed
-        granted = 0
+        handled = 0
         while not self._ended.is_set():
             left = None if since is None else max(0.0, since + GRACE_S - time.monotonic())
             ready, now = select.select([pipe], [], [], left)[0], time.monotonic()
             if ready and not {0, *interruption.NUMBERS} & set(os.read(pipe, 4096)):
                 continue
-            if since is None or granted != interruption.wishes_granted():
-                since, granted = now if ready else None, interruption.wishes_granted()
+            if since is None or handled != interruption.interrupts_handled():
+                since, handled = now if ready else None, interruption.interrupts_handled()
             elif not self._ended.is_set() and now - since >= _SAME_S:
                 self._end()
         time.sleep(_LAST_S)

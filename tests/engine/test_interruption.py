@@ -13,7 +13,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.interruption import (
     NUMBERS,
     command_was_interrupted,
-    held_back,
+    deferred_interrupts,
     raise_if_interrupted,
     terminable,
 )
@@ -151,7 +151,7 @@ def test_a_signal_comes_behind_what_holds_it_back(number: signal.Signals) -> Non
     done = []
 
     def work() -> None:
-        with terminable(), held_back():
+        with terminable(), deferred_interrupts():
             signal.raise_signal(number)
             done.append(number)
 
@@ -160,7 +160,7 @@ def test_a_signal_comes_behind_what_holds_it_back(number: signal.Signals) -> Non
     assert done == [number]
 
 
-@pytest.mark.parametrize("context", [terminable, held_back])
+@pytest.mark.parametrize("context", [terminable, deferred_interrupts])
 def test_a_signal_while_handlers_are_changed_leaves_them_as_they_were(
     context: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
-from coremargin.engine.loop import Answer, Callbacks, Engine, Step, nobody, rounds
+from coremargin.engine.loop import Answer, Callbacks, Engine, Step, no_labels, rounds
 from coremargin.engine.problem import QueriesLabels, WorksBetweenScans
 from coremargin.learn.record import RunCounters
 from loop_problems import GapState, Passes, PassState, Threshold, Working
@@ -25,7 +25,7 @@ def source() -> FakeSource:
     return FakeHandle().open_source()
 
 
-def engine_of(source: FakeSource, scans: list[tuple[int, int]] | None = None, answer: Answer = nobody) -> Engine:
+def engine_of(source: FakeSource, scans: list[tuple[int, int]] | None = None, answer: Answer = no_labels) -> Engine:
     """In this process; ``scans`` hears the number and the bytes of each scan."""
 
     def heard(number: int, nbytes: int) -> None:

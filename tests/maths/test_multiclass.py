@@ -28,7 +28,7 @@ def test_margins_are_products_with_keslers_vectors(seed: int) -> None:
     margin, rival = mc.margins(X @ V.T, y)
     np.testing.assert_allclose(margin, level.min(axis=1), atol=1e-13)
     assert (rival == level.argmin(axis=1)).all()
-    t = mc.lacks(X @ V.T, y)
+    t = mc.violations(X @ V.T, y)
     np.testing.assert_allclose(t[np.isfinite(level)], 1 - level[np.isfinite(level)], atol=1e-13)
     assert (t[np.arange(len(y)), y] == 0).all()
 

@@ -10,15 +10,15 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.svm import SVC, LinearSVC
 
-from coremargin.maths.multiclass import kesler_sum, lacks, simplex
+from coremargin.maths.multiclass import kesler_sum, simplex, violations
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
 
 
 def model(X: np.ndarray, y: np.ndarray, row_c: np.ndarray | float, classes: int | None = None) -> ClassesModel:
     """The whole problem, nothing summed up."""
     K = classes or int(y.max()) + 1
-    lack = lacks(np.zeros((len(X), K)), y)
-    return ClassesModel(0.0, lack, X, y, np.broadcast_to(np.asarray(row_c, float), len(y)))
+    violations0 = violations(np.zeros((len(X), K)), y)
+    return ClassesModel(0.0, violations0, X, y, np.broadcast_to(np.asarray(row_c, float), len(y)))
 
 
 def objective(X: np.ndarray, y: np.ndarray, row_c: np.ndarray | float, V: np.ndarray) -> float:
@@ -36,7 +36,7 @@ def solve(problem: ClassesModel, tolerance: float = 1e-9) -> Minimum:
     assert (found.duals.sum(axis=1) <= problem.row_c * (1 + 1e-12)).all()
     assert (found.duals[np.arange(len(problem.codes)), problem.codes] == 0).all()
     at = kesler_sum(problem.rows, problem.codes, found.duals, 0.0)
-    value = problem.fixed_loss + (found.duals * problem.lack).sum() - 0.5 * (at * at).sum()
+    value = problem.fixed_loss + (found.duals * problem.violations0).sum() - 0.5 * (at * at).sum()
     assert found.dual == pytest.approx(float(value), rel=1e-9, abs=1e-12)
     assert found.value - found.dual <= tolerance * found.value
     return found
@@ -106,7 +106,9 @@ def test_rows_that_keep_their_side_may_be_summed_up() -> None:
     weights[losing, t[losing].argmax(axis=1)] = 0.1
     linear = kesler_sum(X, y, weights, 0.0)[:, :-1]
     fixed_loss = 0.1 * losing.sum() - 0.5 * (linear * linear).sum()
-    part = ClassesModel(fixed_loss, lacks(X @ linear.T, y)[~far], X[~far], y[~far], np.full(int((~far).sum()), 0.1))
+    part = ClassesModel(
+        fixed_loss, violations(X @ linear.T, y)[~far], X[~far], y[~far], np.full(int((~far).sum()), 0.1)
+    )
     found = solve(part, 1e-10)
     assert found.value == pytest.approx(whole.value, rel=1e-8)
     np.testing.assert_allclose(found.at + np.pad(linear, ((0, 0), (0, 1))), whole.at, atol=1e-4)
@@ -138,7 +140,9 @@ def test_rows_of_any_kind_with_a_constant(
     monkeypatch.setattr(module, "COPIED_SHARE", 4)
     monkeypatch.setattr(module, "COPIED_BYTES", copied)
     for rows in (X, csr_array(X), csr_array(X.astype(np.float64))):
-        found = minimise_classes(ClassesModel(0.0, lacks(np.zeros((300, 4)), y), rows, y, np.full(300, 0.1), 4.0), 1e-9)
+        found = minimise_classes(
+            ClassesModel(0.0, violations(np.zeros((300, 4)), y), rows, y, np.full(300, 0.1), 4.0), 1e-9
+        )
         assert found.value - found.dual <= 1e-9 * found.value
         assert found.value == pytest.approx(whole.value, rel=2e-9)
         np.testing.assert_allclose(4.0 * found.at[:, -1], 4.0 * whole.at[:, -2], atol=1e-3)

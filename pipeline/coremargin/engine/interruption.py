@@ -33,7 +33,7 @@ class _Command:
 
     running = False
     came = 0  #: signals so far
-    granted = 0  #: wishes of theirs that were heard
+    handled = 0  #: how many of them were handled
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def terminable() -> Iterator[None]:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def deferred_interrupts() -> Iterator[None]:
     """A signal comes behind what runs in here: C++ that lets no exception through would end the process."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -85,10 +85,10 @@ def raise_if_interrupted() -> None:
         raise KeyboardInterrupt
 
 
-def heard() -> None:
+def interrupt_handled() -> None:
     """The wish was granted: what ran has ended with what there is. A signal that comes now is another wish."""
     _signals.clear()
-    _Command.granted += 1
+    _Command.handled += 1
 
 
 def _interrupt(number: int, _: object) -> None:
@@ -135,9 +135,9 @@ def command_was_interrupted() -> bool:
     return _Command.running and _Command.came > 0
 
 
-def wishes_granted() -> int:
-    """How often ``heard`` was called."""
-    return _Command.granted
+def interrupts_handled() -> int:
+    """How often ``interrupt_handled`` was called."""
+    return _Command.handled
 
 
 def leave(message: str = "error: interrupted\n") -> NoReturn:

@@ -74,7 +74,7 @@ class OutOfTime(Exception):
 Answer: TypeAlias = Callable[[Sequence[int]], Mapping[int, Any]]
 
 
-def nobody(_: Sequence[int]) -> Mapping[int, Any]:
+def no_labels(_: Sequence[int]) -> Mapping[int, Any]:
     """Nobody answers."""
     return {}
 
@@ -89,7 +89,7 @@ class Engine:
     callbacks: Callbacks
     block_bytes: int
     deadline: float = math.inf  #: on the clock of ``time.perf_counter``
-    answer: Answer = nobody  #: who knows the labels that a problem asks for
+    answer: Answer = no_labels  #: who knows the labels that a problem asks for
 
     def scan(self, problem: AnyProblem, probe: Probe, blocks: Sequence[Block]) -> tuple[Summary, list[Block]]:
         """The merged answer, and the blocks it is about: all of them, or as many as were enough."""

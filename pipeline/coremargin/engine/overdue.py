@@ -55,7 +55,7 @@ class Overdue:
         if gone := [task for task in self._tasks if quiet and task.hint and task.hint not in there]:
             # without a hint they cannot be sent again for this: Dask itself counts from here on how many workers die
             self._send_copies(gone, "its worker is gone", anywhere=True)
-        if self._slots.nobody():
+        if self._slots.no_workers():
             self._heard = now  # where nobody is, nobody is late
             for task in self._tasks:
                 task.sent = now

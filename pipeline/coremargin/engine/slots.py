@@ -47,7 +47,7 @@ class Slots:
             self._seen = now
         return self._slots
 
-    def nobody(self) -> bool:
+    def no_workers(self) -> bool:
         """True while no worker is there. Raises RunError when that is so for too long."""
         if self.known():
             self.absence.over()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from coremargin.data.folder import check_target, recover
 from coremargin.data.store import Store
 from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
-from coremargin.engine.interruption import heard, raise_if_interrupted, terminable
+from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.engine.loop import Callbacks, Engine, OutOfTime, ScanCost, nothing, rounds
 from coremargin.engine.problem import WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
@@ -182,7 +182,7 @@ def _stoppable(problem: AnyProblem) -> Iterator[None]:
     except KeyboardInterrupt:
         if not isinstance(problem, WorksBetweenScans):
             raise
-        heard()
+        interrupt_handled()
 
 
 def _begin(problem: AnyProblem, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, RunCounters]:

@@ -15,7 +15,7 @@ import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import Array, resolution
-from coremargin.maths.multiclass import Codes, lacks, margins, upper_bound
+from coremargin.maths.multiclass import Codes, margins, upper_bound, violations
 from coremargin.maths.nearest import Status, nearest_point
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
 
@@ -87,10 +87,10 @@ def _solve(rows: Array, codes: Codes, classes: int, tolerance: float) -> KeslerS
         weights[0, (codes[0] + 1) % classes] = 1.0
         return KeslerSolution(np.zeros((classes, rows.shape[1])), weights, 0.0, "zero")
     zero = resolution(2.0 * radius, len(rows) + classes, classes * rows.shape[1])
-    lack, weights = lacks(np.zeros((len(rows), classes)), codes), np.zeros((len(rows), classes))
+    violations0, weights = violations(np.zeros((len(rows), classes)), codes), np.zeros((len(rows), classes))
     found: Minimum | None = None
     for c in C_VALUES:
-        model = ClassesModel(0.0, lack, rows, codes, np.full(len(rows), c / radius**2))
+        model = ClassesModel(0.0, violations0, rows, codes, np.full(len(rows), c / radius**2))
         found = minimise_classes(model, ROUGH, found)
         if margins(model.scores(found.at), codes)[0].min() > 0.0:
             found = minimise_classes(model, 0.1 * tolerance, found)

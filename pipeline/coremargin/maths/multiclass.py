@@ -56,8 +56,8 @@ def exact_scores(rows: Rows, at: Array, constant: float) -> Array:
     return np.stack([exact_decisions(rows, v[:-1], constant * float(v[-1])) for v in at], axis=1)
 
 
-def lacks(scores: Array, codes: Codes) -> Array:
-    """t (n, K) from scores (n, K) and classes (n,): what a row lacks to margin 1 against each class; 0 at its own."""
+def violations(scores: Array, codes: Codes) -> Array:
+    """t (n, K) from scores (n, K) and classes (n,): how far a row is below margin 1 for each class; 0 at its own."""
     own = np.arange(len(codes)), codes
     t = (1.0 + scores) - scores[own][:, None]
     t[own] = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
-from coremargin.maths import rows as some
+from coremargin.maths import rows as row_ops
 
 Array = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class Quadratic:
 class Rows:
     """Rows of the model: signed rows y (x, 1) (m, p), weights c (m,), and margins (m,) at the starting point."""
 
-    signed: some.Rows
+    signed: row_ops.Rows
     weights: Array
     margins: Array
 
@@ -127,7 +127,7 @@ class _Model:
         return new if (np.diag(new) >= 0.1 * np.diag(self.hessian)).all() else None
 
     def _curve(self, active: NDArray[np.bool_]) -> Array:
-        return some.curvature(some.take(self.rows.signed, np.flatnonzero(active)), self.rows.weights[active])
+        return row_ops.curvature(row_ops.take(self.rows.signed, np.flatnonzero(active)), self.rows.weights[active])
 
     def slope_along(self, move: Array, margins: Array, step: Array, change: Array) -> Callable[[float], float]:
         """The slope at ``move + t step`` in direction ``step``: increasing and piecewise linear in t."""

@@ -46,23 +46,23 @@ SLOPE, LONGEST, TRIES = 0.1, 1e6, 30
 
 @dataclass(frozen=True)
 class ClassesModel:
-    """F as a function of U (K, d + 1): fixed_loss + 1/2 ||U||^2 + sum_i c_i max_r (lack_ir - (u_(y_i) - u_r).x_i).
+    """F as a function of U (K, d + 1): fixed_loss + 1/2 ||U||^2 + sum_i c_i max_r (t_ir(0) - (u_(y_i) - u_r).x_i).
 
-    rows (m, d) with a last entry ``constant``, codes (m,), row_c (m,); lack (m, K), 0 at each row's own class: t of
-    the rows at U = 0.
+    rows (m, d) with a last entry ``constant``, codes (m,), row_c (m,); violations0 (m, K), 0 at each row's own class: t
+    of the rows at U = 0.
     """
 
     fixed_loss: float
-    lack: Array
+    violations0: Array
     rows: Rows
     codes: Codes
     row_c: Array
     constant: float = 0.0
 
     @property
-    def nowhere(self) -> Array:
+    def origin(self) -> Array:
         """U = 0 (K, d + 1)."""
-        return np.zeros((self.lack.shape[1], self.rows.shape[1] + 1))
+        return np.zeros((self.violations0.shape[1], self.rows.shape[1] + 1))
 
     @cached_property
     def squares(self) -> Array:
@@ -82,18 +82,20 @@ class ClassesModel:
         """N^T X (K, d + 1) for N (m, K)."""
         return class_sums(self.rows, signed, self.constant)
 
-    def lacks(self, scores: Array) -> Array:
+    def violations(self, scores: Array) -> Array:
         """t (m, K) where these are the scores (m, K)."""
-        return self.lack + scores - scores[np.arange(len(self.codes)), self.codes][:, None]
+        return self.violations0 + scores - scores[np.arange(len(self.codes)), self.codes][:, None]
 
     def value(self, at: Array, scores: Array) -> float:
         """F at U = ``at`` with scores (m, K)."""
-        return self.fixed_loss + 0.5 * float((at * at).sum()) + float(self.row_c @ self.lacks(scores).max(axis=1))
+        return self.fixed_loss + 0.5 * float((at * at).sum()) + float(self.row_c @ self.violations(scores).max(axis=1))
 
     def dual(self, shares: Array) -> tuple[float, Array]:
         """D and its U (K, d + 1) for shares a / c (m, K) on the simplex; that of a row's own class is idle."""
         at = -self.sums(self.signed(shares))
-        return self.fixed_loss + float(self.row_c @ (shares * self.lack).sum(axis=1)) - 0.5 * float((at * at).sum()), at
+        return self.fixed_loss + float(self.row_c @ (shares * self.violations0).sum(axis=1)) - 0.5 * float(
+            (at * at).sum()
+        ), at
 
     def signed(self, shares: Array) -> Array:
         """N (m, K) such that the gradient of the rows' part is N^T X: c_i (a_i - e_(y_i))."""
@@ -126,7 +128,7 @@ def minimise_classes(
     """
     best, size = _Best(model, tolerance, scale), float(model.row_c.mean()) if len(model.row_c) else 1.0
     if start is None:
-        at, shares = model.nowhere, np.eye(model.lack.shape[1])[model.codes]
+        at, shares = model.origin, np.eye(model.violations0.shape[1])[model.codes]
         mu = size * (float(model.squares.mean()) or 1.0) if len(model.row_c) else 1.0  # rows of zeros
     else:
         at, mu = start.at, size / start.curvature
@@ -147,7 +149,7 @@ class _Best:
     def __init__(self, model: ClassesModel, tolerance: float, scale: float) -> None:
         self.model, self.tolerance, self.scale = model, tolerance, scale
         self.value, self.dual = np.inf, -np.inf
-        self.at, self.shares = model.nowhere, np.zeros_like(model.lack)
+        self.at, self.shares = model.origin, np.zeros_like(model.violations0)
 
     @property
     def gap(self) -> float:
@@ -186,7 +188,7 @@ def _proximal_minimum(
     scores = model.scores(at)
     shares, steps, exact = centre, 0, False
     while steps < NEWTON_STEPS:
-        shares = simplex(centre + model.lacks(scores) / mu)
+        shares = simplex(centre + model.violations(scores) / mu)
         best.see(at, scores, shares)
         if best.enough:
             break
@@ -214,7 +216,7 @@ def _length(
     root, and every value of the slope is a look at all rows and classes.
     """
     constant, linear = float((at * step).sum()), float((step * step).sum())
-    begin = np.ascontiguousarray((centre + model.lacks(scores) / mu).T)
+    begin = np.ascontiguousarray((centre + model.violations(scores) / mu).T)
     along = np.ascontiguousarray((moved - moved[np.arange(len(moved)), model.codes][:, None]).T)
     rising, paid = along / mu, along * model.row_c
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coremargin.engine.interruption import held_back
+from coremargin.engine.interruption import deferred_interrupts
 from coremargin.errors import UsageError
 from coremargin.models.decision import folded_planes
 
@@ -84,7 +84,7 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     come back as they are.
     """
     try:
-        with held_back():
+        with deferred_interrupts():
             from onnx import TensorProto, checker, helper
     except ImportError:
         raise UsageError("export to ONNX: expected the package onnx: pip install 'coremargin[onnx]'") from None

@@ -72,13 +72,13 @@ def histogram(
     precision: Precision,
     width: int,
     *,
-    nobody: tuple[str, str] = ("no row", "none"),
+    none_within: tuple[str, str] = ("no row", "none"),
 ) -> Markup:
     """Rows per bin for both classes; the hyperplane at zero, the proven margin on both sides of it.
 
-    nobody: what is not within the margin, in the picture and in its description, where some rows may be.
+    none_within: what is not within the margin, in the picture and in its description, where some rows may be.
     """
-    no_row, none = nobody
+    no_row, none = none_within
     low, high = svg.padded([*(b.low for b in bins), *(b.high for b in bins), 0.0], 0.02)
     heights = sorted(b.height for b in bins)
     log = heights[-1] > 500.0 * heights[len(heights) // 2]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths import rows as kinds
+from coremargin.maths import rows as row_ops
 
 if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
@@ -31,7 +31,7 @@ class DriverRows:
     def take(self, positions: NDArray[Any]) -> Self:
         """Only the rows at these positions."""
         known = {name: getattr(self, name)[positions] for name in self._known()}
-        return replace(self, rows=kinds.take(self.rows, positions), **known)
+        return replace(self, rows=row_ops.take(self.rows, positions), **known)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -39,7 +39,7 @@ class DriverRows:
         known: dict[str, Any] = {
             name: np.concatenate([getattr(part, name) for part in parts]) for name in cls._known()
         }  # fmt: skip
-        return cls(rows=kinds.concatenate([part.rows for part in parts]), **known)
+        return cls(rows=row_ops.concatenate([part.rows for part in parts]), **known)
 
     def in_order(self) -> Self:
         """The same rows by their ids."""
@@ -48,13 +48,13 @@ class DriverRows:
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Plain arrays ``NAME_ids``, ``NAME_rows`` or its parts, and so on; exact."""
         known = {f"{name}_{field}": getattr(self, field) for field in self._known()}
-        return known | kinds.to_arrays(f"{name}_{self.ROWS}", self.rows)
+        return known | row_ops.to_arrays(f"{name}_{self.ROWS}", self.rows)
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Inverse of ``to_arrays``."""
         known: dict[str, Any] = {field: arrays[f"{name}_{field}"] for field in cls._known()}
-        return cls(rows=kinds.from_arrays(f"{name}_{cls.ROWS}", arrays), **known)
+        return cls(rows=row_ops.from_arrays(f"{name}_{cls.ROWS}", arrays), **known)
 
     @classmethod
     def _known(cls) -> list[str]:

@@ -121,7 +121,7 @@ def margin_columns(precision: numbers.Precision) -> tuple[Column, ...]:
 
 
 def margin_view(
-    claims: Claims, run: Json, records: Sequence[Json], status: str, nobody: tuple[str, str] = ("no row", "none")
+    claims: Claims, run: Json, records: Sequence[Json], status: str, none_within: tuple[str, str] = ("no row", "none")
 ) -> dict[str, Any]:
     """What a page says of a margin; nobody: what is not within it, in the histogram and in its description."""
     bins, precision = signed_bins(run.get("histogram"), claims.lower), claims.precision
@@ -129,6 +129,6 @@ def margin_view(
     drawn: dict[str, Markup | None] = charts.by_round(records, run, claims, closing=open_end)
     drawn |= {"ruler": rulers.margin(claims) if open_end else None, "margins": None}
     if bins:
-        draw = partial(histogram, bins, claims.lower, precision, nobody=nobody)
+        draw = partial(histogram, bins, claims.lower, precision, none_within=none_within)
         drawn["margins"] = charts.drawings(charts.FULL, draw)
     return claims.view() | {"charts": drawn, "bins": bins, "seen": sum(part.rows for part in bins)}

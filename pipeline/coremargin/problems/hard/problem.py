@@ -61,14 +61,14 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
     blocks: int = 1
 
     @property
-    def way(self) -> Strategy:
+    def rule(self) -> Strategy:
         """What the strategy's name stands for."""
         return STRATEGIES[self.strategy]
 
     @property
     def eager(self) -> bool:
         """As the strategy says."""
-        return self.way.eager
+        return self.rule.eager
 
     def round_of(self, state: HardMarginState) -> Round:
         """What is told of a state."""
@@ -100,7 +100,7 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
 
     def start(self) -> HardMarginState:
         """Solve on the strategy's first rows."""
-        return self.begin(self.way.first(self.source, self.codes, self.sample_chunks))
+        return self.begin(self.rule.first(self.source, self.codes, self.sample_chunks))
 
     @property
     def sample_chunks(self) -> list[int]:
@@ -141,15 +141,15 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
             low=low, high=high, bins=BINS, dtype=self.source.dtype.name, chunk_rows=self.source.chunk_rows,
             sparse=self.source.sparse,
         )  # fmt: skip
-        return self.way.question(plain, state.best, self.epsilon)
+        return self.rule.question(plain, state.best, self.epsilon)
 
     def skip(self, state: HardMarginState) -> NDArray[np.bool_]:
         """Chunks (c,) that the strategy need not see."""
-        return self.way.skip(self.source, state, self.epsilon)
+        return self.rule.skip(self.source, state, self.epsilon)
 
     def enough(self, summary: MarginSummary) -> bool:
         """As the strategy says."""
-        return self.way.enough(summary)
+        return self.rule.enough(summary)
 
     # update
 
@@ -193,7 +193,7 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
 
     def _grow(self, state: HardMarginState, summary: MarginSummary) -> tuple[Pool, HardMarginState]:
         """The pool with rows that the scan sent; room is made first where the budget is reached."""
-        ids, rows, signs = self.way.joining(summary, state.newest)
+        ids, rows, signs = self.rule.joining(summary, state.newest)
         pool = state.pool
         if len(pool) + len(ids) > self.pool_rows and state.upper < state.upper_at_eviction:
             pool, state = self._make_room(state, len(ids))
@@ -251,4 +251,4 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
 
     @property
     def _rows_sent(self) -> int:
-        return self.way.rows_sent(self.source, self.pool_rows)
+        return self.rule.rows_sent(self.source, self.pool_rows)

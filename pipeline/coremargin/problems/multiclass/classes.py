@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.errors import LabelError, StoreError
-from coremargin.maths import rows as kinds
+from coremargin.maths import rows as row_ops
 from coremargin.problems.common.driver_rows import DriverRows
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ClassRows(DriverRows):
     def nothing(cls, features: int, dtype: Any = np.float64, *, sparse: bool = False) -> ClassRows:
         """No rows."""
         none = np.zeros(0, np.int64)
-        rows = kinds.nothing(features, dtype, sparse=sparse)
+        rows = row_ops.nothing(features, dtype, sparse=sparse)
         return cls(none, rows, none.astype(np.int32), np.zeros(0))
 
     def bare(self) -> ClassRows:
@@ -72,11 +72,11 @@ class ClassRows(DriverRows):
 
     def exact(self) -> ClassRows:
         """With rows in float64."""
-        return replace(self, rows=kinds.as_float64(self.rows))
+        return replace(self, rows=row_ops.as_float64(self.rows))
 
     def ready(self) -> ClassRows:
         """To be multiplied many times: sparse rows in float64, which saves a copy each time; dense ones as they are."""
-        return self.exact() if kinds.is_sparse(self.rows) else self
+        return self.exact() if row_ops.is_sparse(self.rows) else self
 
 
 def read_labelled(source: Source, chunk: int, place: Classes) -> ClassRows:

@@ -62,11 +62,11 @@ class KeslerMargin(ClassesJob):
         """Solve on a sample of chunks."""
         check_scale(self.source)
         sample, read = self.sampled()
-        nowhere, classes = np.zeros(self.shape), self.shape[0]
+        origin, classes = np.zeros(self.shape), self.shape[0]
         nothing = ClassRows.nothing(self.source.features, sparse=self.source.sparse)
         state = ClassesState(
-            round=0, status="running", newest=nowhere, best=None, lower=-np.inf, upper=np.inf, pool=nothing,
-            proof=nothing, duals=np.zeros((0, classes)), reference=nowhere,
+            round=0, status="running", newest=origin, best=None, lower=-np.inf, upper=np.inf, pool=nothing,
+            proof=nothing, duals=np.zeros((0, classes)), reference=origin,
             confusion=np.zeros((classes, classes), np.int64), rows_below=None, new_rows=len(sample), sample_bytes=read,
             lower_now=-np.inf, upper_at_eviction=np.inf, pool_rows=0, zone=Zone(widen=1, idle=0),
         )  # fmt: skip

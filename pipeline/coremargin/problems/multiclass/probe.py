@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths import rows as kinds
-from coremargin.maths.multiclass import exact_scores, lacks, margins, score_error, scores_of, spread
+from coremargin.maths import rows as row_ops
+from coremargin.maths.multiclass import exact_scores, margins, score_error, scores_of, spread, violations
 from coremargin.problems.common.zone import least
 from coremargin.problems.multiclass.classes import ClassRows, read_labelled
 from coremargin.problems.multiclass.summary import ClassesSummary
@@ -114,13 +114,13 @@ class ClassesProbe:
         close = np.flatnonzero(~(margin > float(margin.min()) + 2 * error))
         if len(close) > MANY:
             return float(margin.min()) - error
-        exact = exact_scores(kinds.take(data.rows, close), at, self.constant)
+        exact = exact_scores(row_ops.take(data.rows, close), at, self.constant)
         found = margins(exact, data.classes[close])[0] - 4 * np.finfo(np.float64).eps * np.abs(exact).max(axis=1)
         return float(found.min())
 
     def _soft(self, data: ClassRows, along: list[Array], longest: float, answer: ClassesSummary) -> ClassesSummary:
         row_c = self.class_c[data.classes] * data.shares  # type: ignore[index]  # _ask: there is a C
-        t = lacks(along[0], data.classes)
+        t = violations(along[0], data.classes)
         near = least(_doubt(t), self.keep)
         far = np.ones(len(t), bool)
         far[near] = False
@@ -130,8 +130,8 @@ class ClassesProbe:
         weights = np.zeros((len(losing), t.shape[1]))
         weights[np.arange(len(losing)), worst[losing]] = row_c[losing]
         signed = spread(weights, data.classes[losing])
-        linear = kinds.weighted_sums(kinds.take(data.rows, losing), signed)
-        losses = [row_c @ lacks(scores, data.classes).max(axis=1) for scores in along]
+        linear = row_ops.weighted_sums(row_ops.take(data.rows, losing), signed)
+        losses = [row_c @ violations(scores, data.classes).max(axis=1) for scores in along]
         return replace(
             answer, losses=np.array(losses), far_c=np.array([row_c[losing].sum()]), near=data.take(near),
             far_linear=np.column_stack([linear, self.constant * signed.sum(axis=0)]), total_c=np.array([row_c.sum()]),
@@ -143,8 +143,8 @@ class ClassesProbe:
         error = score_error(self.newest.shape[1] - 1, longest, self.newest, self.constant)
         open_ones = np.flatnonzero(far & (_doubt(t) <= 2 * error))
         if len(open_ones):
-            exact = exact_scores(kinds.take(data.rows, open_ones), self.newest, self.constant)
-            t[open_ones] = lacks(exact, data.classes[open_ones])
+            exact = exact_scores(row_ops.take(data.rows, open_ones), self.newest, self.constant)
+            t[open_ones] = violations(exact, data.classes[open_ones])
 
 
 class _Lowest:

@@ -92,12 +92,12 @@ def _minimise(
     tolerance: of the model's value, or of ``scale`` where that is larger.
     """
     rows, linear, row_c = model.rows, model.linear, model.row_c
-    lack = mc.lacks(mc.scores_of(rows.rows, linear, objective.constant), rows.classes)
+    violations0 = mc.violations(mc.scores_of(rows.rows, linear, objective.constant), rows.classes)
     fixed_loss = model.fixed_loss - 0.5 * float((linear * linear).sum())
-    flat, start = ClassesModel(fixed_loss, lack, rows.rows, rows.classes, row_c, objective.constant), None
+    flat, start = ClassesModel(fixed_loss, violations0, rows.rows, rows.classes, row_c, objective.constant), None
     if warm_start is not None and len(rows):
         at = warm_start.at - linear
-        worst = flat.lacks(flat.scores(at)).argmax(axis=1)
+        worst = flat.violations(flat.scores(at)).argmax(axis=1)
         duals = np.eye(objective.shape[0])[worst] * np.where(worst == rows.classes, 0.0, row_c)[:, None]
         _, mine, known = np.intersect1d(rows.ids, warm_start.ids, assume_unique=True, return_indices=True)
         duals[mine] = warm_start.duals[known]
@@ -141,9 +141,9 @@ def _guarded(
     away = state.pool.take(np.flatnonzero(np.isin(state.pool.ids, near.ids, invert=True)))
     if not len(away):
         return None
-    t = mc.lacks(mc.scores_of(away.rows, state.newest, objective.constant), away.classes)
+    t = mc.violations(mc.scores_of(away.rows, state.newest, objective.constant), away.classes)
     was = t.argmax(axis=1)
-    would = mc.lacks(mc.scores_of(away.rows, step, objective.constant), away.classes).argmax(axis=1)
+    would = mc.violations(mc.scores_of(away.rows, step, objective.constant), away.classes).argmax(axis=1)
     if (was == would).all():
         return None
     row_c = objective.class_c[away.classes] * away.shares

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths import rows as some
+from coremargin.maths import rows as row_ops
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.margin import is_certified
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-def _signed(rows: some.Rows, signs: NDArray[np.int8], intercept: bool) -> some.Rows:
+def _signed(rows: row_ops.Rows, signs: NDArray[np.int8], intercept: bool) -> row_ops.Rows:
     """y (x, 1) (m, d + 1); the last column is zero without an intercept."""
-    return some.signed_points(rows, signs, float(intercept))
+    return row_ops.signed_points(rows, signs, float(intercept))
 
 
 def first_step(objective: Objective, pool: Pool, row_c: Array, near: Array) -> Array:

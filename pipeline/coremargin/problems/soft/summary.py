@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths import rows as some
+from coremargin.maths import rows as row_ops
 from coremargin.problems.common.stored import arrays_of, fields_of
 
 Array = NDArray[np.float64]
@@ -41,7 +41,7 @@ class NearMarginSummary:
     far_curve: Array
     far_spread: Array
     row_id: NDArray[np.int64]
-    row_x: some.Rows
+    row_x: row_ops.Rows
     row_sign: NDArray[np.int8]
     row_c: Array
     histogram: NDArray[np.int64]
@@ -52,7 +52,7 @@ class NearMarginSummary:
     far_least: Array
 
     @classmethod
-    def nothing(cls, points: int, bins: int, rows: some.Rows, *, curve: bool) -> NearMarginSummary:
+    def nothing(cls, points: int, bins: int, rows: row_ops.Rows, *, curve: bool) -> NearMarginSummary:
         """The identity of ``merge``; rows (0, d): none, of the kind that will come."""
         features = rows.shape[1]
         p = features + 1
@@ -70,7 +70,7 @@ class NearMarginSummary:
         joined = {name: np.concatenate([getattr(self, name), getattr(later, name)]) for name in _LISTS}
         sums = {name: getattr(self, name) + getattr(later, name) for name in _SUMS}
         sums["far_least"] = np.minimum(self.far_least, later.far_least)
-        return NearMarginSummary(row_x=some.concatenate([self.row_x, later.row_x]), **joined, **sums)
+        return NearMarginSummary(row_x=row_ops.concatenate([self.row_x, later.row_x]), **joined, **sums)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
@@ -79,7 +79,7 @@ class NearMarginSummary:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> NearMarginSummary:
         """Inverse of ``to_arrays``."""
-        return cls(**fields_of(cls, arrays, {"row_x": some.from_arrays}))
+        return cls(**fields_of(cls, arrays, {"row_x": row_ops.from_arrays}))
 
 
 _LISTS = ("row_id", "row_sign", "row_c")

@@ -156,11 +156,11 @@ class ClassesScan(StoreFindings):
     def _worst(self, x: Any, lengths: np.ndarray, y: np.ndarray, far: np.ndarray) -> np.ndarray:
         """The class (n,) that is the worst at the reference."""
         scores, error = self._scores(x, lengths, self.claim.reference)
-        t = _lacks(scores, y)
+        t = _violations(scores, y)
         two = np.partition(t, -2, axis=1)[:, -2:]
         unclear = np.flatnonzero(far & (two[:, 1] - two[:, 0] <= 2 * error))
         if len(unclear):
-            t[unclear] = _lacks(self._exact(x[unclear], self.claim.reference), y[unclear])
+            t[unclear] = _violations(self._exact(x[unclear], self.claim.reference), y[unclear])
         return np.asarray(t.argmax(axis=1))
 
     def add(self, answer: Answer) -> None:
@@ -180,7 +180,7 @@ def _margins(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.asarray(scores[own] - others.max(axis=1))
 
 
-def _lacks(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _violations(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     own = np.arange(len(y)), y
     t = (1.0 + scores) - scores[own][:, None]
     t[own] = 0.0
