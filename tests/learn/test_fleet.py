@@ -22,10 +22,11 @@ from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, DataError, Interrupted, LabelError, OutputError, SpecError, UsageError
 from coremargin.learn.train import Progress, check_output, train_job
 from coremargin.models.evaluate import evaluate
-from coremargin.models.fleet import FleetModel, read_model
+from coremargin.models.fleet import FleetModel
 from coremargin.models.fleet_record import chosen, validation
 from coremargin.models.model import Model
 from coremargin.models.predict import predict
+from coremargin.models.registry import read_model
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 from coremargin.verify.examine import examine

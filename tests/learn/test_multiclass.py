@@ -22,9 +22,9 @@ from coremargin.errors import ClaimRefuted, DataError, LabelError, SpecError
 from coremargin.learn.train import train_job
 from coremargin.models.decision import leads
 from coremargin.models.evaluate import evaluate
-from coremargin.models.fleet import read_model
 from coremargin.models.multiclass import MulticlassModel
 from coremargin.models.predict import predict
+from coremargin.models.registry import read_model
 from coremargin.problems.multiclass import crammer_singer, make
 from coremargin.problems.multiclass import kesler as kesler_margin
 from coremargin.problems.registry import new_job

@@ -9,9 +9,10 @@ import pytest
 
 import coremargin
 from coremargin.errors import DataError
-from coremargin.models.fleet import FleetModel, read_model
+from coremargin.models.fleet import FleetModel
 from coremargin.models.model import Model
 from coremargin.models.multiclass import MulticlassModel
+from coremargin.models.registry import read_model
 from model_kit import store_of
 
 

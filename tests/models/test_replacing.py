@@ -23,9 +23,9 @@ from coremargin.errors import CheckpointError, Interrupted, OutputError, UsageEr
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.export import export
 from coremargin.models.files import MODEL
-from coremargin.models.fleet import read_model
 from coremargin.models.predict import predict
 from coremargin.models.predictions import PREDICTIONS
+from coremargin.models.registry import read_model
 from coremargin.problems.registry import new_job
 
 if TYPE_CHECKING:

@@ -1,35 +1,37 @@
-"""How much one more kind of problem takes: a folder, and a line wherever kinds are listed. README.md is the recipe."""
+"""How much one more kind of problem takes: a folder, a line, and one for the verifier. README.md is the recipe."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from far_model import FarthestModel
 
 import coremargin
 from coremargin.cli import main
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
 from coremargin.errors import Interrupted, SpecError
-from coremargin.formats.registry import RECORDS
+from coremargin.formats.kinds import KINDS, Parts
 from coremargin.learn.train import Progress, train_job
-from coremargin.models.fleet import read_model
-from coremargin.models.registry import MODELS
+from coremargin.models.registry import read_model
 from coremargin.problems import registry
 from coremargin.verify.registry import KINDS as CLAIMS
 from model_kit import store_of
 
 
 @pytest.fixture
-def _farthest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines: for the problem, its models, their records and their verifier. Nothing else of the house changes."""
-    monkeypatch.setattr(registry, "KINDS", {"farthest": "far_kind", **registry.KINDS})
-    monkeypatch.setitem(MODELS, "farthest", FarthestModel)
-    monkeypatch.setitem(RECORDS, "farthest", "far_record")
+def _farthest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The line, in front of the kind that takes what is left, and the verifier's. Nothing else of the house changes."""
     monkeypatch.setitem(CLAIMS, "farthest", "far_verify")
+    others = dict(KINDS)
+    KINDS.clear()
+    KINDS.update({"farthest": Parts("far_kind", "far_model", "far_record"), **others})
+    yield
+    KINDS.clear()
+    KINDS.update(others)  # not by monkeypatch, which would not bring the order back
 
 
 @pytest.fixture

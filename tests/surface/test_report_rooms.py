@@ -13,10 +13,10 @@ import numpy as np
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.problems.registry import KINDS
+from coremargin.formats.kinds import KINDS
 
 #: Where the kinds live: "problems/hard".
-HOMES = {name: "/".join(module.split(".")[1:-1]) for name, module in KINDS.items()}
+HOMES = {name: "/".join(parts.kind.split(".")[1:-1]) for name, parts in KINDS.items()}
 
 #: What asks for a model of each kind.
 ASKED: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from coremargin.cli import main
 from coremargin.errors import ClaimRefuted, CoremarginError, DataError
-from coremargin.models.fleet import read_model
+from coremargin.models.registry import read_model
 from coremargin.verify import verify
 from forge_plans import Draft
 from forge_run import Guard, asked, loaded

@@ -35,7 +35,8 @@ import forge_plans
 import forge_rules
 from coremargin.cli import main
 from coremargin.errors import CoremarginError
-from coremargin.models.fleet import FleetModel, read_model
+from coremargin.models.fleet import FleetModel
+from coremargin.models.registry import read_model
 from coremargin.problems.outliers.left_out import left_out
 from coremargin.verify.examine import examine
 from forge_judge import scaled

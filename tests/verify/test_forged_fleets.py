@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from coremargin.models.fleet import read_model
+from coremargin.models.registry import read_model
 from coremargin.verify.examine import examine
 from forge_assert import answer, called, forged, loads, refused, with_files
 from forge_judges import Bench

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -14,34 +13,38 @@ from click.testing import CliRunner
 
 from coremargin.cli import main
 from coremargin.data.folder import write_arrays
-from coremargin.formats import registry as formats
+from coremargin.formats.kinds import KINDS, Parts, module
+from coremargin.formats.registry import records
 from coremargin.formats.store_record import read_store_record
-from coremargin.models.registry import MODELS
-from coremargin.problems.registry import KINDS as PROBLEMS
+from coremargin.models.trained import Trained
+from coremargin.problems.kind import Kind
 from coremargin.verify import registry
 from coremargin.verify.examine import examine
 from model_kit import certified_record, store_of
 
 
 def test_every_problem_is_known_wherever_it_is_asked_for() -> None:
-    """A problem whose models there are has a record, a class of models, a verifier, and a kind that trains it."""
-    problems = set(formats.RECORDS)
-    assert problems == set(registry.KINDS) == set(MODELS)
-    assert problems == set(PROBLEMS) - {"fleet"}, "a fleet is a folder of models, not a problem"
+    """A kind of problem has a class of models and what trains them, and where these have a record, a verifier."""
+    problems = {problem for problem, _ in records()}
+    assert problems == set(registry.KINDS)
+    assert problems == set(KINDS) - {"fleet"}, "a fleet is a folder of models, not a problem"
+    for name, parts in KINDS.items():
+        assert module(parts.kind).KIND.name == name
+        assert isinstance(module(parts.kind).KIND, Kind)
+        assert issubclass(module(parts.model).MODEL_CLASS, Trained)
 
 
 def test_records_have_the_names_that_the_registry_gives_them() -> None:
     """What a module exports is the record of the problem in its line."""
-    for problem, module in formats.RECORDS.items():
-        assert importlib.import_module(module).RECORD.__struct_config__.tag == problem
+    for problem, record in records():
+        assert record.__struct_config__.tag == problem
 
 
 def test_the_verifier_loads_nothing_of_what_it_judges() -> None:
     """With all its kinds loaded, of coremargin only the errors, the formats and the verifier itself are there."""
     code = (
         "import sys, coremargin.verify.examine; from coremargin.verify.registry import KINDS, kind_named;"
-        "[kind_named(name) for name in KINDS]; from coremargin.formats.registry import RECORDS;"
-        "import importlib; [importlib.import_module(name) for name in RECORDS.values()];"
+        "[kind_named(name) for name in KINDS]; from coremargin.formats.registry import records; list(records());"
         "print(*{name.split('.')[1] for name in sys.modules if name.startswith('coremargin.')})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
@@ -50,8 +53,8 @@ def test_the_verifier_loads_nothing_of_what_it_judges() -> None:
 
 @pytest.fixture
 def farthest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more kind: a record and a verifier, and a line in each registry."""
-    monkeypatch.setitem(formats.RECORDS, "farthest", "far_record")
+    """One more kind: a record and a verifier, and a line in each registry; nobody asks for its other parts."""
+    monkeypatch.setitem(KINDS, "farthest", Parts("nobody", "nobody", "far_record"))
     monkeypatch.setitem(registry.KINDS, "farthest", "far_verify")
 
 

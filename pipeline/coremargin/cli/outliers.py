@@ -26,7 +26,7 @@ def outliers(model: Path, as_json: bool) -> None:
       coremargin train rows.zarr --out rows.model --outliers 0..10
       coremargin outliers rows.model
     """
-    from coremargin.models.fleet import read_model
+    from coremargin.models.registry import read_model
     from coremargin.problems.outliers import messages
     from coremargin.problems.outliers.left_out import left_out
 

@@ -29,7 +29,7 @@ def show(model: Path, *, as_json: bool) -> None:
       coremargin show rows.model
       coremargin show rows.model --json | jq .certificate.ratio
     """
-    from coremargin.models.fleet import read_model
+    from coremargin.models.registry import read_model
     from coremargin.problems.registry import kind_of_model
 
     loaded, run = read_model(model), _run_of(model)

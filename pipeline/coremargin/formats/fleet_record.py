@@ -39,22 +39,17 @@ from coremargin.formats.model_record import (
     Dtype,
     Features,
     Fold,
-    Folds,
     Label,
     ModelRecord,
     Number,
-    Parameters,
     Ratio,
     Rows,
-    Seed,
     Status,
     Strict,
     Word,
-    check_version,
     different_labels,
 )
-from coremargin.formats.soft_margin import SoftParameters
-from coremargin.formats.strict_json import cut, typed
+from coremargin.formats.strict_json import cut
 
 FORMAT = "coremargin-fleet"
 VERSION = 1
@@ -121,39 +116,12 @@ class Chosen(Strict, frozen=True, kw_only=True):
     by: Literal["validation", "only"]
 
 
-class FleetParameters(Parameters, frozen=True, kw_only=True):
-    """What was asked for, of hard margins."""
-
-    classes: Literal["ovr"] | None
-    folds: Folds | None
-    fold_seed: Seed
-
-    @property
-    def costs(self) -> list[float | None]:
-        """There is no C: hard margins."""
-        return [None]
-
-
-class SoftFleetParameters(SoftParameters, frozen=True, kw_only=True):
-    """The same with a loss; C: the values, from small to large."""
-
-    C: Annotated[list[AboveZero], Meta(min_length=1)]  # type: ignore[assignment]
-    classes: Literal["ovr"] | None
-    folds: Folds | None
-    fold_seed: Seed
-
-    @property
-    def costs(self) -> list[float | None]:
-        """The values of C."""
-        return list(self.C)
-
-
 #: Parameters that say which members there are; the others are what every member was asked for.
 _OF_THE_FLEET = {"C", "classes", "folds", "fold_seed"}
 
 
 class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
-    """What the records of all fleets have."""
+    """What the records of all fleets have; those that there are lie beside the records of their members (``FLEET``)."""
 
     format: Literal["coremargin-fleet"]
     version: Literal[1]
@@ -236,34 +204,12 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         return {ensemble: [places[ensemble, _typed(side)] for side in sides] for ensemble in ensembles}
 
 
-class HardFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag="hard_margin"):
-    """Hard margins."""
-
-    parameters: FleetParameters
-
-
-class SoftFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag="soft_margin"):
-    """Soft margins."""
-
-    parameters: SoftFleetParameters
-
-
-AnyFleet: TypeAlias = HardFleet | SoftFleet
-
-
-def typed_fleet(content: Any, place: str) -> AnyFleet:
-    """The record of a fleet, every key of it checked. Raises DataError."""
-    check_version(content, FORMAT, VERSION, place, "a fleet's folder")
-    found: AnyFleet = typed(AnyFleet, content, place)
-    return found
-
-
 def fleet_status(statuses: Sequence[str]) -> str:
     """The status of a fleet whose members have these."""
     return next((status for status in ("stopped", "not_separable") if status in statuses), "certified")
 
 
-def check_members(fleet: AnyFleet, members: Sequence[ModelRecord], place: str) -> None:
+def check_members(fleet: FleetRecord, members: Sequence[ModelRecord], place: str) -> None:
     """Raises DataError unless the members' records are what the fleet says of them and were asked for the same."""
     for entry, record in zip(fleet.members, members, strict=True):
         wrong = _differing(fleet, entry, record)
@@ -274,7 +220,7 @@ def check_members(fleet: AnyFleet, members: Sequence[ModelRecord], place: str) -
             )
 
 
-def _differing(fleet: AnyFleet, entry: Member, record: Any) -> list[str]:
+def _differing(fleet: FleetRecord, entry: Member, record: Any) -> list[str]:
     """What a member does not say as the fleet does."""
     if record.problem != fleet.problem:
         return ["problem"]

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
+from coremargin.formats.fleet_record import FleetRecord
 from coremargin.formats.model_arrays import Numbers, Schema
-from coremargin.formats.model_record import WHOLE, Parameters, TwoClasses, View
+from coremargin.formats.model_record import WHOLE, Folds, Parameters, Seed, TwoClasses, View
+
+
+class HardFleetParameters(Parameters, frozen=True, kw_only=True):
+    """What was asked for of a fleet."""
+
+    classes: Literal["ovr"] | None
+    folds: Folds | None
+    fold_seed: Seed
+
+    @property
+    def costs(self) -> list[float | None]:
+        """There is no C."""
+        return [None]
+
+
+class HardFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag="hard_margin"):
+    """Many hard margins."""
+
+    parameters: HardFleetParameters
 
 
 class HardMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="hard_margin"):
     """A hard margin; ``view`` is that of a member of a fleet."""
+
+    FLEET: ClassVar[type[FleetRecord]] = HardFleet
 
     parameters: Parameters
     view: View = WHOLE

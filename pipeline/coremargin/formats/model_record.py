@@ -1,6 +1,6 @@
 """What the records of all models have (``model.json``), and how any of them describes the arrays that lie beside it.
 
-A module for each problem (hard_margin.py and so on) says what it adds; registry.py knows them by name.
+A module for each problem (hard_margin.py and so on) says what it adds; kinds.py knows them by name.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     KINDS: ClassVar[tuple[str, ...]] = ("margin", "not_separable")  #: of certificates
     #: How the names of some arrays began in older models of this kind: with "ledger_", which is left out today.
     OLDER: ClassVar[tuple[str, ...]] = ()
+    FLEET: ClassVar[type[Strict] | None] = None  #: the record of many of them together; None: there is no such fleet
 
     format: Literal["coremargin-model"]
     version: Literal[1]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
 
 from coremargin.formats.choices import Loss
+from coremargin.formats.fleet_record import FleetRecord
 from coremargin.formats.model_arrays import Numbers, Schema
-from coremargin.formats.model_record import WHOLE, AboveZero, Parameters, TwoClasses, View
+from coremargin.formats.model_record import WHOLE, AboveZero, Folds, Parameters, Seed, TwoClasses, View
 
 
 class SoftParameters(Parameters, frozen=True, kw_only=True):
@@ -17,9 +20,30 @@ class SoftParameters(Parameters, frozen=True, kw_only=True):
     class_weight: Literal["balanced"] | tuple[AboveZero, AboveZero] | None
 
 
+class SoftFleetParameters(SoftParameters, frozen=True, kw_only=True):
+    """What was asked for of a fleet; C: the values, from small to large."""
+
+    C: Annotated[list[AboveZero], Meta(min_length=1)]  # type: ignore[assignment]
+    classes: Literal["ovr"] | None
+    folds: Folds | None
+    fold_seed: Seed
+
+    @property
+    def costs(self) -> list[float | None]:
+        """The values of C."""
+        return list(self.C)
+
+
+class SoftFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag="soft_margin"):
+    """Many soft margins."""
+
+    parameters: SoftFleetParameters
+
+
 class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="soft_margin"):
     """A soft margin; ``view`` is that of a member of a fleet."""
 
+    FLEET: ClassVar[type[FleetRecord]] = SoftFleet
     KINDS: ClassVar[tuple[str, ...]] = ("duality_gap",)
     OLDER: ClassVar[tuple[str, ...]] = ("ledger_reference",)
 

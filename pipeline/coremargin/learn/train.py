@@ -22,7 +22,7 @@ from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLi
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.learn.record import RunCounters, as_run
 from coremargin.models.files import MODEL, check_outside
-from coremargin.models.fleet import read_model
+from coremargin.models.registry import read_model
 from coremargin.problems.outcome import Outcome
 from coremargin.problems.registry import kind_of, problem_of
 

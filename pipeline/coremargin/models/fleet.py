@@ -7,23 +7,22 @@ as models do.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from coremargin.errors import DataError, UsageError
-from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, fleet_status, typed_fleet
+from coremargin.formats import fleet_record
+from coremargin.formats.fleet_record import MEMBERS, FleetRecord, check_members, fleet_status
 from coremargin.formats.model_files import read_content
-from coremargin.formats.open_folder import read_folder
+from coremargin.formats.registry import typed_fleet
 from coremargin.models.decision import Scorer
 from coremargin.models.files import write_record
 from coremargin.models.model import Model
 from coremargin.models.record import plain
-from coremargin.models.registry import read_single
 from coremargin.models.trained import Trained
 
 
@@ -46,6 +45,8 @@ class FleetModel(Trained):
         Record and members do not fit together.
     """
 
+    FILE: ClassVar[str] = fleet_record.FILE
+
     record: Mapping[str, Any]
     members: Mapping[str, Model]
     C: float | None = None
@@ -61,7 +62,7 @@ class FleetModel(Trained):
             object.__setattr__(self, "C", facts.chosen.C)
 
     @property
-    def facts(self) -> AnyFleet:
+    def facts(self) -> FleetRecord:
         """The record, typed. Raises DataError."""
         return typed_fleet(self.record, "record")
 
@@ -211,13 +212,13 @@ class FleetModel(Trained):
         DataError
             It is none, or record and members do not fit together.
         """
-        content = read_content(folder, path, FILE)
-        entries = typed_fleet(content, f"{path}/{FILE}").members
+        content = read_content(folder, path, cls.FILE)
+        entries = typed_fleet(content, f"{path}/{cls.FILE}").members
         members = {entry.name: Model.read(folder, path, f"{MEMBERS}/{entry.name}") for entry in entries}
         try:
             return cls(content, members)
         except DataError as error:
-            raise DataError(f"{path}/{FILE}: {error}") from None
+            raise DataError(f"{path}/{cls.FILE}: {error}") from None
 
     def write(self, folder: Path) -> None:
         """Write ``fleet.json`` and the folders of the members.
@@ -227,7 +228,7 @@ class FleetModel(Trained):
         folder : Path
             An empty folder.
         """
-        write_record(folder / FILE, self.record)
+        write_record(folder / self.FILE, self.record)
         (folder / MEMBERS).mkdir()
         for name, member in self.members.items():
             (folder / MEMBERS / name).mkdir()
@@ -235,13 +236,4 @@ class FleetModel(Trained):
 
 
 AnyModel: TypeAlias = Trained  #: of whatever problem: what all of them answer
-
-
-def read_model(path: str | os.PathLike[str]) -> AnyModel:
-    """The model, of two or of several classes, or the fleet in a folder. Raises DataError."""
-    place = Path(os.path.abspath(path))
-
-    def read(folder: int) -> AnyModel:
-        return FleetModel.read(folder, place) if FILE in os.listdir(folder) else read_single(folder, place)
-
-    return read_folder(place, read)
+MODEL_CLASS = FleetModel

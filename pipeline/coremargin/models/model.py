@@ -168,3 +168,6 @@ class Model(Single):
         offset = float(arrays.pop("b")[0])
         extra = {name: arrays.pop(name) for name in list(arrays) if name not in _NAMES}
         return cls(record=files.content, b=offset, extra=extra, coreset_x=from_arrays(ROWS, files.arrays), **arrays)
+
+
+MODEL_CLASS = Model

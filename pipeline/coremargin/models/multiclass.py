@@ -158,3 +158,6 @@ class MulticlassModel(Single):
         """
         names = ("hypothesis", "duals", "coreset_ids", "coreset_classes", "reference", "shift", "factor")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
+MODEL_CLASS = MulticlassModel

@@ -17,12 +17,13 @@ from coremargin.errors import DataError
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import executor_of
 from coremargin.models.files import check_outside
-from coremargin.models.fleet import AnyModel, read_model
 from coremargin.models.predictions import predictions
+from coremargin.models.registry import read_model
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block, Executor
+    from coremargin.models.fleet import AnyModel
 
 _BATCH_ROWS = 1 << 17  # rows of a row group in Parquet, at least
 

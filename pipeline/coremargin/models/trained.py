@@ -7,10 +7,11 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from coremargin.formats.model_record import FILE
 from coremargin.formats.open_folder import read_folder
 from coremargin.models.decision import Scorer, decided, label_array
 from coremargin.models.files import save_folder
@@ -27,6 +28,8 @@ class Trained(ABC):
     record : mapping
         What was trained and what is claimed of it.
     """
+
+    FILE: ClassVar[str] = FILE  #: the record; a folder with another one than most is known by it
 
     record: Mapping[str, Any]
 

@@ -1,16 +1,16 @@
-"""The kinds of problems that there are: a line for each."""
+"""Which kind a job means, and what that kind makes of it; formats/kinds.py has a line for each kind."""
 
 from __future__ import annotations
 
 import os
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec import NODEFAULT, inspect
 
 from coremargin import spec as specs
 from coremargin.errors import SpecError
+from coremargin.formats.kinds import KINDS, module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,20 +22,11 @@ if TYPE_CHECKING:
     from coremargin.problems.job import TrainJob
     from coremargin.problems.kind import Kind
 
-#: Name -> module that exports ``KIND``; jobs ask in this order which one they mean, and the last takes what is left.
-KINDS = {
-    "outliers": "coremargin.problems.outliers.kind",
-    "crammer_singer": "coremargin.problems.multiclass.kind",
-    "fleet": "coremargin.problems.fleet.kind",
-    "soft_margin": "coremargin.problems.soft.kind",
-    "hard_margin": "coremargin.problems.hard.kind",
-}
-
 
 @cache
 def kind_named(name: str) -> Kind[Any, Any, Any]:
     """The kind of this name."""
-    kind: Kind[Any, Any, Any] = import_module(KINDS[name]).KIND
+    kind: Kind[Any, Any, Any] = module(KINDS[name].kind).KIND
     return kind
 
 

@@ -51,3 +51,6 @@ class FarthestModel(Single):
     def of(cls, files: ModelFiles) -> FarthestModel:
         """The model in files that were read."""
         return cls(files.content, files.arrays["coreset_ids"], from_arrays(ROWS, files.arrays))
+
+
+MODEL_CLASS = FarthestModel

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from coremargin.formats.fleet_record import FILE, MEMBERS, AnyFleet, check_members, typed_fleet
+from coremargin.formats.fleet_record import FILE, MEMBERS, FleetRecord, check_members
 from coremargin.formats.model_files import read_content, read_model_files
+from coremargin.formats.registry import typed_fleet
 from coremargin.verify.checks import Check, typed
 from coremargin.verify.fleet.outcome import FleetVerification
 from coremargin.verify.fleet.tables import Tables
@@ -33,7 +34,7 @@ class FleetClaims:
     """What a fleet claims: the content of ``fleet.json``, and its members' claims, in its order."""
 
     path: Path
-    record: AnyFleet
+    record: FleetRecord
     members: tuple[Claim, ...]
 
 
@@ -109,7 +110,7 @@ class FleetInquiry(Inquiry):
         )  # fmt: skip
 
 
-def _same_classes(record: AnyFleet, rows: Rows) -> Check:
+def _same_classes(record: FleetRecord, rows: Rows) -> Check:
     """Whether the fleet decides among all classes of the store, and no others."""
     text, store = ", ".join(map(repr, record.classes)), ", ".join(map(repr, rows.classes))
     ok = set(map(typed, record.classes)) == set(map(typed, rows.classes))

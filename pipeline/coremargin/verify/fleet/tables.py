@@ -12,7 +12,7 @@ from coremargin.verify.sums import gamma, length, row_lengths, slabs
 from coremargin.verify.view import folds_of
 
 if TYPE_CHECKING:
-    from coremargin.formats.fleet_record import AnyFleet
+    from coremargin.formats.fleet_record import FleetRecord
     from coremargin.verify.claim import Claim
     from coremargin.verify.rows import Chunk, Rows
 
@@ -24,7 +24,7 @@ _VALUES = 1 << 18  # decision values at a time
 class Tables:
     """Counts for each ensemble: the members that decide together, of one fold and C, in the order of the classes."""
 
-    def __init__(self, record: AnyFleet, claims: tuple[Claim, ...], rows: Rows) -> None:
+    def __init__(self, record: FleetRecord, claims: tuple[Claim, ...], rows: Rows) -> None:
         self._record, self._k = record, len(record.classes)
         places = {typed(label): place for place, label in enumerate(record.classes)}
         self._places = np.array([*(places.get(typed(label), -1) for label in rows.classes), -1])

@@ -1,0 +1,40 @@
+"""The kinds of problems that there are: a line for each, and nothing else of the house lists them.
+
+Whoever reads a record needs the list, so it lies here, on the floor of records, as text: modules are imported when they
+are asked for. Each floor asks for its own part: registry.py for records, models/registry.py for models,
+problems/registry.py for kinds. The verifier's list of who checks which claim is its own
+(verify/registry.py).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+class Parts(NamedTuple):
+    """The modules of a kind, by what they export; a dot in front stands for this package."""
+
+    kind: str  #: ``KIND``: from a job to what people are told (problems/kind.py)
+    model: str  #: ``MODEL_CLASS``: what its models are (models/trained.py)
+    record: str | None = (
+        None  #: ``RECORD``: what ``model.json`` says; None: its models are made of those of other kinds
+    )
+
+
+#: By the names that records have for them; jobs ask in this order which one they mean, and the last takes what is left.
+KINDS = {
+    "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers"),
+    "crammer_singer": Parts(".problems.multiclass.kind", ".models.multiclass", ".formats.crammer_singer"),
+    "fleet": Parts(".problems.fleet.kind", ".models.fleet"),
+    "soft_margin": Parts(".problems.soft.kind", ".models.model", ".formats.soft_margin"),
+    "hard_margin": Parts(".problems.hard.kind", ".models.model", ".formats.hard_margin"),
+}
+
+
+def module(name: str) -> ModuleType:
+    """The module that a line names."""
+    return import_module(name, "coremargin")
