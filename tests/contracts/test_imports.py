@@ -182,3 +182,16 @@ def test_importing_is_light(name: str) -> None:
     code = f"import sys, {name}; print(*{{m.split('.')[0] for m in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert {"dask", "distributed", "sklearn", "pyarrow", "bokeh"} & set(done.stdout.split()) == set()
+
+
+def test_the_command_line_loads_no_kind() -> None:
+    """`coremargin --help` knows the commands that kinds bring, and loads none of these kinds, no model and no maths."""
+    code = (
+        "import sys; from coremargin.cli import main; assert 'outliers' in main.commands;"
+        "print(*(name for name in sys.modules if name == 'numpy' or name.startswith('coremargin.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = done.stdout.split()
+    assert "coremargin.problems.outliers.commands" in loaded
+    heavy = re.compile(r"numpy|coremargin\.((maths|models|verify)\.|problems\.\w+\.(?!commands$)).+")
+    assert [name for name in loaded if heavy.fullmatch(name)] == []

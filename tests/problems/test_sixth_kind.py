@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import coremargin
-from coremargin.cli import main
+from coremargin.cli import kinds, main
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
 from coremargin.errors import Interrupted, SpecError
@@ -28,7 +29,7 @@ def _farthest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(CLAIMS, "farthest", "far_verify")
     others = dict(KINDS)
     KINDS.clear()
-    KINDS.update({"farthest": Parts("far_kind", "far_model", "far_record"), **others})
+    KINDS.update({"farthest": Parts("far_kind", "far_model", "far_record", "far_commands"), **others})
     yield
     KINDS.clear()
     KINDS.update(others)  # not by monkeypatch, which would not bring the order back
@@ -67,6 +68,9 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     assert "farthest" in say("show", model)
     assert "The longest row." in (model / "report.html").read_text()
     assert read_model(model).kind == "farthest"
+    (command,) = (command for command in kinds.commands() if command.name == "farthest")
+    assert json.loads(CliRunner().invoke(command, [str(model), "--json"]).stdout) == {"row": longest}
+    assert CliRunner().invoke(command, [str(model)]).stdout == f"row {longest}\n"
 
 
 @pytest.mark.usefixtures("_farthest")

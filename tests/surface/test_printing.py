@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.cli.printing import LONGEST_LINE, Formatter, print_error, rich_text, say
+from coremargin.cli.printing import LONGEST_LINE, Formatter, print_error, print_lines, rich_text
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.report.numbers import visible
@@ -53,7 +53,7 @@ def test_every_character_is_shown_or_spelled_out(capfd: pytest.CaptureFixture[st
     everything = "".join(map(chr, range(sys.maxunicode + 1)))
     parts = [everything[k : k + 1000] for k in range(0, len(everything), 1000)]
     for err in (False, True):
-        say(*parts, err=err)
+        print_lines(*parts, err=err)
         shown = capfd.readouterr()[err]
         assert harmless(shown)
         assert shown.count("\n") == len(parts)
@@ -71,7 +71,7 @@ def test_an_error_cannot_forge_a_line_of_its_own(capfd: pytest.CaptureFixture[st
 def test_what_is_endless_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
     """A megabyte in a line, a cell or an error takes a screen at most, and says how much is missing."""
     long = "x" * 1_000_000
-    say(long, "short")
+    print_lines(long, "short")
     print_error(long)
     out, err = capfd.readouterr()
     assert out.endswith("x... (1,000,000 characters)\nshort\n")

@@ -401,7 +401,7 @@ def test_slabs_do_not_change_the_outcome(tmp_path: Path, monkeypatch: pytest.Mon
     """Cutting chunks into slabs of one row finds the same."""
     path = saved(make_model(store), tmp_path / "m")
     whole = examine(path, store)
-    monkeypatch.setattr(sums, "SLAB", 1)
+    monkeypatch.setattr(sums, "SLAB_VALUES", 1)
     assert examine(path, store) == whole
 
 

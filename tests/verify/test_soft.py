@@ -436,7 +436,7 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
     assert 0 < np.count_nonzero(exact < 1) < np.count_nonzero(exact <= 1) < 400
     probe = NearMarginProbe(
         base=np.append(w, b)[:, None], points=np.ones(1), codes=(0, 1), class_c=np.ones(2), loss="hinge", keep=0,
-        held=np.zeros(0, np.int64), curve=False, low=0.0, high=2.0, bins=4, chunk_rows=400, dtype="float64",
+        cached=np.zeros(0, np.int64), curve=False, low=0.0, high=2.0, bins=4, chunk_rows=400, dtype="float64",
         sparse=False,
     )  # fmt: skip
     for shift in range(5):

@@ -2,7 +2,7 @@
 
 Whoever reads a record needs the list, so it lies here, on the floor of records, as text: modules are imported when they
 are asked for. Each floor asks for its own part: registry.py for records, models/registry.py for models,
-problems/registry.py for kinds. The verifier's list of who checks which claim is its own
+problems/registry.py for kinds, cli/kinds.py for commands. The verifier's list of who checks which claim is its own
 (verify/registry.py).
 """
 
@@ -20,14 +20,13 @@ class Parts(NamedTuple):
 
     kind: str  #: ``KIND``: from a job to what people are told (problems/kind.py)
     model: str  #: ``MODEL_CLASS``: what its models are (models/trained.py)
-    record: str | None = (
-        None  #: ``RECORD``: what ``model.json`` says; None: its models are made of those of other kinds
-    )
+    record: str | None = None  #: ``RECORD``: what ``model.json`` says; None: its models hold those of other kinds
+    commands: str | None = None  #: ``COMMANDS``: what it brings to the command line (problems/command.py)
 
 
 #: By the names that records have for them; jobs ask in this order which one they mean, and the last takes what is left.
 KINDS = {
-    "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers"),
+    "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers", ".problems.outliers.commands"),
     "crammer_singer": Parts(".problems.multiclass.kind", ".models.multiclass", ".formats.crammer_singer"),
     "fleet": Parts(".problems.fleet.kind", ".models.fleet"),
     "soft_margin": Parts(".problems.soft.kind", ".models.model", ".formats.soft_margin"),
