@@ -71,8 +71,7 @@ class Kind(ABC, Generic[J, P, M]):
 
     def next_steps(self, outcome: Outcome, job: J) -> list[str]:
         """What can be done now."""
-        resume = ["go on   the same command with --resume and a larger limit"] if outcome.resumable else []
-        return [*places(job), *resume, check_of(job)]
+        return [*places(job), *go_on(outcome), check_of(job)]
 
     @abstractmethod
     def described(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
@@ -86,6 +85,11 @@ class Kind(ABC, Generic[J, P, M]):
 def places(job: TrainJob) -> list[str]:
     """Where model and report are."""
     return [f"model   {job.out}", f"report  {job.out / 'report.html'}"]
+
+
+def go_on(outcome: Outcome) -> list[str]:
+    """How a run that stopped at a limit goes on, if it did."""
+    return ["go on   the same command with --resume and a larger limit"] if outcome.resumable else []
 
 
 def check_of(job: TrainJob) -> str:

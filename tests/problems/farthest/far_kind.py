@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -12,10 +12,9 @@ from far_model import FarthestModel
 from far_problem import FarthestRow, FarthestState
 from msgspec import Meta
 
-from coremargin.problems.common.messages import bounds_of, described, margin_claims
 from coremargin.problems.common.model import record_of
+from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.job import TrainJob
-from coremargin.problems.kind import Kind
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -30,7 +29,7 @@ class FarthestJob(TrainJob, frozen=True, kw_only=True):
     farthest: Annotated[bool, Meta(description="Find the longest row.")]
 
 
-class FarthestKind(Kind[FarthestJob, FarthestRow, FarthestModel]):
+class FarthestKind(OneModel[FarthestJob, FarthestRow, FarthestModel]):
     """From a job to what people are told."""
 
     name = "farthest"
@@ -61,10 +60,6 @@ class FarthestKind(Kind[FarthestJob, FarthestRow, FarthestModel]):
         """Why it ended."""
         return {"reason": state.status}
 
-    def summary(self, model: FarthestModel, run: Mapping[str, Any]) -> dict[str, Any]:
-        """Both bounds."""
-        return bounds_of(model)  # type: ignore[arg-type]
-
     def verdict(self, outcome: Outcome, job: FarthestJob) -> list[str]:
         """The row."""
         (row,) = outcome.model.coreset_ids  # type: ignore[attr-defined]
@@ -73,11 +68,6 @@ class FarthestKind(Kind[FarthestJob, FarthestRow, FarthestModel]):
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """Nothing to speak of."""
         return "rows", "one row was held"
-
-    def described(self, path: Path, model: FarthestModel, made: Sequence[tuple[str, str]]) -> list[str]:
-        """What it is."""
-        labels = ", ".join(map(repr, model.classes))
-        return described(path, model, made, labels, margin_claims(model, "all rows"))  # type: ignore[arg-type]
 
     def report(self, folder: Path, name: str) -> str:
         """A page of one line."""

@@ -11,22 +11,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from coremargin.models.model import Model
-    from coremargin.models.multiclass import MulticlassModel
+    from coremargin.models.single import Single
     from coremargin.problems.outcome import Outcome
-
-    One = Model | MulticlassModel
 
 Pairs = list[tuple[str, str]]
 
 
-def bounds_of(model: One) -> dict[str, Any]:
+def has_loss(model: Single) -> bool:
+    """Whether it is about the value of an objective, not a margin."""
+    return model.parameters.get("loss") is not None
+
+
+def bounds_of(model: Single) -> dict[str, Any]:
     """What is claimed, flat, for machines."""
     certificate = model.record["certificate"]
     return {key: certificate[key] for key in ("epsilon", "lower", "upper", "ratio", "coreset_rows")}
 
 
-def margin_verdict(outcome: Outcome, model: One, epsilon: float, thing: str) -> list[str]:
+def margin_verdict(outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
     """The margin, and what no other hypothesis reaches; where there is none, kinds have words of their own."""
     claims, rows = model.certificate, model.rows
     lower, upper = plain_bounds(claims.lower, claims.upper)
@@ -42,7 +44,7 @@ def margin_verdict(outcome: Outcome, model: One, epsilon: float, thing: str) -> 
     ]
 
 
-def value_verdict(outcome: Outcome, model: One, epsilon: float, thing: str) -> list[str]:
+def value_verdict(outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
     """The value of a soft margin, and what none is below."""
     claims = model.certificate
     lower, upper = plain_bounds(claims.lower, claims.upper)
@@ -61,19 +63,19 @@ def value_verdict(outcome: Outcome, model: One, epsilon: float, thing: str) -> l
     ]
 
 
-def first_rows(model: One) -> str:
+def first_rows(model: Single) -> str:
     """Some of the rows that carry a proof, by number."""
     ids = ", ".join(str(row) for row in model.coreset_ids[:8].tolist())
     return ids + (", ..." if model.certificate.coreset_rows > 8 else "")
 
 
-def memory_for_margin(outcome: Outcome, model: One) -> tuple[str, str]:
+def memory_for_margin(outcome: Outcome, model: Single) -> tuple[str, str]:
     """Rows of a margin's pool."""
     carry = model.certificate.coreset_rows
     return "pool", f"{outcome.run['pool_rows']:,} rows, {carry:,} of them carry the proof"
 
 
-def memory_for_value(outcome: Outcome, model: One) -> tuple[str, str]:
+def memory_for_value(outcome: Outcome, model: Single) -> tuple[str, str]:
     """Rows that were held one by one for a soft margin."""
     pool_rows = outcome.run["pool_rows"]
     if pool_rows == model.rows:
@@ -83,7 +85,7 @@ def memory_for_value(outcome: Outcome, model: One) -> tuple[str, str]:
     return "rows", f"{pool_rows:,} rows near the margin were sent one by one, the others as sums"
 
 
-def described(path: Path, model: One, made: Sequence[tuple[str, str]], classes: str, claims: Pairs) -> list[str]:
+def described(path: Path, model: Single, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
     """What a model is; claims: what it says of its proof."""
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
     scaling: Pairs = []
@@ -92,7 +94,7 @@ def described(path: Path, model: One, made: Sequence[tuple[str, str]], classes: 
     pairs = [
         ("model", f"{path}, {model.problem}{intercept}"),
         ("status", model.status),
-        ("classes", classes),
+        ("classes", sides(model)),
         ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
         *scaling,
         *claims,
@@ -102,13 +104,13 @@ def described(path: Path, model: One, made: Sequence[tuple[str, str]], classes: 
     return facts([*pairs, *made])
 
 
-def two_sides(model: Model) -> str:
-    """The labels of two classes."""
-    negative, positive = model.classes
-    return f"{negative!r} (negative), {positive!r} (positive)"
+def sides(model: Single) -> str:
+    """The labels; of two classes with their signs."""
+    signs = (" (negative)", " (positive)") if len(model.classes) == 2 else ("",) * len(model.classes)
+    return ", ".join(f"{label!r}{sign}" for label, sign in zip(model.classes, signs, strict=True))
 
 
-def rows_of(model: One) -> str:
+def rows_of(model: Single) -> str:
     """The rows that a certificate is about, those that a fold holds out left out."""
     view = model.record.get("view") or {}
     if view.get("fold") is not None:
@@ -116,7 +118,7 @@ def rows_of(model: One) -> str:
     return "all rows"
 
 
-def margin_claims(model: One, rows: str) -> Pairs:
+def margin_claims(model: Single, rows: str) -> Pairs:
     """What is claimed of a margin."""
     claims = model.certificate
     return [
@@ -127,7 +129,7 @@ def margin_claims(model: One, rows: str) -> Pairs:
     ]
 
 
-def value_claims(model: One, rows: str) -> Pairs:
+def value_claims(model: Single, rows: str) -> Pairs:
     """What is claimed of a soft margin."""
     claims, parameters = model.certificate, model.parameters
     weight = parameters["class_weight"]
@@ -143,7 +145,7 @@ def value_claims(model: One, rows: str) -> Pairs:
     ]
 
 
-def _ratio(model: One) -> tuple[str, str]:
+def _ratio(model: Single) -> tuple[str, str]:
     return "ratio", f"{exactly(model.certificate.ratio)}, epsilon {model.certificate.epsilon}"
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coremargin.problems.common.messages import bounds_of
-from coremargin.problems.kind import Kind
+from coremargin.problems.common.one_model import OneModel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from coremargin.engine.problem import OneProblem
     from coremargin.models.model import Model
     from coremargin.problems.job import TrainJob
@@ -18,7 +15,7 @@ J = TypeVar("J", bound="TrainJob")
 P = TypeVar("P", bound="OneProblem[Any, Any]")
 
 
-class TwoClasses(Kind[J, P, "Model"]):
+class TwoClasses(OneModel[J, P, "Model"]):
     """A kind whose model is a hyperplane between two classes."""
 
     def model(self, job: J, problem: P, state: Any) -> Model:
@@ -41,7 +38,3 @@ class TwoClasses(Kind[J, P, "Model"]):
             },
             "margins": {"rows_below_upper": problem.round_of(state).rows_below},
         }  # fmt: skip
-
-    def summary(self, model: Model, run: Mapping[str, Any]) -> dict[str, Any]:
-        """Both bounds."""
-        return bounds_of(model)

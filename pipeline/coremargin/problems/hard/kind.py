@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from coremargin.problems.common import messages
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.hard.spec import HardMarginJob
-from coremargin.problems.kind import with_a_loss
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
     from coremargin.problems.hard.problem import HardMargin
-    from coremargin.problems.outcome import Outcome
 
 
 class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
@@ -36,31 +34,13 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
 
         return problem_of(job, source)
 
-    def verdict(self, outcome: Outcome, job: HardMarginJob) -> list[str]:
-        """The margin; or the rows that contradict each other."""
-        model = cast("Model", outcome.model)
-        if model.status != "not_separable":
-            return messages.margin_verdict(outcome, model, job.epsilon, "hyperplane")
+    def contradiction(self, model: Model) -> list[str]:
+        """The hulls of the classes meet."""
         rows = f"{model.certificate.coreset_rows:,} rows meet (rows {messages.first_rows(model)})"
         return [
             f"not separable: the hulls of {rows},",
             "so that no hyperplane has all rows of one class on one side. The proof is in the model.",
         ]
-
-    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
-        """The pool."""
-        return messages.memory_for_margin(outcome, cast("Model", outcome.model))
-
-    def next_steps(self, outcome: Outcome, job: HardMarginJob) -> list[str]:
-        """Where nothing separates the classes, what to try."""
-        if outcome.model.status != "not_separable":
-            return super().next_steps(outcome, job)
-        return with_a_loss(job)
-
-    def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
-        """Classes and margin."""
-        claims = messages.margin_claims(model, messages.rows_of(model))
-        return messages.described(path, model, made, messages.two_sides(model), claims)
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

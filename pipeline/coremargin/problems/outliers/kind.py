@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.problems.common import messages
 from coremargin.problems.common.two_classes import TwoClasses
-from coremargin.problems.kind import check_of, places
+from coremargin.problems.kind import check_of, go_on, places
 from coremargin.problems.outliers.spec import OutlierJob
 from coremargin.report.numbers import plain_bounds, plain_share
 
@@ -64,22 +63,16 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
             f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
         ]
 
-    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
-        """The pool."""
-        return messages.memory_for_margin(outcome, cast("Model", outcome.model))
-
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
         """A look at the rows that were left out."""
-        resume = ["go on   the same command with --resume and a larger limit"] if outcome.resumable else []
-        return [*places(job), f"rows    coremargin outliers {job.out}", *resume, check_of(job)]
+        return [*places(job), f"rows    coremargin outliers {job.out}", *go_on(outcome), check_of(job)]
 
-    def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
-        """Classes, and the margin of the rows that are not left out."""
+    def rows_meant(self, model: Model) -> str:
+        """Those that are not left out."""
         from coremargin.problems.outliers.left_out import left_out
 
         found = left_out(model)
-        about = f"all rows but {len(found.rows):,} of {found.steps[-1].k:,} outliers (coremargin outliers lists them)"
-        return messages.described(path, model, made, messages.two_sides(model), messages.margin_claims(model, about))
+        return f"all rows but {len(found.rows):,} of {found.steps[-1].k:,} outliers (coremargin outliers lists them)"
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from coremargin.problems.common import messages
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.soft.spec import SoftMarginJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.models.model import Model
-    from coremargin.problems.outcome import Outcome
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.problem import SoftMargin
 
@@ -37,19 +34,6 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
         from coremargin.problems.soft.make import problem_of
 
         return problem_of(job, source)
-
-    def verdict(self, outcome: Outcome, job: SoftMarginJob) -> list[str]:
-        """The value, and what none is below."""
-        return messages.value_verdict(outcome, cast("Model", outcome.model), job.epsilon, "hyperplane")
-
-    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
-        """Rows near the margin."""
-        return messages.memory_for_value(outcome, cast("Model", outcome.model))
-
-    def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
-        """Classes, loss and value."""
-        claims = messages.value_claims(model, messages.rows_of(model))
-        return messages.described(path, model, made, messages.two_sides(model), claims)
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

@@ -1,0 +1,72 @@
+"""What kinds with one model share: what a certificate of a margin, or with a loss of a value, says to people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+from coremargin.problems.common import messages
+from coremargin.problems.kind import Kind, with_a_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from coremargin.engine.problem import AnyProblem
+    from coremargin.models.single import Single
+    from coremargin.problems.job import TrainJob
+    from coremargin.problems.outcome import Outcome
+
+J = TypeVar("J", bound="TrainJob")
+P = TypeVar("P", bound="AnyProblem")
+M = TypeVar("M", bound="Single")
+
+
+class OneModel(Kind[J, P, M]):
+    """A kind whose model has one certificate."""
+
+    thing: ClassVar[str] = "hyperplane"  #: what its model is, for messages
+
+    def summary(self, model: M, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Both bounds."""
+        return messages.bounds_of(model)
+
+    def verdict(self, outcome: Outcome, job: J) -> list[str]:
+        """The margin or the value; or the rows that contradict each other."""
+        model = cast("M", outcome.model)
+        if messages.has_loss(model):
+            return messages.value_verdict(outcome, model, job.epsilon, self.thing)
+        if model.status == "not_separable":
+            return self.contradiction(model)
+        return messages.margin_verdict(outcome, model, job.epsilon, self.thing)
+
+    def contradiction(self, model: M) -> list[str]:
+        """Which rows show that nothing separates the classes."""
+        rows = f"{model.certificate.coreset_rows:,} rows contradict each other (rows {messages.first_rows(model)})"
+        return [
+            f"not separable: {rows},",
+            f"so that no {self.thing} gives all rows their own class. The proof is in the model.",
+        ]
+
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
+        """The pool, or rows near the margin."""
+        model = cast("M", outcome.model)
+        return (
+            messages.memory_for_value(outcome, model)
+            if messages.has_loss(model)
+            else messages.memory_for_margin(outcome, model)
+        )
+
+    def next_steps(self, outcome: Outcome, job: J) -> list[str]:
+        """Where nothing separates the classes, what to try."""
+        if outcome.model.status != "not_separable":
+            return super().next_steps(outcome, job)
+        return with_a_loss(job)
+
+    def rows_meant(self, model: M) -> str:
+        """The rows that the certificate is about, for people."""
+        return messages.rows_of(model)
+
+    def described(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
+        """Classes, and the margin or the value."""
+        claims = messages.value_claims if messages.has_loss(model) else messages.margin_claims
+        return messages.described(path, model, made, claims(model, self.rows_meant(model)))
