@@ -115,7 +115,8 @@ class GapState:
     sample_bytes: int = 0
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        return {"bounds": np.array([self.below, self.above])} | self.found.to_arrays()
+        numbers = np.array([self.round, self.status == "certified", self.asked])
+        return {"numbers": numbers, "bounds": np.array([self.below, self.above])} | self.found.to_arrays()
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,11 @@ class Threshold(BaseProblem[GapState, Between]):
         inside = (state.found.values > below) & (state.found.values < above)
         found = Between(state.found.ids[inside], state.found.values[inside])
         return replace(state, below=below, above=above, found=found, asked=state.asked + len(labels))
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> GapState:
+        scans, certified, asked = arrays["numbers"].tolist()
+        found = BetweenProbe(0.0, 0.0).from_arrays(arrays)
+        return GapState(scans, "certified" if certified else "running", *arrays["bounds"].tolist(), found, asked)
 
     def round_of(self, state: GapState) -> Round:
         return Round(state.round, state.status, 0.0, 0.0, state.above - state.below, len(state.found.ids), 0, 0)

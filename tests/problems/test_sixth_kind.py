@@ -15,11 +15,12 @@ from coremargin.cli import kinds, main
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
 from coremargin.errors import Interrupted, SpecError
-from coremargin.formats.kinds import KINDS, Parts
+from coremargin.formats.kinds import Parts
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.registry import read_model
 from coremargin.problems import registry
 from coremargin.verify.registry import KINDS as CLAIMS
+from kinds_kit import with_a_line
 from model_kit import store_of
 
 
@@ -27,12 +28,8 @@ from model_kit import store_of
 def _farthest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The line, in front of the kind that takes what is left, and the verifier's. Nothing else of the house changes."""
     monkeypatch.setitem(CLAIMS, "farthest", "far_verify")
-    others = dict(KINDS)
-    KINDS.clear()
-    KINDS.update({"farthest": Parts("far_kind", "far_model", "far_record", "far_commands"), **others})
-    yield
-    KINDS.clear()
-    KINDS.update(others)  # not by monkeypatch, which would not bring the order back
+    with with_a_line("farthest", Parts("far_kind", "far_model", "far_record", "far_commands")):
+        yield
 
 
 @pytest.fixture

@@ -32,9 +32,9 @@ def live(source: Source, executor: Executor, *, quiet: bool) -> Iterator[Progres
     print_lines(f"running {executor.description}", err=True)
     if sys.stderr.isatty():
         with _line() as show:
-            yield _Meter(show, every=0.1).progress()
+            yield Meter(show, every=0.1).progress()
     else:
-        yield _Meter(lambda text: print_lines(text, err=True), every=PLAIN_SECONDS).progress()
+        yield Meter(lambda text: print_lines(text, err=True), every=PLAIN_SECONDS).progress()
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def _line() -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(rich_text(text))
 
 
-class _Meter:
+class Meter:
     """Turns blocks and rounds into text."""
 
     def __init__(self, show: Callable[[str], None], every: float) -> None:
@@ -56,15 +56,18 @@ class _Meter:
         self._known = ""
 
     def progress(self) -> Progress:
+        """What is called as the job goes on."""
         return Progress(on_scan=self.scan, on_block=self.block, on_round=self.round, on_work=self.work)
 
     def scan(self, number: int, total: int) -> None:
+        """A scan begins, or its next part, which will read so many bytes."""
         if number == self._round:  # its next part
             self._total += total
             return
         self._round, self._total, self._done, self._began = number, total, 0, time.monotonic()
 
     def block(self, result: BlockResult) -> None:
+        """A block was read."""
         self._done += result.bytes_read
         now = time.monotonic()
         if self._done >= self._total:
@@ -82,14 +85,19 @@ class _Meter:
         )
 
     def work(self, figures: dict[str, Any]) -> None:
+        """Something became known between scans."""
         now = time.monotonic()
         if now - self._last_line_at >= self._every:
             self._last_line_at = now
             finite = {key: value if math.isfinite(value or 0) else None for key, value in figures.items()}
             bounds = _bounds({**finite, "ratio": ratio(figures["lower"], figures["upper"])})
-            self._show(f"search: {bounds}; {figures['nodes']:,} nodes; Ctrl-C ends it with that")
+            if "nodes" in figures:
+                self._show(f"search: {bounds}; {figures['nodes']:,} nodes; Ctrl-C ends it with that")
+            else:
+                self._show(f"between scans: {bounds or 'nothing is proven yet'}")
 
     def round(self, record: dict[str, Any]) -> None:
+        """A scan is finished, or the sample is solved."""
         name = "sample" if record["kind"] == "sample" else f"scan {record['round']}"
         bounds, pool = _bounds(record), f"pool {record['pool_rows']:,} rows"
         self._known = f"; {bounds}; {pool}" if bounds else ""

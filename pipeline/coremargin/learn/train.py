@@ -15,7 +15,7 @@ from coremargin.data.folder import check_target, recover
 from coremargin.data.store import Store
 from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
 from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
-from coremargin.engine.loop import Callbacks, Engine, OutOfTime, ScanCost, nothing, rounds
+from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, no_labels, nothing, rounds
 from coremargin.engine.problem import WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
@@ -38,10 +38,14 @@ Begin = Literal["new", "resume", "restart"]
 
 @dataclass
 class Progress(Callbacks):
-    """Who wants to know: also called after each round with its record, and with figures while work goes on."""
+    """Who wants to know: also called after each round with its record, and with figures between scans.
+
+    These come while a problem works, and when labels that it asked for have come. answer: who knows such labels.
+    """
 
     on_round: Callable[[dict[str, Any]], None] = nothing
     on_work: Callable[[dict[str, Any]], None] = nothing
+    answer: Answer = no_labels
 
 
 def open_store(job: TrainJob, begin: Begin) -> Store:
@@ -88,7 +92,8 @@ def train_job(
     """Run the job and save the model at ``job.out``.
 
     begin: "resume" goes on from a checkpoint if there is one, and takes a model that is already proven as it is;
-    "restart" throws the checkpoint away, "new" refuses it. A run that stops at a limit leaves a model and a checkpoint.
+    "restart" throws the checkpoint away, "new" refuses it. A run that stops at a limit, or asks for labels that nobody
+    knows, leaves a model and a checkpoint.
     Raises Busy, CheckpointError, UsageError (a checkpoint is there), Interrupted (Ctrl-C, SIGTERM: resumable).
     """
     identity = {"store": source.digest, "rows": source.rows, **job.identity()}
@@ -146,7 +151,8 @@ def run_problem(
     """The rounds of a job, with limits, checkpoints and meters."""
     clock = time.perf_counter()
     deadline = math.inf if job.time_limit is None else clock + job.time_limit
-    engine = Engine(problem.source, executor, checkpoint, progress, max(job.block, problem.least_block_bytes), deadline)
+    block = max(job.block, problem.least_block_bytes)
+    engine = Engine(problem.source, executor, checkpoint, progress, block, deadline, progress.answer)
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
         state, counters = _begin(problem, checkpoint, progress, clock)
         before = counters.seconds
