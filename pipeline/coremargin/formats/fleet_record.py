@@ -121,7 +121,11 @@ _OF_THE_FLEET = {"C", "classes", "folds", "fold_seed"}
 
 
 class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
-    """What the records of all fleets have; those that there are lie beside the records of their members (``FLEET``)."""
+    """What the records of all fleets have; those that there are lie beside the records of their members (``FLEET``).
+
+    parameters: of a kind that has what members are asked for, classes, folds, fold_seed, and costs: the values of C, or
+    [None] where there is no C.
+    """
 
     format: Literal["coremargin-fleet"]
     version: Literal[1]

@@ -1,9 +1,9 @@
-"""The kinds of problems that there are: a line for each, and nothing else of the house lists them.
+"""The kinds of problems that there are: a line for each.
 
 Whoever reads a record needs the list, so it lies here, on the floor of records, as text: modules are imported when they
 are asked for. Each floor asks for its own part: registry.py for records, models/registry.py for models,
-problems/registry.py for kinds, cli/kinds.py for commands. The verifier's list of who checks which claim is its own
-(verify/registry.py).
+problems/registry.py for kinds, cli/kinds.py for commands. There is one list more, the verifier's own, of who checks
+which claim: verify/registry.py.
 """
 
 from __future__ import annotations

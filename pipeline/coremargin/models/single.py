@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Single(Trained):
     """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` holds the numbers and the coreset.
 
-    registry.py says of which problems there are which models.
+    formats/kinds.py says which kinds have which models.
     """
 
     RECORD: ClassVar[type[ModelRecord]]  #: what the records of such models are
