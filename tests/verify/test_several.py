@@ -1,4 +1,4 @@
-"""Several classes at once with a loss: values that rounding, a price or infeasible weights would make look better."""
+"""Several classes at once: values that rounding, prices or weights would make look better, overlaps that are none."""
 
 from __future__ import annotations
 
@@ -82,3 +82,63 @@ def test_infeasible_weights_prove_nothing(tmp_path: Path) -> None:
     assert result.lower is not None
     assert honest.upper is not None
     assert result.lower <= honest.upper
+
+
+def _beside(long: float, seed: int, tmp_path: Path, *, spoilt: bool = False) -> tuple[np.ndarray, np.ndarray, Path]:
+    """Rows of three classes with a margin, one of length ``long`` beside them; spoilt: one stands in two classes."""
+    rng = np.random.default_rng(seed)
+    V, X = rng.normal(size=(3, 4)), rng.normal(size=(600, 4))
+    best = np.sort(X @ V.T, axis=1)
+    X = X[best[:, -1] - best[:, -2] > 0.5][:40]
+    X = np.vstack([X, X[0] * long / np.linalg.norm(X[0])])
+    y = (X @ V.T).argmax(axis=1)
+    if spoilt:
+        X, y = np.vstack([X, X[:1]]), np.append(y, (y[0] + 1) % 3)
+    return X, y, store_of(tmp_path / "s.zarr", X, ["abc"[k] for k in y], 64)
+
+
+def _claimed(place: Path, bad: Path, X: np.ndarray, y: np.ndarray, duals: np.ndarray) -> Path:
+    """The model with the claim that these weights (m, K) of all rows prove that nothing separates the classes."""
+    used = np.flatnonzero(duals.any(axis=1))
+    claims = {"kind": "not_separable", "lower": None, "ratio": None, "coreset_rows": len(used), "upper": 1e15}
+    record = {"status": "not_separable"} | {f"certificate.{name}": value for name, value in claims.items()}
+    return altered(place, bad, record, coreset_ids=used, coreset_x=X[used], duals=duals[used],
+                   coreset_classes=y[used].astype(np.int32))  # fmt: skip
+
+
+def test_a_long_row_beside_the_others_makes_no_margin_zero(tmp_path: Path) -> None:
+    """The margin beside a row of length 1e14 is certified, and whatever weights say that there is none are refused.
+
+    Nor do weights that balance, of rows that nearly contradict each other, or of the long row.
+    """
+    X, y, store = _beside(1e14, 1, tmp_path)
+    model = coremargin.train(store, out=tmp_path / "m", classes="crammer-singer")
+    assert model.status == "certified"
+    assert examine(tmp_path / "m", store).ok
+    rng = np.random.default_rng(0)
+    for k in range(12):
+        circle = np.zeros((len(X), 3))
+        turn = rng.permutation(3)[: 2 + k % 2]
+        for own, rival in zip(turn, np.roll(turn, 1), strict=True):  # each class gives what is taken from it
+            rows = np.flatnonzero(y == own)
+            circle[40 if k % 4 == 0 and y[40] == own else rng.choice(rows), rival] = 1 / len(turn)
+        place = _claimed(tmp_path / "m", tmp_path / f"circle-{k}", X, y, circle)
+        assert {check.name for check in examine(place, store).failures} == {"overlap"}
+    own = np.zeros((len(X), 3))
+    own[1, (y[1] + 1) % 3] = 1.0  # of one row nothing is left about its mean, but its class only gives
+    failures = examine(_claimed(tmp_path / "m", tmp_path / "own", X, y, own), store).failures
+    assert [check.name for check in failures] == ["overlap"]
+    assert "more than they take from it" in failures[0].text
+    with np.load(tmp_path / "m" / "arrays.npz") as arrays:
+        best = np.zeros((len(X), 3))
+        best[arrays["coreset_ids"]] = arrays["duals"]
+    failures = examine(_claimed(tmp_path / "m", tmp_path / "best", X, y, best), store).failures
+    assert [check.name for check in failures] == ["overlap"]
+
+
+def test_rows_that_contradict_each_other_do_so_beside_a_long_one(tmp_path: Path) -> None:
+    """Where nothing separates the classes, the proof is found and confirmed, and the long row carries none of it."""
+    _, _, store = _beside(1e14, 1, tmp_path, spoilt=True)
+    model = coremargin.train(store, out=tmp_path / "m", classes="crammer-singer")
+    assert model.status == "not_separable"
+    assert examine(tmp_path / "m", store).ok

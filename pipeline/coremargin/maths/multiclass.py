@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.exact import exact_decisions
-from coremargin.maths.margin import SHORTEST, VANISHED, Array, gamma
-from coremargin.maths.rows import Rows, lengths, many_products, weighted_sums
+from coremargin.maths.margin import SHORTEST, VANISHED, Array, gamma, is_nothing
+from coremargin.maths.rows import Rows, is_sparse, lengths, many_products, parts, weighted_sum, weighted_sums
 
 Codes = NDArray[np.integer]
 
@@ -95,7 +95,12 @@ def score_error(features: int, longest: float, hypothesis: Array, constant: floa
 
     hypothesis (K, d + 1): the last column is for the ``constant``; rows (d,) are no longer than ``longest``.
     """
-    size = longest * float(np.linalg.norm(hypothesis[:, :-1], axis=1).max())
+    return float(score_errors(features, np.array([longest]), hypothesis, constant)[0])
+
+
+def score_errors(features: int, lengths: Array, hypothesis: Array, constant: float) -> Array:
+    """The same (n,) for rows of these lengths (n,)."""
+    size = lengths * float(np.linalg.norm(hypothesis[:, :-1], axis=1).max())
     size += constant * float(np.abs(hypothesis[:, -1]).max())
     return 2.0 * gamma(features + 8) * (size + 1.0) + 2.0 * features * float(np.finfo(np.float64).tiny)
 
@@ -119,6 +124,46 @@ def upper_bound(rows: Rows, codes: Codes, weights: Array, constant: float) -> fl
     mean_length = float(weights.sum(axis=1) @ (lengths(rows) + constant))
     length = float(np.linalg.norm(total)) * (1 + gamma(total.size + 4)) + 4 * gamma(m + classes + 8) * mean_length
     return length + float(np.sqrt(total.size)) * VANISHED
+
+
+def class_balance(weights: Array, codes: Codes) -> Array:
+    """r (K,): what each class is given by weights (m, K) less what is taken from it, each sum rounded once."""
+    own = [weights[codes == k].ravel().tolist() for k in range(weights.shape[1])]
+    rival = (-weights.T).tolist()
+    return np.array([math.fsum([*given, *taken]) for given, taken in zip(own, rival, strict=True)])
+
+
+def lengths_about(rows: Rows, point: Array) -> Array:
+    """||x - point|| (m,) of rows (m, d); sparse ones are filled in one at a time."""
+    if not is_sparse(rows):
+        return lengths(np.asarray(rows, np.float64) - point)
+    found = np.empty(rows.shape[0])
+    for k, (row, columns) in enumerate(parts(rows)):
+        away = -point
+        away[columns] += row
+        found[k] = np.linalg.norm(away)
+    return found
+
+
+def meets(rows: Rows, codes: Codes, weights: Array, *, intercept: bool) -> bool:
+    """Whether weights (m, K) that sum to 1 combine to nothing, so that nothing separates the rows (m, d).
+
+    Rows and constant are measured apart: the rows' sum about their mean has to be zero for the rows that carry weight,
+    and each class be given what is taken from it. The length of the constant is that of other rows, and has no say.
+    """
+    shares, features = weights.sum(axis=1), rows.shape[1]
+    if not intercept:
+        left = weighted_sums(rows, spread(weights, codes))
+        return is_nothing(float(np.linalg.norm(left)), math.sqrt(2) * float(shares @ lengths(rows)), features)
+    mean, given = weighted_sum(rows, shares), class_balance(weights, codes)
+    if is_sparse(rows):
+        left = weighted_sums(rows, spread(weights, codes)) - given[:, None] * mean
+    else:
+        left = weighted_sums(np.asarray(rows, np.float64) - mean, spread(weights, codes))
+    size = math.sqrt(2) * float(shares @ lengths_about(rows, mean))
+    return is_nothing(float(np.linalg.norm(left)), size, features) and is_nothing(
+        float(np.abs(given).max()), 1.0, features
+    )
 
 
 def simplex(values: Array) -> Array:

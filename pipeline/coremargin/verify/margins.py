@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
     if claim.status != "not_separable":
         return []
     limit = zero(claim, size)
-    if found is not None and found <= limit:
+    if found is not None and found <= limit < math.inf:
         text = f"no margin above {found:.6g}, which is zero for rows as long as {size:.6g}"
         return [Check("overlap", ok=True, text=text)]
     text = f"model claims that nothing separates the rows; its proof leaves {shown(found)}, zero is at most {limit:.3g}"

@@ -105,6 +105,23 @@ def test_inseparable_classes_end_with_a_proof() -> None:
     assert len(state.proof) <= 4 * 5 + 1
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("long", [1e8, 1e12, 1e16])
+def test_one_very_long_row_hides_no_margin(long: float, sparse: bool) -> None:
+    """Beside it in its chunk lie more rows than are evaluated exactly, and the constant is longer than all of them."""
+    X, y = separable(9, 900, 4, 3, gap=0.5)
+    X = np.vstack([X, X[:1] * np.float32(long)])
+    source = ArraySource(csr_array(X) if sparse else X, np.append(y, y[0]), chunk_rows=1000)
+    problem = KeslerMargin(source, 1e-4)
+    state = solve(problem)
+    assert state.status == "certified"
+    assert state.best is not None
+    scores = X[:-1].astype(float) @ state.best[:, :-1].T + problem.constant * state.best[:, -1]
+    assert row_margins(scores, y, np.eye(3)).min() >= state.lower > 0.01
+    ordinary = solve(KeslerMargin(ArraySource(X[:-1], y, chunk_rows=1000), 1e-4))
+    assert state.lower > 0.9 * ordinary.lower
+
+
 def test_repeated_rows_do_not_fill_the_pool() -> None:
     """Of equal rows one is sent."""
     X, y = separable(8, 60, 3, 3)

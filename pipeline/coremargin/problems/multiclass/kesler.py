@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import multiclass as mc
-from coremargin.maths.kesler import solve_kesler
-from coremargin.maths.margin import is_certified, is_nothing
-from coremargin.maths.rows import lengths
+from coremargin.maths.kesler import KeslerSolution, solve_kesler
+from coremargin.maths.kesler_apart import solve_apart
+from coremargin.maths.margin import gamma, is_certified
+from coremargin.maths.rows import dense, lengths
 from coremargin.maths.span import span_of
 from coremargin.problems.common.start import check_scale, row_bytes
 from coremargin.problems.common.zone import Zone
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+#: From a constant so many times as long as the rows that carry the bound on, it is measured apart from them.
+LONG = 1024.0
+#: Entries of sparse rows that are filled in for that.
+FILLED = 20_000_000
 #: So many scans in a row that move neither bound are the last ones.
 IDLE_SCANS = 3
 
@@ -134,21 +139,45 @@ class KeslerMargin(ClassesJob):
 
     def _solve(self, state: ClassesState, pool: ClassRows) -> ClassesState:
         """Newest hypothesis and upper bound from the pool."""
-        span = span_of(pool.rows, self.constant)
-        found = solve_kesler(span.flat, pool.classes, self.shape[0], tolerance=min(1e-6, 1e-3 * self.epsilon))
+        found, meet = self._solved(pool)
+        used = np.flatnonzero(found.weights.any(axis=1))
+        state = replace(state, pool=pool, pool_rows=len(pool))
+        if meet or found.upper < state.upper:
+            state = replace(state, upper=found.upper, proof=pool.take(used), duals=found.weights[used])
+        if not found.at.any():  # what a scan has proven to be separable stays so: float64 has come to its end
+            return replace(state, status="not_separable" if meet and state.lower <= 0 else "stalled")
+        return replace(state, newest=found.at / float(np.linalg.norm(found.at)))
+
+    def _solved(self, pool: ClassRows) -> tuple[KeslerSolution, bool]:
+        """The hypothesis (K, d + 1) and the bound of the pool's rows, and whether they prove that nothing separates.
+
+        Where the constant is all that float64 sees of the rows, once more with rows and constant apart.
+        """
+        span, tolerance = span_of(pool.rows, self.constant), min(1e-6, 1e-3 * self.epsilon)
+        found = solve_kesler(span.flat, pool.classes, self.shape[0], tolerance=tolerance)
         used = np.flatnonzero(found.weights.any(axis=1))
         proof, duals = pool.take(used), found.weights[used]
-        upper = mc.upper_bound(proof.rows, proof.classes, duals, self.constant)
-        meet = found.status == "zero" and self._is_nothing(upper, proof, duals)
-        state = replace(state, pool=pool, pool_rows=len(pool))
-        if meet or upper < state.upper:
-            state = replace(state, upper=upper, proof=proof, duals=duals)
-        if found.status == "zero":  # what a scan has proven to be separable stays so: float64 has come to its end
-            return replace(state, status="not_separable" if meet and state.lower <= 0 else "stalled")
-        newest = span.up(found.at)
-        return replace(state, newest=newest / float(np.linalg.norm(newest)))
+        found = replace(
+            found, at=span.up(found.at), upper=mc.upper_bound(proof.rows, proof.classes, duals, self.constant)
+        )
+        meet = found.status == "zero" and self._meets(proof, duals)
+        if meet or not self._blurred(found, proof, duals) or pool.rows.shape[0] * pool.rows.shape[1] > FILLED:
+            return found, meet
+        rows = dense(pool.rows)
+        apart = solve_apart(rows, pool.classes, self.shape[0], self.constant, tolerance=tolerance)
+        better = apart.status == "zero" or apart.at.any() or not (found.at.any() or apart.upper >= found.upper)
+        return (apart, apart.status == "zero") if better else (found, False)
 
-    def _is_nothing(self, upper: float, proof: ClassRows, duals: Array) -> bool:
-        """Whether a bound is zero for the rows that carry it: each is in two blocks, with the constant behind it."""
-        size = np.sqrt(2) * float(duals.sum(axis=1) @ np.hypot(lengths(proof.rows), self.constant))
-        return is_nothing(upper, size, self.source.features)
+    def _meets(self, proof: ClassRows, duals: Array) -> bool:
+        return mc.meets(proof.rows, proof.classes, duals, intercept=self.intercept)
+
+    def _blurred(self, found: KeslerSolution, proof: ClassRows, duals: Array) -> bool:
+        """Whether rounding of long rows or of the constant may be what a solution or its bound ends with."""
+        if found.status == "zero":
+            return True
+        shares = duals.sum(axis=1)
+        size = float(shares @ lengths(proof.rows))
+        if self.constant <= LONG * size:
+            return False
+        lost = 4.0 * gamma(duals.size + 8) * (size + self.constant)
+        return found.status == "stalled" or lost > 0.1 * self.epsilon * found.upper

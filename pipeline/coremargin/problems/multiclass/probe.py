@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as row_ops
-from coremargin.maths.multiclass import exact_scores, margins, score_error, scores_of, spread, violations
+from coremargin.maths.multiclass import exact_scores, margins, score_error, score_errors, scores_of, spread, violations
 from coremargin.problems.common.zone import least
 from coremargin.problems.multiclass.classes import ClassRows, read_labelled
 from coremargin.problems.multiclass.summary import ClassesSummary
@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 
 #: More candidates for the smallest margin than this: the bound is what float64 says, less its error.
 MANY = 256
+#: Then rows are looked at by their own lengths, where the error is a larger share of the margin than this.
+DOUBT = 1e-9
 #: Offers are sorted out when there are so many times more than can be kept.
 COMPACT = 4
 
@@ -108,15 +110,23 @@ class ClassesProbe:
 
     def _proven(self, data: ClassRows, margin: Array, at: Array, longest: float) -> float:
         """The smallest margin at a hypothesis, rounded down."""
-        error = score_error(at.shape[1] - 1, longest, at, self.constant)
-        # The segment's scores are sums of two: what they lose is that of both ends.
-        error += 0.0 if self.best is None else 2 * score_error(at.shape[1] - 1, longest, self.best, self.constant)
+        error = self._errors(np.array([longest]), at)
         close = np.flatnonzero(~(margin > float(margin.min()) + 2 * error))
+        if len(close) > MANY and error > DOUBT * abs(float(margin.min())):  # rows that are shorter may be clearer
+            error = self._errors(row_ops.lengths(data.rows), at)
+            close = np.flatnonzero(~(margin - error > float((margin + error).min())))
         if len(close) > MANY:
-            return float(margin.min()) - error
+            return float((margin - error).min())
         exact = exact_scores(row_ops.take(data.rows, close), at, self.constant)
         found = margins(exact, data.classes[close])[0] - 4 * np.finfo(np.float64).eps * np.abs(exact).max(axis=1)
         return float(found.min())
+
+    def _errors(self, lengths: Array, at: Array) -> Array:
+        """Bounds on what margins lose of rows of these lengths: on the segment scores are sums of those at its ends."""
+        error = score_errors(at.shape[1] - 1, lengths, at, self.constant)
+        return (
+            error if self.best is None else error + 2 * score_errors(at.shape[1] - 1, lengths, self.best, self.constant)
+        )
 
     def _soft(self, data: ClassRows, along: list[Array], longest: float, answer: ClassesSummary) -> ClassesSummary:
         row_c = self.class_c[data.classes] * data.shares  # type: ignore[index]  # _ask: there is a C

@@ -11,7 +11,8 @@ from coremargin.formats.model_record import WHOLE
 from coremargin.verify import margins, values
 from coremargin.verify.claim import any_claim
 from coremargin.verify.classes.claim import ClassesClaim
-from coremargin.verify.classes.proof import ClassesProof, consistency, hull, same_classes
+from coremargin.verify.classes.dual import dual
+from coremargin.verify.classes.proof import ClassesProof, consistency, same_classes
 from coremargin.verify.kind import Kind
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class ClassesKind(Kind[ClassesClaim]):
 
     def bound(self, claim: ClassesClaim) -> tuple[float | None, list[Check]]:
         """Of a margin from the dual weights; a value is bounded by a scan."""
-        return (None, []) if claim.soft else hull(claim)
+        return (None, []) if claim.soft else dual(claim)
 
     def scan(self, claim: ClassesClaim, rows: Rows) -> ClassesProof:
         """The margin of each row against all rivals; or its loss, and its share of the dual point."""

@@ -18,19 +18,7 @@ from coremargin.formats.limits import C_LIMITS
 from coremargin.verify import margins, values
 from coremargin.verify.checks import CLOSE, Check, same_epsilon, same_ratio, shown, typed
 from coremargin.verify.classes.scan import ClassesScan
-from coremargin.verify.margins import bounded_above, overlap
-from coremargin.verify.sums import (
-    SLAB_ROWS,
-    UNIT,
-    combination,
-    gamma,
-    length,
-    lift,
-    nearest,
-    normalised_weights,
-    rounded_sum,
-    true_lengths,
-)
+from coremargin.verify.sums import SLAB_ROWS, UNIT, gamma, length, nearest, rounded_sum
 from coremargin.verify.values import value_bounded, value_reached
 
 if TYPE_CHECKING:
@@ -64,32 +52,6 @@ def _constant(longest: float) -> float:
     if longest >= 2.0**1023:
         return math.inf
     return 2.0 ** math.ceil(math.log2(longest)) if longest > 0 else 1.0
-
-
-def hull(claim: ClassesClaim) -> tuple[float | None, list[Check]]:
-    """The upper bound that the coreset proves, and whether the claimed one is at least that."""
-    if claim.upper is None:
-        return None, overlap(claim, None, 0.0)
-    row, rival = np.nonzero(claim.duals)
-    a, own = claim.duals[row, rival], claim.y[row] - 1
-    total = float(a.sum())
-    ok = bool((a >= 0).all() and (rival != own).all() and abs(total - 1) <= CLOSE)
-    text = f"{len(a):,} weights of pairs of row and rival, each at least 0, that sum to 1"
-    check = Check("dual weights", ok, text if ok else f"expected {text}; found a sum of {total:.12g}")
-    if not ok:
-        return None, [check, *overlap(claim, None, 0.0)]
-    high, low = normalised_weights(a, [np.ones(len(a), dtype=bool)])
-    blocks, lifted = [], lift(claim.x, claim.constant)
-    x, constant = claim.x * lifted, claim.constant * lifted
-    for k in range(len(claim.labels)):
-        mine = np.flatnonzero((own == k) | (rival == k))
-        sign = np.where(own[mine] == k, 1.0, -1.0)
-        last = constant * rounded_sum([*(sign * high[mine]).tolist(), *(sign * low[mine]).tolist()])
-        blocks += [combination(x[row[mine]], sign * high[mine], sign * low[mine]), np.array([last])]
-    found = length(np.concatenate(blocks)) / lifted
-    size = math.sqrt(2) * rounded_sum((high * np.hypot(true_lengths(claim.x), claim.constant)[row]).tolist())
-    proof = f"{len(claim.ids):,} coreset rows prove at most"
-    return found, [check, bounded_above(claim.upper, found, proof), *overlap(claim, found, size)]
 
 
 def _class_c(claim: ClassesClaim, rows: Rows) -> np.ndarray:
