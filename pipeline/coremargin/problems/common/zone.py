@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.result import STOPPED
+
 if TYPE_CHECKING:
     from coremargin.data.source import Source
 
 Array = NDArray[np.float64]
+
+#: Why a job about a value ended.
+REASONS = STOPPED | {"stalled": "more scans would not narrow the gap, more memory may"}
 
 #: A zone is widened when the gap fell by less than this, to so many times its first width.
 SLOW, MOST_WIDE = 3.0, 64

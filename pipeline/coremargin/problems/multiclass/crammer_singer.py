@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
-from coremargin.problems.common.start import check_scale, class_weights, row_bytes
+from coremargin.problems.common.start import balanced, check_scale, class_weights, row_bytes
 from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
 from coremargin.problems.multiclass.classes import sample_of_classes, thinned
 from coremargin.problems.multiclass.job import ClassesJob
@@ -68,7 +68,7 @@ class CrammerSinger(ClassesJob):
         """c (K,) of a row of weight 1 of each class."""
         if self.class_weight is None:
             return np.full(len(self.totals), self.cost)
-        return np.asarray(self.cost * self.totals.sum() / (len(self.totals) * self.totals))
+        return balanced(self.cost, self.totals)
 
     @property
     def few(self) -> bool:

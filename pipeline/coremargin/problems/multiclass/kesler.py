@@ -19,9 +19,8 @@ from coremargin.maths.kesler_apart import solve_apart
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import dense, lengths
 from coremargin.maths.span import span_of
-from coremargin.problems.common.start import check_scale, row_bytes
+from coremargin.problems.common.start import check_scale, rows_sent
 from coremargin.problems.common.zone import Zone
-from coremargin.problems.hard.strategies.fast import KEEP_BYTES_LEAST, KEEP_BYTES_MOST, KEEP_ROWS_LEAST, KEEP_SHARE
 from coremargin.problems.multiclass.classes import ClassRows
 from coremargin.problems.multiclass.job import ClassesJob
 from coremargin.problems.multiclass.probe import ClassesProbe
@@ -55,14 +54,6 @@ class KeslerMargin(ClassesJob):
         classes, p = self.shape
         return max(min(4 * classes * p, 1000), self.memory_bytes // (8 * (p + classes)))
 
-    @property
-    def _rows_sent(self) -> int:
-        """Rows that one scan may send, those just above the bound included, as for two classes."""
-        each = max(1, row_bytes(self.source))
-        least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * each)
-        size = min(max(KEEP_SHARE * self.source.nbytes, least), KEEP_BYTES_MOST)
-        return max(1, min(int(size) // each, self.pool_rows // 4))
-
     def start(self) -> ClassesState:
         """Solve on a sample of chunks."""
         check_scale(self.source)
@@ -76,15 +67,15 @@ class KeslerMargin(ClassesJob):
             lower_now=-np.inf, upper_at_eviction=np.inf, pool_rows=0, zone=Zone(widen=1, idle=0),
         )  # fmt: skip
         state = self._solve(state, sample.exact())
-        kept = self._lowest(state, min(self.pool_rows // 2, 2 * self._rows_sent))
+        kept = self._lowest(state, min(self.pool_rows // 2, 2 * rows_sent(self.source, self.pool_rows)))
         return replace(state, pool=state.pool.take(kept), pool_rows=len(kept))
 
     def probe(self, state: ClassesState) -> ClassesProbe:
         """The question of the next scan."""
-        points = self.points(state)
+        points, home = self.points(state), rows_sent(self.source, self.pool_rows)
         return ClassesProbe(
             newest=state.newest, best=state.best if len(points) > 1 else None, points=points, place=self.place,
-            constant=self.constant, class_c=None, keep=max(1, self._rows_sent // self.blocks), known=state.pool.ids,
+            constant=self.constant, class_c=None, keep=max(1, home // self.blocks), known=state.pool.ids,
             level=min(state.upper, 1e300), dtype=self.source.dtype.name, sparse=self.source.sparse,
             chunk_rows=self.source.chunk_rows,
         )  # fmt: skip

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from coremargin.engine.problem import Round
 from coremargin.engine.result import STOPPED
-from coremargin.problems.soft.result import REASONS
+from coremargin.problems.common.zone import REASONS
 
 if TYPE_CHECKING:
     from coremargin.problems.multiclass.classes import ClassRows

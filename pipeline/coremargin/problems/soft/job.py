@@ -27,6 +27,7 @@ from coremargin.engine.problem import BaseProblem
 from coremargin.problems.common.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
+    balanced,
     class_weights,
     float64_row_bytes,
     two_classes,
@@ -100,7 +101,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
         if self.class_weight is None:
             return np.full(2, self.cost)
         if self.class_weight == "balanced":
-            return np.asarray(self.cost * self.totals.sum() / (2.0 * self.totals))
+            return balanced(self.cost, self.totals)
         negative, positive = self.class_weight
         return self.cost * np.array([positive, negative])
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.engine.problem import Round
-from coremargin.engine.result import STOPPED, Result
+from coremargin.engine.result import Result
+from coremargin.problems.common.zone import REASONS
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState
-
-REASONS = STOPPED | {"stalled": "more scans would not narrow the gap, more memory may"}
 
 
 def round_of(state: SoftState) -> Round:

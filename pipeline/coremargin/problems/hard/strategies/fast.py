@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.start import read_sample, row_bytes
+from coremargin.problems.common.start import read_sample, rows_sent
 from coremargin.problems.hard.ledger import worthwhile
 from coremargin.problems.hard.strategies.strategy import Found, Strategy
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
 LINE_POINTS = (0.25, 0.5, 0.75, 0.9)
-#: Share of the store that one scan may send, and its bounds.
-KEEP_SHARE, KEEP_BYTES_LEAST, KEEP_BYTES_MOST = 0.01, 4 << 20, 64 << 20
-#: However long its rows are, a scan may send so many (within the most bytes). rcv1: 5 scans instead of 30.
-KEEP_ROWS_LEAST = 1000
 
 
 class Fast(Strategy):
@@ -35,15 +31,8 @@ class Fast(Strategy):
         return read_sample(source, sample, codes)
 
     def rows_sent(self, source: Source, pool_rows: int) -> int:
-        """Rows that one scan may send.
-
-        More than violate the bound now: rows just above it are those that would break the next hypothesis. Measured on
-        1e6 x 100: with violators only a third scan is needed, with the lowest 5,000 rows it is not.
-        """
-        size = max(1, row_bytes(source))
-        least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * size)  # w of many features is carried by many rows
-        sent = min(max(KEEP_SHARE * source.nbytes, least), KEEP_BYTES_MOST)
-        return max(1, min(int(sent) // size, pool_rows // 4))
+        """Those that violate the bound, and those just above it."""
+        return rows_sent(source, pool_rows)
 
     def question(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
         """Besides the newest hypothesis, points between it and the best one."""
