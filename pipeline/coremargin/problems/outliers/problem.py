@@ -194,7 +194,7 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
             else before
             for (found, j), search, before in zip(measured, state.searches, state.left_out, strict=True)
         )
-        pool = state.pool.add(*worth_having(state, summary, self.ks[-1], self.intercept))
+        pool = state.pool.add(worth_having(state, summary, self.ks[-1], self.intercept))
         grown = len(pool) - len(state.pool)
         scanned, _ = self._to_measure(state)
         lower_now = trimmed_margin(summary.lowest(0), state.next_directions[0], self.ks[-1], self.intercept)[0]
@@ -242,7 +242,7 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
     def _pool_of_search(self, state: OutlierState) -> OutlierPool:
         """What the search begins with: the lowest rows under the incumbents, and ordinary ones."""
         found = lowest(state.pool, state.searches, max(POOL_ROWS // 2, self.keep))
-        return found.add(state.spare.ids, state.spare.x, state.spare.signs)
+        return found.add(state.spare)
 
     # search
 

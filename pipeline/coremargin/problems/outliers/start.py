@@ -88,7 +88,7 @@ def _best_on_sample(
     best = Found.nothing(len(centre))
     for _ in range(ROUNDS):
         places = _lowest(sample, measured, keep, pool.ids)
-        pool = pool.add(places, dense(take(sample.rows, places)), sample.signs[places])
+        pool = pool.add(OutlierPool(places, dense(take(sample.rows, places)), sample.signs[places]))
         search_rows = SearchRows(pool.x, pool.signs, centre, intercept=intercept)
         before, best = best, good_hyperplane(search_rows, k, [*directions, best.w], thorough=share >= 1)
         if not len(places) or best.margin == before.margin or not np.any(best.w):

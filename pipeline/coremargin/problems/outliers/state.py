@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.outliers.storage import below, search_from_arrays, search_to_arrays
+from coremargin.maths.rows import dense
+from coremargin.problems.common.driver_rows import DriverRows
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -27,34 +29,28 @@ _COUNTS = ("round", "settling", "new_rows", "sample_bytes")
 
 
 @dataclass(frozen=True)
-class OutlierPool:
-    """Rows of the store in the driver: ids (n,), x (n, d) float64, signs (n,). New ones come at the end: certificates
-    know rows by their place.
+class OutlierPool(DriverRows):
+    """Rows of the store in the driver, with signs (n,); dense. New ones come at the end: certificates know rows by
+    their place.
     """
 
-    ids: NDArray[np.int64]
-    x: Array
+    ROWS: ClassVar[str] = "x"
+
     signs: NDArray[np.int8]
 
-    def __len__(self) -> int:
-        return len(self.ids)
+    @property
+    def x(self) -> Array:
+        """The rows (n, d) float64."""
+        return dense(self.rows)
 
     @classmethod
     def nothing(cls, features: int) -> OutlierPool:
         """No rows."""
         return cls(np.zeros(0, np.int64), np.zeros((0, features)), np.zeros(0, np.int8))
 
-    def add(self, ids: NDArray[np.int64], x: Array, signs: NDArray[np.int8]) -> OutlierPool:
+    def add(self, coming: OutlierPool) -> OutlierPool:
         """With those of these rows that are not there yet."""
-        new = np.isin(ids, self.ids, invert=True)
-        return OutlierPool(
-            np.concatenate([self.ids, ids[new]]), np.concatenate([self.x, x[new]]),
-            np.concatenate([self.signs, signs[new]]),
-        )  # fmt: skip
-
-    def take(self, places: NDArray[np.intp]) -> OutlierPool:
-        """Only the rows at these places."""
-        return OutlierPool(self.ids[places], self.x[places], self.signs[places])
+        return self.joined([self, coming.take(np.isin(coming.ids, self.ids, invert=True))])
 
 
 @dataclass(frozen=True)
@@ -119,8 +115,7 @@ class OutlierState:
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
         arrays |= {"status": np.array(STATUSES.index(self.status)), "phase": np.array(PHASES.index(self.phase))}
         arrays |= {"histogram": self.histogram, "centre": self.centre, "next_directions": self.next_directions}
-        for name, pool in (("pool", self.pool), ("spare", self.spare)):
-            arrays |= {f"{name}_ids": pool.ids, f"{name}_x": pool.x, f"{name}_signs": pool.signs}
+        arrays |= self.pool.to_arrays("pool") | self.spare.to_arrays("spare")
         for place, (search, out) in enumerate(zip(self.searches, self.left_out, strict=True)):
             arrays |= {f"search{place}.{name}": values for name, values in search_to_arrays(search).items()}
             arrays |= {f"out{place}.ids": out.ids, f"out{place}.values": out.values, f"out{place}.signs": out.signs}
@@ -131,9 +126,7 @@ class OutlierState:
         """Inverse of ``to_arrays``; ``searches``: how many values of k there are."""
         numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
         numbers |= {name: int(numbers[name]) for name in _COUNTS}
-        pool, spare = (
-            OutlierPool(*(arrays[f"{n}_{part}"] for part in ("ids", "x", "signs"))) for n in ("pool", "spare")
-        )
+        pool, spare = (OutlierPool.from_arrays(name, arrays) for name in ("pool", "spare"))
         outs = [below(f"out{place}", arrays) for place in range(searches)]
         return cls(
             **numbers, pool=pool, spare=spare, status=STATUSES[int(arrays["status"])],

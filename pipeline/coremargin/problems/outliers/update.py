@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coremargin.maths.outliers.heuristic import Found
 from coremargin.maths.outliers.trimmed import trimmed_margin
-from coremargin.problems.outliers.state import LeftOut
+from coremargin.problems.outliers.state import LeftOut, OutlierPool
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -41,9 +40,7 @@ def left_out_of(summary: OutlierSummary, w: Array, j: int, found: Found, k: int)
     return LeftOut(ids[order], margins[order], signs[order])
 
 
-def worth_having(
-    state: OutlierState, summary: OutlierSummary, k: int, intercept: bool
-) -> tuple[NDArray[np.int64], Array, NDArray[np.int8]]:
+def worth_having(state: OutlierState, summary: OutlierSummary, k: int, intercept: bool) -> OutlierPool:
     """The rows that the pool takes from a scan.
 
     Of the first one, those of its best directions; while incumbents settle, all; then, for each candidate and class,
@@ -59,4 +56,4 @@ def worth_having(
         margins = [trimmed_margin(summary.lowest(j), w, k, intercept)[0] for j, w in enumerate(state.next_directions)]
         best = np.argsort(-np.array(margins), kind="stable")[:BEST]
         kept = np.isin(summary.row_id, summary.ids[:, best])
-    return summary.row_id[kept], summary.row_x[kept], summary.row_sign[kept]
+    return OutlierPool(summary.row_id[kept], summary.row_x[kept], summary.row_sign[kept])
