@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from coremargin.maths import kesler_apart
 from coremargin.maths import multiclass as mc
 from coremargin.maths.kesler_apart import solve_apart, upper_apart
 
@@ -128,3 +129,19 @@ def test_all_rows_in_one_place_have_no_margin() -> None:
     found = solve_apart(np.ones((4, 2)), np.array([0, 1, 0, 1]), 2, 4.0, tolerance=1e-9)
     assert found.status == "zero"
     assert found.upper <= 1e-12
+
+
+def test_weights_that_cannot_balance_prove_nothing() -> None:
+    """One class that only gives: no weights, no bound, and no claim that nothing separates the rows."""
+    X, y = np.array([[0.0, 1.0], [1.0, 0.0], [1e14, 1e14]]), np.zeros(3, np.int64)
+    found = solve_apart(X, y, 2, 2.0**48, tolerance=1e-9)
+    assert (found.status, found.upper) == ("stalled", np.inf)
+    assert not found.at.any()
+
+
+def test_pairs_that_no_table_holds_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the driver would make too large a table, nothing is claimed."""
+    monkeypatch.setattr(kesler_apart, "TABLE", 10)
+    X, y = table(0, 1e14)
+    found = solve_apart(X, y, 3, mc.constant(1e14, intercept=True), tolerance=1e-9)
+    assert (found.status, found.upper) == ("stalled", np.inf)

@@ -7,6 +7,7 @@ import pytest
 import scipy.optimize as opt
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from coremargin.maths import multiclass as mc
 from kesler_vectors import kesler_vectors
@@ -45,6 +46,27 @@ def test_sums_of_keslers_vectors_need_not_be_written_out(seed: int) -> None:
     np.testing.assert_allclose(mc.kesler_sum(X, y, weights, 0.0)[:, :-1].ravel(), a @ z, atol=1e-13)
     length = float(np.linalg.norm(a @ z))
     assert length <= mc.upper_bound(X, y, weights, 0.0) <= length * (1 + 1e-12) + 1e-12
+
+
+def test_sparse_rows_meet_where_dense_ones_do() -> None:
+    """Lengths about a point, and whether weights combine to nothing, in both forms of rows; far from the origin too."""
+    rng = np.random.default_rng(8)
+    X = np.round(rng.standard_normal((12, 5)) * 8) * (rng.random((12, 5)) < 0.5)
+    y, point = np.arange(12) % 3, rng.standard_normal(5)
+    X[3] = 0.0
+    np.testing.assert_allclose(mc.lengths_about(csr_array(X), point), np.linalg.norm(X - point, axis=1), rtol=1e-14)
+    X[1] = X[0]
+    weights, other = np.zeros((12, 3)), np.zeros((12, 3))
+    weights[0, 1] = weights[1, 0] = other[0, 1] = other[2, 0] = 0.5  # the same row in classes 0 and 1; rows 0 and 2
+    for rows in (X, csr_array(X), X + 2.0**40):
+        assert mc.meets(rows, y, weights, intercept=True)
+        assert not mc.meets(rows, y, other, intercept=True)
+    for rows in (X, csr_array(X)):
+        assert mc.meets(rows, y, weights, intercept=False)
+    lonely = np.zeros((12, 3))
+    lonely[0, 1] = 1.0  # nothing is left of one row about itself, but its class only gives
+    assert not mc.meets(X, y, lonely, intercept=True)
+    np.testing.assert_array_equal(mc.class_balance(lonely, y), [1.0, -1.0, 0.0])
 
 
 def test_no_hypothesis_beats_the_upper_bound() -> None:

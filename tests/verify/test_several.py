@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import coremargin
+from coremargin.data.writer import StoreWriter
 from coremargin.formats.store_record import read_store_record
 from coremargin.verify.examine import examine
 from model_kit import altered, store_of
@@ -142,3 +144,51 @@ def test_rows_that_contradict_each_other_do_so_beside_a_long_one(tmp_path: Path)
     model = coremargin.train(store, out=tmp_path / "m", classes="crammer-singer")
     assert model.status == "not_separable"
     assert examine(tmp_path / "m", store).ok
+
+
+@pytest.mark.parametrize("far", [0.0, 1e12])
+def test_sparse_rows_are_measured_about_their_mean_too(tmp_path: Path, far: float) -> None:
+    """Rows far from the origin in one column make no margin zero, nor do they hide that there is none."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 3)) * (rng.random((60, 3)) < 0.7)
+    X[:, 0] += far
+    y = np.arange(60) % 2
+    X[:, 2] = np.where(y == 1, 1.0, -1.0) + 0.1 * X[:, 2]
+    used = np.array([0, 1])
+    for name, spoilt in (("apart", False), ("meet", True)):
+        X[1] = X[0] if spoilt else X[1]
+        with StoreWriter.create(
+            tmp_path / f"{name}.zarr", features=3, dtype="float64", chunk_rows=60, sparse=True
+        ) as writer:
+            writer.write(csr_array(X), ["ab"[k] for k in y])
+        store = tmp_path / f"{name}.zarr"
+        model = coremargin.train(store, out=tmp_path / name, classes="crammer-singer")
+        assert examine(tmp_path / name, store).ok
+        if spoilt:
+            assert model.status == "not_separable"
+            continue
+        duals = np.zeros((60, 2))
+        duals[used, 1 - y[used]] = 0.5
+        place = _claimed(tmp_path / name, tmp_path / "bad", X, y, duals)
+        with np.load(tmp_path / name / "arrays.npz") as arrays:
+            parts = {key: arrays[key] for key in arrays if key.startswith("coreset_x")}
+        assert {key.removeprefix("coreset_x_") for key in parts} == {"data", "indices", "indptr", "shape"}
+        rows = csr_array(X[used])
+        kept = {"coreset_x_data": rows.data, "coreset_x_indices": rows.indices, "coreset_x_indptr": rows.indptr}
+        kept = {key: value.astype(parts[key].dtype) for key, value in kept.items()}
+        kept["coreset_x_shape"] = np.array(rows.shape, parts["coreset_x_shape"].dtype)
+        bad = altered(place, tmp_path / "sparse", coreset_x=None, **kept)
+        assert {check.name for check in examine(bad, store).failures} == {"overlap"}
+
+
+@pytest.mark.parametrize("total", [0.5, 2.0])
+def test_weights_that_do_not_sum_to_one_prove_no_bound(tmp_path: Path, total: float) -> None:
+    """Neither a bound nor an overlap follows from weights of another sum."""
+    X, y, store = _beside(10.0, 1, tmp_path)
+    coremargin.train(store, out=tmp_path / "m", classes="crammer-singer")
+    place = altered(tmp_path / "m", tmp_path / "bad", duals=lambda duals: duals * total)
+    assert "dual weights" in {check.name for check in examine(place, store).failures}
+    half = np.zeros((len(X), 3))
+    half[1, (y[1] + 1) % 3] = total
+    place = _claimed(tmp_path / "m", tmp_path / "claimed", X, y, half)
+    assert {"dual weights", "overlap"} <= {check.name for check in examine(place, store).failures}

@@ -128,9 +128,10 @@ def upper_bound(rows: Rows, codes: Codes, weights: Array, constant: float) -> fl
 
 def class_balance(weights: Array, codes: Codes) -> Array:
     """r (K,): what each class is given by weights (m, K) less what is taken from it, each sum rounded once."""
-    own = [weights[codes == k].ravel().tolist() for k in range(weights.shape[1])]
-    rival = (-weights.T).tolist()
-    return np.array([math.fsum([*given, *taken]) for given, taken in zip(own, rival, strict=True)])
+    row, rival = np.nonzero(weights)
+    own, found = codes[row], weights[row, rival]
+    terms = [[*found[own == k].tolist(), *(-found[rival == k]).tolist()] for k in range(weights.shape[1])]
+    return np.array([math.fsum(part) for part in terms])
 
 
 def lengths_about(rows: Rows, point: Array) -> Array:

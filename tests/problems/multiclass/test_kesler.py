@@ -13,6 +13,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import LabelError, UsageError
 from coremargin.maths.pool import solve_pool
+from coremargin.problems.multiclass import kesler
 from coremargin.problems.multiclass.kesler import KeslerMargin
 
 if TYPE_CHECKING:
@@ -120,6 +121,16 @@ def test_one_very_long_row_hides_no_margin(long: float, sparse: bool) -> None:
     assert row_margins(scores, y, np.eye(3)).min() >= state.lower > 0.01
     ordinary = solve(KeslerMargin(ArraySource(X[:-1], y, chunk_rows=1000), 1e-4))
     assert state.lower > 0.9 * ordinary.lower
+
+
+def test_what_the_driver_cannot_fill_in_is_not_called_inseparable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows too many to be measured apart from the constant: the job ends without a claim."""
+    monkeypatch.setattr(kesler, "FILLED", 10)
+    X, y = separable(9, 60, 4, 3, gap=0.5)
+    X = np.vstack([X, X[:1] * np.float32(1e14)])
+    state = solve(KeslerMargin(ArraySource(X, np.append(y, y[0]), chunk_rows=100), 1e-4))
+    assert state.status == "stalled"
+    assert state.best is None
 
 
 def test_repeated_rows_do_not_fill_the_pool() -> None:
