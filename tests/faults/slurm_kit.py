@@ -50,15 +50,20 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def missing() -> str | None:
-    """Why there can be no SLURM here; None where there can."""
-    if names := absent(*COMMANDS):
-        return f"no SLURM here ({names}): apt-get install slurmctld slurmd slurm-client"
-    return None if os.geteuid() == 0 else "slurmd needs root"
+STATES = {"running": "RUNNING", "leaving": "RUNNING,COMPLETING", "waiting": "PENDING", "all": "PENDING,RUNNING"}
 
 
 class LocalSlurm:
     """Two cores in a partition ``main``; ``environment`` is what its commands need."""
+
+    name, file, queue = "Slurm", "slurm.toml", "main"
+
+    @staticmethod
+    def missing() -> str | None:
+        """Why there can be no SLURM here; None where there can."""
+        if names := absent(*COMMANDS):
+            return f"no SLURM here ({names}): apt-get install slurmctld slurmd slurm-client"
+        return None if os.geteuid() == 0 else "slurmd needs root"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,9 +91,14 @@ class LocalSlurm:
         assert done.returncode == 0, (words, done.stderr)
         return done.stdout
 
-    def tasks(self, states: str = "RUNNING") -> list[str]:
+    def tasks(self, states: str = "running") -> list[str]:
         """Array tasks in these states, as scancel takes them."""
-        return self.ask("squeue", "-h", "-r", "-t", states, "-o", "%i").split()
+        return self.ask("squeue", "-h", "-r", "-t", STATES[states], "-o", "%i").split()
+
+    def fill(self) -> str:
+        """Somebody else's job, for all cores of the node."""
+        words = ["sbatch", "--parsable", "--cpus-per-task=2", "--mem=100M", "--output=/dev/null"]
+        return self.ask(*words, "--wrap=exec sleep 300").strip()
 
     def cancel(self, task: str) -> None:
         """End an array task, as a person would."""
