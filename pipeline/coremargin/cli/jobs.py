@@ -26,9 +26,10 @@ def cluster_of(job: TrainJob, given: str | None) -> ClusterSpec:
 
 def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     """What a job would do, as plain values."""
+    cluster = cluster_of(job, given)
     source = Store.open(job.store)
     problem = problem_of(job, source)  # refuses what training would refuse
-    cluster = resolve(cluster_of(job, given), source.nbytes)
+    cluster = resolve(cluster, source.nbytes)
     blocks = plan_blocks(source, max(job.block, problem.least_block_bytes))
     sample = problem.sample_chunks
     started = time.perf_counter()

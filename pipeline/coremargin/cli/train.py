@@ -119,10 +119,11 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
         raise click.UsageError("--resume and --restart exclude each other")
     begin: Begin = "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
     with terminable():
+        where = cluster_of(job, cluster)
         source = open_store(job, begin)
         check_output(job, begin, overwrite=flags["overwrite"])
         with (
-            connect(cluster_of(job, cluster), source) as executor,
+            connect(where, source) as executor,
             live(source, executor, quiet=quiet or as_json) as progress,
         ):
             report = partial(write_report, name=job.out.name)

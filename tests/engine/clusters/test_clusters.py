@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -17,8 +16,6 @@ import psutil
 import pytest
 
 from coremargin import spec as specs
-from coremargin.engine.absence import Absence
-from coremargin.engine.clusters import launch
 from coremargin.engine.clusters import specs as clusters
 from coremargin.engine.clusters.batch import Array
 from coremargin.engine.clusters.connect import connect, render
@@ -29,8 +26,6 @@ from coremargin.engine.clusters.specs import (
     Embedded,
     HtCondor,
     Kubernetes,
-    Lsf,
-    Pbs,
     Sge,
     Slurm,
     Ssh,
@@ -41,84 +36,18 @@ from coremargin.engine.clusters.specs import (
     resolve,
 )
 from coremargin.engine.plan import plan_blocks
-from coremargin.engine.scan import run_scan
 from coremargin.errors import RunError, SpecError, UsageError
-from scan_fakes import FakeHandle, Slow, SumProbe, expected
+from scan_fakes import FakeHandle, Slow
+from stand_ins import TEXT, here, scans
 from tls_kit import own_certificate
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import Executor
+    from stand_ins import BatchSystem, Command
 
 FOLDER = Path(__file__).resolve().parents[3] / "cluster"
 FILES = sorted(FOLDER.glob("*.toml"))
 GOLDEN = sorted((FOLDER / "rendered").iterdir())
-TEXT = """#!{python}
-import pathlib, re, subprocess, sys
-log = pathlib.Path(__file__ + ".log")
-log.open("a").write(" ".join(sys.argv[1:]) + chr(10))
-"""
-#: Stand-ins for submit commands: run the script and answer as the batch system would. The job's id is a process id.
-SUBMIT = (
-    TEXT
-    + """
-script = sys.stdin.read()
-log.open("a").write(script)
-if "condor" in __file__:
-    quoted = re.search('^arguments = "-c (.*)"$', script, re.M)[1].replace('""', '"')
-    script = quoted[1:-1].replace("''", "'")
-quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-job = subprocess.Popen(["sh", "-c", script], start_new_session=True, **quiet)
-print({answer})
-"""
-)
-CANCEL = TEXT + "import os, signal; os.killpg(int(sys.argv[1].split('.')[0]), signal.SIGTERM)"  # as they do first
-BATCH = {
-    Slurm: ("sbatch", "f'{job.pid};cluster'", "scancel"),
-    Pbs: ("qsub", "f'{job.pid}.server'", "qdel"),
-    Lsf: ("bsub", "f'Job <{job.pid}> is submitted to queue <normal>.'", "bkill"),
-    Sge: ("qsub", "f'{job.pid}.1-1:1'", "qdel"),
-    HtCondor: ("condor_submit", "f'{job.pid}.0 - {job.pid}.0'", "condor_rm"),
-}
-Command = Callable[[str, str], Path]
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Puts a stand-in for a command on PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-
-    def make(name: str, text: str) -> Path:
-        path = folder / name
-        path.write_text(text.replace("{python}", sys.executable))
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        return path
-
-    return make
-
-
-@pytest.fixture
-def batch_system(command: Command) -> Callable[[type[Batch]], tuple[Path, Path]]:
-    """Puts submit and cancel commands of a batch system on PATH."""
-
-    def make(kind: type[Batch]) -> tuple[Path, Path]:
-        submit, answer, cancel = BATCH[kind]
-        return command(submit, SUBMIT.replace("{answer}", answer)), command(cancel, CANCEL)
-
-    return make
-
-
-def here() -> dict[str, str]:
-    """The environment in which a worker finds coremargin and the fakes."""
-    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
-def scans(executor: Executor) -> None:
-    """The executor gives the right answer."""
-    source = FakeHandle().open_source()
-    blocks = plan_blocks(source)
-    assert run_scan(executor, source, SumProbe(), blocks).bits() == expected(source, SumProbe(), blocks).bits()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
@@ -129,8 +58,9 @@ def test_every_cluster_file_loads_and_round_trips(file: Path) -> None:
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
-def test_rendered_texts_are_as_committed(golden: Path) -> None:
-    """What would be submitted for a cluster file is the text in cluster/rendered/."""
+def test_rendered_texts_are_as_committed(golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be submitted for a cluster file is the text in cluster/rendered/, where LSF counts in kilobytes."""
+    monkeypatch.setenv("LSF_ENVDIR", str(tmp_path))
     assert render(load_cluster(FOLDER / f"{golden.stem}.toml")) == golden.read_text()
 
 
@@ -158,12 +88,8 @@ def test_an_odd_value_stays_one_word() -> None:
         assert "exec '/opt/my python/bin/python' -m distributed.cli.dask_worker SCHEDULER" in text
 
 
-@pytest.mark.parametrize(
-    "kind", [Slurm, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (Pbs, Lsf, Sge, HtCondor))]
-)
-def test_batch_systems_start_workers_and_cancel_them(
-    kind: type[Batch], batch_system: Callable[[type[Batch]], tuple[Path, Path]]
-) -> None:
+@pytest.mark.parametrize("kind", [Slurm, pytest.param(Sge, marks=pytest.mark.slow)])
+def test_batch_systems_start_workers_and_cancel_them(kind: type[Batch], batch_system: BatchSystem) -> None:
     """Workers submitted as a job scan; closing cancels the job by its id; ``render`` is what was submitted."""
     submit, cancel = batch_system(kind)
     spec = kind(host="127.0.0.1", insecure=True, python=sys.executable, environment=here())
@@ -176,17 +102,9 @@ def test_batch_systems_start_workers_and_cancel_them(
     assert Path(f"{cancel}.log").read_text().split() == [job]
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New workers are asked for at once when none is left."""
-    monkeypatch.setattr(launch, "Absence", partial(Absence, left_s=0.1))
-
-
-@pytest.mark.parametrize(
-    "kind", [Slurm, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (Pbs, Lsf, Sge, HtCondor))]
-)
+@pytest.mark.parametrize("kind", [Slurm, pytest.param(Sge, marks=pytest.mark.slow)])
 def test_an_array_that_has_ended_is_submitted_again(
-    kind: type[Batch], batch_system: Callable[[type[Batch]], tuple[Path, Path]], impatient: None
+    kind: type[Batch], batch_system: BatchSystem, impatient: None
 ) -> None:
     """When the workers of a job have gone before the scan, the same text is submitted once more; that a job which has
     ended cannot be cancelled is no error; in the end the new job is cancelled.
@@ -291,7 +209,7 @@ def test_an_existing_scheduler_is_used_and_left_alone(embedded: Executor) -> Non
 
 
 @pytest.mark.slow
-def test_tls_is_one_setting(tmp_path: Path, batch_system: Callable[[type[Batch]], tuple[Path, Path]]) -> None:
+def test_tls_is_one_setting(tmp_path: Path, batch_system: BatchSystem) -> None:
     """With [tls] scheduler, workers and client talk TLS, and a client without the certificate is refused."""
     from distributed import Client
 
@@ -303,13 +221,6 @@ def test_tls_is_one_setting(tmp_path: Path, batch_system: Callable[[type[Batch]]
         scans(executor)
         with pytest.raises((OSError, TypeError)):
             Client(address.replace("tls://", "tcp://"), timeout="2 s", set_as_default=False)
-
-
-@pytest.mark.parametrize(("seconds", "asked"), [(1, "00:01"), (60, "00:01"), (61, "00:02"), (7200, "02:00")])
-def test_lsf_is_asked_for_no_less_time_than_the_spec_says(seconds: int, asked: str) -> None:
-    """LSF counts minutes: a walltime between two of them is rounded up, never to none."""
-    text = render(Lsf(insecure=True, walltime=specs.Seconds(seconds)))
-    assert f"#BSUB -W {asked}\n" in text
 
 
 def test_a_failing_submission_says_what_the_batch_system_said(command: Command) -> None:

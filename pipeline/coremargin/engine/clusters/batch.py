@@ -1,16 +1,15 @@
-"""The array of jobs in which a batch system runs workers: submitted, cancelled, submitted again when it has ended."""
+"""The array of jobs in which SLURM or Grid Engine runs workers: submitted, cancelled, submitted again when it ends."""
 
 from __future__ import annotations
 
 import logging
 import re
-import shutil
 from typing import TYPE_CHECKING
 
 from coremargin.engine.clusters.scripts import batch_script
-from coremargin.engine.clusters.specs import Batch, HtCondor, Lsf, Pbs, Sge, Slurm
-from coremargin.engine.clusters.started import answer_of, undisturbed
-from coremargin.errors import RunError, UsageError
+from coremargin.engine.clusters.specs import Batch, Sge, Slurm
+from coremargin.engine.clusters.started import answer_of, need_commands, undisturbed
+from coremargin.errors import RunError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +19,7 @@ log = logging.getLogger(__name__)
 #: Per batch system: the command that reads a script from standard input, the job's id in its answer, how to cancel.
 _COMMANDS: Mapping[type[Batch], tuple[list[str], str, list[str]]] = {
     Slurm: (["sbatch", "--parsable"], r"^(\d+)", ["scancel"]),
-    Pbs: (["qsub"], r"^(\S+)", ["qdel"]),
-    Lsf: (["bsub"], r"<(\d+)>", ["bkill"]),
     Sge: (["qsub", "-terse"], r"^(\d+)", ["qdel"]),
-    HtCondor: (["condor_submit", "-terse", "-"], r"^(\d+)", ["condor_rm"]),
 }
 
 
@@ -75,6 +71,4 @@ class Array:
 def check_commands(batch: Batch) -> None:
     """Raise UsageError where the commands of the batch system are not at hand."""
     submit, _, cancel = _COMMANDS[type(batch)]
-    for command in (submit[0], cancel[0]):
-        if shutil.which(command) is None:
-            raise UsageError(f"the command {command!r} is not on this host; run coremargin on a submit host")
+    need_commands(submit[0], cancel[0])

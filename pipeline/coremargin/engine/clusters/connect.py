@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 from coremargin import spec as specs
 from coremargin.engine.clusters import manifest, scripts
-from coremargin.engine.clusters.specs import Batch, ClusterSpec, Embedded, Kubernetes, Ssh, Threads, check, resolve
+from coremargin.engine.clusters.specs import (
+    Batch,
+    ClusterSpec,
+    Embedded,
+    JobQueue,
+    Kubernetes,
+    Ssh,
+    Threads,
+    check,
+    resolve,
+)
 from coremargin.engine.executors import InProcess
 
 if TYPE_CHECKING:
@@ -20,6 +30,11 @@ def render(cluster: ClusterSpec) -> str:
     The scheduler's address is known when it runs; the text has ``SCHEDULER`` in its place. Clusters of this machine and
     existing ones get no text: the spec itself, as TOML.
     """
+    if isinstance(cluster, JobQueue):
+        # only here: it is an extra, and takes a while to import
+        from coremargin.engine.clusters import jobqueue
+
+        return jobqueue.text(cluster)
     if isinstance(cluster, Batch):
         return scripts.batch_script(cluster)
     if isinstance(cluster, Ssh):

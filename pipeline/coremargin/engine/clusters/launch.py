@@ -3,11 +3,12 @@
 For batch systems and ssh the scheduler runs in the driver, so that the driver's end is the workers' end: they leave a
 minute after they lost it, whatever killed it. The text that is submitted is that of scripts.py and manifest.py.
 
-SLURM is not left to dask-jobqueue: its SLURMCluster (0.9.0) ran real jobs, but a job that was cancelled stayed lost,
-with ``scale`` and with ``adapt``; an array here is submitted again when none of its workers is left. Nor is ssh left to
-distributed's SSHCluster, which ran through asyncssh: of the command ``ssh`` the end and the last words are known at
-once, and it is started again. Both of ours run on the real thing in tests/faults/test_slurm.py and test_ssh.py; PBS,
-LSF, SGE and HTCondor ran with stand-ins for their commands only.
+SLURM and Grid Engine are not left to dask-jobqueue, which has PBS, LSF and HTCondor (jobqueue.py). Of its SLURMCluster
+and SGECluster (0.9.0) a job that was cancelled stayed lost on the real thing, with ``scale`` and with ``adapt``, until
+somebody asked for as many once more; an array here is submitted again when none of its workers is left. Nor is ssh left
+to distributed's SSHCluster, which ran through asyncssh: of the command ``ssh`` the end and the last words are known at
+once, and it is started again. All three of ours run on the real thing in tests/faults: test_batch.py and test_ssh.py.
+PBS, LSF and HTCondor ran with stand-ins for their commands only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import shutil
 import socket
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dask
 from distributed import Client
@@ -28,7 +29,7 @@ from coremargin.engine.clusters import manifest
 from coremargin.engine.clusters.batch import Array, check_commands
 from coremargin.engine.clusters.hosts import Hosts
 from coremargin.engine.clusters.local_cluster import DRIVER_BYTES, FILES, Start, settings
-from coremargin.engine.clusters.specs import Address, Batch, Kubernetes, Remote, Ssh
+from coremargin.engine.clusters.specs import Address, Batch, JobQueue, Kubernetes, Remote, Ssh
 from coremargin.engine.clusters.started import Started, answer_of, undisturbed
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.resources import need_files, need_memory
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coremargin.engine.absence import Recruit
+    from coremargin.engine.clusters.jobqueue import Jobs
     from coremargin.engine.clusters.specs import ClusterSpec, Network
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ _GLANCE_S = 0.5  # between two looks at what was started
 
 # Files of the driver, measured, with some room to spare: for an ssh or a job, and for each of its workers.
 _PLACE_FILES, _WORKER_FILES = 2, 7
+_SCHEDULER = "the scheduler in this process"
 
 
 def start(cluster: ClusterSpec) -> DaskExecutor:
@@ -57,6 +60,9 @@ def start(cluster: ClusterSpec) -> DaskExecutor:
         recruit: Recruit | None = None
         if isinstance(cluster, Address):
             client, what = _existing(cluster, stack), f"Dask at {cluster.address}"
+        elif isinstance(cluster, JobQueue):
+            client, jobs = _job_queue(cluster, stack)
+            what, recruit = f"Dask, {jobs.description}", jobs.again
         elif isinstance(cluster, Batch):
             client, array = _batch(cluster, stack)
             what, recruit = f"Dask, {array.description}", array.again
@@ -102,30 +108,54 @@ def _existing(cluster: Address, stack: ExitStack) -> Client:
     return _client(stack, cluster.address, cluster)
 
 
-def _own_scheduler(cluster: Remote, places: int, stack: ExitStack) -> tuple[Client, str]:
-    """A scheduler in this process, for workers on so many hosts or in so many jobs, and its address."""
-    what, instead = "the scheduler in this process", "see that host and port of the cluster file are free here"
-    need_files(FILES + places * (_PLACE_FILES + cluster.workers * _WORKER_FILES), what)
-    need_memory(DRIVER_BYTES, what)
+def _host(cluster: Remote, places: int) -> str:
+    """The address on which workers on so many hosts, or in so many jobs, find a scheduler in this process."""
+    need_files(FILES + places * (_PLACE_FILES + cluster.workers * _WORKER_FILES), _SCHEDULER)
+    need_memory(DRIVER_BYTES, _SCHEDULER)
     host = cluster.host or socket.gethostbyname(socket.gethostname())
     if cluster.host is None and host.startswith("127."):
         log.warning("this host's name means %s, which other hosts cannot reach; give host = ADDRESS", host)
+    return host
+
+
+def _start(cluster: Remote, **options: Any) -> tuple[Start, Any, Client]:
+    """A cluster without workers, whose scheduler is in this process, its client, and what takes both down."""
     with dask.config.set(settings(60.0)):
-        start = Start(
-            what,
-            instead,
-            n_workers=0,
-            host=host,
-            scheduler_port=cluster.port,
-            protocol="tls" if cluster.tls else "tcp",
-            security=security(cluster),
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-            silence_logs=logging.CRITICAL,
-        )
-        scheduler, client = start.wait(cluster.start_timeout)
+        instead = "see that host and port of the cluster file are free here"
+        start = Start(_SCHEDULER, instead, silence_logs=logging.CRITICAL, **options)
+        return start, *start.wait(cluster.start_timeout)
+
+
+def _own_scheduler(cluster: Remote, places: int, stack: ExitStack) -> tuple[Client, str]:
+    """A scheduler in this process, for workers on so many hosts or in so many jobs, and its address."""
+    start, scheduler, client = _start(
+        cluster,
+        n_workers=0,
+        host=_host(cluster, places),
+        scheduler_port=cluster.port,
+        protocol="tls" if cluster.tls else "tcp",
+        security=security(cluster),
+        dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"dashboard": False},
+    )
     stack.callback(start.close)
     return client, str(scheduler.scheduler_address)
+
+
+def _job_queue(cluster: JobQueue, stack: ExitStack) -> tuple[Client, Jobs]:
+    # only here: it is an extra
+    from coremargin.engine.clusters.jobqueue import Jobs
+
+    jobs = Jobs(cluster)
+    scheduler = {"host": _host(cluster, cluster.jobs), "port": cluster.port, "dashboard": False}
+    start, its, client = _start(
+        cluster,
+        security=security(cluster) if cluster.tls else None,
+        **jobs.start_options(dashboard_address="127.0.0.1:0", **scheduler),
+    )
+    stack.callback(lambda: undisturbed(start.close))  # it cancels the jobs
+    jobs.submit(its)
+    return client, jobs
 
 
 def _batch(cluster: Batch, stack: ExitStack) -> tuple[Client, Array]:

@@ -1,4 +1,4 @@
-"""A ``LocalCluster`` that starts in a thread of its own: the embedded one, and the scheduler of workers elsewhere.
+"""A cluster that starts in a thread of its own: the embedded one, and the scheduler of workers elsewhere.
 
 With few files open, or workers that never come, it would be waited for until somebody ends the process.
 """
@@ -22,7 +22,7 @@ from coremargin.errors import RunError, raise_if_limit
 from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
-    from distributed import Nanny
+    from distributed import Nanny, SpecCluster
 
 #: What it needs in this process, measured, with some room to spare: files, and address space of its event loop.
 FILES, DRIVER_BYTES = 40, 200 << 20
@@ -48,24 +48,16 @@ def settings(worker_ttl_s: float) -> dict[str, Any]:
     }
 
 
-class _Cluster(LocalCluster):  # type: ignore[misc]
-    """One that is known to whoever has it made before it is complete."""
-
-    def __init__(self, made: list[_Cluster], **options: Any) -> None:
-        made.append(self)
-        super().__init__(**options)
-
-
 class Start:
     """A cluster that starts in a thread of its own: whoever waits for it may stop waiting at any moment."""
 
-    def __init__(self, what: str, instead: str, **options: Any) -> None:
-        """what, instead: what is started, and what else to do, for messages; options: of ``LocalCluster``."""
-        self._what, self._instead = what, instead
-        self._clusters: list[_Cluster] = []
+    def __init__(self, what: str, instead: str, kind: Any = LocalCluster, **options: Any) -> None:
+        """what, instead: what is started, and what else to do, for messages; options: of the class ``kind``."""
+        self._what, self._instead, self._kind = what, instead, kind
+        self._clusters: list[SpecCluster] = []
         self._nannies: list[Nanny] = []
         self._over = threading.Event()
-        self._found: tuple[LocalCluster, Client] | None = None
+        self._found: tuple[SpecCluster, Client] | None = None
         self._error: BaseException | None = None
         self._runner = LoopRunner()
         threading.Thread(target=self._run, kwargs=options, name="cluster start", daemon=True).start()
@@ -75,7 +67,9 @@ class Start:
             self._runner.start()
             if (nanny := options.get("worker_class")) is not None:
                 options["worker_class"] = partial(self._nanny, nanny)
-            cluster = _Cluster(self._clusters, loop=self._runner.loop, **options)
+            cluster = self._kind.__new__(self._kind)
+            self._clusters.append(cluster)  # it is known before it is complete
+            cluster.__init__(loop=self._runner.loop, **options)
             try:
                 self._found = cluster, Client(cluster, set_as_default=False)
             except BaseException:
@@ -90,7 +84,7 @@ class Start:
         self._nannies.append(kind(*arguments, **options))
         return self._nannies[-1]
 
-    def wait(self, timeout_s: float) -> tuple[LocalCluster, Client]:
+    def wait(self, timeout_s: float) -> tuple[SpecCluster, Client]:
         """Cluster and client. Raises RunError: they did not start, or not in time; MachineLimit: that was why."""
         try:
             in_time = self._over.wait(timeout_s)

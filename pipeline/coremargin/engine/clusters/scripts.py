@@ -9,7 +9,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-from coremargin.engine.clusters.specs import Batch, HtCondor, Lsf, Pbs, Sge, Slurm
+from coremargin.engine.clusters.specs import Batch, Sge, Slurm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,17 +45,19 @@ def worker_command(remote: Remote, scheduler: str = PLACEHOLDER) -> str:
     return shlex.join(command)
 
 
+def preparation(remote: Remote) -> list[str]:
+    """Shell lines before the worker: environment and setup."""
+    variables = ENVIRONMENT | remote.environment
+    return [*(f"export {name}={shlex.quote(value)}" for name, value in variables.items()), *remote.setup]
+
+
 def body(remote: Remote, scheduler: str = PLACEHOLDER) -> list[str]:
     """Shell lines: environment, setup, worker."""
-    variables = ENVIRONMENT | remote.environment
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
-    return [*exports, *remote.setup, f"exec {worker_command(remote, scheduler)}"]
+    return [*preparation(remote), f"exec {worker_command(remote, scheduler)}"]
 
 
 def batch_script(batch: Batch, scheduler: str = PLACEHOLDER) -> str:
-    """The text that the submit command of a batch system reads from its standard input."""
-    if isinstance(batch, HtCondor):
-        return _condor(batch, scheduler)
+    """The text that ``sbatch`` or the ``qsub`` of Grid Engine reads from its standard input."""
     prefix, lines = _HEADS[type(batch)](batch)
     head = [f"{prefix} {line}" for line in (*lines, *batch.directives)]
     return "\n".join(["#!/bin/sh", *head, "", *body(batch, scheduler), ""])
@@ -72,7 +74,8 @@ def ssh_script(ssh: Ssh) -> str:
     return "".join(shlex.join(command) + "\n" for command in ssh_commands(ssh))
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds, as batch systems read them."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
 
@@ -81,7 +84,8 @@ def _mebibytes(size: int) -> int:
     return -(-size // 2**20)
 
 
-def _given(*pairs: tuple[str, object]) -> list[str]:
+def given(*pairs: tuple[str, object]) -> list[str]:
+    """Options with their values, but for those that have none."""
     return [f"{option}{value}" for option, value in pairs if value is not None]
 
 
@@ -93,35 +97,9 @@ def _slurm(batch: Batch) -> tuple[str, Sequence[str]]:
         "--ntasks=1",
         f"--cpus-per-task={batch.threads}",
         f"--mem={_mebibytes(batch.memory)}M",
-        f"--time={_clock(batch.walltime)}",
+        f"--time={clock(batch.walltime)}",
         "--requeue",
-        *_given(("--partition=", batch.queue), ("--account=", batch.account), ("--output=", logs)),
-    ]
-
-
-def _pbs(batch: Batch) -> tuple[str, Sequence[str]]:
-    array = [f"-J 1-{batch.jobs}"] if batch.jobs > 1 else []  # PBS refuses an array of one
-    return "#PBS", [
-        f"-N {batch.name}",
-        *array,
-        f"-l select=1:ncpus={batch.threads}:mem={_mebibytes(batch.memory)}mb",
-        f"-l walltime={_clock(batch.walltime)}",
-        "-r y",
-        "-j oe",
-        *_given(("-q ", batch.queue), ("-A ", batch.account), ("-o ", batch.logs)),
-    ]
-
-
-def _lsf(batch: Batch) -> tuple[str, Sequence[str]]:
-    logs = batch.logs and batch.logs / "%J-%I.out"
-    return "#BSUB", [
-        f"-J {batch.name}[1-{batch.jobs}]",
-        f"-n {batch.threads}",
-        '-R "span[hosts=1]"',
-        f"-M {_mebibytes(batch.memory)}MB",
-        f"-W {_clock(batch.walltime + 59).rpartition(':')[0]}",  # in minutes, and no fewer
-        "-r",
-        *_given(("-q ", batch.queue), ("-P ", batch.account), ("-o ", logs)),
+        *given(("--partition=", batch.queue), ("--account=", batch.account), ("--output=", logs)),
     ]
 
 
@@ -133,35 +111,13 @@ def _sge(batch: Batch) -> tuple[str, Sequence[str]]:
         f"-t 1-{batch.jobs}",
         *slots,
         f"-l h_vmem={_mebibytes(-(-batch.memory // batch.threads))}M",  # Grid Engine counts per slot
-        f"-l h_rt={_clock(batch.walltime)}",
+        f"-l h_rt={clock(batch.walltime)}",
         "-S /bin/sh",
         "-cwd",
         "-r y",
         "-j y",
-        *_given(("-q ", batch.queue), ("-P ", batch.account), ("-o ", batch.logs)),
+        *given(("-q ", batch.queue), ("-P ", batch.account), ("-o ", batch.logs)),
     ]
 
 
-_HEADS = {Slurm: _slurm, Pbs: _pbs, Lsf: _lsf, Sge: _sge}
-
-
-def _condor(batch: Batch, scheduler: str) -> str:
-    # inside the double quotes of ``arguments`` single quotes group, and either quote is written twice to mean itself
-    script = "; ".join(body(batch, scheduler)).replace('"', '""').replace("'", "''")
-    logs = [f"{kind} = {batch.logs}/{batch.name}-$(ClusterId)-$(ProcId).{kind[:3]}" for kind in ("output", "error")]
-    lines = [
-        "universe = vanilla",
-        "executable = /bin/sh",
-        "transfer_executable = false",
-        f"arguments = \"-c '{script}'\"",
-        f"batch_name = {batch.name}",
-        f"request_cpus = {batch.threads}",
-        f"request_memory = {_mebibytes(batch.memory)}",
-        f"+MaxRuntime = {round(batch.walltime)}",
-        *_given(("accounting_group = ", batch.account), ("requirements = ", batch.queue)),
-        *(logs if batch.logs else []),
-        *batch.directives,
-        f"queue {batch.jobs}",
-        "",
-    ]
-    return "\n".join(lines)
+_HEADS = {Slurm: _slurm, Sge: _sge}

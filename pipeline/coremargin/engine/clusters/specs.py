@@ -14,13 +14,15 @@
 from __future__ import annotations
 
 import os
+import shlex
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, cast
 
 from msgspec import Meta, field
 
 from coremargin import spec as specs
-from coremargin.errors import SpecError
+from coremargin.errors import SpecError, UsageError
 from coremargin.spec import Seconds, Size, Spec
 
 #: Below this the embedded cluster cannot repay its start and its 3 to 4 ms per block (measured, see cluster/README.md).
@@ -106,22 +108,26 @@ class Slurm(Batch, tag_field="kind", tag="slurm", frozen=True, kw_only=True):
     """SLURM: one job array."""
 
 
-class Pbs(Batch, tag_field="kind", tag="pbs", frozen=True, kw_only=True):
-    """PBS Professional and OpenPBS: one job array."""
-
-
-class Lsf(Batch, tag_field="kind", tag="lsf", frozen=True, kw_only=True):
-    """IBM Spectrum LSF: one job array."""
-
-
 class Sge(Batch, tag_field="kind", tag="sge", frozen=True, kw_only=True):
     """Grid Engine: one array job."""
 
     parallel_environment: Word = "smp"
 
 
-class HtCondor(Batch, tag_field="kind", tag="htcondor", frozen=True, kw_only=True):
-    """HTCondor: one cluster of jobs."""
+class JobQueue(Batch, frozen=True, kw_only=True):
+    """Jobs that dask-jobqueue submits, each by itself; it comes with the extra ``batch``."""
+
+
+class Pbs(JobQueue, tag_field="kind", tag="pbs", frozen=True, kw_only=True):
+    """PBS Professional and OpenPBS."""
+
+
+class Lsf(JobQueue, tag_field="kind", tag="lsf", frozen=True, kw_only=True):
+    """IBM Spectrum LSF."""
+
+
+class HtCondor(JobQueue, tag_field="kind", tag="htcondor", frozen=True, kw_only=True):
+    """HTCondor. Its directives are ``name = value``; queue is the job's requirements, account its accounting_group."""
 
 
 class Ssh(Remote, tag_field="kind", tag="ssh", frozen=True, kw_only=True):
@@ -178,9 +184,27 @@ def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
             f"{where}: threads = {cluster.threads} cannot be shared evenly by workers = {cluster.workers}; "
             f"threads counts all of one job or host"
         )
+    if isinstance(cluster, JobQueue):
+        _check_job_queue(cluster, where)
     if isinstance(cluster, Kubernetes) and (cluster.tls is None) != (cluster.tls_secret is None):
         raise SpecError(f"{where}: [tls] (files of the driver) and tls_secret (the same for the pods) go together")
     return cluster
+
+
+def _check_job_queue(cluster: JobQueue, where: str) -> None:
+    if find_spec("dask_jobqueue") is None:
+        raise UsageError(
+            f"{where}: kind = {cluster.__struct_config__.tag!r} needs the package dask-jobqueue, here and not "
+            f"on the workers: pip install 'coremargin[batch]'"
+        )
+    for file in (cluster.tls.ca, cluster.tls.cert, cluster.tls.key) if cluster.tls else ():
+        if shlex.quote(str(file)) != str(file):
+            raise SpecError(
+                f"{where}: [tls]: {file}: dask-jobqueue hands paths to a shell as they are; give one "
+                f"of letters, digits and any of / . _ -"
+            )
+    if isinstance(cluster, HtCondor) and (odd := [line for line in cluster.directives if "=" not in line]):
+        raise SpecError(f"{where}: directives: {odd[0]!r} is not name = value, as all lines of HTCondor are")
 
 
 def is_loopback(address: str) -> bool:

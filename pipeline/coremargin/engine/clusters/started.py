@@ -5,12 +5,13 @@ port-forward), whose end is known at once, with their last words.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from coremargin.errors import RunError, machine_limit
+from coremargin.errors import RunError, UsageError, machine_limit
 from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ANSWER_S = 120.0  # for a command to answer
+ANSWER_S = 120.0  #: for a command to answer
 _LINE = 4096  # characters of a line that are read at once
 _SHOWN = 300  # of a line in a message
 _LAST_WORDS_S = 1.0  # to read what an ended process left in the pipe, which a process of its own may hold open
@@ -31,6 +32,13 @@ def undisturbed(action: Callable[[], T]) -> T:
         return beside.submit(action).result()
 
 
+def need_commands(*names: str) -> None:
+    """Raise UsageError where one of the commands of a batch system is not at hand."""
+    for name in names:
+        if shutil.which(name) is None:
+            raise UsageError(f"the command {name!r} is not on this host; run coremargin on a submit host")
+
+
 def answer_of(command: list[str], text: str) -> str:
     """What a command answers to ``text``; RunError, with its words, when it fails or does not answer.
 
@@ -38,11 +46,11 @@ def answer_of(command: list[str], text: str) -> str:
     """
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S, check=False,
+            command, input=text, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False,
             start_new_session=True,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise RunError(f"{command[0]} did not answer within {format_seconds(_ANSWER_S)}") from error
+        raise RunError(f"{command[0]} did not answer within {format_seconds(ANSWER_S)}") from error
     except OSError as error:
         raise _not_run(command[0], error) from error
     if done.returncode:
