@@ -1,10 +1,15 @@
 """Workers as jobs that dask-jobqueue submits: those of PBS, LSF and HTCondor, each by itself.
 
-Its classes write the script and keep the list of jobs; what is said here is what they have to be told. They are derived
-from for four things. A submission that is refused is an error of the run, with the words of the command: theirs is
-logged, and the driver goes on. Commands are run by ``answer_of``, with its limits, in a session that no Ctrl-C reaches.
-LSF's script goes to the standard input of ``bsub`` without a shell that throws its errors away. And no name of a worker
-comes twice: ``SpecCluster`` ends the job whose worker left 15 seconds ago by its name, which could be the next one's.
+Its classes write the script and keep the list of jobs; what is said here is what they have to be told. Of 0.9.0 these
+things are done otherwise:
+
+- A submission that is refused is an error of the run, with the words of the command; theirs is logged, and the driver
+  waits. So is a job that cannot be cancelled told; theirs says nothing.
+- Commands are run by ``answer_of``, with its limits, in a session that no Ctrl-C reaches. LSF's script goes to the
+  standard input of ``bsub`` without a shell that throws its errors away.
+- No name of a worker comes twice: ``SpecCluster`` ends the job whose worker left 15 seconds ago by its name, which
+  could be the next one's.
+- Ctrl-C means what it meant before the import, which sets a handler.
 """
 
 from __future__ import annotations
