@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from wide_kit import texts
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import Masked, fold_of
@@ -22,17 +20,17 @@ from coremargin.engine.scan import run_scan
 from coremargin.errors import LabelError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
+from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, decided
-from coremargin.problems.fleet.make import problem_of
+from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins
 from coremargin.problems.fleet.members import fleet_plan
-from coremargin.problems.fleet.probe import Columns, _View, together
-from coremargin.problems.fleet.problem import Fleet, side_by_side
-from coremargin.problems.fleet.spec import FleetJob
+from coremargin.problems.fleet.probe import Columns, together
+from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.state import FleetState, SharedRows, pools, with_rows
 from coremargin.problems.fleet.summary import packed, unpacked
+from coremargin.problems.fleet.threads import side_by_side
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft import job as soft_job
-from coremargin.problems.soft.probe import Counted
 from coremargin.problems.soft.problem import SoftMargin
 
 COSTS = (0.1, 1.0, 10.0)
@@ -59,7 +57,7 @@ def soft_fleet(source: ArraySource, loss: Any = "hinge", *, epsilon: float = 1e-
     def make(view: Any, cost: Any) -> SoftMargin:
         return SoftMargin(view, epsilon, loss, cost, sample_share=0.2, sample_bytes=2_000, near_bytes=memory // 4)
 
-    return Fleet(source, fleet_plan(source, make, **choice), memory)
+    return Fleet(source, fleet_plan(source, make, **choice), SoftMargins(), memory)
 
 
 def hard_fleet(source: ArraySource, **options: Any) -> Fleet:
@@ -69,7 +67,7 @@ def hard_fleet(source: ArraySource, **options: Any) -> Fleet:
     def make(view: Any, cost: Any) -> HardMargin:
         return HardMargin(view, 1e-6, sample_share=0.2, sample_bytes=2_000, pool_bytes=1 << 20)
 
-    return Fleet(source, fleet_plan(source, make, **choice), 1 << 20)
+    return Fleet(source, fleet_plan(source, make, **choice), HardMargins(), 1 << 20)
 
 
 def run(problem: Any, executor: InProcess | None = None, begin: Any = None) -> tuple[Any, int]:
@@ -312,20 +310,12 @@ def test_memory_bounds_what_comes_home(rng: np.random.Generator) -> None:
     assert sum(len(part.row_id) for part in summary.parts) > len(summary.row_id)
 
 
-def views_of(margins: Sequence[Sequence[float]], wanted: Sequence[Sequence[int]]) -> list[_View]:
-    """Members that see all rows, with these margins."""
-    rows = len(margins[0])
-    seen = Counted(np.arange(rows), np.ones(rows, np.int8), np.ones(rows), np.zeros(rows, bool))
-    return [
-        _View(seen, np.array([values]), np.abs(np.array(values) - 1), np.array(places, np.intp))
-        for values, places in zip(margins, wanted, strict=True)
-    ]
-
-
 def test_the_rows_wanted_most_come_home() -> None:
     """Of too many, those nearest to the margin for some member: first every member's nearest, then their second."""
-    margins = [[1.0, 1.1, 1.2, 9.0, 9.0], [9.0, 9.0, 1.3, 1.2, 1.0]]
-    views = views_of(margins, [[0, 1, 2], [2, 3, 4]])
+    views = [
+        (np.array([0, 1, 2]), np.array([0.0, 0.1, 0.2])),
+        (np.array([2, 3, 4]), np.array([0.3, 0.2, 0.0])),
+    ]
     assert together(views, 5, 5).tolist() == [True] * 5
     assert together(views, 2, 5).tolist() == [True, False, False, False, True]
     assert together(views, 4, 5).tolist() == [True, True, False, True, True]
@@ -369,8 +359,8 @@ def test_arrays_of_many_members_are_packed_exactly() -> None:
 
 def test_shared_rows_keep_each_row_once() -> None:
     """Rows are found by id whichever part they came from; the first part that has one decides."""
-    one = (np.array([4, 7, 9]), np.array([[4.0], [7.0], [9.0]]))
-    two = (np.array([2, 9, 3]), np.array([[2.0], [99.0], [3.0]]))
+    one = DriverRows(np.array([4, 7, 9]), np.array([[4.0], [7.0], [9.0]]))
+    two = DriverRows(np.array([2, 9, 3]), np.array([[2.0], [99.0], [3.0]]))
     shared_rows = SharedRows.bound(np.array([2, 3, 7, 9]), [one, two], np.float32)
     assert shared_rows.rows.dtype == np.float32
     assert shared_rows.rows[:, 0].tolist() == [2.0, 3.0, 7.0, 9.0]
@@ -385,7 +375,7 @@ def test_the_status_of_all() -> None:
             self.status = status
 
     def of(*words: str) -> str:
-        return FleetState(0, tuple(map(Word, words)), None, False, np.zeros(0), 0).status  # type: ignore[arg-type]
+        return FleetState(0, 0, tuple(map(Word, words)), None, False, np.zeros(0), 0).status  # type: ignore[arg-type]
 
     assert of("certified", "running", "stalled") == "running"
     assert of("certified", "certified") == "certified"
@@ -414,15 +404,3 @@ def test_names_of_members_are_names_of_folders(rng: np.random.Generator) -> None
     names = [member.name for member in plan.members]
     assert len({name.lower() for name in names}) == len(names) == len(labels) * len(costs) * 3
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}", name) for name in names)
-
-
-def test_a_fleet_of_one_that_fits_nowhere_is_certified() -> None:
-    """Two classes, one value of C, more sparse rows than memory holds: one member, by the method that members have."""
-    X, y = texts(0)
-    job = FleetJob(store="s", out="m", classes="ovr", loss="hinge", C=0.1, epsilon=1e-2, memory=60_000)
-    fleet = problem_of(job, ArraySource(X, y, chunk_rows=50))
-    assert len(fleet.plan.members) == 1
-    assert not fleet.plan.members[0].problem.fits  # type: ignore[union-attr]
-    state, _ = run(fleet)
-    assert state.status == "certified"
-    assert is_certified(state.lower, state.upper, 1e-2)

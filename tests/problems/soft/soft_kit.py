@@ -27,20 +27,20 @@ NAMES = {
 def scan(
     problem: SoftMargin | BlockMinimisation, state: SoftState, blocks: Sequence[Block] | None = None
 ) -> NearMarginSummary:
-    """The merged answer of some blocks, in order; None: of all, as the engine plans them."""
+    """The merged answer of some blocks, in order; None: of those that the engine plans."""
     probe = problem.probe(state)
     answer = probe.empty()
-    for block in plan_blocks(problem.source) if blocks is None else blocks:
+    for block in plan_blocks(problem.source, skip=problem.skip(state)) if blocks is None else blocks:
         answer = answer.merge(probe.narrow(block)(problem.source, block))
     return answer
 
 
-def step(problem: SoftMargin, state: SoftState) -> SoftState:
+def step(problem: SoftMargin | BlockMinimisation, state: SoftState) -> SoftState:
     """One scan and what follows from it."""
     return problem.update(state, scan(problem, state))
 
 
-def to_the_end(problem: SoftMargin, state: SoftState, limit: int = 40) -> SoftState:
+def to_the_end(problem: SoftMargin | BlockMinimisation, state: SoftState, limit: int = 40) -> SoftState:
     """A whole job, from a state on; fails when it does not end."""
     while not problem.done(state):
         assert state.round < limit, f"no end after {limit} scans: {state.lower} .. {state.upper}"

@@ -347,7 +347,7 @@ def test_a_band_full_of_equal_rows_is_given_up_for_all_rows() -> None:
         again = problem.restore(state.to_arrays())
         state, other = step(problem, state), step(problem, again)
         assert all(other.to_arrays()[name].tobytes() == values.tobytes() for name, values in state.to_arrays().items())
-    assert not problem.wide
+    assert not problem.by_rows
     assert len(state.rows.cached) == len(y)
     assert state.sample_bytes == read + problem.source.nbytes
     assert state.status == "certified"
@@ -358,4 +358,4 @@ def test_a_band_full_of_equal_rows_is_given_up_for_all_rows() -> None:
     little, end = solve(X, y, near_bytes=2000, **(options | {"memory_bytes": X.nbytes // 2}))
     assert not len(end.rows.cached)
     assert_true(little, end)
-    assert exact.all_cached == exact.wide
+    assert exact.all_cached == exact.by_rows

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from coremargin.data.folds import Masked, fold_counts
 from coremargin.data.relabelled import Relabelled
 from coremargin.errors import LabelError
-from coremargin.problems.hard.problem import HardMargin
-from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.problems.hard.problem import HardMargin
+    from coremargin.problems.soft.block_minimisation import BlockMinimisation
+    from coremargin.problems.soft.problem import SoftMargin
 
-MemberProblem: TypeAlias = HardMargin | SoftMargin
+    MemberProblem: TypeAlias = HardMargin | SoftMargin | BlockMinimisation
 
 
 @dataclass(frozen=True)

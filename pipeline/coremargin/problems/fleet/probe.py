@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,15 @@ from coremargin.data.relabelled import against_rest
 from coremargin.maths.rows import Rows, concatenate, many_products, nothing, precision, take, weighted_sums
 from coremargin.problems.common.start import left_out
 from coremargin.problems.fleet.summary import FleetSummary, without_rows
-from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.selection import ChunkRows, LowestRows
-from coremargin.problems.hard.summary import MarginSummary
-from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe
-from coremargin.problems.soft.summary import NearMarginSummary
+from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe, wanted
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
     from coremargin.problems.fleet.evaluator import Evaluator
+    from coremargin.problems.hard.probe import MarginProbe
+    from coremargin.problems.hard.summary import MarginSummary
 
 Array = NDArray[np.float64]
 
@@ -47,13 +46,13 @@ class MemberView:
 
 @dataclass(frozen=True)
 class FleetProbe:
-    """The questions of many members, of one kind.
+    """The questions of many members, of one kind: the classes that extend this; with no member, how they do together.
 
     member_views: how each sees the labels. folds, seed: the folds, 0: none. most: rows of a chunk that all members
     together send at most, with a soft margin. evaluator: whose decisions are compared with the labels on the way.
     """
 
-    probes: tuple[MarginProbe | NearMarginProbe, ...]
+    probes: tuple[Any, ...]
     member_views: tuple[MemberView, ...]
     folds: int
     seed: int
@@ -62,7 +61,7 @@ class FleetProbe:
     dtype: str
     sparse: bool = False
 
-    def narrow(self, block: Block) -> FleetProbe:
+    def narrow(self, block: Block) -> Self:
         """The same questions, each with what this block needs."""
         return replace(self, probes=tuple(probe.narrow(block) for probe in self.probes))
 
@@ -74,70 +73,90 @@ class FleetProbe:
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> FleetSummary:
         """A summary from a checkpoint."""
-        kinds = [NearMarginSummary if isinstance(probe, NearMarginProbe) else MarginSummary for probe in self.probes]
-        return FleetSummary.from_arrays(arrays, kinds)
+        return FleetSummary.from_arrays(arrays, [probe.from_arrays for probe in self.probes])
 
     def __call__(self, source: Source, block: Block) -> FleetSummary:
         """Answer for one block, chunk by chunk."""
-        answer = self.empty()
-        soft = [probe for probe in self.probes if isinstance(probe, NearMarginProbe)]
-        hard = [probe for probe in self.probes if isinstance(probe, MarginProbe)]
-        margins = MarginScan(hard, self.member_views)
-        columns = Columns.of([*(probe.base for probe in soft), self.evaluator.hypotheses])
+        answer, columns = self.empty(), Columns.of([*self._bases(), self.evaluator.hypotheses])
+        for data, fold in self._chunks(source, block):
+            width = columns.base.shape[1] + 4 * len(self.probes)
+            step = max(1, SLAB_BYTES // (8 * max(1, width)))
+            for first in range(0, len(data.codes), step):
+                part = slice(first, first + step)
+                some = None if data.weights is None else data.weights[part]
+                slab = ChunkRows(
+                    data.chunk, data.start + first, data.rows[part], data.codes[part], data.longest, some
+                )  # fmt: skip
+                values = many_products(slab.rows, columns.base[:-1]) + columns.base[-1][:, None]
+                folded, share = None if fold is None else fold[part], len(slab.codes) / len(data.codes)
+                found = self._slab(slab, folded, [values[places] for places in columns.places[:-1]], share)
+                confusion = self.evaluator.confusion(values[columns.places[-1]], slab.codes, folded)
+                answer = answer.merge(replace(found, confusion=confusion))
+        return answer
+
+    def _chunks(self, source: Source, block: Block) -> Iterator[tuple[ChunkRows, NDArray[np.int64] | None]]:
+        """The rows of each chunk, those that do not count without label, and their folds."""
         for chunk in block.chunks:
             rows, codes = source.read(chunk)
             weights = source.weights(chunk)
-            codes = left_out(codes, weights)
             start, stop = source.span(chunk)
             fold = fold_of(np.arange(start, stop), self.folds, self.seed) if self.folds else None
-            data = ChunkRows(chunk, start, rows, codes, float(source.scalars().max_norm[chunk]), weights)
-            margins.ask(data, fold)
-            width = columns.base.shape[1] + 4 * len(soft)
-            step = max(1, SLAB_BYTES // (8 * max(1, width)))
-            for first in range(0, len(codes) if width else 0, step):
-                part = slice(first, first + step)
-                some = None if weights is None else weights[part]
-                slab = ChunkRows(chunk, start + first, rows[part], codes[part], data.longest, some)
-                share = len(slab.codes) / len(codes)
-                found = self._slab(slab, None if fold is None else fold[part], soft, columns, share)
-                answer = answer.merge(found)
-        if not hard:
-            return answer
-        parts, row_id, row_x = margins.finished()
-        return replace(answer, parts=parts, row_id=row_id, row_x=row_x)
+            longest = float(source.scalars().max_norm[chunk])
+            yield ChunkRows(chunk, start, rows, left_out(codes, weights), longest, weights), fold
 
-    def _slab(
-        self,
-        slab: ChunkRows,
-        fold: NDArray[np.int64] | None,
-        soft: list[NearMarginProbe],
-        columns: Columns,
-        share: float,
-    ) -> FleetSummary:
-        """Some rows of a chunk: decisions of all, and the answers to soft margins."""
-        values = many_products(slab.rows, columns.base[:-1]) + columns.base[-1][:, None]
-        confusion = self.evaluator.confusion(values[columns.places[-1]], slab.codes, fold)
-        if not soft:
-            return replace(self.empty(), confusion=confusion)
+    def _bases(self) -> list[Array]:
+        """The hypotheses (d + 1, k) that each member asks about."""
+        return []
+
+    def _slab(self, slab: ChunkRows, fold: NDArray[np.int64] | None, values: list[Array], share: float) -> FleetSummary:
+        """The answers for some rows of a chunk, a share of it; values (k, n): decisions that each member asked for."""
+        return self.empty()
+
+
+@dataclass(frozen=True)
+class SoftFleetProbe(FleetProbe):
+    """The questions of soft margins, by whatever method."""
+
+    probes: tuple[NearMarginProbe, ...]
+
+    def _bases(self) -> list[Array]:
+        return [probe.base for probe in self.probes]
+
+    def _slab(self, slab: ChunkRows, fold: NDArray[np.int64] | None, values: list[Array], share: float) -> FleetSummary:
         views = []
-        for probe, member_view, places in zip(soft, self.member_views, columns.places[:-1], strict=True):
+        for probe, member_view, decided in zip(self.probes, self.member_views, values, strict=True):
             counted = probe.counted(slab.start, member_view.codes(slab.codes, fold), slab.weights)
-            margins = values[places][:, counted.places] * counted.signs
+            margins = decided[:, counted.places] * counted.signs
             keep = -int(-probe.keep * share // 1)
-            distance = probe.distances(margins)
-            near = probe.near(distance, keep, counted.cached)
-            views.append(_View(counted, margins, distance, counted.places[near]))
-        wanted = together(views, max(1, int(self.most * share)), len(slab.codes))
-        return replace(_answers(slab, soft, views, wanted), confusion=confusion)
+            urgency = probe.urgency(counted, margins)
+            views.append(_View(counted, margins, urgency, counted.places[wanted(urgency, keep)]))
+        asked = [(view.wanted, view.urgency[view.at(view.wanted)]) for view in views]
+        sent = together(asked, max(1, int(self.most * share)), len(slab.codes))
+        return _answers(slab, self.probes, views, sent, self.evaluator.nothing())
+
+
+@dataclass(frozen=True)
+class MarginFleetProbe(FleetProbe):
+    """The questions of hard margins, which are judged by nobody on the way."""
+
+    probes: tuple[MarginProbe, ...]
+
+    def __call__(self, source: Source, block: Block) -> FleetSummary:
+        """Answer for one block, chunk by chunk."""
+        margins = MarginScan(self.probes, self.member_views)
+        for data, fold in self._chunks(source, block):
+            margins.ask(data, fold)
+        parts, row_id, row_x = margins.finished()
+        return replace(self.empty(), parts=parts, row_id=row_id, row_x=row_x)
 
 
 @dataclass(frozen=True)
 class _View:
-    """A member's rows that count, their margins (k, n), distances (n,), and places in the slab of the wanted ones."""
+    """A member's rows that count, their margins (k, n), urgency (n,), and places in the slab of the wanted ones."""
 
     counted: Counted
     margins: Array
-    distance: Array
+    urgency: Array
     wanted: NDArray[np.intp]
 
     def at(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -145,42 +164,50 @@ class _View:
         return np.searchsorted(self.counted.places, places)
 
 
-def together(views: Sequence[_View], most: int, rows: int) -> NDArray[np.bool_]:
-    """Which rows (n,) of a slab are sent: all that any member wants or, of more than ``most``, those wanted most.
+def together(asked: Sequence[tuple[NDArray[np.intp], Array]], most: int, rows: int) -> NDArray[np.bool_]:
+    """Which of some rows (n,) are taken: all that any member wants or, of more than ``most``, those wanted most.
 
-    A row counts as much as with the member that it is nearest to the margin for, compared with that member's others.
+    asked: the places that each member wants, and how urgently, the least first. A row counts as much as with the member
+    that wants it most, compared with that member's others.
     """
     first = np.full(rows, rows)
-    for view in views:
-        distance = view.distance[view.at(view.wanted)]
-        rank = np.empty(len(distance), np.intp)
-        rank[np.argsort(distance, kind="stable")] = np.arange(len(distance))
-        first[view.wanted] = np.minimum(first[view.wanted], rank)
-    wanted = first < rows
-    if np.count_nonzero(wanted) > most:
-        wanted[np.argsort(first, kind="stable")[most:]] = False
-    return wanted
+    for places, urgency in asked:
+        rank = np.empty(len(places), np.intp)
+        rank[np.argsort(urgency, kind="stable")] = np.arange(len(places))
+        first[places] = np.minimum(first[places], rank)
+    taken = first < rows
+    if np.count_nonzero(taken) > most:
+        taken[np.argsort(first, kind="stable")[most:]] = False
+    return taken
 
 
 def _answers(
-    slab: ChunkRows, soft: Sequence[NearMarginProbe], views: Sequence[_View], wanted: NDArray[np.bool_]
+    slab: ChunkRows,
+    soft: Sequence[NearMarginProbe],
+    views: Sequence[_View],
+    sent: NDArray[np.bool_],
+    confusion: NDArray[np.int64],
 ) -> FleetSummary:
-    """The answers of all members, their sums over rows from one matrix product."""
-    weights, parts = np.zeros((len(slab.codes), 4 * len(soft))), list[NearFarSplit]()
-    for k, (probe, view) in enumerate(zip(soft, views, strict=True)):
-        near = view.at(view.wanted[wanted[view.wanted]])
-        mine = view.counted.places
-        part = probe.near_far_split(partial(_rows_at, slab.rows, mine), view.counted, view.margins, near, slab.longest)
-        weights[mine, 4 * k : 4 * k + 4] = part.columns
-        parts.append(part)
-    totals, found = weighted_sums(slab.rows, weights), []
+    """The answers of all members, their sums over rows from one matrix product; home (n,): rows that are sent."""
+    parts = list[NearFarSplit]()
+    for probe, view in zip(soft, views, strict=True):
+        near, mine = view.at(view.wanted[sent[view.wanted]]), view.counted.places
+        parts.append(
+            probe.near_far_split(partial(_rows_at, slab.rows, mine), view.counted, view.margins, near, slab.longest)
+        )
+    each = parts[0].columns.shape[1]  # of probes of one kind
+    weights = np.zeros((len(slab.codes), each * len(soft)))
+    for k, (view, part) in enumerate(zip(views, parts, strict=True)):
+        weights[view.counted.places, each * k : each * (k + 1)] = part.columns
+    totals = weighted_sums(slab.rows, weights) if each else np.zeros((0, slab.rows.shape[1]))
+    found = []
     for k, (probe, view, part) in enumerate(zip(soft, views, parts, strict=True)):
         mine = view.counted.places
         ids = mine[part.near] + slab.start
         losing = slab.rows[mine[part.losing]] if probe.curve else slab.rows[:0]
-        found.append(probe.summary(part, totals[4 * k : 4 * k + 4], ids, np.zeros((len(ids), 0)), losing))
-    sent = np.flatnonzero(np.isin(np.arange(len(wanted)), np.concatenate([s.row_id for s in found]) - slab.start))
-    return FleetSummary(tuple(found), sent + slab.start, take(slab.rows, sent), np.zeros((0, 0, 0), np.int64))
+        found.append(probe.summary(part, totals[each * k : each * (k + 1)], ids, np.zeros((len(ids), 0)), losing))
+    sent = np.flatnonzero(sent)
+    return FleetSummary(tuple(found), sent + slab.start, take(slab.rows, sent), confusion)
 
 
 def _rows_at(rows: Rows, mine: NDArray[np.intp], at: NDArray[np.intp]) -> Any:

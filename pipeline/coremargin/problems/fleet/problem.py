@@ -3,59 +3,59 @@
 Members are ordinary problems on views of the store. A scan reads each chunk once and asks all of them; a member that is
 done drops out. Rows that several members want travel once and are held once (state.py); while a member is
 solved, and only then, it has a copy of its own. Memory is shared: half of it is for the rows that one scan sends,
-a quarter bounds what one member takes of these; pools of hard margins get equal parts, and so do rows that soft margins
-hold, for all values of C together, as these want mostly the same; matrices of squared hinges that do not all fit are
-done without (problems/soft/wide_steps.py). Members are solved side by side, each on one thread, and taken in their
-order, so that the bits do not depend on how many threads there are.
+a quarter bounds what one member takes of these; pools of hard margins get equal parts. Soft margins whose rows fit into
+no form go over them a segment at a time (segments.py). Members are solved side by side, each on one thread, and taken
+in their order, so that the bits do not depend on how many threads there are.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
 from coremargin.engine.problem import BaseProblem, Round
-from coremargin.maths.compact import compact, light
-from coremargin.maths.rows import concatenate, from_arrays, take
-from coremargin.problems.common.start import Sample, left_out, row_bytes
+from coremargin.maths.rows import take
+from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.start import Sample
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
 from coremargin.problems.fleet.probe import FleetProbe, MemberView
+from coremargin.problems.fleet.sample import read_rows
 from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, pools, with_rows, without_rows
 from coremargin.problems.fleet.summary import FleetSummary, unpacked
-from coremargin.problems.hard.problem import HardMargin
-from coremargin.problems.soft.problem import SoftMargin
+from coremargin.problems.fleet.threads import side_by_side
 
 if TYPE_CHECKING:
     from coremargin.engine.result import Result
     from coremargin.maths.rows import Rows
+    from coremargin.problems.fleet.member_kinds import MemberKind
     from coremargin.problems.fleet.members import FleetPlan
 
-    #: Rows of a member that no scan sent: (ids, rows) each.
-    _Fresh: TypeAlias = tuple[tuple[NDArray[np.int64], Rows], ...]
-
-A = TypeVar("A")
-B = TypeVar("B")
 Array = NDArray[np.float64]
 
-#: More members than this are not solved at a time: each has a copy of its rows.
-MOST_THREADS = 8
+
+@dataclass(frozen=True)
+class _Advanced:
+    """A member after a scan, without rows: how far those that it holds are from home, and those that nobody sent."""
+
+    state: MemberState
+    distances: Array
+    fresh: Sequence[DriverRows]
 
 
 @dataclass(frozen=True)
 class Fleet(BaseProblem[FleetState, FleetSummary]):
-    """Many problems on one source; memory_bytes: for the rows that their scans send.
+    """Many problems on one source; kind: of all of them; memory_bytes: for the rows that their scans send.
 
     late: True when time is over; members that are not solved by then stay as they are, and can be gone on with.
     """
 
     plan: FleetPlan
+    kind: MemberKind[Any, Any]
     memory_bytes: int
     late: Callable[[], bool] = bool
 
@@ -63,6 +63,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         """Refuse what any member would refuse."""
         for member in self.plan.members:
             member.problem.check()
+        self.kind.check(self.source)
 
     @property
     def least_block_bytes(self) -> int:
@@ -84,10 +85,10 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def start(self) -> FleetState:
         """Solve all members on one sample, along C each from the solution before."""
         chunks = self.sample_chunks
-        ids, rows, codes, weights = self._read(chunks)
+        ids, rows, codes, weights = read_rows(self.source, chunks, stay=self._all_cached)
         fold = fold_of(ids, self.plan.folds, self.plan.seed) if self.plan.folds else None
 
-        def solve(chain: list[int]) -> list[tuple[int, MemberState]]:
+        def solve(chain: list[int]) -> list[tuple[int, tuple[MemberState, Array]]]:
             member_view, (positive, negative) = self.member_views[chain[0]], self._problem(chain[0]).codes
             shown = member_view.codes(codes, fold)
             mine = np.flatnonzero((shown == positive) | (shown == negative))
@@ -98,53 +99,34 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             return self._begin(chain, Sample(chunks, ids[mine], take(rows, mine), signs, weigh))
 
         found = dict(entry for chain in side_by_side(solve, self.plan.regularisation_paths) for entry in chain)
-        states = [found[number] for number in range(len(found))]
+        states, distances = zip(*(found[number] for number in range(len(found))), strict=True)
+        members = self.kind.kept(self.source, states, distances)
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once for the counts
         return FleetState(
-            round=0, members=tuple(states), shared_rows=self._shared_rows(states, [(ids, rows)]), evaluated=False,
-            confusion=self._evaluator(states, final=True).nothing(),
+            round=0, scans=0, members=tuple(members), shared_rows=self._shared_rows(members, [DriverRows(ids, rows)]),
+            evaluated=False, confusion=self._evaluator(members, final=True).nothing(),
             sample_bytes=Sample(chunks, ids, rows, np.zeros(0, np.int8)).nbytes(self.source) + counted,
         )  # fmt: skip
 
-    def _begin(self, chain: list[int], sample: Sample) -> list[tuple[int, MemberState]]:
+    def _begin(self, chain: list[int], sample: Sample) -> list[tuple[int, tuple[MemberState, Array]]]:
         """The states of members that differ in C only, from their rows of the sample."""
-        solved: list[tuple[int, MemberState]] = []
-        near, shares = None, None
+        solved: list[tuple[int, tuple[MemberState, Array]]] = []
+        before = None
         for number in chain:
-            problem = self.plan.members[number].problem
-            if isinstance(problem, SoftMargin):
-                soft = problem.begin(sample, near, shares, solve=not self.late())
-                near, shares = soft.newest, soft.rows.cached_duals / problem.cost if self._all_cached else None
-                solved.append((number, without_rows(soft)))
-            else:
-                solved.append((number, without_rows(problem.begin(sample))))
+            problem = self._problem(number)
+            state = self.kind.begin(problem, sample, before, solve=not self.late())
+            solved.append((number, (without_rows(state), self.kind.distances(state))))
+            before = problem, state
         return solved
-
-    def _read(self, chunks: list[int]) -> tuple[NDArray[np.int64], Rows, NDArray[np.int32], Array | None]:
-        """Ids (m,), rows (m, d), codes (m,) and weights (m,), None: all 1, of rows of some chunks that count."""
-        ids, rows, codes, weights = [], [], [], []
-        for chunk in chunks:
-            x, code = self.source.read(chunk)
-            weight = self.source.weights(chunk)
-            code = left_out(code, weight)
-            mine = np.flatnonzero(code >= 0)
-            ids.append(mine + self.source.span(chunk)[0])
-            rows.append(light(take(x, mine)) if self._all_cached else take(x, mine))
-            codes.append(code[mine])
-            if weight is not None:
-                weights.append(weight[mine])
-        every = np.concatenate(weights) if weights else None
-        joined = compact(rows) if self._all_cached else concatenate(rows)
-        return np.concatenate(ids), joined, np.concatenate(codes), every
 
     @property
     def _all_cached(self) -> bool:
         """True where all rows that count are held from the start, in whatever form takes the least memory."""
-        return all(isinstance(member.problem, SoftMargin) and member.problem.all_cached for member in self.plan.members)
+        return all(self.kind.holds_all(member.problem) for member in self.plan.members)
 
-    def _shared_rows(self, states: Iterable[MemberState], parts: list[tuple[NDArray[np.int64], Rows]]) -> SharedRows:
+    def _shared_rows(self, states: Iterable[MemberState], parts: Sequence[DriverRows]) -> SharedRows:
         if self._all_cached:
-            return SharedRows(*parts[0])
+            return SharedRows(parts[0].ids, parts[0].rows)
         wanted = [pool.ids for state in states for pool in pools(state).values()]
         return SharedRows.bound(np.unique(np.concatenate(wanted)), parts, self.source.dtype)
 
@@ -152,18 +134,17 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def running(self, state: FleetState) -> list[int]:
         """Numbers of the members that are not done."""
-        every = zip(self.plan.members, state.members, strict=True)
-        return [k for k, (member, own) in enumerate(every) if not member.problem.done(own)]  # type: ignore[arg-type]
+        return [k for k, own in enumerate(state.members) if not self._problem(k).done(own)]
 
     def probe(self, state: FleetState) -> FleetProbe:
         """The questions of the members that are not done; with all done, only how they do together."""
-        running, members = self.running(state), self.plan.members
-        probes = [self._problem(k).probe(self._own(state, k)) for k in running]
-        return FleetProbe(
-            probes=tuple(probes), member_views=tuple(self.member_views[k] for k in running), folds=self.plan.folds,
-            seed=self.plan.seed, most=max(1, self.memory_bytes // 2 // row_bytes(self.source) // self.source.chunks),
-            evaluator=self._evaluator(state.members, final=not running or isinstance(members[0].problem, SoftMargin)),
-            dtype=self.source.dtype.name, sparse=self.source.sparse,
+        running = self.running(state)
+        probes = tuple(self._problem(k).probe(self._own(state, k)) for k in running)
+        most = self.kind.most(self.source, self.memory_bytes, probes) if running else 1
+        final = all(self.kind.evaluated(self._problem(k), state.members[k]) for k in running)
+        return (self.kind.probe if running else FleetProbe)(
+            probes, tuple(self.member_views[k] for k in running), self.plan.folds, self.plan.seed, most,
+            self._evaluator(state.members, final=final), self.source.dtype.name, self.source.sparse,
         )  # fmt: skip
 
     def _problem(self, number: int) -> Any:
@@ -173,13 +154,10 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def _own(self, state: FleetState, number: int) -> MemberState:
         """A member's state, with rows where its question depends on them."""
         own = state.members[number]
-        return with_rows(own, state.shared_rows) if isinstance(self._problem(number), HardMargin) else own
+        return with_rows(own, state.shared_rows) if self.kind.asks_with_rows else own
 
     def _evaluator(self, states: Iterable[MemberState], *, final: bool) -> Evaluator:
-        """About the final hypotheses of members that are done, and the newest of others; not ``final``: about none.
-
-        A hard margin's offset is chosen after the scan: what a scan of its newest hypothesis says is never final.
-        """
+        """About the final hypotheses of members that are done, and the newest of others; not ``final``: about none."""
         plan = self.plan
         if not final:
             return Evaluator.absent(self.source.features, plan.codes)
@@ -190,8 +168,9 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def hypothesis(self, number: int, state: MemberState) -> Array:
         """(w, b) (d + 1,): final when the member is done, the newest before."""
         problem = self._problem(number)
-        if isinstance(state.newest, np.ndarray) and not problem.done(state):
-            return state.newest
+        newest = None if problem.done(state) else self.kind.newest(state)
+        if newest is not None:
+            return newest
         found = problem.result(state)
         return np.append(found.w, found.b)
 
@@ -208,49 +187,87 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     # update
 
     def update(self, state: FleetState, summary: FleetSummary) -> FleetState:
-        """The members' updates, side by side."""
-        running, probe = self.running(state), self.probe(state)
-        known = np.union1d(state.shared_rows.ids, summary.row_id)
-
-        def advance(entry: tuple[int, int]) -> tuple[MemberState, _Fresh]:
-            place, number = entry
-            if self.late():
-                return state.members[number], ()
-            before = with_rows(state.members[number], state.shared_rows, as_it_is=self._all_cached)
-            after = self._problem(number).update(before, summary.part(place))
-            fresh = [(pool.ids, np.isin(pool.ids, known, invert=True), pool.rows) for pool in pools(after).values()]
-            return without_rows(after), tuple((ids[new], take(rows, new)) for ids, new, rows in fresh if new.any())
-
-        members, parts = (
-            list(state.members),
-            [(state.shared_rows.ids, state.shared_rows.rows), (summary.row_id, summary.row_x)],
-        )
-        for number, (after, fresh) in zip(running, side_by_side(advance, enumerate(running)), strict=True):
-            members[number] = after
-            parts += [(ids, cast("Rows", rows.astype(self.source.dtype))) for ids, rows in fresh]
+        """The members' updates, side by side; where some had no time and none may be left behind, nothing is new."""
+        running, source, evaluator = self.running(state), self.source, self.probe(state).evaluator
+        found = self._advanced(state, summary, running)
+        waiting = [k for k, after in zip(running, found, strict=True) if after is None]
+        if waiting and self.kind.in_parts:
+            return replace(state, round=state.round + 1)
+        members, distances = list(state.members), [np.zeros(0)] * len(state.members)
+        parts = [state.shared_rows, DriverRows(summary.row_id, summary.row_x)]
+        for number, after in zip(running, found, strict=True):
+            if after is not None:
+                members[number], distances[number] = after.state, after.distances
+                parts += [DriverRows(own.ids, cast("Rows", own.rows.astype(source.dtype))) for own in after.fresh]
+        members = self.kind.kept(source, members, distances)
         state = replace(
             state, round=state.round + 1, members=tuple(members), shared_rows=self._shared_rows(members, parts)
         )
+        state = self._decided(state)
+        state = replace(state, scans=state.scans + (self._part(state) == 0))
         if self.running(state):
             return state
-        final = self._evaluator(members, final=True).hypotheses
-        if np.array_equal(final, probe.evaluator.hypotheses):
+        final = self._evaluator(state.members, final=True).hypotheses
+        if np.array_equal(final, evaluator.hypotheses):
             return replace(state, evaluated=True, confusion=summary.confusion)
         return state
 
+    def _advanced(self, state: FleetState, summary: FleetSummary, running: list[int]) -> list[_Advanced | None]:
+        """The running members after a scan; None for those that there was no time for."""
+        known = np.union1d(state.shared_rows.ids, summary.row_id)
+
+        def advance(entry: tuple[int, int]) -> _Advanced | None:
+            place, number = entry
+            problem, own = self._problem(number), state.members[number]
+            if self.kind.waits(problem, own) and self.late():
+                return None
+            before = with_rows(own, state.shared_rows, as_it_is=self._all_cached)
+            after = self.kind.advanced(problem, before, summary.part(place))
+            fresh = [(pool, np.isin(pool.ids, known, invert=True)) for pool in pools(after).values()]
+            unsent = [DriverRows(pool.ids[new], take(pool.rows, new)) for pool, new in fresh if new.any()]
+            return _Advanced(without_rows(after), self.kind.distances(after), unsent)
+
+        rows = [
+            sum(len(pool) for pool in pools(state.members[number]).values()) + len(summary.parts[place].row_id)
+            for place, number in enumerate(running)
+        ]
+        return side_by_side(advance, enumerate(running), self.kind.at_a_time(self.source, rows))
+
+    def _decided(self, state: FleetState) -> FleetState:
+        """The state after what the members that are at work decide together."""
+        running, members = self.running(state), list(state.members)
+        decided = running and self.kind.decided(
+            [(self._problem(k), members[k]) for k in running], state.shared_rows
+        )  # fmt: skip
+        if not decided:
+            return state
+        for number, after in zip(running, decided, strict=True):
+            members[number] = after
+        return replace(state, members=tuple(members))
+
+    def _part(self, state: FleetState) -> int:
+        """Parts of the scan that are done, 0 when it is over."""
+        return max((self.kind.part(self._problem(k), state.members[k]) for k in self.running(state)), default=0)
+
     def round_of(self, state: FleetState) -> Round:
         """What is told of a state: the bounds are those of the member with the lowest ratio."""
-        statuses = [member.status for member in state.members]
+        statuses, part = [member.status for member in state.members], self._part(state)
         rounds: list[Round] = [self._problem(k).round_of(member) for k, member in enumerate(state.members)]
+        last = max(member.round for member in state.members)
+        sent = [
+            each.new_rows
+            for each, member in zip(rounds, state.members, strict=True)
+            if member.round == last or not self.kind.in_parts
+        ]
         worst = next(k for k, member in enumerate(state.members) if member is state.worst)
         more = {
             "members": len(statuses), "members_certified": statuses.count("certified"),
             "members_done": len(statuses) - statuses.count("running"), "worst": self.plan.members[worst].name,
-        }  # fmt: skip
+        } | ({"part": part} if self.kind.in_parts else {})  # fmt: skip
         return Round(
-            number=state.round, status=state.status, lower=rounds[worst].lower, lower_now=rounds[worst].lower_now,
-            upper=rounds[worst].upper, pool_rows=len(state.shared_rows.ids), more=more,
-            coreset_rows=sum(each.coreset_rows for each in rounds), new_rows=sum(each.new_rows for each in rounds),
+            number=state.scans + (part > 0), finished=part == 0, status=state.status, lower=rounds[worst].lower,
+            lower_now=rounds[worst].lower_now, upper=rounds[worst].upper, pool_rows=len(state.shared_rows), more=more,
+            coreset_rows=sum(each.coreset_rows for each in rounds), new_rows=sum(sent),
         )  # fmt: skip
 
     def results(self, state: FleetState) -> list[Result]:
@@ -264,18 +281,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         """A state from a checkpoint."""
         members = [self._problem(k).restore(own) for k, own in enumerate(unpacked(arrays))]
         return FleetState(
-            round=int(arrays["round"]), members=tuple(members),
-            shared_rows=SharedRows(arrays["shared_ids"], from_arrays("shared_rows", arrays)),
-            evaluated=bool(arrays["evaluated"]),
+            round=int(arrays["round"]), scans=int(arrays["scans"]), members=tuple(members),
+            shared_rows=SharedRows.from_arrays("shared", arrays), evaluated=bool(arrays["evaluated"]),
             confusion=arrays["confusion"], sample_bytes=int(arrays["sample_bytes"]),
         )  # fmt: skip
-
-
-def side_by_side(work: Callable[[A], B], entries: Iterable[A]) -> list[B]:
-    """``work`` of each entry, in order, on a few threads; after an exception nothing new is begun."""
-    threads = max(1, min(os.cpu_count() or 1, MOST_THREADS))
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="coremargin-solve")
-    try:
-        return list(pool.map(work, entries))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import ratio
-from coremargin.maths.rows import Rows, as_float64, concatenate, take, to_arrays
+from coremargin.maths.rows import Rows, as_float64, concatenate, take
+from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.fleet.summary import packed
 from coremargin.problems.hard.state import HardMarginState
 from coremargin.problems.soft.state import SoftState
 
 MemberState: TypeAlias = HardMarginState | SoftState
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class SharedRows:
+class SharedRows(DriverRows):
     """Rows of the store that members hold: ids (u,) increasing, rows (u, d).
 
     They are in the store's precision, or in the form that takes the least memory (``compact``) where all are held.
     """
-
-    ids: NDArray[np.int64]
-    rows: Rows
 
     def of(self, ids: NDArray[np.int64]) -> Rows:
         """Rows (m, d) of these ids, all of which are among the shared rows."""
@@ -36,49 +35,54 @@ class SharedRows:
         return take(self.rows, np.searchsorted(self.ids, ids))
 
     @classmethod
-    def bound(
-        cls, wanted: NDArray[np.int64], parts: Sequence[tuple[NDArray[np.int64], Rows]], dtype: Any
-    ) -> SharedRows:
-        """The rows ``wanted`` (increasing), each from the first of the parts (ids, rows) that has it."""
-        ids = np.concatenate([part_ids for part_ids, _ in parts])
-        known, first = np.unique(ids, return_index=True)
+    def bound(cls, wanted: NDArray[np.int64], parts: Sequence[DriverRows], dtype: Any) -> SharedRows:
+        """The rows ``wanted`` (increasing), each from the first of the parts that has it."""
+        known, first = np.unique(np.concatenate([part.ids for part in parts]), return_index=True)
         place = first[np.searchsorted(known, wanted)]
-        starts = np.cumsum([0, *(len(part_ids) for part_ids, _ in parts)])
+        starts = np.cumsum([0, *(len(part) for part in parts)])
         chosen, whose = [], []
-        for (_, rows), start, stop in zip(parts, starts[:-1], starts[1:], strict=True):
+        for part, start, stop in zip(parts, starts[:-1], starts[1:], strict=True):
             mine = np.flatnonzero((place >= start) & (place < stop))
-            chosen.append(take(rows, place[mine] - start).astype(dtype))
+            chosen.append(take(part.rows, place[mine] - start).astype(dtype))
             whose.append(mine)
         return cls(wanted, take(concatenate(chosen), np.argsort(np.concatenate(whose))))
 
 
-def pools(state: MemberState) -> dict[str, Pool]:
-    """The rows that a state holds, by the name of the field."""
-    holder = state.rows if isinstance(state, SoftState) else state
-    values = {field.name: getattr(holder, field.name) for field in fields(holder)}
-    return {name: value for name, value in values.items() if isinstance(value, Pool)}
+def pools(state: Any) -> dict[str, Pool]:
+    """The rows that a state holds, in its fields or in those of its parts, by the name of the field."""
+    found: dict[str, Pool] = {}
+    for field in fields(state):
+        value = getattr(state, field.name)
+        if isinstance(value, Pool):
+            found[field.name] = value
+        elif is_dataclass(value):
+            found |= pools(value)
+    return found
 
 
-def without_rows(state: MemberState) -> MemberState:
+def without_rows(state: S) -> S:
     """The state without the rows themselves."""
-    rows: dict[str, Any] = {name: _with(pool, np.zeros((len(pool), 0))) for name, pool in pools(state).items()}
-    return _holding(state, rows)
+    return holding(state, {name: _with(pool, np.zeros((len(pool), 0))) for name, pool in pools(state).items()})
 
 
-def with_rows(state: MemberState, shared_rows: SharedRows, *, as_it_is: bool = False) -> MemberState:
+def with_rows(state: S, shared_rows: SharedRows, *, as_it_is: bool = False) -> S:
     """The state with its rows from the shared rows: exact, they are the store's; in float64, or as these have them."""
     mine = {name: (pool, shared_rows.of(pool.ids)) for name, pool in pools(state).items()}
-    rows: dict[str, Any] = {
-        name: _with(pool, some if as_it_is else as_float64(some)) for name, (pool, some) in mine.items()
-    }
-    return _holding(state, rows)
+    return holding(
+        state, {name: _with(pool, some if as_it_is else as_float64(some)) for name, (pool, some) in mine.items()}
+    )
 
 
-def _holding(state: MemberState, rows: dict[str, Any]) -> MemberState:
+def holding(state: S, rows: Mapping[str, Pool]) -> S:
     """The state with these pools, by the name of the field."""
-    if isinstance(state, SoftState):
-        return replace(state, rows=replace(state.rows, **rows))
-    return replace(state, **rows)
+    changed: dict[str, Any] = {}
+    for field in fields(state):  # type: ignore[arg-type]  # states are dataclasses
+        value = getattr(state, field.name)
+        if isinstance(value, Pool):
+            changed[field.name] = rows.get(field.name, value)
+        elif is_dataclass(value) and pools(value):
+            changed[field.name] = holding(value, rows)
+    return replace(state, **changed)  # type: ignore[type-var]
 
 
 def _with(pool: Pool, rows: Any) -> Pool:
@@ -89,11 +93,13 @@ def _with(pool: Pool, rows: Any) -> Pool:
 class FleetState:
     """Between two scans.
 
-    members: the states of the members, without rows; those are shared. evaluated: ``confusion`` (ensembles, k, k) is
-    about the members' final hypotheses. sample_bytes: read before the first scan.
+    scans: those over all rows that are done, a pass in parts being one. members: the states of the members, without
+    rows; those are shared. evaluated: ``confusion`` (ensembles, k, k) is about the members' final hypotheses.
+    sample_bytes: read before the first scan.
     """
 
     round: int
+    scans: int
     members: tuple[MemberState, ...]
     shared_rows: SharedRows
     evaluated: bool
@@ -125,11 +131,8 @@ class FleetState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact; the problem's ``restore`` gives the same bits back."""
-        numbers = {"round": np.array(self.round), "evaluated": np.array(self.evaluated)}
         own = {
-            "shared_ids": self.shared_rows.ids,
-            "confusion": self.confusion,
-            "sample_bytes": np.array(self.sample_bytes),
-        }
-        rows = to_arrays("shared_rows", self.shared_rows.rows)
-        return {**numbers, **own, **rows, **packed([member.to_arrays() for member in self.members])}
+            "round": np.array(self.round), "scans": np.array(self.scans), "evaluated": np.array(self.evaluated),
+            "confusion": self.confusion, "sample_bytes": np.array(self.sample_bytes),
+        }  # fmt: skip
+        return own | self.shared_rows.to_arrays("shared") | packed([member.to_arrays() for member in self.members])

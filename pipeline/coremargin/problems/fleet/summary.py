@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -40,9 +40,10 @@ class FleetSummary:
         )
 
     def part(self, member: int) -> Part:
-        """The answer to one member, with its rows."""
+        """The answer to one member, with its rows, unless it only names them."""
         found = self.parts[member]
-        return replace(found, row_x=take(self.row_x, np.searchsorted(self.row_id, found.row_id)))
+        home = found.row_id if len(self.row_id) else found.row_id[:0]
+        return replace(found, row_x=take(self.row_x, np.searchsorted(self.row_id, home)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
@@ -50,9 +51,11 @@ class FleetSummary:
         return own | packed([part.to_arrays() for part in self.parts])
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], kinds: Sequence[type[Part]]) -> FleetSummary:
-        """Inverse of ``to_arrays``; kinds: of the members' answers."""
-        parts = (kind.from_arrays(values) for kind, values in zip(kinds, unpacked(arrays), strict=True))
+    def from_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], makers: Sequence[Callable[[Mapping[str, NDArray[Any]]], Part]]
+    ) -> FleetSummary:
+        """Inverse of ``to_arrays``; makers: of the members' answers."""
+        parts = (make(values) for make, values in zip(makers, unpacked(arrays), strict=True))
         return cls(tuple(parts), arrays["row_id"], from_arrays("row_x", arrays), arrays["confusion"])
 
 

@@ -22,8 +22,9 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import products
 from coremargin.problems.common.pool import Pool
-from coremargin.problems.common.start import check_scale, read_sample, sample_chunks
+from coremargin.problems.common.start import Sample, check_scale, read_sample, sample_chunks
 from coremargin.problems.common.zone import IDLE_SHARE, Zone
+from coremargin.problems.soft.block_pace import is_due, passes_to_wait
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
 from coremargin.problems.soft.block_state import BlockPass
 from coremargin.problems.soft.block_steps import balanced, first, joined, solved
@@ -49,21 +50,20 @@ Array = NDArray[np.float64]
 SEGMENT_PART, CACHED_PART = 3, 3
 #: Rows stay where they are while the contradictions of all of them cannot add more than this share of epsilon.
 SETTLED = 0.01
-#: What is left after a pass, as a multiple of what the gains foretell for the dual alone, and what these shrink by a
-#: pass at least and at most, or as long as nothing is known.
-BOTH_SIDES, SHRINK = 3.0, (0.1, 0.8, 0.4)
-MOST_WAIT = 5
-#: After so many passes there is a proof, whatever it proves: a job that is stopped then has something to say.
-MOST_UNPROVEN = 10
 #: So many proofs in a row that leave more than ``IDLE_SHARE`` of the gap are the last; solves are sharper after each.
 MOST_IDLE = 4
 
 
 @dataclass(frozen=True)
 class BlockMinimisation:
-    """``SoftJob`` by selective block minimisation."""
+    """``SoftJob`` by selective block minimisation.
+
+    judged: the mean of a pass is the model where it is good enough, though a better point may lie beside it: whoever
+    counts what the mean decides, in the same scan, needs no other one.
+    """
 
     job: SoftJob
+    judged: bool = False
 
     eager = False
 
@@ -97,23 +97,29 @@ class BlockMinimisation:
 
     def start(self) -> SoftState:
         """The state before the first pass: the duals of a sample's rows are the best ones if there were no others."""
+        return self.begin(read_sample(self.source, self.sample_chunks, self.codes))
+
+    def begin(self, found: Sample, near: BlockPass | None = None, *, solve: bool = True) -> SoftState:
+        """The state before the first pass, from some rows of both classes.
+
+        near: a dual point of these rows to start from, in its box; solve: False where there is no time for that.
+        """
         job, source = self.job, self.source
         check_scale(source, job.class_c, job.totals)
-        found = read_sample(source, self.sample_chunks, job.codes)
         sample = weighted_pool(found, np.arange(len(found.ids)), job.class_c)
+        sample = first(sample, np.arange(len(sample)), job.memory_bytes // CACHED_PART)
         nothing, empty = np.zeros(source.features + 1), Pool.nothing(source.features, sparse=source.sparse)
-        block_pass = BlockPass(
-            duals=np.zeros(source.rows), dual_sum=nothing, dual_total=0.0, at=nothing, total=nothing,
-            seen=0, segment=0, values=np.zeros(0), gain=1.0, wait=0,
-            waited=0, scans=0,
-        )  # fmt: skip
+        block_pass = BlockPass.nothing(source.rows, source.features) if near is None else near
         state = SoftState(
             round=0, status="running", newest=block_pass.at, best=None, bounds=Bounds.nothing(nothing),
             rows=RowCache(empty, empty, np.zeros(0)), zone=Zone(widen=1, idle=0), last_scan=LastScan.nothing(0.0, 1.0),
             total_rows=int(source.scalars().counts.sum(axis=0)[list(job.codes)].sum()),
             sample_bytes=found.nbytes(source), block_pass=block_pass,
         )  # fmt: skip
-        state = self._solved(state, first(sample, np.arange(len(sample)), job.memory_bytes // CACHED_PART), block_pass)
+        if solve:
+            state = self._solved(state, sample, block_pass)
+        # The gain over a point for other prices says nothing about the next one.
+        state = replace(state, block_pass=replace(_block_pass(state), gain=1.0))
         margins = sample.signs * (products(sample.rows, state.newest[:-1, None])[0] + state.newest[-1])
         low, high = histogram_range(margins)
         return replace(state, last_scan=LastScan.nothing(low, high))
@@ -137,9 +143,8 @@ class BlockMinimisation:
             least = SETTLED * job.epsilon * max(0.0, block_pass.value) / float(job.class_c @ job.totals)
             least = math.sqrt(least) if job.loss == "squared_hinge" else least
             most = max(1, job.memory_bytes // SEGMENT_PART // job.row_bytes)  # rows that are sent
-            plain = job.near_probe(
-                state, keep=most // len(self.segments[block_pass.segment]), cached=state.rows.cached.ids
-            )
+            keep = most // len(self.segments[block_pass.segment])
+            plain = job.near_probe(replace(state, best=None), keep=keep, cached=state.rows.cached.ids)
             return BlockProbe(**_fields(plain), duals=block_pass.duals, first=0, least=least)
         plain = job.near_probe(replace(state, best=block_pass.at), keep=0, cached=nothing)
         return plain if job.loss == "squared_hinge" else ProofProbe(**_fields(plain), duals=block_pass.duals, first=0)
@@ -172,6 +177,12 @@ class BlockMinimisation:
 
     def update(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
         """The duals after a segment, or bounds after a scan of all rows; what is next."""
+        proven = self.proving(state)
+        state = self.advanced(state, summary)
+        return state if proven or not self.proving(state) else self.decided(state, proof=self.due(state))
+
+    def advanced(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
+        """``update`` but for what follows a pass: then a proof is next, unless ``decided`` says otherwise."""
         state = replace(
             state, round=state.round + 1, last_scan=replace(state.last_scan, near_rows=len(summary.row_id))
         )  # fmt: skip
@@ -185,9 +196,10 @@ class BlockMinimisation:
         after = replace(
             after, total=block_pass.total + rows * after.at, seen=block_pass.seen + rows, segment=block_pass.segment + 1
         )  # fmt: skip
-        return (
-            self._pass_over(state, after) if after.segment == len(self.segments) else replace(state, block_pass=after)
-        )
+        if after.segment == len(self.segments):
+            values = np.append(after.values, after.value)
+            after = replace(after, values=values, waited=after.waited + 1, scans=after.scans + 1)
+        return replace(state, block_pass=after)
 
     def _solved(self, state: SoftState, pool: Pool, block_pass: BlockPass) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
@@ -195,17 +207,14 @@ class BlockMinimisation:
         cached = first(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // CACHED_PART)
         return replace(state, newest=after.at, rows=replace(state.rows, cached=cached), block_pass=after)
 
-    def _pass_over(self, state: SoftState, block_pass: BlockPass) -> SoftState:
-        """After a pass: another one, or the proof."""
-        values, wait = np.append(block_pass.values, block_pass.value), max(0, block_pass.wait - 1)
-        block_pass = replace(block_pass, values=values, wait=wait, scans=block_pass.scans + 1)
-        gains = np.diff(block_pass.values, prepend=0.0)
-        due = block_pass.wait == 0 and len(gains) > 1
-        if due and not np.isfinite(state.upper):
-            shrink = _shrink(gains)
-            left = BOTH_SIDES * float(gains[-1]) * shrink / (1.0 - shrink)
-            due = left <= self.job.epsilon * abs(block_pass.value) or len(gains) >= MOST_UNPROVEN
-        if not due:
+    def due(self, state: SoftState) -> bool:
+        """After a pass: whether it is time for a proof."""
+        return is_due(_block_pass(state), self.job.epsilon, proven=bool(np.isfinite(state.upper)))
+
+    def decided(self, state: SoftState, *, proof: bool) -> SoftState:
+        """After a pass: the proof is next, or another pass."""
+        block_pass = _block_pass(state)
+        if not proof:
             return replace(state, block_pass=_again(block_pass))
         if self.job.loss == "hinge" and self.job.intercept:
             block_pass = balanced(state.rows.cached, block_pass)
@@ -213,40 +222,32 @@ class BlockMinimisation:
 
     def _proven(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
         """Bounds at the mean of the pass; certified, or another pass."""
-        objective, block_pass, before = (
-            self.job.objective,
-            _block_pass(state),
-            soft.relative_gap(state.upper, state.lower),
-        )
+        objective, block_pass, due = self.job.objective, _block_pass(state), self.due(state)
+        before = soft.relative_gap(state.upper, state.lower)
         block_pass = replace(_again(block_pass), scans=block_pass.scans + 1)
         last_scan = replace(state.last_scan, histogram=summary.histogram, rows_below=int(summary.below[0]))
         state = replace(state, last_scan=last_scan, block_pass=block_pass)
         between = replace(state, best=block_pass.at)
-        tried = best_point(objective, self.job.points(between), between, summary)
-        if tried.upper < state.upper:
-            state = tried
         bound = squared_bound if objective.squared else _hinge_bound
-        state = bound(objective, state, summary)
+        state, points = bound(objective, state, summary), self.job.points(between)
+        tried = best_point(objective, points[:1], between, summary)
+        if not (self.judged and is_certified(state.lower, tried.upper, objective.epsilon)):
+            tried = best_point(objective, points, between, summary)
+        if tried.upper < state.upper:
+            state = replace(state, best=tried.best, bounds=replace(state.bounds, primal=tried.upper))
         gap = soft.relative_gap(state.upper, state.lower)
         state = replace(state, last_scan=replace(state.last_scan, gap_now=gap))
         if is_certified(state.lower, state.upper, objective.epsilon):
             return replace(state, status="certified")
-        rose = np.diff(block_pass.values, prepend=0.0)[-max(1, block_pass.waited) :].sum() > objective.epsilon * abs(
-            block_pass.value
-        )
-        idle = 0 if rose or gap <= IDLE_SHARE * before else state.zone.idle + 1
+        rise = np.diff(block_pass.values, prepend=0.0)[-max(1, block_pass.waited) :].sum()
+        rose = rise > objective.epsilon * abs(block_pass.value)
+        # A proof that is not due comes with one of other members of a fleet, too soon to say that nothing is gained.
+        idle = 0 if rose or gap <= IDLE_SHARE * before else state.zone.idle + due
         if idle == MOST_IDLE:
             return replace(state, status="stalled")
-        wait = self._wait(before, gap, block_pass) if np.isfinite(gap) else 1
-        block_pass, zone = replace(block_pass, wait=wait, waited=wait), replace(state.zone, idle=idle)
+        wait = passes_to_wait(block_pass, self.job.epsilon, before, gap) if np.isfinite(gap) else 1
+        block_pass, zone = replace(block_pass, wait=wait, waited=0), replace(state.zone, idle=idle)
         return replace(state, newest=block_pass.at, block_pass=block_pass, zone=zone)
-
-    def _wait(self, before: float, gap: float, block_pass: BlockPass) -> int:
-        """How many passes will close the gap, as the gaps of the last two proofs or else the gains say."""
-        shrink = max(_shrink(np.diff(block_pass.values, prepend=0.0)), SHRINK[2])
-        if np.isfinite(before) and block_pass.waited:
-            shrink = min(max((gap / before) ** (1.0 / block_pass.waited), SHRINK[0]), SHRINK[1])
-        return min(max(1, math.ceil(math.log(max(gap / self.job.epsilon, 1.0)) / -math.log(shrink))), MOST_WAIT)
 
     def round_of(self, state: SoftState) -> Round:
         """What is told of a state; before the first proof nothing is proven.
@@ -271,14 +272,6 @@ def _block_pass(state: SoftState) -> BlockPass:
 def _again(block_pass: BlockPass) -> BlockPass:
     """At the beginning of a pass."""
     return replace(block_pass, segment=0, total=np.zeros(len(block_pass.total)), seen=0)
-
-
-def _shrink(gains: Array) -> float:
-    """The factor from the gain of one pass to that of the next."""
-    low, high, unknown = SHRINK
-    if len(gains) < 2 or not gains[-2] > 0:
-        return unknown
-    return min(max(float(gains[-1] / gains[-2]), low), high)
 
 
 def _hinge_bound(objective: Objective, state: SoftState, summary: NearMarginSummary) -> SoftState:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import Rows, take, weighted_sums
-from coremargin.problems.soft.probe import Counted, NearMarginProbe, decisions
+from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import Block
+    from coremargin.maths.rows import Rows
+    from coremargin.problems.soft.probe import Pick
     from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
@@ -32,9 +33,9 @@ class DualProbe(NearMarginProbe):
         duals = self.duals[first - self.first : stop - self.first]
         return replace(self, cached=cached, duals=duals, first=int(first))
 
-    def own(self, counted: Counted, start: int) -> Array:
+    def own(self, counted: Counted) -> Array:
         """The duals a (n,) of the rows that count."""
-        return np.asarray(self.duals[counted.places + (start - self.first)] * counted.signs)
+        return np.asarray(self.duals[counted.places + (counted.start - self.first)] * counted.signs)
 
 
 @dataclass(frozen=True)
@@ -46,19 +47,26 @@ class BlockProbe(DualProbe):
 
     least: float
 
-    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> NearMarginSummary:
-        places, signs = counted.places, counted.signs
-        if len(places) < rows.shape[0]:
-            rows = take(rows, places)
-        margins = decisions(rows, self.base[:, :1])[0] * signs
-        wrong = contradictions(margins, self.own(counted, start), counted.row_c, squared=self.squared)
-        wrong[counted.cached] = 0.0
-        chosen = np.flatnonzero(wrong > self.least)
-        if len(chosen) > self.keep:
-            chosen = np.sort(chosen[np.argsort(-wrong[chosen], kind="stable")[: self.keep]])
+    def urgency(self, counted: Counted, margins: Array) -> Array:
+        """The largest contradiction first."""
+        wrong = contradictions(margins[0], self.own(counted), counted.row_c, squared=self.squared)
+        return np.where(counted.cached | (wrong <= self.least), np.inf, -wrong)
+
+    def near_far_split(
+        self, pick: Pick, counted: Counted, margins: Array, near: NDArray[np.intp], longest: float
+    ) -> NearFarSplit:
+        """Only the rows that are sent: nothing is summed up."""
+        none, rows = np.zeros(0), len(counted.places)
+        return NearFarSplit(
+            counted.signs, margins, near, counted.row_c, none, np.zeros(rows, bool), np.zeros((rows, 0)), 0.0
+        )  # fmt: skip
+
+    def summary(
+        self, parts: NearFarSplit, total: Array, ids: NDArray[np.int64], near: Rows, losing: Rows
+    ) -> NearMarginSummary:
+        """The rows that are sent."""
         return replace(
-            self.empty(), row_id=places[chosen] + start, row_x=take(rows, chosen), row_sign=signs[chosen],
-            row_c=counted.row_c[chosen],
+            self.empty(), row_id=ids, row_x=near, row_sign=parts.signs[parts.near], row_c=parts.row_c[parts.near]
         )  # fmt: skip
 
 
@@ -69,18 +77,19 @@ class ProofProbe(DualProbe):
     Rows whose dual is not that of their side are named, not sent; far_linear is the sum over all rows of a y (x, 1).
     """
 
-    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> NearMarginSummary:
-        places, signs, none = counted.places, counted.signs, np.zeros(0, np.intp)
-        if len(places) < rows.shape[0]:
-            rows = take(rows, places)
-        margins = decisions(rows, self.base) * signs
-        parts = self.near_far_split(lambda at: take(rows, at), counted, margins, none, longest)
-        duals = self.own(counted, start)
+    def urgency(self, counted: Counted, margins: Array) -> Array:
+        """None is sent."""
+        return np.full(len(counted.places), np.inf)
+
+    def near_far_split(
+        self, pick: Pick, counted: Counted, margins: Array, near: NDArray[np.intp], longest: float
+    ) -> NearFarSplit:
+        """Rows with their margins and duals; losing are those that are not named."""
+        parts, duals = super().near_far_split(pick, counted, margins, near, longest), self.own(counted)
         named = np.flatnonzero(duals != np.where(parts.losing, counted.row_c, 0.0))
         losing, columns = parts.losing.copy(), parts.columns.copy()
-        losing[named], columns[:, 2] = False, duals * signs
-        parts = replace(parts, near=named, losing=losing, columns=columns)
-        return self.summary(parts, weighted_sums(rows, columns), places[named] + start, take(rows, none), rows[:0])
+        losing[named], columns[:, 2] = False, duals * counted.signs
+        return replace(parts, near=named, losing=losing, columns=columns)
 
 
 def contradictions(margins: Array, duals: Array, row_c: Array, *, squared: bool) -> Array:

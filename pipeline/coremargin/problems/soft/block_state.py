@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,8 @@ class BlockPass:
     for the squared hinge of a_i - a_i^2 / (4 c_i). at (d + 1,): the minimiser about the last segment. total (d + 1,):
     sum of these minimisers over the pass, each times the rows it was about, seen of them. segment: the next one of the
     pass; as many as there are: a scan of all rows is next, the proof. values (k,): of the dual after each pass so far;
-    gain: by which share the last segment raised it; wait: passes to go before the next proof, 0: as the gains say;
-    waited: how many these were at first. scans: passes and proofs that are done.
+    gain: by which share the last segment raised it; wait: so many passes after the last proof there is another one, 0:
+    as the gains say; waited: how many there were since. scans: passes and proofs that are done.
     """
 
     duals: Array
@@ -39,6 +39,15 @@ class BlockPass:
     waited: int
     scans: int
 
+    @classmethod
+    def nothing(cls, rows: int, features: int) -> BlockPass:
+        """Before the first pass: all duals are zero."""
+        zero = np.zeros(features + 1)
+        return cls(
+            duals=np.zeros(rows), linear=zero, dual_total=0.0, at=zero, total=zero, seen=0, segment=0, values=np.zeros(0),
+            gain=1.0, wait=0, waited=0, scans=0,
+        )  # fmt: skip
+
     @property
     def value(self) -> float:
         """Of the dual, but for the rounding of its sums."""
@@ -48,6 +57,12 @@ class BlockPass:
     def mean(self) -> Array:
         """The mean minimiser (d + 1,) of the pass: better than any of them, each leans to its own segment."""
         return self.total / max(1, self.seen)
+
+    def times(self, factor: float) -> BlockPass:
+        """The same point where every price is so many times as high, which the duals and their sums are too."""
+        return replace(
+            self, duals=factor * self.duals, linear=factor * self.dual_sum, dual_total=factor * self.dual_total
+        )
 
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Plain arrays ``NAME_duals`` and so on; exact."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.rows import as_float64, row_sizes, take, weighted_sum
 from coremargin.problems.common.pool import Pool
-from coremargin.problems.soft import wide_steps
+from coremargin.problems.soft import row_steps
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.block_state import BlockPass
@@ -32,12 +32,12 @@ def solved(objective: Objective, pool: Pool, block_pass: BlockPass, sharper: int
     """
     squared = objective.squared
     before = block_pass.duals[pool.ids] * pool.signs
-    model = wide_steps.model_of(objective, pool, pool.weights, block_pass.dual_sum)
+    model = row_steps.model_of(objective, pool, pool.weights, block_pass.dual_sum)
     dual_sum = block_pass.dual_sum - model.dual_sum(before)
     rest = block_pass.dual_total - _dual_total(before, pool.weights, squared=squared)
-    model = replace(model, linear=wide_steps.within_reach(dual_sum, model), constant=rest)
+    model = replace(model, linear=row_steps.within_reach(dual_sum, model), constant=rest)
     share = LEFT * 0.1**sharper * max(1.0, min(1.0, block_pass.gain) / objective.epsilon)
-    at, duals = wide_steps.minimum(objective, model, block_pass.at, before, share)
+    at, duals = row_steps.minimum(objective, model, block_pass.at, before, share)
     if squared:
         duals = model.duals(model.margins(at))
     every = block_pass.duals.copy()

@@ -59,8 +59,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
     matrices; sharing: so many problems share the memory; copies: of the rows that all of them hold, how many there are
-    at a time; near_bytes: of it, for the rows that one scan sends, None: NEAR_PART; cached_bytes: for those that
-    stay, None: a quarter.
+    at a time; near_bytes: of it, for the rows that one scan sends, None: NEAR_PART.
     """
 
     epsilon: float
@@ -72,7 +71,6 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
     sharing: int = 1
     copies: int = 1
     near_bytes: int | None = None
-    cached_bytes: int | None = None
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
 
@@ -131,8 +129,8 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
         )  # fmt: skip
 
     @property
-    def wide(self) -> bool:
-        """True for models that are kept as rows (wide_steps.py), False as d x d sums (steps.py).
+    def by_rows(self) -> bool:
+        """True for models that are kept as rows (row_steps.py, block_steps.py), False as d x d sums (steps.py).
 
         As rows where such sums do not fit into the memory, and where all rows fit and there are few per feature, of
         which a sample tells little, or many features, or they are sparse. The sparse rows that a hinge needs are few
@@ -150,8 +148,13 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
 
     @property
     def all_cached(self) -> bool:
-        """True where a wide problem holds all rows: they are read before the first scan, which is the proof."""
-        return self.wide and self.fits
+        """True for models of all rows, which are cached: they are read before the first scan, which is the proof."""
+        return self.by_rows and self.fits
+
+    @property
+    def in_segments(self) -> bool:
+        """True where rows fit into no form: then a segment of them is read at a time (block_minimisation.py)."""
+        return self.by_rows and not self.fits
 
     @property
     def fits(self) -> bool:

@@ -24,6 +24,11 @@ def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | BlockMinimisa
 
 def soft_margin(problem: SoftMargin) -> SoftMargin | BlockMinimisation:
     """The problem by the method that fits it: where rows fit into no form, that of segments."""
-    if problem.wide and not problem.all_cached:
-        return BlockMinimisation(SoftJob(**{field.name: getattr(problem, field.name) for field in fields(SoftJob)}))
-    return problem
+    if not problem.in_segments:
+        return problem
+    return BlockMinimisation(job_of(problem))
+
+
+def job_of(problem: SoftMargin) -> SoftJob:
+    """What it minimises, with no method."""
+    return SoftJob(**{field.name: getattr(problem, field.name) for field in fields(SoftJob)})

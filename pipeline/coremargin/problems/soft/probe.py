@@ -46,23 +46,24 @@ CURVE_ROWS = 256
 class Counted:
     """The rows that count, those of the two classes with a weight: places (n,), signs, row_c.
 
-    cached (n,): rows that the driver has.
+    cached (n,): rows that the driver has. start: the id of the row at place 0.
     """
 
     places: NDArray[np.intp]
     signs: NDArray[np.int8]
     row_c: Array
     cached: NDArray[np.bool_]
+    start: int
 
 
 @dataclass(frozen=True)
 class NearFarSplit:
     """Rows that count at the newest hypothesis.
 
-    signs, row_c (n,); margins (k, n); near: positions of the rows that are sent; slack max(0, 1 - margin); losing:
-    those with slack that are far from the margin, and not cached. columns (n, 4): the weights of the rows in the
-    summary's sums, c xi of the positive and of the negative class, c y and c xi y of losing rows. least: |margin - 1|
-    of the far row that is nearest to the margin, 0 where nobody asked.
+    signs, row_c (n,); margins (k, n); near: positions of the rows that the summary names; slack max(0, 1 - margin);
+    losing: those with slack that are far from the margin, and not cached. columns (n, 4): the weights of the rows in the
+    summary's sums, c xi of the positive and of the negative class, c y and c xi y of losing rows, or none (n, 0).
+    least: |margin - 1| of the far row that is nearest to the margin, 0 where nobody asked.
     """
 
     signs: NDArray[np.int8]
@@ -130,20 +131,19 @@ class NearMarginProbe:
         for chunk in block.chunks:
             rows, codes = source.read(chunk)
             counted = self.counted(source.span(chunk)[0], codes, source.weights(chunk))
-            answer = answer.merge(self._ask(rows, counted, source.span(chunk)[0], float(longest[chunk])))
+            answer = answer.merge(self._ask(rows, counted, float(longest[chunk])))
         return answer
 
-    def _ask(self, rows: Rows, counted: Counted, start: int, longest: float) -> NearMarginSummary:
+    def _ask(self, rows: Rows, counted: Counted, longest: float) -> NearMarginSummary:
         places = counted.places
         if len(places) < rows.shape[0]:
             rows = take(rows, places)
         margins = decisions(rows, self.base) * counted.signs
-        near = self.near(self.distances(margins), self.keep, counted.cached)
+        near = wanted(self.urgency(counted, margins), self.keep)
         parts = self.near_far_split(lambda at: take(rows, at), counted, margins, near, longest)
         losing = take(rows, np.flatnonzero(parts.losing) if self.curve else np.zeros(0, np.intp))
-        return self.summary(
-            parts, weighted_sums(rows, parts.columns), places[near] + start, take(rows, near), losing
-        )  # fmt: skip
+        total = weighted_sums(rows, parts.columns) if parts.columns.shape[1] else np.zeros((0, rows.shape[1]))
+        return self.summary(parts, total, places[parts.near] + counted.start, take(rows, near), losing)
 
     def counted(self, start: int, codes: NDArray[np.int32], weights: Array | None) -> Counted:
         """Which of some rows in a run count: start is the id of the first; label codes (n,), sample weights (n,)."""
@@ -156,7 +156,7 @@ class NearMarginProbe:
         cached = np.isin(places + start, self.cached) if len(self.cached) else np.zeros(len(places), bool)
         if len(places) < len(signs):
             signs, row_c = signs[places], row_c[places]
-        return Counted(places, signs, row_c, cached)
+        return Counted(places, signs, row_c, cached, start)
 
     def near_far_split(
         self, pick: Pick, counted: Counted, margins: Array, near: NDArray[np.intp], longest: float
@@ -182,9 +182,8 @@ class NearMarginProbe:
     def summary(
         self, parts: NearFarSplit, total: Array, ids: NDArray[np.int64], near: Rows, losing: Rows
     ) -> NearMarginSummary:
-        """The answer. total (4, d): ``parts.columns.T @ rows``; ids (m,), near (m, d): of the rows that are sent.
-
-        losing: the far rows on the losing side, where their curve is wanted.
+        """The answer. total (4, d): ``parts.columns.T @ rows``; ids (m,): of the rows named; near: those that
+        are sent. losing: the far rows on the losing side, where their curve is wanted.
         """
         signs, newest, row_c, slack, columns = parts.signs, parts.margins[0], parts.row_c, parts.slack, parts.columns
         far, positive = parts.losing, signs > 0
@@ -215,15 +214,12 @@ class NearMarginProbe:
         open_ones = np.flatnonzero(far & (np.abs(margins - 1.0) <= 2.0 * error))
         margins[open_ones] = signs[open_ones] * exact_decisions(pick(open_ones), w, b)
 
-    def distances(self, margins: Array) -> Array:
-        """By what (n,) rows are chosen to be sent; the squared hinge's curve says how rows change on a long way."""
-        return distances(margins[:1] if self.squared else margins)
+    def urgency(self, counted: Counted, margins: Array) -> Array:
+        """By what (n,) rows are chosen to be sent, the least first; inf: not at all.
 
-    @staticmethod
-    def near(distance: Array, keep: int, cached: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Positions (increasing) of the ``keep`` rows with the least distance, ties by position; cached ones apart."""
-        free = np.flatnonzero(~cached)
-        return free if len(free) <= keep else np.asarray(free[least(distance[free], keep)])
+        The squared hinge's curve says how rows change on a long way.
+        """
+        return np.where(counted.cached, np.inf, distances(margins[:1] if self.squared else margins))
 
     def _losses(self, margins: Array, row_c: Array) -> Array:
         losses = np.empty(len(self.points))
@@ -241,6 +237,12 @@ class NearMarginProbe:
 def decisions(rows: Rows, base: Array) -> Array:
     """(k, n) float64: rows (n, d) times w plus b of each column of ``base`` (d + 1, k)."""
     return np.asarray(products(rows, base[:-1]) + base[-1][:, None])
+
+
+def wanted(urgency: Array, keep: int) -> NDArray[np.intp]:
+    """Positions (increasing) of at most ``keep`` rows, the least first, ties by position; none of those at inf."""
+    free = np.flatnonzero(urgency < np.inf)
+    return free if len(free) <= keep else np.asarray(free[least(urgency[free], keep)])
 
 
 def distances(margins: Array) -> Array:

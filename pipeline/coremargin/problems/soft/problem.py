@@ -23,7 +23,7 @@ from coremargin.problems.common.start import (
     sample_chunks,
 )
 from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
-from coremargin.problems.soft import wide_steps
+from coremargin.problems.soft import row_steps
 from coremargin.problems.soft.bounds import best_point
 from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.result import result, round_of
@@ -82,8 +82,7 @@ class SoftMargin(SoftJob):
         """
         source, totals = self.source, self.totals
         check_scale(source, self.class_c, totals)
-        few = None if self.all_cached else np.arange(len(found.ids))
-        few = few if self.wide else thinned(found.signs, self._solvable)
+        few = None if self.all_cached else thinned(found.signs, self._solvable)
         sample = weighted_pool(found, few, self.class_c)
         positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]
         shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
@@ -93,9 +92,9 @@ class SoftMargin(SoftJob):
             # Prices of the sample add up to those of all rows.
             share = np.ones(2) if self.all_cached else self.class_c * totals / shown
             row_c = sample.weights * np.where(positive, share[0], share[1])
-            if self.wide:
+            if self.all_cached:
                 known = None if shares is None else shares * self.cost
-                newest, duals = wide_steps.first_step(self.objective, sample, row_c, newest, known)
+                newest, duals = row_steps.first_step(self.objective, sample, row_c, newest, known)
             else:
                 newest = first_step(self.objective, sample, row_c, newest)
         margins = sample.signs * (products(sample.rows, newest[:-1, None])[0] + newest[-1])
@@ -127,12 +126,12 @@ class SoftMargin(SoftJob):
     @property
     def _curved(self) -> bool:
         """True where scans sum up a d x d matrix."""
-        return self.loss == "squared_hinge" and not self.wide
+        return self.loss == "squared_hinge" and not self.all_cached
 
     @property
     def _near_rows(self) -> NearRows:
-        """Rows that are sent: where they are sparse or stay, in wide problems, all that memory allows."""
-        many = self.wide or self.source.sparse  # these are few bytes, and models keep them as they are
+        """Rows that are sent: where they are sparse, or all cached, as many as memory allows."""
+        many = self.all_cached or self.source.sparse  # these are few bytes, and models keep them as they are
         most = self.memory_bytes * NEAR_PART[many] if self.near_bytes is None else self.near_bytes
         share = np.inf if many else NEAR_SHARE
         return NearRows(self.source, self.row_bytes, share=share, least=NEAR_BYTES_LEAST, most=most)
@@ -187,16 +186,9 @@ class SoftMargin(SoftJob):
         return replace(state, newest=step, zone=state.zone.after(found, self.epsilon))
 
     def _advance(self, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
-        if self.wide or len(state.rows.cached):
-            return wide_steps.step(self.objective, state, summary, self._room)
+        if len(state.rows.cached):
+            return row_steps.step(self.objective, state, summary)
         return (squared_step if self.loss == "squared_hinge" else hinge_step)(self.objective, state, summary)
-
-    @property
-    def _room(self) -> int | None:
-        """Bytes of the rows that stay after a scan, None: all that are cached."""
-        if self.all_cached or not self.wide:
-            return None
-        return self.memory_bytes // 4 if self.cached_bytes is None else self.cached_bytes
 
     def _on_all_rows(self, state: SoftState) -> SoftState:
         """The same job with all rows in memory from now on, which are read here, and the minimiser over them."""
@@ -204,7 +196,7 @@ class SoftMargin(SoftJob):
         found = read_sample(source, list(range(source.chunks)), self.codes, stay=True)
         cached = weighted_pool(found, None, self.class_c)
         near = state.newest if state.best is None else state.best
-        newest, duals = wide_steps.first_step(self.objective, cached, cached.weights, near, None)
+        newest, duals = row_steps.first_step(self.objective, cached, cached.weights, near, None)
         read = state.sample_bytes + found.nbytes(source)
         rows, zone = replace(state.rows, cached=cached, cached_duals=duals), replace(state.zone, idle=0)
         return replace(state, newest=newest, rows=rows, zone=zone, sample_bytes=read)
@@ -217,12 +209,12 @@ class SoftMargin(SoftJob):
         """
         if (not stuck and (state.round < 2 or state.lower > 0)) or self.objective.magnitudes.longest > FAR:
             return False
-        by_sums = self.loss == "hinge" and not self.wide and not len(state.rows.cached)
+        by_sums = self.loss == "hinge" and not len(state.rows.cached)
         return by_sums and self.sharing == 1 and self.fits
 
     def _overshot(self, state: SoftState, astray: float) -> bool:
         """A small zone led too far, a share ``astray`` of it across the margin: the next is about the best point."""
         capped = state.last_scan.near_rows < state.total_rows and self._near_rows.capped(state.zone.widen)
-        cached = self.all_cached or (len(state.rows.cached) > 0 and not self.wide)  # all of them
+        cached = len(state.rows.cached) > 0  # all of them
         much = self.loss == "squared_hinge" or astray > CROSSED
         return not (self._curved or cached) and capped and moved(state.newest, state.best) and much

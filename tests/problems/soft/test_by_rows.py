@@ -1,4 +1,4 @@
-"""Soft margins whose models are kept as rows: sparse rows, many features, all rows in memory or a few of them."""
+"""Soft margins whose models are kept as rows, all of them in memory: sparse rows, or many features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from soft_kit import NAMES, assert_same_bits, scan, to_the_end
 from wide_kit import assert_true, bounds, texts
 
 from coremargin.data.arrays import ArraySource
-from coremargin.engine.plan import plan_blocks
 from coremargin.maths.margin import is_certified
 from coremargin.problems.soft import job as soft_job
 from coremargin.problems.soft.problem import SoftMargin
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
-#: Memory for a part of the rows only, and a small sample.
-SMALL: dict[str, Any] = {"memory_bytes": 30_000, "sample_bytes": 10_000, "sample_share": 0.1}
 
 
 def start(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> tuple[SoftMargin, SoftState]:
@@ -49,7 +46,7 @@ def test_where_all_rows_fit_the_first_scan_is_the_proof(loss: str, intercept: bo
     X, y = texts(0, n=100 if kind == "dense" else 600)
     rows = X.toarray() if kind == "dense" else X
     problem, state = solve(rows, y, loss=loss, intercept=intercept, epsilon=1e-5)
-    assert problem.wide
+    assert problem.by_rows
     assert problem.all_cached
     assert (state.status, state.round, state.last_scan.near_rows) == ("certified", 1, 0)
     assert_true(X, y, np.ones(len(y)), problem, state)
@@ -64,7 +61,7 @@ def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.Mo
     options: dict[str, Any] = {"loss": loss, "epsilon": 1e-6, "class_weight": "balanced"}
     sparse, one = solve(X, y, weights, **options)
     dense, other = solve(X.toarray(), y, weights, **options)
-    assert (sparse.wide, dense.wide) == (True, False)
+    assert (sparse.by_rows, dense.by_rows) == (True, False)
     assert one.status == other.status == "certified"
     assert one.lower <= other.upper * (1 + 1e-12)
     assert other.lower <= one.upper * (1 + 1e-12)
@@ -72,29 +69,11 @@ def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.Mo
     assert_true(X, y, row_c, sparse, one)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_with_memory_for_a_part_of_the_rows_what_is_said_is_true(loss: str, intercept: bool) -> None:
-    """With a part of the rows cached it ends certified or stalled, never beyond the memory, and says nothing false."""
-    X, y = texts(2)
-    problem, state = start(X, y, loss=loss, intercept=intercept, cost=0.3, **SMALL)
-    assert not problem.all_cached
-    while not problem.done(state):
-        state = problem.update(state, scan(problem, state))
-        assert state.round < 60
-        assert_true(X, y, np.full(len(y), 0.3), problem, state)
-        if state.status == "running":
-            assert len(state.rows.cached) < 0.7 * len(y)
-            assert not np.isin(scan(problem, state).row_id, state.rows.cached.ids).any()
-    assert state.status == "certified"
-
-
-@pytest.mark.parametrize("options", [{}, SMALL])
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str, options: dict[str, Any]) -> None:
+def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
     """Written to arrays and read back after each scan, a job goes on with the same bits; so do summaries."""
     X, y = texts(3)
-    problem, state = start(X, y, loss=loss, **options)
+    problem, state = start(X, y, loss=loss)
     other = problem.restore(state.to_arrays())
     for _ in range(3):
         if problem.done(state):
@@ -104,25 +83,6 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str, options: 
         state, other = problem.update(state, answer), problem.restore(problem.update(other, again).to_arrays())
         assert_same_bits(state, other)
     assert state.to_arrays().keys() >= NAMES
-
-
-@pytest.mark.parametrize("grouped", [1, 5, 100])
-def test_cached_rows_are_neither_sent_nor_counted_as_far(grouped: int) -> None:
-    """What the driver holds is left out of the far sums, whichever way chunks are grouped into blocks."""
-    X, y = texts(4)
-    problem, state = start(X, y, **SMALL)
-    state = problem.update(state, scan(problem, state))
-    probe, answer = problem.probe(state), problem.probe(state).empty()
-    for first in range(0, problem.source.chunks, grouped):
-        block = type(plan_blocks(problem.source)[0])(
-            first, tuple(range(first, min(first + grouped, problem.source.chunks)))
-        )
-        answer = answer.merge(probe.narrow(block)(problem.source, block))
-    sign = np.where(y > 0, 1, -1)
-    losing = sign * (X.astype(np.float64) @ state.newest[:-1] + state.newest[-1]) < 1
-    far = np.isin(np.arange(len(y)), [*state.rows.cached.ids, *answer.row_id], invert=True) & losing
-    assert answer.far_c[0] == far.sum()
-    assert answer.far_linear[:-1] == pytest.approx(X[far].astype(np.float64).T @ sign[far], abs=1e-9)
 
 
 def known(name: str) -> tuple[csr_array, np.ndarray]:

@@ -1,0 +1,135 @@
+"""What a fleet has to know of its members, which are all of one kind: hard margins, soft margins, or in segments."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.common.start import row_bytes
+from coremargin.problems.fleet.probe import FleetProbe, MarginFleetProbe, SoftFleetProbe
+from coremargin.problems.fleet.state import MemberState, SharedRows
+from coremargin.problems.fleet.threads import MOST_THREADS
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.problems.common.start import Sample
+    from coremargin.problems.hard.problem import HardMargin
+    from coremargin.problems.hard.state import HardMarginState
+    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.state import SoftState
+
+Array = NDArray[np.float64]
+P = TypeVar("P", bound=Any)  #: the problem of a member
+S = TypeVar("S", bound=MemberState)  #: its state
+
+
+class MemberKind(ABC, Generic[P, S]):
+    """How members of one kind begin, what they ask, and what they decide together. Its objects have no state."""
+
+    probe: ClassVar[type[FleetProbe]]  #: what a worker does for them
+    asks_with_rows: ClassVar[bool] = False  #: a member's question depends on the rows that it holds
+    in_parts: ClassVar[bool] = False  #: a scan is made in parts, in all of which no member may be left behind
+
+    def check(self, source: Source) -> None:
+        """Refuse what there is no memory for. Raises UsageError."""
+
+    def holds_all(self, problem: P) -> bool:
+        """Whether all rows that count are held from the start, in whatever form takes the least memory."""
+        return False
+
+    @abstractmethod
+    def begin(self, problem: P, sample: Sample, before: tuple[P, S] | None, *, solve: bool) -> S:
+        """The state before the first scan.
+
+        before: the member with the next lower C on the same rows, and its state; solve: False when time is over.
+        """
+
+    @abstractmethod
+    def evaluated(self, problem: P, state: S) -> bool:
+        """Whether the next scan is about a hypothesis that may be the final one, over all rows."""
+
+    def newest(self, state: S) -> Array | None:
+        """The hypothesis (d + 1,) of the next scan; None where there is none before the member is done."""
+        return None
+
+    def most(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
+        """Rows of a chunk that all members together send at most: of half the memory."""
+        return max(1, memory_bytes // 2 // row_bytes(source) // source.chunks)
+
+    def waits(self, problem: P, state: S) -> bool:
+        """Whether a member may wait for more time instead of being solved."""
+        return True
+
+    def advanced(self, problem: P, state: S, summary: Any) -> S:
+        """The state after a scan."""
+        after: S = problem.update(state, summary)
+        return after
+
+    def at_a_time(self, source: Source, rows: Sequence[int]) -> int:
+        """How many members may be solved at a time; rows: of each of them."""
+        return MOST_THREADS
+
+    def distances(self, state: S) -> Array:
+        """What ``kept`` goes by, for each row (m,) that a state holds."""
+        return np.zeros(0)
+
+    def kept(self, source: Source, members: Sequence[S], distances: Sequence[Array]) -> list[S]:
+        """All members, without rows, when they are solved: with pools that are small enough together."""
+        return list(members)
+
+    def decided(self, members: Sequence[tuple[P, S]], shared_rows: SharedRows) -> list[S] | None:
+        """The running members after what they decide together, if there is anything to decide."""
+        return None
+
+    def part(self, problem: P, state: S) -> int:
+        """Parts of the scan that are done, 0 when it is over."""
+        return 0
+
+
+class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
+    """A hard margin's offset is chosen after the scan: what a scan of its newest hypothesis says is never final."""
+
+    probe = MarginFleetProbe
+    asks_with_rows = True
+
+    def begin(
+        self, problem: HardMargin, sample: Sample, before: tuple[HardMargin, HardMarginState] | None, *, solve: bool
+    ) -> HardMarginState:
+        """On the sample alone: there is no C."""
+        return problem.begin(sample)
+
+    def evaluated(self, problem: HardMargin, state: HardMarginState) -> bool:
+        """Never."""
+        return False
+
+
+class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
+    """Soft margins by the near-margin method."""
+
+    probe = SoftFleetProbe
+
+    def holds_all(self, problem: SoftMargin) -> bool:
+        """Where rows fit, and models of rows are the better ones."""
+        return problem.all_cached
+
+    def begin(
+        self, problem: SoftMargin, sample: Sample, before: tuple[SoftMargin, SoftState] | None, *, solve: bool
+    ) -> SoftState:
+        """From the solution before and, where all rows are held, its duals."""
+        if before is None:
+            return problem.begin(sample, solve=solve)
+        earlier, state = before
+        shares = state.rows.cached_duals / earlier.cost if earlier.whole else None
+        return problem.begin(sample, state.newest, shares, solve=solve)
+
+    def evaluated(self, problem: SoftMargin, state: SoftState) -> bool:
+        """Always."""
+        return True
+
+    def newest(self, state: SoftState) -> Array | None:
+        """As in the state."""
+        return state.newest

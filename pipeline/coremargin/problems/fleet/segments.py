@@ -1,0 +1,142 @@
+"""Soft margins of a fleet whose rows fit into no form: all members go over them a segment at a time, in step.
+
+A segment is read once for all of them, and so is a proof. When half of the members that are at work want a proof after
+a pass, it is made, and asks all of them: it costs no read, and most of them are not far from theirs. Held are the rows
+that are nearest to the margin for some member, as many as one problem alone would hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.errors import UsageError
+from coremargin.maths.rows import products
+from coremargin.problems.common.start import float64_row_bytes
+from coremargin.problems.fleet.member_kinds import MemberKind
+from coremargin.problems.fleet.probe import SoftFleetProbe, together
+from coremargin.problems.fleet.state import SharedRows, holding, whole, without_rows
+from coremargin.problems.fleet.threads import MOST_THREADS
+from coremargin.problems.soft.block_minimisation import CACHED_PART, BlockMinimisation
+from coremargin.problems.soft.state import SoftState
+from coremargin.spec import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coremargin.data.source import Source
+    from coremargin.problems.common.start import Sample
+    from coremargin.problems.soft.job import SoftJob
+
+Array = NDArray[np.float64]
+
+#: Bytes of a member's dual of a row: before and after it is solved.
+DUAL_BYTES = 16
+#: At least this part of the memory is left for rows.
+ROWS_PART = 4
+
+
+@dataclass(frozen=True)
+class InSegments(MemberKind[BlockMinimisation, SoftState]):
+    """Soft margins by selective block minimisation; memory_bytes: of all members, count of them."""
+
+    memory_bytes: int
+    count: int
+
+    probe = SoftFleetProbe
+    in_parts = True
+
+    def member(self, job: SoftJob) -> BlockMinimisation:
+        """The problem of a member."""
+        return BlockMinimisation(replace(job, memory_bytes=self.rows_bytes(job.source)), evaluated=True)
+
+    def rows_bytes(self, source: Source) -> int:
+        """Of the memory what duals leave for rows."""
+        return max(1, self.memory_bytes - DUAL_BYTES * source.rows * self.count)
+
+    def check(self, source: Source) -> None:
+        """Refuse more duals than there is memory for."""
+        if self.rows_bytes(source) * ROWS_PART < self.memory_bytes:
+            needed = DUAL_BYTES * source.rows * self.count * ROWS_PART / (ROWS_PART - 1)
+            raise UsageError(
+                f"memory: expected at least {format_size(needed)}, which the dual weights of {source.rows:,} rows for "
+                f"each of {self.count:,} models and some of the rows take, found {format_size(self.memory_bytes)}; "
+                f"give more memory, or train fewer classes, folds or values of C at a time"
+            )
+
+    def begin(
+        self,
+        problem: BlockMinimisation,
+        sample: Sample,
+        before: tuple[BlockMinimisation, SoftState] | None,
+        *,
+        solve: bool,
+    ) -> SoftState:
+        """From the duals before, which grow as C does."""
+        near = None
+        if before is not None and before[1].block_pass is not None:
+            near = before[1].block_pass.times(problem.job.cost / before[0].job.cost)
+        return problem.begin(sample, near, solve=solve)
+
+    def evaluated(self, problem: BlockMinimisation, state: SoftState) -> bool:
+        """In proofs, which are about all rows."""
+        return problem.proving(state)
+
+    def newest(self, state: SoftState) -> Array | None:
+        """As in the state."""
+        return state.newest
+
+    def most(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
+        """No more than one problem alone."""
+        keep: int = max(probe.keep for probe in probes)
+        return max(1, keep)
+
+    def waits(self, problem: BlockMinimisation, state: SoftState) -> bool:
+        """A proof solves nothing, and is not lost."""
+        return not problem.proving(state)
+
+    def advanced(self, problem: BlockMinimisation, state: SoftState, summary: Any) -> SoftState:
+        """What follows a pass is left open."""
+        return problem.advanced(state, summary)
+
+    def at_a_time(self, source: Source, rows: Sequence[int]) -> int:
+        """As many as have copies of their rows in the memory."""
+        copies: int = self.memory_bytes // max(1, float64_row_bytes(source) * max(rows, default=0))
+        return max(1, min(MOST_THREADS, copies))
+
+    def distances(self, state: SoftState) -> Array:
+        """Of the rows held from the margin."""
+        held_out = state.rows.held_out
+        margins = held_out.signs * (products(held_out.rows, state.newest[:-1, None])[0] + state.newest[-1])
+        return np.asarray(np.abs(margins - 1.0))
+
+    def kept(self, source: Source, members: Sequence[SoftState], distances: Sequence[Array]) -> list[SoftState]:
+        """The rows that are nearest to the margin for some member at work, as many as one problem alone would hold."""
+        held_out = [member.rows.held_out.ids[: len(far)] for member, far in zip(members, distances, strict=True)]
+        every = np.unique(np.concatenate(held_out))
+        places = [np.searchsorted(every, ids) for ids in held_out]
+        room = self.rows_bytes(source) // CACHED_PART // max(1, float64_row_bytes(source))
+        chosen = together(list(zip(places, distances, strict=True)), room, len(every))
+        pools_ = (
+            member.rows.held_out.take(np.flatnonzero(chosen[at])) for member, at in zip(members, places, strict=True)
+        )
+        return [holding(member, {"cached": pool}) for member, pool in zip(members, pools_, strict=True)]
+
+    def decided(
+        self, members: Sequence[tuple[BlockMinimisation, SoftState]], shared_rows: SharedRows
+    ) -> list[SoftState] | None:
+        """After a pass, whether all of them prove what they have, or make another one."""
+        problem, state = members[0]
+        if not problem.proving(state):
+            return None
+        due = sum(problem.due(state) for problem, state in members)
+        if 2 * due < len(members):
+            return [problem.decided(state, proof=False) for problem, state in members]
+        return [without_rows(problem.decided(whole(state, shared_rows), proof=True)) for problem, state in members]
+
+    def part(self, problem: BlockMinimisation, state: SoftState) -> int:
+        """Segments of a pass that are done."""
+        return int(problem.round_of(state).more["part"])

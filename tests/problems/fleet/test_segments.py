@@ -1,0 +1,231 @@
+"""Fleets whose rows fit into no form: members go over them a segment at a time, in step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC, LinearSVC
+from wide_kit import texts
+
+from coremargin.data.arrays import ArraySource
+from coremargin.data.folds import fold_of
+from coremargin.engine.executors import InProcess
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.scan import run_scan
+from coremargin.errors import UsageError
+from coremargin.maths.margin import is_certified
+from coremargin.problems.fleet.make import problem_of
+from coremargin.problems.fleet.segments import DUAL_BYTES, InSegments
+from coremargin.problems.fleet.spec import FleetJob
+from coremargin.problems.soft import job as soft_job
+from coremargin.problems.soft.block_minimisation import BlockMinimisation
+from coremargin.problems.soft.block_probe import BlockProbe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coremargin.problems.fleet.problem import Fleet
+    from coremargin.problems.fleet.state import FleetState
+
+ROWS = 600
+
+
+@pytest.fixture(autouse=True)
+def _no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sums of 121 x 121 numbers be too many."""
+    monkeypatch.setattr(soft_job, "CURVES", 10_000)
+
+
+def three(seed: int, weights: np.ndarray | None = None) -> tuple[Any, np.ndarray, ArraySource]:
+    """Texts of three classes, their codes, and a source in twelve chunks."""
+    X, _ = texts(seed, ROWS, filled=20)
+    rng = np.random.default_rng(seed)
+    codes = (X @ rng.standard_normal((120, 3))).argmax(axis=1)
+    codes[:3] = 0, 1, 2
+    turned = rng.random(ROWS) < 0.05
+    codes[turned] = rng.integers(0, 3, int(turned.sum()))
+    source = ArraySource(X, np.array(["a", "b", "c"])[codes], weights=weights, chunk_rows=50)
+    return X.astype(np.float64), codes, source
+
+
+def fleet_on(source: ArraySource, memory: int = 120_000, **options: Any) -> Fleet:
+    """All classes and two values of C, unless options say otherwise."""
+    given = {"classes": "ovr", "loss": "hinge", "C": (0.1, 0.3), "epsilon": 1e-2, "memory": memory, "sample": 0.1}
+    fleet = problem_of(FleetJob(**{"store": "s", "out": "m"} | given | options), source)
+    assert isinstance(fleet.kind, InSegments)
+    fleet.check()
+    return fleet
+
+
+def chunks_of(fleet: Fleet, state: FleetState) -> int:
+    """How many chunks the next scan reads."""
+    return int(np.count_nonzero(~fleet.skip(state)))
+
+
+def step(fleet: Fleet, state: FleetState) -> FleetState:
+    """A scan, and what follows."""
+    blocks = plan_blocks(fleet.source, 2_000, skip=fleet.skip(state))
+    return fleet.update(state, run_scan(InProcess(), fleet.source, fleet.probe(state), blocks))
+
+
+def run(fleet: Fleet, look: Callable[[FleetState, FleetState], None] = lambda *_: None) -> FleetState:
+    """The last state; look: at each state and the next."""
+    state = fleet.start()
+    while not fleet.done(state):
+        assert state.round < 500
+        after = step(fleet, state)
+        look(state, after)
+        state = after
+    return state
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_all_members_are_proven_and_agree_with_scikit_learn(loss: str, intercept: bool) -> None:
+    """Each member is certified, its value is that of its hypothesis, and another solver's lies within its gap."""
+    X, codes, source = three(0)
+    fleet = fleet_on(source, loss=loss, intercept=intercept)
+    state = run(fleet)
+    assert state.status == "certified"
+    assert state.evaluated
+    for member, found in zip(fleet.plan.members, fleet.results(state), strict=True):
+        sign, cost = np.where(codes == member.code, 1, -1), float(member.cost or 0)
+
+        def value(w: np.ndarray, b: float, sign: Any = sign, cost: float = cost) -> float:
+            xi = np.maximum(0, 1 - sign * (X @ w + b))
+            return float(0.5 * w @ w + cost * (xi if loss == "hinge" else xi**2).sum())
+
+        assert found.lower is not None
+        assert is_certified(found.lower, found.upper, 1e-2)
+        assert found.upper == pytest.approx(value(found.w, found.b), rel=1e-9)
+        if loss == "hinge" and intercept:
+            peer: Any = SVC(kernel="linear", C=cost, tol=1e-7).fit(X.toarray(), sign)
+        elif not intercept:
+            peer = LinearSVC(loss=loss, C=cost, fit_intercept=False, tol=1e-8, max_iter=100_000).fit(X.toarray(), sign)
+        else:
+            continue  # LIBLINEAR's intercept has a price
+        theirs = value(np.ravel(peer.coef_), float(np.ravel(peer.intercept_)[0]))
+        assert found.lower <= theirs * (1 + 1e-9)
+        assert found.upper <= theirs * 1.0102
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_members_go_in_step_and_a_pass_is_one_scan(loss: str) -> None:
+    """No round reads more than one segment or, for a proof, all rows; told is a scan for each time all were read."""
+    _, _, source = three(1)
+    fleet = fleet_on(source, loss=loss)
+    segments = [len(chunks) for chunks in fleet.plan.members[0].problem.segments]  # type: ignore[union-attr]
+    assert len(segments) > 2
+    read = [0]
+
+    def look(before: FleetState, after: FleetState) -> None:
+        read[0] += chunks_of(fleet, before)
+        assert chunks_of(fleet, before) in (*segments, source.chunks)
+        told = fleet.round_of(after)
+        assert told.finished == (read[0] % source.chunks == 0)
+        assert told.number == -(-read[0] // source.chunks)
+        assert told.more["part"] == 0 or not told.finished
+
+    state = run(fleet, look)
+    assert state.status == "certified"
+    assert read[0] == source.chunks * state.scans
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_rows_come_home_once_and_memory_bounds_them_and_those_held(loss: str) -> None:
+    """What is sent, and what is held, is at most as many rows for all members as one alone may have of each."""
+    _, _, source = three(2)
+    fleet = fleet_on(source, loss=loss)
+    job = fleet.plan.members[0].problem.job  # type: ignore[union-attr]
+    room = job.memory_bytes // 3 // (job.row_bytes - 8)
+    state, shared = fleet.start(), 0
+    while not fleet.done(state):
+        blocks = plan_blocks(source, 2_000, skip=fleet.skip(state))
+        summary = run_scan(InProcess(), source, fleet.probe(state), blocks)
+        assert len(np.unique(summary.row_id)) == len(summary.row_id) <= room
+        if any(type(probe) is BlockProbe for probe in fleet.probe(state).probes):
+            shared += sum(len(part.row_id) for part in summary.parts) - len(summary.row_id)
+        assert len(state.shared_rows) <= room
+        held_out = [member.rows.held_out.ids for member in state.members]  # type: ignore[union-attr]
+        assert np.array_equal(np.unique(np.concatenate(held_out)), state.shared_rows.ids)
+        state = fleet.update(state, summary)
+    assert shared > 0
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_killed_at_every_step_it_goes_on_with_the_same_bits(loss: str) -> None:
+    """State and summary written to arrays and read back after each scan, on another number of threads."""
+    _, _, source = three(3)
+    fleet = fleet_on(source, loss=loss)
+    state = fleet.start()
+    while not fleet.done(state):
+        other = fleet.restore(state.to_arrays())
+        blocks = plan_blocks(source, 2_000, skip=fleet.skip(other))
+        probe = fleet.probe(other)
+        answer = probe.from_arrays(run_scan(InProcess(3), source, probe, blocks).to_arrays())
+        state, again = step(fleet, state), fleet.update(other, answer)
+        one, two = state.to_arrays(), again.to_arrays()
+        assert one.keys() == two.keys()
+        assert all(one[name].tobytes() == two[name].tobytes() for name in one)
+    assert state.status == "certified"
+
+
+def test_folds_and_weights() -> None:
+    """Rows of a fold, and those of weight 0, have no dual; values are those of the rows that count; all are judged."""
+    weights = np.random.default_rng(4).choice([0.0, 0.5, 2.0], ROWS)
+    X, codes, source = three(4, weights)
+    fleet = fleet_on(source, 200_000, C=0.1, folds=2)
+    state = run(fleet)
+    assert state.status == "certified"
+    fold = fold_of(np.arange(ROWS), 2, 0)
+    for member, own, found in zip(fleet.plan.members, state.members, fleet.results(state), strict=True):
+        row_c = 0.1 * np.where(fold == member.fold, 0.0, weights)
+        assert (own.block_pass.duals[row_c == 0] == 0).all()  # type: ignore[union-attr]
+        sign = np.where(codes == member.code, 1, -1)
+        xi = np.maximum(0, 1 - sign * (X @ found.w + found.b))
+        assert found.upper == pytest.approx(0.5 * found.w @ found.w + row_c @ xi, rel=1e-9)
+    counted = [np.count_nonzero(weights), *(np.count_nonzero(weights[fold == k]) for k in (0, 1))]
+    assert [int(table.sum()) for table in state.confusion] == counted
+
+
+def test_more_duals_than_memory_are_refused() -> None:
+    """Before anything is read, with how much would do; with that much the fleet is taken."""
+    _, _, source = three(5)
+    needed = DUAL_BYTES * ROWS * 6 * 4 // 3
+    with pytest.raises(UsageError, match=r"memory: expected at least .*600 rows for each of 6 models.*fewer classes"):
+        fleet_on(source, needed - 100)
+    fleet_on(source, needed + 100)
+
+
+def test_when_time_is_over_no_member_is_ahead_of_the_others() -> None:
+    """A segment that not all members had time for is read once more; then the answer is that of a run with time."""
+    _, _, source = three(6)
+    fleet = fleet_on(source)
+    state = step(fleet, fleet.start())
+    left = [3]
+
+    def late() -> bool:
+        left[0] -= 1
+        return left[0] < 0
+
+    after = step(replace(fleet, late=late), state)
+    before, same = state.to_arrays(), after.to_arrays()
+    assert after.round == state.round + 1
+    assert all(before[name].tobytes() == same[name].tobytes() for name in before if name != "round")
+    goes_on, known = step(fleet, after), step(fleet, state)
+    for mine, other in zip(goes_on.members, known.members, strict=True):
+        assert all(mine.to_arrays()[name].tobytes() == values.tobytes() for name, values in other.to_arrays().items())
+
+
+def test_a_fleet_of_one_is_certified() -> None:
+    """Two classes, one value of C, more sparse rows than memory holds."""
+    X, y = texts(0)
+    fleet = fleet_on(ArraySource(X, y, chunk_rows=50), 60_000, C=0.1)
+    assert len(fleet.plan.members) == 1
+    assert type(fleet.plan.members[0].problem) is BlockMinimisation
+    state = run(fleet)
+    assert state.status == "certified"
+    assert is_certified(state.lower, state.upper, 1e-2)
