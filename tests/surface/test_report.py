@@ -478,10 +478,10 @@ def test_rows_are_counted_by_zone() -> None:
 
 
 def test_rows_between_their_bounds_lead_the_band() -> None:
-    """A hinge lists the rows whose weight is neither 0 nor the full price; weights a hair off count as bounds."""
+    """A hinge lists the rows whose weight is neither 0 nor the full C; weights a hair off count as bounds."""
     parts = soft_example()
     text = render(parts).text
-    assert "300 rows, 80 of them with the full price and 100 in between" in text
+    assert "300 rows, 80 of them with their full C and 100 in between" in text
     assert f'<th scope="row">{parts[3]["ids"][200]}</th>' in render_report(*parts)
     assert f'<th scope="row">{parts[3]["ids"][10]}</th>' not in render_report(*parts)
     squared = render(soft_example(loss="squared_hinge"))

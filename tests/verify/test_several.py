@@ -67,7 +67,7 @@ def test_prices_that_sums_cannot_bear_are_refused(tmp_path: Path, cost: float) -
     store = store_of(tmp_path / "far.zarr", X, labels, 64)
     claims = _stopped(store, X, cost) | {"parameters.C": cost}
     place = altered(tmp_path / "m", tmp_path / "bad", claims, hypothesis=v, reference=np.zeros_like(v), **_EMPTY)
-    assert "prices" in {check.name for check in examine(place, store).failures}
+    assert "per-sample C" in {check.name for check in examine(place, store).failures}
 
 
 def test_infeasible_weights_prove_nothing(tmp_path: Path) -> None:

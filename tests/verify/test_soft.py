@@ -79,12 +79,12 @@ def test_a_true_certificate_is_confirmed(trained: Any, loss: str, intercept: boo
     assert (result.rows, result.unlabelled, result.problem) == (200, 1, "soft_margin")
     assert result.claimed_lower <= result.lower <= result.upper <= result.claimed_upper
     assert [check.name for check in result.checks] == [
-        "rows", "classes", "hypothesis", "status", "content", "prices", "coreset", "dual weights", "value",
+        "rows", "classes", "hypothesis", "status", "content", "per-sample C", "coreset", "dual weights", "value",
         "dual bound", "radius",
     ]  # fmt: skip
     texts = {check.name: check.text for check in result.checks}
     assert "over all 199 rows, 1 without label apart" in texts["value"]
-    assert "C = 0.5: a row costs 0.5 (" in texts["prices"]
+    assert "C = 0.5: a row costs 0.5 (" in texts["per-sample C"]
     if loss == "hinge":
         assert 0 < len(Model.load(model).alpha) < 150
     assert json.loads(json.dumps(result.to_dict()))["ok"] is True
@@ -148,7 +148,7 @@ def test_balanced_classes_have_prices_from_the_rows_that_are_labelled(tmp_path: 
     store = make_store(tmp_path / "s.zarr", *noisy())
     coremargin.train(store, out=tmp_path / "m", loss="hinge", class_weight="balanced", cluster="threads")
     labels = noisy()[1]
-    text = next(check.text for check in verify(tmp_path / "m", store).checks if check.name == "prices")
+    text = next(check.text for check in verify(tmp_path / "m", store).checks if check.name == "per-sample C")
     assert f"a row costs {199 / 2 / labels.count('a'):.6g} ({labels.count('a')} of class 'a')" in text
     assert f"or {199 / 2 / labels.count('b'):.6g} ({labels.count('b')} of class 'b')" in text
     lie = altered(tmp_path / "m", tmp_path / "lie", {"parameters.class_weight": None})

@@ -51,7 +51,7 @@ def _check_old(path: Path, kind: Kind, *, overwrite: bool) -> None:
 
 
 def refuse(path: Path, what: str, foreign: Sequence[str], *, overwrite: bool) -> None:
-    """Raises OutputError: ``strangers`` are in the way of an output, or the same is there and must not be replaced."""
+    """Raises OutputError: ``foreign`` files are in the way of an output, or it is there and must not be replaced."""
     if foreign:
         raise OutputError(
             f"{path}: expected {what} or nothing, found something else: {named(foreign)}; "

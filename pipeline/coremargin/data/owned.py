@@ -24,7 +24,7 @@ from coremargin.formats.store_record import FORMAT
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _LARGEST_RECORD = 64 << 20
-_NAMED = 3  # strangers that a message names
+_NAMED = 3  # foreign files that a message names
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Kind:
 
 
 def named(foreign: Iterable[str]) -> str:
-    """The first strangers, for a message."""
+    """The first foreign files, for a message."""
     found = list(foreign)
     more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
     return ", ".join(found[:_NAMED]) + more

@@ -29,7 +29,7 @@ from distributed.core import Status
 from coremargin.engine.clusters.scripts import PLACEHOLDER, clock, given, preparation
 from coremargin.engine.clusters.specs import HtCondor, JobQueue, Lsf, Pbs
 from coremargin.engine.clusters.started import ANSWER_S, answer_of, need_commands
-from coremargin.engine.interruption import held_back
+from coremargin.engine.interruption import deferred_interrupts
 from coremargin.errors import RunError, UsageError
 from coremargin.spec import format_seconds
 
@@ -228,7 +228,7 @@ class _Cluster:
 
 def _theirs() -> tuple[Any, Any, Any]:
     """PBS, LSF, HTCondor. Whoever imports them has another handler for Ctrl-C (0.9.0): one that ends with status 0."""
-    with held_back():
+    with deferred_interrupts():
         found = signal.getsignal(signal.SIGINT)
         try:
             from dask_jobqueue import HTCondorCluster, LSFCluster, PBSCluster

@@ -76,7 +76,7 @@ def memory_for_margin(outcome: Outcome, model: Single) -> tuple[str, str]:
 
 
 def memory_for_value(outcome: Outcome, model: Single) -> tuple[str, str]:
-    """Rows that were held one by one for a soft margin."""
+    """Rows that were in memory one by one for a soft margin."""
     pool_rows = outcome.run["pool_rows"]
     if pool_rows == model.rows:
         return "rows", f"all {model.rows:,} rows were in memory one by one"

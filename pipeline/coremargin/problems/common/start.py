@@ -114,8 +114,8 @@ def rows_sent(source: Source, pool_rows: int) -> int:
     """
     size = max(1, row_bytes(source))
     least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * size)  # w of many features is carried by many rows
-    home = min(max(KEEP_SHARE * source.nbytes, least), KEEP_BYTES_MOST)
-    return max(1, min(int(home) // size, pool_rows // 4))
+    most_bytes = min(max(KEEP_SHARE * source.nbytes, least), KEEP_BYTES_MOST)
+    return max(1, min(int(most_bytes) // size, pool_rows // 4))
 
 
 def float64_row_bytes(source: Source) -> int:

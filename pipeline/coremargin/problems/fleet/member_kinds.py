@@ -123,7 +123,7 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
         if before is None:
             return problem.begin(sample, solve=solve)
         earlier, state = before
-        shares = state.rows.cached_duals / earlier.cost if earlier.whole else None
+        shares = state.rows.cached_duals / earlier.cost if earlier.all_cached else None
         return problem.begin(sample, state.newest, shares, solve=solve)
 
     def evaluated(self, problem: SoftMargin, state: SoftState) -> bool:

@@ -188,7 +188,7 @@ def _answers(
     sent: NDArray[np.bool_],
     confusion: NDArray[np.int64],
 ) -> FleetSummary:
-    """The answers of all members, their sums over rows from one matrix product; home (n,): rows that are sent."""
+    """The answers of all members, their sums over rows from one matrix product; sent (n,): rows that are sent."""
     parts = list[NearFarSplit]()
     for probe, view in zip(soft, views, strict=True):
         near, mine = view.at(view.wanted[sent[view.wanted]]), view.counted.places
@@ -206,8 +206,8 @@ def _answers(
         ids = mine[part.near] + slab.start
         losing = slab.rows[mine[part.losing]] if probe.curve else slab.rows[:0]
         found.append(probe.summary(part, totals[each * k : each * (k + 1)], ids, np.zeros((len(ids), 0)), losing))
-    sent = np.flatnonzero(sent)
-    return FleetSummary(tuple(found), sent + slab.start, take(slab.rows, sent), confusion)
+    places = np.flatnonzero(sent)
+    return FleetSummary(tuple(found), places + slab.start, take(slab.rows, places), confusion)
 
 
 def _rows_at(rows: Rows, mine: NDArray[np.intp], at: NDArray[np.intp]) -> Any:

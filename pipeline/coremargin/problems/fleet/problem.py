@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Advanced:
-    """A member after a scan, without rows: how far those that it holds are from home, and those that nobody sent."""
+    """A member after a scan, without rows: how far those that it holds are from the margin, and those that no scan sent."""
 
     state: MemberState
     distances: Array

@@ -18,7 +18,7 @@ from coremargin.maths.rows import products
 from coremargin.problems.common.start import float64_row_bytes
 from coremargin.problems.fleet.member_kinds import MemberKind
 from coremargin.problems.fleet.probe import SoftFleetProbe, together
-from coremargin.problems.fleet.state import SharedRows, holding, whole, without_rows
+from coremargin.problems.fleet.state import SharedRows, holding, with_rows, without_rows
 from coremargin.problems.fleet.threads import MOST_THREADS
 from coremargin.problems.soft.block_minimisation import CACHED_PART, BlockMinimisation
 from coremargin.problems.soft.state import SoftState
@@ -109,19 +109,19 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
 
     def distances(self, state: SoftState) -> Array:
         """Of the rows held from the margin."""
-        held_out = state.rows.held_out
-        margins = held_out.signs * (products(held_out.rows, state.newest[:-1, None])[0] + state.newest[-1])
+        cached = state.rows.cached
+        margins = cached.signs * (products(cached.rows, state.newest[:-1, None])[0] + state.newest[-1])
         return np.asarray(np.abs(margins - 1.0))
 
     def kept(self, source: Source, members: Sequence[SoftState], distances: Sequence[Array]) -> list[SoftState]:
         """The rows that are nearest to the margin for some member at work, as many as one problem alone would hold."""
-        held_out = [member.rows.held_out.ids[: len(far)] for member, far in zip(members, distances, strict=True)]
-        every = np.unique(np.concatenate(held_out))
-        places = [np.searchsorted(every, ids) for ids in held_out]
+        cached = [member.rows.cached.ids[: len(far)] for member, far in zip(members, distances, strict=True)]
+        every = np.unique(np.concatenate(cached))
+        places = [np.searchsorted(every, ids) for ids in cached]
         room = self.rows_bytes(source) // CACHED_PART // max(1, float64_row_bytes(source))
         chosen = together(list(zip(places, distances, strict=True)), room, len(every))
         pools_ = (
-            member.rows.held_out.take(np.flatnonzero(chosen[at])) for member, at in zip(members, places, strict=True)
+            member.rows.cached.take(np.flatnonzero(chosen[at])) for member, at in zip(members, places, strict=True)
         )
         return [holding(member, {"cached": pool}) for member, pool in zip(members, pools_, strict=True)]
 
@@ -135,7 +135,7 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
         due = sum(problem.due(state) for problem, state in members)
         if 2 * due < len(members):
             return [problem.decided(state, proof=False) for problem, state in members]
-        return [without_rows(problem.decided(whole(state, shared_rows), proof=True)) for problem, state in members]
+        return [without_rows(problem.decided(with_rows(state, shared_rows), proof=True)) for problem, state in members]
 
     def part(self, problem: BlockMinimisation, state: SoftState) -> int:
         """Segments of a pass that are done."""

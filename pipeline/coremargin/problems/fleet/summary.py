@@ -42,8 +42,8 @@ class FleetSummary:
     def part(self, member: int) -> Part:
         """The answer to one member, with its rows, unless it only names them."""
         found = self.parts[member]
-        home = found.row_id if len(self.row_id) else found.row_id[:0]
-        return replace(found, row_x=take(self.row_x, np.searchsorted(self.row_id, home)))
+        sent = found.row_id if len(self.row_id) else found.row_id[:0]
+        return replace(found, row_x=take(self.row_x, np.searchsorted(self.row_id, sent)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""

@@ -38,7 +38,7 @@ class MarginProbe:
     level: margins below it count as violations. keep: rows of each class worth sending, per block.
     known (m,) int64, sorted: ids of the rows in the pool; they are not sent again and do not enter floors.
     low, high, bins: the range of the histogram of margins. first_only: send only the first violation in row order.
-    sparse: rows come, and go home, as csr arrays.
+    sparse: rows come, and are sent, as csr arrays.
     """
 
     base: Array

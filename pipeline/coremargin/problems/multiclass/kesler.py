@@ -72,10 +72,10 @@ class KeslerMargin(ClassesJob):
 
     def probe(self, state: ClassesState) -> ClassesProbe:
         """The question of the next scan."""
-        points, home = self.points(state), rows_sent(self.source, self.pool_rows)
+        points, most_sent = self.points(state), rows_sent(self.source, self.pool_rows)
         return ClassesProbe(
             newest=state.newest, best=state.best if len(points) > 1 else None, points=points, place=self.place,
-            constant=self.constant, class_c=None, keep=max(1, home // self.blocks), known=state.pool.ids,
+            constant=self.constant, class_c=None, keep=max(1, most_sent // self.blocks), known=state.pool.ids,
             level=min(state.upper, 1e300), dtype=self.source.dtype.name, sparse=self.source.sparse,
             chunk_rows=self.source.chunk_rows,
         )  # fmt: skip

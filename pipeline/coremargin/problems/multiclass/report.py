@@ -44,4 +44,4 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
 
 def _columns(precision: Precision) -> tuple[Column, ...]:
     bounds = rounds.bounds(precision)
-    return (rounds.NUMBER, rounds.KIND, *bounds, rounds.counted("Rows held", "pool_rows"), *rounds.COSTS)
+    return (rounds.NUMBER, rounds.KIND, *bounds, rounds.counted("Rows in memory", "pool_rows"), *rounds.COSTS)

@@ -58,12 +58,12 @@ MOST_IDLE = 4
 class BlockMinimisation:
     """``SoftJob`` by selective block minimisation.
 
-    judged: the mean of a pass is the model where it is good enough, though a better point may lie beside it: whoever
+    evaluated: the mean of a pass is the model where it is good enough, though a better point may lie beside it: whoever
     counts what the mean decides, in the same scan, needs no other one.
     """
 
     job: SoftJob
-    judged: bool = False
+    evaluated: bool = False
 
     eager = False
 
@@ -231,7 +231,7 @@ class BlockMinimisation:
         bound = squared_bound if objective.squared else _hinge_bound
         state, points = bound(objective, state, summary), self.job.points(between)
         tried = best_point(objective, points[:1], between, summary)
-        if not (self.judged and is_certified(state.lower, tried.upper, objective.epsilon)):
+        if not (self.evaluated and is_certified(state.lower, tried.upper, objective.epsilon)):
             tried = best_point(objective, points, between, summary)
         if tried.upper < state.upper:
             state = replace(state, best=tried.best, bounds=replace(state.bounds, primal=tried.upper))

@@ -44,8 +44,8 @@ class BlockPass:
         """Before the first pass: all duals are zero."""
         zero = np.zeros(features + 1)
         return cls(
-            duals=np.zeros(rows), linear=zero, dual_total=0.0, at=zero, total=zero, seen=0, segment=0, values=np.zeros(0),
-            gain=1.0, wait=0, waited=0, scans=0,
+            duals=np.zeros(rows), dual_sum=zero, dual_total=0.0, at=zero, total=zero, seen=0, segment=0,
+            values=np.zeros(0), gain=1.0, wait=0, waited=0, scans=0,
         )  # fmt: skip
 
     @property
@@ -61,7 +61,7 @@ class BlockPass:
     def times(self, factor: float) -> BlockPass:
         """The same point where every price is so many times as high, which the duals and their sums are too."""
         return replace(
-            self, duals=factor * self.duals, linear=factor * self.dual_sum, dual_total=factor * self.dual_total
+            self, duals=factor * self.duals, dual_sum=factor * self.dual_sum, dual_total=factor * self.dual_total
         )
 
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:

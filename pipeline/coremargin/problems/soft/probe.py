@@ -61,8 +61,8 @@ class NearFarSplit:
     """Rows that count at the newest hypothesis.
 
     signs, row_c (n,); margins (k, n); near: positions of the rows that the summary names; slack max(0, 1 - margin);
-    losing: those with slack that are far from the margin, and not cached. columns (n, 4): the weights of the rows in the
-    summary's sums, c xi of the positive and of the negative class, c y and c xi y of losing rows, or none (n, 0).
+    losing: those with slack that are far from the margin, and not cached. columns (n, 4): the weights of the rows in
+    the summary's sums, c xi of the positive and of the negative class, c y and c xi y of losing rows, or none (n, 0).
     least: |margin - 1| of the far row that is nearest to the margin, 0 where nobody asked.
     """
 

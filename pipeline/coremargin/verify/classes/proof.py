@@ -123,8 +123,8 @@ class ClassesProof(ClassesScan):
         (low, high), found = C_LIMITS, self["total_c"]
         text = f"the rows of a class cost {found.min():.6g} to {found.max():.6g} in all"
         if ((found >= low) & (found <= high)).all():
-            return Check("prices", ok=True, text=text)
-        return Check("prices", ok=False, text=f"{text}: expected from {low:g} to {high:g}")
+            return Check("per-sample C", ok=True, text=text)
+        return Check("per-sample C", ok=False, text=f"{text}: expected from {low:g} to {high:g}")
 
     def _infeasible(self) -> np.ndarray:
         """Which rows (m,) have duals that no dual point has, up to rounding."""

@@ -149,10 +149,12 @@ class GapScan(SoftScan):
         if not all(
             low <= value * count <= high for value, count in zip(c.pair, self.sums["count"], strict=True) if count
         ):
-            return Check("prices", ok=False, text=f"{text}: expected from {low:g} to {high:g} for the rows of a class")
+            return Check(
+                "per-sample C", ok=False, text=f"{text}: expected from {low:g} to {high:g} for the rows of a class"
+            )
         if positive and negative:
-            return Check("prices", ok=True, text=text)
-        return Check("prices", ok=False, text=f"{text}: expected rows of both classes")
+            return Check("per-sample C", ok=True, text=text)
+        return Check("per-sample C", ok=False, text=f"{text}: expected rows of both classes")
 
     def _near_margin(self) -> Check:
         problems = self.membership()
