@@ -17,7 +17,7 @@ from table import Group, Row
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.maths.outliers.certificates import Arena
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.published import by_enumeration
 from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
 from coremargin.problems.outliers.left_out import left_out
@@ -87,9 +87,11 @@ def _against_enumeration(limit_s: float) -> Group:
         name = f"n {n}, d {d}, k {k}"
         note = f"{found.nodes} nodes, margin {found.lower:.6f}"
         group.rows.append(Row(f"{name}: this search", time.perf_counter() - started, margin=1.0, note=note))
-        arena = Arena(x.astype(np.float64), y.astype(np.int8), x.mean(axis=0, dtype=np.float64), intercept=True)
+        search_rows = SearchRows(
+            x.astype(np.float64), y.astype(np.int8), x.mean(axis=0, dtype=np.float64), intercept=True
+        )
         started = time.perf_counter()
-        all_subsets = by_enumeration(arena, k, 0.1, one_by_one, "simple-outlier-svm")
+        all_subsets = by_enumeration(search_rows, k, 0.1, one_by_one, "simple-outlier-svm")
         note = f"{all_subsets.subsets:,} subsets of up to {all_subsets.size} rows"
         reached = all_subsets.found.margin / found.lower if found.lower else None
         group.rows.append(
