@@ -31,10 +31,10 @@ class ThresholdKind(Kind[ThresholdJob, Threshold, Any]):
     name = "threshold"
     job = ThresholdJob
     title = "a threshold"
-    asked_by = "give threshold"
+    selected_by = "give threshold"
 
-    def asked(self, said: Mapping[str, Any]) -> bool:
-        return "threshold" in said
+    def matches(self, options: Mapping[str, Any]) -> bool:
+        return "threshold" in options
 
     def problem(self, job: ThresholdJob, source: Source) -> Threshold:
         return Threshold(source)
@@ -51,7 +51,7 @@ class ThresholdKind(Kind[ThresholdJob, Threshold, Any]):
     def verdict(self, outcome: Outcome, job: ThresholdJob) -> list[str]:
         return []
 
-    def held(self, outcome: Outcome) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         return "", ""
 
     def described(self, path: Path, model: GapState, made: Sequence[tuple[str, str]]) -> list[str]:

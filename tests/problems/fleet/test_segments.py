@@ -149,8 +149,8 @@ def test_rows_come_home_once_and_memory_bounds_them_and_those_held(loss: str) ->
         if any(type(probe) is BlockProbe for probe in fleet.probe(state).probes):
             shared += sum(len(part.row_id) for part in summary.parts) - len(summary.row_id)
         assert len(state.shared_rows) <= room
-        held_out = [member.rows.held_out.ids for member in state.members]  # type: ignore[union-attr]
-        assert np.array_equal(np.unique(np.concatenate(held_out)), state.shared_rows.ids)
+        cached = [member.rows.cached.ids for member in state.members]  # type: ignore[union-attr]
+        assert np.array_equal(np.unique(np.concatenate(cached)), state.shared_rows.ids)
         state = fleet.update(state, summary)
     assert shared > 0
 
