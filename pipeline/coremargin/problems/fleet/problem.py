@@ -40,7 +40,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Advanced:
-    """A member after a scan, without rows: how far those that it holds are from the margin, and those that no scan sent."""
+    """A member after a scan, without rows.
+
+    distances: of the rows that it holds from the margin; fresh: those of them that no scan sent.
+    """
 
     state: MemberState
     distances: Array
