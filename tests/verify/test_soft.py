@@ -442,7 +442,7 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
     for shift in range(5):
         part = X[shift:]
         longest = float(np.linalg.norm(part, axis=1).max())
-        answer = probe._ask(part, probe.counted(0, np.zeros(len(part), np.int32), None), 0, longest)
+        answer = probe._ask(part, probe.counted(0, np.zeros(len(part), np.int32), None), longest)
         assert answer.far_c[0] == np.count_nonzero(exact[shift:] < 1)
 
 
