@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 
 MODULE_LINES = 300
 FUNCTION_LINES = 40
-FUNCTION_LINES_AT_MOST = 60
-
-#: Longer than the limit, each with its reason: "path": "why". Modules up to 400 lines, functions up to 60.
-LONG_MODULES: dict[str, str] = {}
-LONG_FUNCTIONS: dict[str, str] = {}
 
 FOLDERS = {".ci", "cluster", "jobs", "pipeline", "tests"}
 
@@ -88,30 +83,20 @@ def test_modules_stay_short(package: Package, scripts: list[Module], repository:
     for module in [*package.modules.values(), *scripts]:
         name = module.path.relative_to(repository).as_posix()
         lines = module.text.count("\n") - section_lines(module)
-        if lines > (400 if LONG_MODULES.get(name) else MODULE_LINES):
+        if lines > MODULE_LINES:
             long[name] = lines
     assert long == {}
 
 
 def test_functions_stay_short(package: Package, scripts: list[Module], repository: Path) -> None:
-    """No function has more than 40 lines beside its docstring, none with a reason more than 60."""
+    """No function has more than 40 lines beside its docstring."""
     long = {}
     for module in [*package.modules.values(), *scripts]:
         for function in module.functions():
             name = f"{module.path.relative_to(repository).as_posix()}::{function.name}"
-            limit = FUNCTION_LINES_AT_MOST if LONG_FUNCTIONS.get(name) else FUNCTION_LINES
-            if (lines := body_lines(function)) > limit:
+            if (lines := body_lines(function)) > FUNCTION_LINES:
                 long[name] = lines
     assert long == {}
-
-
-def test_exceptions_are_still_needed(package: Package, scripts: list[Module], repository: Path) -> None:
-    """Every exception from the size limits names something that exists."""
-    known = set()
-    for module in [*package.modules.values(), *scripts]:
-        path = module.path.relative_to(repository).as_posix()
-        known |= {path, *(f"{path}::{function.name}" for function in module.functions())}
-    assert {*LONG_MODULES, *LONG_FUNCTIONS} <= known
 
 
 def test_every_test_states_a_fact(test_modules: list[Module], repository: Path) -> None:

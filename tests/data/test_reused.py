@@ -26,7 +26,7 @@ def test_an_array_that_somebody_holds_is_not_given_away() -> None:
 
 
 def test_a_loop_that_holds_the_last_one_needs_two() -> None:
-    """Memory stays flat, and pages warm."""
+    """Two arrays serve in turn, however often one is taken: memory stays flat, and pages warm."""
     reused, places = Reused(), set()
     for _ in range(50):
         last = reused.take("rows", 1 << 20)

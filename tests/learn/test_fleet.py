@@ -386,7 +386,7 @@ def test_records_that_do_not_fit_are_not_loaded(trained: Path, change: Callable[
 
 
 def test_a_fleet_is_replaced_only_with_leave(store: Store, trained: Path) -> None:
-    """As models are; a folder with other things is never touched."""
+    """A fleet in the way is an error, and with ``overwrite`` the new members take the place of the old ones."""
     with pytest.raises(OutputError, match="a model is there already"):
         check_output(job_of(store, trained), "new")
     train_job(job_of(store, trained, C=[0.5], folds=None), store, InProcess(1), overwrite=True)
@@ -430,7 +430,7 @@ def test_matrices_that_do_not_fit_are_done_without(rng: np.random.Generator, mak
     ],
 )
 def test_wrong_values(store: Store, tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    """Each is refused with what was expected."""
+    """Values out of range are refused with what was expected."""
     with pytest.raises(SpecError, match=message):
         job_of(store, tmp_path / "m", **options)
 

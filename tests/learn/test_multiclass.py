@@ -244,7 +244,7 @@ def test_sparse_and_weighted_stores(tmp_path: Path, loss: str | None) -> None:
 
 
 def test_what_is_for_two_classes_is_refused(tmp_path: Path) -> None:
-    """Each with what there is instead."""
+    """What only two classes have is refused for several at once, each parameter with what there is instead."""
     store = make_store(tmp_path / "s.zarr", *rows(5, 60, 3, 0.0))
     for asked, words in (
         ({"loss": "squared_hinge"}, "has only 'hinge', found 'squared_hinge'; it belongs to a fleet"),

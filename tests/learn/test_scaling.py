@@ -310,7 +310,7 @@ def test_embedded_cluster(rng: np.random.Generator, make_store: MakeStore, tmp_p
 
 
 def test_a_column_that_cannot_be_scaled(make_store: MakeStore, tmp_path: Path) -> None:
-    """It is named before anything is read."""
+    """A column too short to be scaled is named before anything is read; scaled rows are not scaled again."""
     X = np.array([[0.0, 1e-40], [1.0, 0.0], [2.0, 1e-40]], np.float32)
     store = make_store(X, [0, 1, 1])
     with pytest.raises(BadRow, match="column 1 .*standard deviation"):

@@ -139,7 +139,7 @@ def test_a_run_record_that_is_none_ends_in_a_message(
 
 
 def test_rounds_that_are_none_end_in_a_message(tmp_path: Path, store: Store, run_cli: Cli) -> None:
-    """So is one whose rounds were, of a fleet too."""
+    """A line of rounds.jsonl that is no record is an error with its place, as is a damaged run.json, of a fleet too."""
     words = ("train", store.path, "--out", tmp_path / "m", "--cluster", "threads", "--loss", "hinge", "--C", "1,2")
     run_cli(*words)
     assert run_cli(*words, "--resume").stdout.startswith("nothing to do: ")

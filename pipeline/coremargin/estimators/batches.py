@@ -63,7 +63,7 @@ class InBatches:
 
         Rows are kept while half of ``memory`` holds them: until then the answer is that of ``fit`` on all batches, to
         the digest, so that ``coremargin verify`` checks ``model_`` against a store of them. Then rows with the largest
-        margins are let go, and what is known of them (floors and a ball, see estimators/past.py) bounds what a new
+        margins are let go, and what is known of them (floors and a ball, see estimators/history.py) bounds what a new
         hypothesis does to them. Where that does not prove epsilon, the bounds are what it does prove, the status is
         "stopped", and a ConvergenceWarning says so: ``fit`` on a store of all rows proves more. A hard margin that the
         new rows respect stays as it is, for the price of one look at them.
@@ -119,7 +119,7 @@ class InBatches:
         return self
 
     def _remember(self, history: History, models: list[Model], most: int) -> None:
-        """Keep at most ``most`` rows of the past, and the terms that the proof of all rows rests on."""
+        """Keep at most ``most`` rows of the history, and the terms that the proof of all rows rests on."""
         self._history: History | None = relieved(history, models, self._class_c(history), most)
         self._terms = {name: deepcopy(getattr(self, name)) for name in _TERMS}  # a dict may change in its place
 

@@ -41,7 +41,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     loss : {"squared_hinge", "hinge"} or None, default "squared_hinge"
         None for the hard margin (``coremargin.train``: None unless given).
     C : float, default 1.0
-        Price of a row's loss; a hard margin does not read it.
+        Weight of a row's loss; a hard margin does not read it.
     epsilon : float, default 1e-3
         The value (hard margin: the margin) is proven to be within this share of the best possible.
     fit_intercept : bool, default True
@@ -135,7 +135,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         y : array_like of shape (n,), optional
             Labels; a store has its own.
         sample_weight : array_like of shape (n,), optional
-            Factors of the price of a row; 0 leaves it out, a hard margin reads nothing else of them.
+            Factors of C for each row; 0 leaves it out, a hard margin reads nothing else of them.
 
         Returns
         -------

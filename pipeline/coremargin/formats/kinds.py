@@ -1,7 +1,7 @@
 """The kinds of problems that there are: a line for each.
 
-Whoever reads a record needs the list, so it lies here, on the floor of records, as text: modules are imported when they
-are asked for. Each floor asks for its own part: registry.py for records, models/registry.py for models,
+Whoever reads a record needs the list, so it lies here, in the layer of records, as text: modules are imported when they
+are asked for. Each layer asks for its own part: registry.py for records, models/registry.py for models,
 problems/registry.py for kinds, cli/kinds.py for commands. There is one list more, the verifier's own, of who checks
 which claim: verify/registry.py.
 """

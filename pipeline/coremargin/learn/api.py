@@ -1,4 +1,4 @@
-"""The Python door: ``coremargin.train``."""
+"""Training from Python: ``coremargin.train``."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     loss : {"hinge", "squared_hinge"}, optional
         Of rows inside of the margin or on the wrong side (``SoftMarginJob``); None: a hard margin.
     C : float or sequence of float, default 1.0
-        Price of a row's loss; of several each has a model, from the same scans (``FleetJob``).
+        Weight of a row's loss; of several each has a model, from the same scans (``FleetJob``).
     class_weight : "balanced" or sequence of two float, optional
         Factors of C for the negative and the positive class; "balanced": n / (2 n_class).
     classes : {"ovr", "crammer-singer"}, optional

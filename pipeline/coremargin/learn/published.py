@@ -1,4 +1,4 @@
-"""The Python door to the published outlier algorithms: ``coremargin.learn.published.outlier_svm``.
+"""The published outlier algorithms from Python: ``coremargin.learn.published.outlier_svm``.
 
 They are the reference that the search is measured against, for data of a few dozen rows: every subset of a coreset's
 size is a maximum-margin problem of its own. ``coremargin.train(..., outliers=k)`` answers the same question.

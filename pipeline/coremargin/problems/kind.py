@@ -1,4 +1,4 @@
-"""What the house asks of a kind of problem: README.md beside this says how to add one."""
+"""What the package asks of a kind of problem: README.md beside this says how to add one."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def dense(rows: Any) -> np.ndarray:
 
 
 def test_the_table_knows_every_name_that_a_job_may_give() -> None:
-    """And no other."""
+    """The strategies that there are, are those that a record may name."""
     assert set(STRATEGIES) == set(get_args(model_record.Strategy))
 
 

@@ -158,7 +158,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
 
 
 def test_classes_are_in_the_order_of_their_labels() -> None:
-    """Whatever the order of first appearance."""
+    """Classes, scores and confusion go by sorted labels, whatever the order of first appearance."""
     X, y = separable(9, 90, 3, 3)
     names = np.array(["b", "c", "a"])[y]
     problem = KeslerMargin(ArraySource(X, names, chunk_rows=30), 1e-3)

@@ -70,12 +70,12 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """Rows of all members."""
         if any("part" in record for record in outcome.rounds):
-            held_out = max(record["pool_rows"] for record in outcome.rounds)
+            most_rows = max(record["pool_rows"] for record in outcome.rounds)
             return (
                 "rows",
-                f"{held_out:,} rows at a time; others were sent a segment at a time, each once for all models",
+                f"{most_rows:,} rows at a time; others were sent a segment at a time, each once for all models",
             )
-        return "rows", f"{outcome.run['pool_rows']:,} rows are held, each once, for all models"
+        return "rows", f"{outcome.run['pool_rows']:,} rows are in memory, each once, for all models"
 
     def described(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """What the members claim, and how they do together."""

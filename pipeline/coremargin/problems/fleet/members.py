@@ -53,10 +53,10 @@ class FleetPlan:
     @property
     def regularisation_paths(self) -> list[list[int]]:
         """Numbers of the members that differ in C only, in order: each starts from the solution of the one before."""
-        regularisation_paths: dict[tuple[int | None, int | None], list[int]] = {}
+        paths: dict[tuple[int | None, int | None], list[int]] = {}
         for number, member in enumerate(self.members):
-            regularisation_paths.setdefault((member.fold, member.code), []).append(number)
-        return list(regularisation_paths.values())
+            paths.setdefault((member.fold, member.code), []).append(number)
+        return list(paths.values())
 
     @property
     def ensembles(self) -> dict[tuple[int | None, float | None], list[int]]:

@@ -118,7 +118,7 @@ class BlockMinimisation:
         )  # fmt: skip
         if solve:
             state = self._solved(state, sample, block_pass)
-        # The gain over a point for other prices says nothing about the next one.
+        # The gain over a point for another C says nothing about the next one.
         state = replace(state, block_pass=replace(_block_pass(state), gain=1.0))
         margins = sample.signs * (products(sample.rows, state.newest[:-1, None])[0] + state.newest[-1])
         low, high = histogram_range(margins)

@@ -59,7 +59,7 @@ class BlockPass:
         return self.total / max(1, self.seen)
 
     def times(self, factor: float) -> BlockPass:
-        """The same point where every price is so many times as high, which the duals and their sums are too."""
+        """The same point where every row's C is so many times as high, which the duals and their sums are too."""
         return replace(
             self, duals=factor * self.duals, dual_sum=factor * self.dual_sum, dual_total=factor * self.dual_total
         )

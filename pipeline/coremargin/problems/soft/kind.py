@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
-    """Rows may lie inside of the margin or on the wrong side, at a price."""
+    """Rows may lie inside of the margin or on the wrong side, at a cost."""
 
     name = "soft_margin"
     job = SoftMarginJob

@@ -42,7 +42,7 @@ def render(model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str
 
 
 def _columns(precision: Precision) -> tuple[Column, ...]:
-    near = (rounds.counted("Band rows", "pool_rows"), rounds.counted("Rows below 1", "rows_below"))
+    near = (rounds.counted("Near-margin rows", "pool_rows"), rounds.counted("Rows below 1", "rows_below"))
     bounds = rounds.bare_bounds(precision, "Dual", "Value")
     return (rounds.NUMBER, rounds.KIND, *bounds, *near, *rounds.CHUNKS, *rounds.COSTS)
 
@@ -64,13 +64,13 @@ def _about(
         "distance": None if not norm else 1.0 / norm,
         "between": int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum()),
         "full": int(at_cap.sum()),
-        "swept": any("part" in row for row in records),
+        "in_segments": any("part" in row for row in records),
         "scanned": any(row.get("kind") != "sample" for row in records),
     }
 
 
 def heaviest(coreset: Mapping[str, Any], model: Json) -> dict[str, Any]:
-    """The band's rows ranked by how far their weights are from both ends of what they may be; weights that are an
+    """The near-margin rows ranked by how far their weights are from both ends of what they may be; weights that are an
     interior point's leftover rank zero.
     """
     alpha, y = np.asarray(coreset["alpha"], float), np.asarray(coreset["y"])

@@ -1,4 +1,4 @@
-"""What a job with a loss says: rows may lie inside of the margin or on the wrong side, at a price."""
+"""What a job with a loss says: rows may lie inside of the margin or on the wrong side, at a cost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def loss_parameters(loss: str, cost: float, weight: ClassWeight | None) -> dict[
 class SoftMarginJob(TrainJob, frozen=True, kw_only=True):
     """A soft margin between two classes.
 
-    loss: of rows inside of the margin or on the wrong side; C, the price of a row's loss; class_weight, factors of C
+    loss: of rows inside of the margin or on the wrong side; C, the weight of a row's loss; class_weight, factors of C
     for the negative and the positive class, or "balanced": n / (2 n_class). Weights that the store has of its rows are
     factors of C too, and n are their sums; a row of weight 0 is left out.
     """
@@ -71,7 +71,7 @@ class SoftMarginJob(TrainJob, frozen=True, kw_only=True):
     C: Annotated[
         float,
         Meta(
-            description="Price of a row's loss; several: a model each.",
+            description="Weight of a row's loss; several: a model each.",
             extra={"metavar": "NUMBER[,...]", "text": numbers_of},
         ),
     ] = 1.0
