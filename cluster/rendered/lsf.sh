@@ -5,8 +5,8 @@
 #BSUB -P "research"
 #BSUB -n 16
 #BSUB -R "span[hosts=1]"
-#BSUB -M 34359739
 #BSUB -W 02:00
+#BSUB -M 32768MB
 #BSUB -r
 #BSUB -sp 50
 export MALLOC_TRIM_THRESHOLD_=1073741824
@@ -14,4 +14,4 @@ export MALLOC_MMAP_THRESHOLD_=268435456
 export OMP_NUM_THREADS=1
 export OPENBLAS_NUM_THREADS=1
 export MKL_NUM_THREADS=1
-exec python3 -m distributed.cli.dask_worker SCHEDULER --name coremargin-0 --nthreads 8 --memory-limit 16.00GiB --nworkers 2 --nanny --death-timeout 60 --memory-limit 0 --no-dashboard
+exec python3 -m distributed.cli.dask_worker SCHEDULER --nthreads 8 --memory-limit 16.00GiB --nworkers 2 --nanny --death-timeout 60 --memory-limit 0 --no-dashboard

@@ -2,7 +2,7 @@
 
 #PBS -N coremargin
 #PBS -q workq
-#PBS -l select=1:ncpus=16:mem=32GB
+#PBS -l select=1:ncpus=16:mem=32768mb
 #PBS -l walltime=02:00:00
 #PBS -r y
 #PBS -j oe
@@ -11,4 +11,4 @@ export MALLOC_MMAP_THRESHOLD_=268435456
 export OMP_NUM_THREADS=1
 export OPENBLAS_NUM_THREADS=1
 export MKL_NUM_THREADS=1
-exec python3 -m distributed.cli.dask_worker SCHEDULER --name coremargin-0 --nthreads 8 --memory-limit 16.00GiB --nworkers 2 --nanny --death-timeout 60 --memory-limit 0 --no-dashboard
+exec python3 -m distributed.cli.dask_worker SCHEDULER --nthreads 8 --memory-limit 16.00GiB --nworkers 2 --nanny --death-timeout 60 --memory-limit 0 --no-dashboard

@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from coremargin.engine.clusters.specs import Batch, HtCondor, Lsf, Pbs, Sge, Slurm
+from coremargin.engine.clusters.specs import Batch, HtCondor, JobQueue, Lsf, Pbs, Sge, Slurm
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from scan_fakes import FakeHandle, SumProbe, expected
@@ -41,7 +41,20 @@ job = subprocess.Popen(["sh", "-c", script], start_new_session=True, **quiet)
 print({answer})
 """
 )
-CANCEL = TEXT + "import os, signal; os.killpg(int(sys.argv[1].split('.')[0]), signal.SIGTERM)"  # as they do first
+#: Ends the jobs, gently first, as they do: all of them, and fails in the end where one had ended already.
+CANCEL = (
+    TEXT
+    + """
+import os, signal
+gone = []
+for word in sys.argv[1:]:
+    try:
+        os.killpg(int(word.split(".")[0]), signal.SIGTERM)
+    except ProcessLookupError:
+        gone.append(word)
+sys.exit(f"has finished: {' '.join(gone)}" if gone else 0)
+"""
+)
 BATCH = {
     Slurm: ("sbatch", "f'{job.pid};cluster'", "scancel"),
     Pbs: ("qsub", "f'{job.pid}.server'", "qdel"),
@@ -51,9 +64,21 @@ BATCH = {
 }
 
 
+def noted(file: Path) -> list[str]:
+    """What a stand-in noted: its arguments, a line for each time that it ran."""
+    note = Path(f"{file}.log")
+    return note.read_text().splitlines() if note.exists() else []
+
+
 def here() -> dict[str, str]:
     """The environment in which a worker finds coremargin and the fakes."""
     return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def jobs_here(kind: type[JobQueue], **options: Any) -> JobQueue:
+    """Workers on this machine, as jobs that dask-jobqueue submits."""
+    its = {"host": "127.0.0.1", "python": sys.executable, "environment": here()} | options
+    return kind(**its, insecure=its.get("tls") is None)
 
 
 def scans(executor: Executor) -> None:

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 
 def render(cluster: ClusterSpec) -> str:
-    """What would be sent to a batch system, to other hosts or to Kubernetes, as text; a pure function of the spec.
+    """What would be sent to a batch system, to other hosts or to Kubernetes, as text.
 
-    The scheduler's address is known when it runs; the text has ``SCHEDULER`` in its place. Clusters of this machine and
-    existing ones get no text: the spec itself, as TOML.
+    The scheduler's address is known when it runs; the text has ``SCHEDULER`` in its place. It is a pure function of the
+    spec, but for PBS, LSF and HTCondor: dask-jobqueue reads its ``jobqueue.yaml`` for what the spec leaves out, and
+    ``PBS_ACCOUNT``, and makes the log folder that the file names. Clusters of this machine and existing ones get no
+    text: the spec itself, as TOML.
     """
     if isinstance(cluster, JobQueue):
         # only here: it is an extra, and takes a while to import

@@ -3,7 +3,7 @@
 For batch systems and ssh the scheduler runs in the driver, so that the driver's end is the workers' end: they leave a
 minute after they lost it, whatever killed it. The text that is submitted is that of scripts.py and manifest.py.
 
-SLURM and Grid Engine are not left to dask-jobqueue, which has PBS, LSF and HTCondor (jobqueue.py). Of its SLURMCluster
+SLURM and Grid Engine are not left to dask-jobqueue, which has PBS, LSF and HTCondor (jobs.py). Of its SLURMCluster
 and SGECluster (0.9.0) a job that was cancelled stayed lost on the real thing, with ``scale`` and with ``adapt``, until
 somebody asked for as many once more; an array here is submitted again when none of its workers is left. Nor is ssh left
 to distributed's SSHCluster, which ran through asyncssh: of the command ``ssh`` the end and the last words are known at
@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 from distributed import Client
-from distributed.security import Security
 
 from coremargin.engine.absence import Absence
 from coremargin.engine.clusters import manifest
 from coremargin.engine.clusters.batch import Array, check_commands
 from coremargin.engine.clusters.hosts import Hosts
 from coremargin.engine.clusters.local_cluster import DRIVER_BYTES, FILES, Start, settings
-from coremargin.engine.clusters.specs import Address, Batch, JobQueue, Kubernetes, Remote, Ssh
+from coremargin.engine.clusters.specs import Address, Batch, JobQueue, Kubernetes, Network, Remote, Ssh
 from coremargin.engine.clusters.started import Started, answer_of, undisturbed
+from coremargin.engine.clusters.tls import check_files, security
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.resources import need_files, need_memory
 from coremargin.errors import RunError, UsageError
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coremargin.engine.absence import Recruit
-    from coremargin.engine.clusters.jobqueue import Jobs
-    from coremargin.engine.clusters.specs import ClusterSpec, Network
+    from coremargin.engine.clusters.jobs import Jobs
+    from coremargin.engine.clusters.specs import ClusterSpec
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,8 @@ _SCHEDULER = "the scheduler in this process"
 
 def start(cluster: ClusterSpec) -> DaskExecutor:
     """An executor with at least one worker; RunError when none came in time, UsageError when a command is missing."""
+    if isinstance(cluster, Network):
+        check_files(cluster)
     with ExitStack() as stack:
         started: list[Started] = []
         recruit: Recruit | None = None
@@ -77,19 +79,6 @@ def start(cluster: ClusterSpec) -> DaskExecutor:
         _wait(client, cluster, what, started)
         absence = Absence(cluster.start_timeout, recruit)
         return DaskExecutor(client, description=what, absence=absence, on_close=stack.pop_all().close)
-
-
-def security(network: Network) -> Security:
-    """What ``distributed`` needs to know of TLS files; UsageError names one that is missing."""
-    if network.tls is None:
-        return Security()
-    for file in (network.tls.ca, network.tls.cert, network.tls.key):
-        if not file.is_file():
-            raise UsageError(f"[tls]: {file} is not a file")
-    names = {"tls_ca_file": str(network.tls.ca)}
-    for role in ("client", "scheduler", "worker"):
-        names |= {f"tls_{role}_cert": str(network.tls.cert), f"tls_{role}_key": str(network.tls.key)}
-    return Security(require_encryption=True, **names)
 
 
 def _client(stack: ExitStack, address: str, network: Network) -> Client:
@@ -144,16 +133,13 @@ def _own_scheduler(cluster: Remote, places: int, stack: ExitStack) -> tuple[Clie
 
 def _job_queue(cluster: JobQueue, stack: ExitStack) -> tuple[Client, Jobs]:
     # only here: it is an extra
-    from coremargin.engine.clusters.jobqueue import Jobs
+    from coremargin.engine.clusters.jobs import Jobs
 
     jobs = Jobs(cluster)
     scheduler = {"host": _host(cluster, cluster.jobs), "port": cluster.port, "dashboard": False}
-    start, its, client = _start(
-        cluster,
-        security=security(cluster) if cluster.tls else None,
-        **jobs.start_options(dashboard_address="127.0.0.1:0", **scheduler),
-    )
-    stack.callback(lambda: undisturbed(start.close))  # it cancels the jobs
+    start, its, client = _start(cluster, **jobs.start_options(dashboard_address="127.0.0.1:0", **scheduler))
+    stack.callback(start.close)
+    stack.callback(_forgive(jobs.cancel))
     jobs.submit(its)
     return client, jobs
 

@@ -45,10 +45,14 @@ def worker_command(remote: Remote, scheduler: str = PLACEHOLDER) -> str:
     return shlex.join(command)
 
 
+def exports(remote: Remote) -> list[str]:
+    """Shell lines that set the environment."""
+    return [f"export {name}={shlex.quote(value)}" for name, value in (ENVIRONMENT | remote.environment).items()]
+
+
 def preparation(remote: Remote) -> list[str]:
     """Shell lines before the worker: environment and setup."""
-    variables = ENVIRONMENT | remote.environment
-    return [*(f"export {name}={shlex.quote(value)}" for name, value in variables.items()), *remote.setup]
+    return [*exports(remote), *remote.setup]
 
 
 def body(remote: Remote, scheduler: str = PLACEHOLDER) -> list[str]:
@@ -80,7 +84,8 @@ def clock(seconds: float) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
 
 
-def _mebibytes(size: int) -> int:
+def mebibytes(size: int) -> int:
+    """Size in MiB, rounded up."""
     return -(-size // 2**20)
 
 
@@ -96,7 +101,7 @@ def _slurm(batch: Batch) -> tuple[str, Sequence[str]]:
         f"--array=1-{batch.jobs}",
         "--ntasks=1",
         f"--cpus-per-task={batch.threads}",
-        f"--mem={_mebibytes(batch.memory)}M",
+        f"--mem={mebibytes(batch.memory)}M",
         f"--time={clock(batch.walltime)}",
         "--requeue",
         *given(("--partition=", batch.queue), ("--account=", batch.account), ("--output=", logs)),
@@ -110,7 +115,7 @@ def _sge(batch: Batch) -> tuple[str, Sequence[str]]:
         f"-N {batch.name}",
         f"-t 1-{batch.jobs}",
         *slots,
-        f"-l h_vmem={_mebibytes(-(-batch.memory // batch.threads))}M",  # Grid Engine counts per slot
+        f"-l h_vmem={mebibytes(-(-batch.memory // batch.threads))}M",  # Grid Engine counts per slot
         f"-l h_rt={clock(batch.walltime)}",
         "-S /bin/sh",
         "-cwd",
