@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.sparse import csr_array
 
 from coremargin.maths import margin
 from coremargin.maths.margin import (
@@ -245,3 +246,20 @@ def test_resolution_grows_with_the_radius() -> None:
     assert resolution(2.0, 10, 10) == 2 * resolution(1.0, 10, 10)
     assert 0 < resolution(1.0, 1000, 1000) < 1e-11
     assert resolution(0.0, 10, 10) == 0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("size", [1.0, 1e-170, 1e-300])
+def test_rows_meet_only_where_they_are_the_same(size: float, sparse: bool) -> None:
+    """Of rows that differ by 1e-170 something is left, though its square is not."""
+    rows, signs, weights = np.array([[0.0, size], [0.0, -size]]), np.array([1, -1]), np.ones(2)
+    assert not margin.meets(csr_array(rows) if sparse else rows, signs, weights, intercept=True)
+    same = rows[[0, 0]]
+    assert margin.meets(csr_array(same) if sparse else same, signs, weights, intercept=True)
+
+
+def test_short_rows_have_lengths() -> None:
+    """From the least float to the largest squares, and none for a row of zeros, in both forms of rows."""
+    rows = np.array([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0], [3e-300, 0.0, 4e-300], [0.0, 5e-324, 0.0], [3e130, 4e130, 0.0]])
+    for form in (rows, csr_array(rows)):
+        np.testing.assert_allclose(margin.true_lengths(form), [5.0, 0.0, 5e-300, 5e-324, 5e130], rtol=1e-15)

@@ -69,6 +69,32 @@ def test_sparse_rows_meet_where_dense_ones_do() -> None:
     np.testing.assert_array_equal(mc.class_balance(lonely, y), [1.0, -1.0, 0.0])
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_classes_are_given_too_much_counts_times_the_longest_row(sparse: bool) -> None:
+    """Weights that leave nothing of long rows do not meet where a class is given 1e-14 more than it gives."""
+    long = 1e14
+    X = np.array([[-0.5, 0], [-1, long / 2], [0.5, 0], [1, long / 2], [-long, long], [long, long]])
+    y, w, weights = np.array([0, 0, 1, 1, 2, 2]), 1 / (2 * long + 2), np.zeros((6, 3))
+    weights[[0, 2], [1, 0]] = w * (long - 2)
+    weights[[4, 5], [0, 1]] = w
+    weights[[1, 3], [2, 2]] = 2 * w
+    assert np.abs(mc.kesler_sum(X, y, weights, 0.0)).max() <= 1e-15
+    assert 0 < np.abs(mc.class_balance(weights, y)).max() <= 2e-14
+    assert not mc.meets(csr_array(X) if sparse else X, y, weights, intercept=True)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("apart", [1e-170, 1e-300])
+def test_rows_whose_difference_has_no_square_do_not_meet(apart: float, intercept: bool, sparse: bool) -> None:
+    """Lengths are known however short they are: zero is not what is left of rows that differ by 1e-170."""
+    X, y = np.array([[float(intercept), apart], [float(intercept), -apart]]), np.array([0, 1])
+    weights = np.array([[0.0, 0.5], [0.5, 0.0]])
+    assert not mc.meets(csr_array(X) if sparse else X, y, weights, intercept=intercept)
+    same = csr_array(X[[0, 0]]) if sparse else X[[0, 0]]
+    assert mc.meets(same, y, weights, intercept=intercept)
+
+
 def test_no_hypothesis_beats_the_upper_bound() -> None:
     """Any weights bound the margin of any hypothesis of length 1."""
     X, y, _ = rows(5)

@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.exact import exact_decisions
-from coremargin.maths.margin import SHORTEST, VANISHED, Array, gamma, is_nothing
-from coremargin.maths.rows import Rows, is_sparse, lengths, many_products, parts, weighted_sum, weighted_sums
+from coremargin.maths.margin import SHORTEST, VANISHED, Array, gamma, is_nothing, true_lengths
+from coremargin.maths.rows import Rows, is_sparse, lengths, many_products, parts, take, weighted_sum, weighted_sums
 
 Codes = NDArray[np.integer]
 
@@ -135,14 +135,14 @@ def class_balance(weights: Array, codes: Codes) -> Array:
 
 
 def lengths_about(rows: Rows, point: Array) -> Array:
-    """||x - point|| (m,) of rows (m, d); sparse ones are filled in one at a time."""
+    """||x - point|| (m,) of rows (m, d), however short; sparse ones are filled in one at a time."""
     if not is_sparse(rows):
-        return lengths(np.asarray(rows, np.float64) - point)
+        return true_lengths(np.asarray(rows, np.float64) - point)
     found = np.empty(rows.shape[0])
     for k, (row, columns) in enumerate(parts(rows)):
         away = -point
         away[columns] += row
-        found[k] = np.linalg.norm(away)
+        found[k] = true_lengths(away[None, :])[0]
     return found
 
 
@@ -150,20 +150,25 @@ def meets(rows: Rows, codes: Codes, weights: Array, *, intercept: bool) -> bool:
     """Whether weights (m, K) that sum to 1 combine to nothing, so that nothing separates the rows (m, d).
 
     Rows and constant are measured apart: the rows' sum about their mean has to be zero for the rows that carry weight,
-    and each class be given what is taken from it. The length of the constant is that of other rows, and has no say.
+    and each class be given what is taken from it. The length of the constant is that of other rows, and has no say. An
+    intercept may be as long as the longest row that carries weight: what classes are given too much counts times that.
     """
+    used = np.flatnonzero(weights.any(axis=1))
+    rows, codes, weights = take(rows, used), codes[used], weights[used]
     shares, features = weights.sum(axis=1), rows.shape[1]
-    if not intercept:
-        left = weighted_sums(rows, spread(weights, codes))
-        return is_nothing(float(np.linalg.norm(left)), math.sqrt(2) * float(shares @ lengths(rows)), features)
-    mean, given = weighted_sum(rows, shares), class_balance(weights, codes)
+    mean, given = np.zeros(features), np.zeros(weights.shape[1])
+    if intercept:
+        mean, given = weighted_sum(rows, shares), class_balance(weights, codes)
     if is_sparse(rows):
         left = weighted_sums(rows, spread(weights, codes)) - given[:, None] * mean
     else:
         left = weighted_sums(np.asarray(rows, np.float64) - mean, spread(weights, codes))
-    size = math.sqrt(2) * float(shares @ lengths_about(rows, mean))
-    return is_nothing(float(np.linalg.norm(left)), size, features) and is_nothing(
-        float(np.abs(given).max()), 1.0, features
+    about = true_lengths(rows) if not intercept else lengths_about(rows, mean)
+    size, excess = math.sqrt(2) * float(shares @ about), 0.5 * float(np.abs(given).sum())
+    return (
+        is_nothing(float(true_lengths(left.reshape(1, -1))[0]), size, features)
+        and is_nothing(excess, 1.0, features)
+        and is_nothing(excess * float(about.max()), size, features)
     )
 
 
