@@ -99,6 +99,22 @@ def _beside(long: float, seed: int, tmp_path: Path, *, spoilt: bool = False) -> 
     return X, y, store_of(tmp_path / "s.zarr", X, ["abc"[k] for k in y], 64)
 
 
+def _sparse_store(place: Path, X: np.ndarray, y: np.ndarray) -> Path:
+    """A store of the rows, zeros left out."""
+    with StoreWriter.create(place, features=X.shape[1], dtype="float64", chunk_rows=60, sparse=True) as writer:
+        writer.write(csr_array(X), ["abc"[k] for k in y])
+    return place
+
+
+def _with_sparse_coreset(model: Path, bad: Path) -> Path:
+    """The model with the same coreset, zeros left out."""
+    with np.load(model / "arrays.npz") as arrays:
+        rows = csr_array(arrays["coreset_x"])
+    parts = {"data": rows.data, "indices": rows.indices.astype(np.int32), "indptr": rows.indptr.astype(np.int32)}
+    parts["shape"] = np.array(rows.shape, np.int64)
+    return altered(model, bad, coreset_x=None, **{f"coreset_x_{name}": part for name, part in parts.items()})
+
+
 def _claimed(place: Path, bad: Path, X: np.ndarray, y: np.ndarray, duals: np.ndarray) -> Path:
     """The model with the claim that these weights (m, K) of all rows prove that nothing separates the classes."""
     used = np.flatnonzero(duals.any(axis=1))
@@ -192,3 +208,51 @@ def test_weights_that_do_not_sum_to_one_prove_no_bound(tmp_path: Path, total: fl
     half[1, (y[1] + 1) % 3] = total
     place = _claimed(tmp_path / "m", tmp_path / "claimed", X, y, half)
     assert {"dual weights", "overlap"} <= {check.name for check in examine(place, store).failures}
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("long", [1e14, 1e20])
+def test_a_little_too_much_for_a_class_is_no_overlap_of_long_rows(tmp_path: Path, long: float, sparse: bool) -> None:
+    """Weights of long rows that sum to nothing while a class is given 1e-14 too much hide a margin: they are refused.
+
+    Intercepts are as long as the rows: 1e-14 of 1e14 pays for a margin of 0.15.
+    """
+    X = np.array([[-0.5, 0], [-1, long / 2], [0.5, 0], [1, long / 2], [-long, long], [long, long]])
+    y = np.array([0, 0, 1, 1, 2, 2])
+    V = np.array([[-1, 0], [1, 0], [0, 6]])
+    scores = X @ V.T + np.array([0, 0, -4 * long])
+    scores[np.arange(6), y] -= 1.0  # what the hypothesis, of length 6.2, has to spare
+    assert (scores[np.arange(6), y] == scores.max(axis=1)).all()
+    labels = ["abc"[k] for k in y]
+    store = _sparse_store(tmp_path / "s.zarr", X, y) if sparse else store_of(tmp_path / "s.zarr", X, labels, 64)
+    coremargin.train(store, out=tmp_path / "m", classes="crammer-singer")
+    w = 1 / (2 * long + 2)
+    duals = np.zeros((6, 3))
+    duals[[0, 2], [1, 0]] = w * (long - 2)
+    duals[[4, 5], [0, 1]] = w
+    duals[[1, 3], [2, 2]] = 2 * w
+    place = _claimed(tmp_path / "m", tmp_path / "bad", X, y, duals)
+    place = _with_sparse_coreset(place, tmp_path / "sparse") if sparse else place
+    failures = examine(place, store).failures
+    assert {check.name for check in failures} == {"overlap"}
+    assert "more than they take from it" in failures[-1].text
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("total", [1.0, 1.0 - 3e-10])
+def test_equal_rows_of_three_classes_overlap_whatever_they_sum_to(tmp_path: Path, total: float, sparse: bool) -> None:
+    """Of one row in three classes nothing is left, though weights do not sum to 1 and their mean is the row itself."""
+    rng = np.random.default_rng(7)
+    for trial in range(6):
+        X = np.vstack([np.repeat(rng.normal(size=(1, 3)), 3, axis=0), rng.normal(size=(3, 3))])
+        y, folder = np.array([0, 1, 2, 0, 1, 2]), tmp_path / str(trial)
+        folder.mkdir()
+        labels = ["abc"[k] for k in y]
+        store = _sparse_store(folder / "s.zarr", X, y) if sparse else store_of(folder / "s.zarr", X, labels, 64)
+        coremargin.train(store, out=folder / "m", classes="crammer-singer")
+        assert examine(folder / "m", store).ok
+        duals = np.zeros((6, 3))
+        duals[[0, 1, 2], [1, 2, 0]] = total / 3
+        place = _claimed(folder / "m", folder / "claim", X, y, duals)
+        place = _with_sparse_coreset(place, folder / "sparse") if sparse else place
+        assert examine(place, store).ok

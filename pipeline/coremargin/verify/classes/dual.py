@@ -5,13 +5,19 @@ for whether classes can be separated does not depend on the constant, nor on whe
 that give each class as much as they take from it, sum a z is the same for rows about any point c, and for
 F = sum a z of the rows about c and r_k = what class k is given, a hypothesis (W, b) of margins rho > 0 has
 rho <= ||W|| ||F|| + sum |b_k| |r_k|. So F has to be zero for the rows that carry weight, about their mean, and r for
-the weights, which sum to 1. One long row elsewhere, and the constant above it, have no say.
+the weights, which sum to 1.
+
+That is not enough, for b may be as long as the longest of these rows, R from their mean. Weights are what flows between
+classes: what one is given beyond what is taken from it, T = sum |r| / 2 in all, goes by paths of at most K - 1 pairs to
+those that lack it. Without these paths weights balance, and F is another by no more than sqrt(2) (K - 1) T R. So T R
+has to be zero too, as F has. One long row elsewhere, and the constant above it, have no say.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -19,6 +25,7 @@ from scipy.sparse import issparse
 from coremargin.verify.checks import CLOSE, Check
 from coremargin.verify.margins import bounded_above, overlap, zero
 from coremargin.verify.sums import (
+    UNIT,
     combination,
     length,
     lift,
@@ -29,8 +36,6 @@ from coremargin.verify.sums import (
 )
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from coremargin.verify.classes.claim import ClassesClaim
 
 
@@ -49,42 +54,71 @@ def dual(claim: ClassesClaim) -> tuple[float | None, list[Check]]:
     high, low = normalised_weights(a, [np.ones(len(a), dtype=bool)])
     lifted = lift(claim.x, claim.constant)
     x, constant = claim.x * lifted, claim.constant * lifted
-    sums, given = [], []
-    for k in range(len(claim.labels)):
-        mine = np.flatnonzero((own == k) | (rival == k))
-        sign = np.where(own[mine] == k, 1.0, -1.0)
-        given.append(rounded_sum([*(sign * high[mine]).tolist(), *(sign * low[mine]).tolist()]))
-        sums.append(combination(x[row[mine]], sign * high[mine], sign * low[mine]))
-    blocks = [part for F, r in zip(sums, given, strict=True) for part in (F, [constant * r])]
-    found = length(np.concatenate(blocks)) / lifted
+    pairs = _Pairs(x, row, own, rival, len(claim.labels))
+    sums, given = pairs.combined(high, low)
+    blocks = np.concatenate([sums.ravel(), constant * given])
+    found = length(blocks) / lifted
     proof = f"{len(claim.ids):,} coreset rows prove at most"
-    shares = np.bincount(row, weights=high, minlength=len(claim.ids))
-    left = _left(claim, x, shares, np.stack(sums), np.array(given), lifted)
+    left = _left(claim, pairs, a, np.bincount(row, weights=high, minlength=len(claim.ids)), lifted)
     return found, [check, bounded_above(claim.upper, found, proof), *left]
 
 
-def _left(
-    claim: ClassesClaim, x: Any, shares: np.ndarray, sums: np.ndarray, given: np.ndarray, lifted: float
-) -> list[Check]:
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs (n,) with weight: their rows of x (m, d), their classes and rivals, of K classes."""
+
+    x: Any
+    row: np.ndarray
+    own: np.ndarray
+    rival: np.ndarray
+    classes: int
+
+    def combined(self, high: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """F (K, d) and r (K,) of weights (n,) that are sums of two numbers, each value rounded once."""
+        sums, given = [], []
+        for k in range(self.classes):
+            mine = np.flatnonzero((self.own == k) | (self.rival == k))
+            sign = np.where(self.own[mine] == k, 1.0, -1.0)
+            given.append(rounded_sum([*(sign * high[mine]).tolist(), *(sign * low[mine]).tolist()]))
+            sums.append(combination(self.x[self.row[mine]], sign * high[mine], sign * low[mine]))
+        return np.stack(sums), np.array(given)
+
+
+def _left(claim: ClassesClaim, pairs: _Pairs, a: np.ndarray, shares: np.ndarray, lifted: float) -> list[Check]:
     """Whether the weights leave nothing, where it is claimed that nothing separates the rows.
 
-    x (m, d): the rows times ``lifted``; shares (m,): their weights; sums (K, d), given (K,): F and r.
+    pairs: of rows times ``lifted``; a (n,): their weights as they are claimed, for once divided by their sum those that
+    balance no longer do; shares (m,): weights of the rows, sum 1.
     """
     if claim.status != "not_separable":
         return []
+    sums, given = pairs.combined(a, np.zeros_like(a))
     if not claim.intercept:
-        size = math.sqrt(2) * rounded_sum((shares * true_lengths(x)).tolist())
+        size = math.sqrt(2) * rounded_sum((shares * true_lengths(pairs.x)).tolist())
         return overlap(claim, length(sums.ravel()) / lifted, size / lifted)
-    mean = combination(x, shares, np.zeros(len(shares)))
-    size = math.sqrt(2) * rounded_sum((shares * _lengths_about(x, mean)).tolist())
-    checks = overlap(claim, length((sums - given[:, None] * mean).ravel()) / lifted, size / lifted)
-    most, limit = float(np.abs(given).max()), zero(claim, 1.0)
-    if most <= limit:
-        return checks
+    mean = combination(pairs.x, shares, np.zeros(len(shares)))
+    about = _lengths_about(pairs.x, mean)
+    size = math.sqrt(2) * rounded_sum((shares * about).tolist())
+    moved = given[:, None] * mean
+    # Each number is rounded, which of equal rows may be all that is left.
+    kept = np.maximum(np.abs(sums - moved) - 4 * UNIT * np.abs(moved), 0.0)
+    checks = overlap(claim, length(kept.ravel()) / lifted, size / lifted)
+    return [*checks, *_unbalanced(claim, given, float(about[shares > 0].max()) / lifted, size / lifted)]
+
+
+def _unbalanced(claim: ClassesClaim, given: np.ndarray, longest: float, size: float) -> list[Check]:
+    """A failed check if classes are given (K,) more than is taken from them, by more than rounding.
+
+    longest: of the rows that carry weight, from their mean; size: the weighed length of these rows.
+    """
+    excess = 0.5 * rounded_sum(np.abs(given).tolist())
+    limit = zero(claim, 1.0) * min(1.0, size / longest if longest > 0 else 1.0)
+    if excess <= limit:
+        return []
     k = int(np.abs(given).argmax())
     text = (
         f"model claims that nothing separates the rows; its weights give class {claim.labels[k]!r} {given[k]:.3g} more "
-        f"than they take from it, of 1 in all: zero is at most {limit:.3g}"
+        f"than they take from it, of 1 in all; for rows up to {longest:.3g} from their mean zero is at most {limit:.3g}"
     )
     return [Check("overlap", ok=False, text=text)]
 
