@@ -6,15 +6,17 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import coremargin
 from coremargin.cli import kinds, main
+from coremargin.cli.common import Main
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
-from coremargin.errors import Interrupted, SpecError
+from coremargin.errors import Interrupted, SpecError, UsageError
 from coremargin.formats.kinds import Parts
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.registry import read_model
@@ -92,6 +94,15 @@ def test_its_parameters_are_refused_elsewhere() -> None:
     """Jobs of other kinds are told who has the parameter, its own are told what it has not."""
     with pytest.raises(SpecError, match=r"loss: the longest row has none.*it belongs to .*a soft margin"):
         registry.new_job(store="a", out="b", farthest=True, loss="hinge")
+
+
+def test_its_command_replaces_no_other() -> None:
+    """A command whose name another one has is refused, and that one stays what it was."""
+    group, first, other = Main("coremargin"), click.Command("show"), click.Command("show")
+    group.add_to_section("Models", first)
+    with pytest.raises(UsageError, match="coremargin show: expected one command of this name, found two"):
+        group.add_to_section("Models", other)
+    assert group.commands == {"show": first}
 
 
 def test_without_its_lines_nobody_knows_it() -> None:

@@ -84,3 +84,16 @@ def test_a_kind_more_is_two_modules_and_two_lines(tmp_path: Path, rng: np.random
     assert told.stdout.endswith("verified: no row is longer\n")
     bad = examine(model_of(tmp_path / "bad", store, X, order[-2]), store)
     assert [check.name for check in bad.failures] == ["longest", "radius"]
+
+
+def test_a_kind_without_a_verifier_is_told_which_list_lacks_it(
+    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A problem with a line among the kinds and none in the verifier's list is wrong data, and the list is named."""
+    monkeypatch.setitem(KINDS, "farthest", Parts("nobody", "nobody", "far_record"))
+    X = rng.standard_normal((40, 3)).astype(np.float32)
+    store = store_of(tmp_path / "s.zarr", X, list("ab" * 20), 16)
+    told = CliRunner().invoke(main, ["verify", str(model_of(tmp_path / "m", store, X, 0)), str(store), "--quiet"])
+    assert told.exit_code == 3
+    assert "'farthest'" in told.stderr
+    assert "verify/registry.py" in told.stderr

@@ -18,7 +18,7 @@ from click.exceptions import NoArgsIsHelpError
 from coremargin.cli.printing import print_error, print_lines
 from coremargin.engine.interruption import command_was_interrupted
 from coremargin.engine.resources import prepare_command
-from coremargin.errors import CoremarginError, Interrupted, RunError, SpecError, machine_limit
+from coremargin.errors import CoremarginError, Interrupted, RunError, SpecError, UsageError, machine_limit
 from coremargin.spec import format_seconds, format_size, parse_size
 
 SECTIONS = ("Data", "Train", "Models")  #: order of the headings in ``coremargin --help``; others follow
@@ -35,7 +35,12 @@ class Main(click.Group):
         self._sections: dict[str, list[str]] = {}
 
     def add_to_section(self, section: str, command: click.Command) -> None:
-        """Register a command under a heading."""
+        """Register a command under a heading. Raises UsageError where another one has its name."""
+        if command.name in self.commands:
+            raise UsageError(
+                f"coremargin {command.name}: expected one command of this name, found two: that of a kind in "
+                f"formats/kinds.py and one that was there before; give the newer one another name"
+            )
         self.add_command(command)
         self._sections.setdefault(section, []).append(str(command.name))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from coremargin.errors import DataError
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
@@ -20,9 +21,13 @@ KINDS = {
 }
 
 
-@cache
 def kind_named(problem: str) -> Kind[Any]:
-    """The kind of the claims about a problem."""
+    """The kind of the claims about a problem. Raises DataError for one that nobody here can judge."""
+    if problem not in KINDS:
+        raise DataError(
+            f"a model of problem {problem!r}: expected one that the list in verify/registry.py names "
+            f"({', '.join(sorted(KINDS))}), found no line for it; add one, with the module that checks such claims"
+        )
     kind: Kind[Any] = import_module(KINDS[problem]).KIND
     return kind
 
