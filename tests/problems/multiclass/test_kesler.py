@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from scipy.sparse import csr_array
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import LabelError, UsageError
+from coremargin.maths.kesler import KeslerSolution, solve_kesler
+from coremargin.maths.kesler_apart import solve_apart
 from coremargin.maths.pool import solve_pool
 from coremargin.problems.multiclass import kesler
 from coremargin.problems.multiclass.kesler import KeslerMargin
@@ -131,6 +134,35 @@ def test_what_the_driver_cannot_fill_in_is_not_called_inseparable(monkeypatch: p
     state = solve(KeslerMargin(ArraySource(X, np.append(y, y[0]), chunk_rows=100), 1e-4))
     assert state.status == "stalled"
     assert state.best is None
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("bound", [1.0 - 1e-6, 2.0])
+def test_of_two_solutions_the_better_hypothesis_and_the_better_bound_count(
+    monkeypatch: pytest.MonkeyPatch, bound: float, turned: bool
+) -> None:
+    """A hypothesis of negative margin that rows apart end with throws no optimal one away, nor a lower bound either."""
+    X, y = separable(9, 60, 4, 3, gap=0.5)
+    X, y = np.vstack([X, X[:1] * np.float32(1e6)]), np.append(y, y[0])
+    problem = KeslerMargin(ArraySource(X, y, chunk_rows=100), 1e-6)
+    known, uppers = [], []
+
+    def together(*args: Any, **asked: Any) -> KeslerSolution:
+        known.append(solve_kesler(*args, **asked))
+        return known[-1]
+
+    def apart(*args: Any, **asked: Any) -> KeslerSolution:
+        found = solve_apart(*args, **asked)
+        uppers.append(bound * found.upper)
+        return replace(found, at=-found.at if turned else found.at, upper=uppers[-1], status="stalled")
+
+    monkeypatch.setattr(kesler, "solve_kesler", together)
+    monkeypatch.setattr(kesler, "solve_apart", apart)
+    state = problem.start()
+    assert known[0].status == "optimal"
+    assert len(uppers) == 1
+    assert row_margins(*table(problem), state.newest).min() >= (1 - 1e-4) * known[0].upper
+    assert state.upper == pytest.approx(min(uppers[0], known[0].upper), rel=1e-7)
 
 
 def test_repeated_rows_do_not_fill_the_pool() -> None:

@@ -17,7 +17,7 @@ from coremargin.maths import multiclass as mc
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.kesler_apart import solve_apart
 from coremargin.maths.margin import gamma, is_certified
-from coremargin.maths.rows import dense, lengths
+from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
 from coremargin.problems.common.start import check_scale, rows_sent
 from coremargin.problems.common.zone import Zone
@@ -156,8 +156,23 @@ class KeslerMargin(ClassesJob):
             return found, meet
         rows = dense(pool.rows)
         apart = solve_apart(rows, pool.classes, self.shape[0], self.constant, tolerance=tolerance)
-        better = apart.status == "zero" or apart.at.any() or not (found.at.any() or apart.upper >= found.upper)
-        return (apart, apart.status == "zero") if better else (found, False)
+        if apart.status == "zero":
+            return apart, True
+        # Either may be the better one, and the bound of one may stand beside the hypothesis of the other.
+        best = max((apart, found), key=lambda one: self._reached(pool, one.at))
+        bound = min((apart, found), key=lambda one: one.upper)
+        return replace(best, weights=bound.weights, upper=bound.upper), False
+
+    def _reached(self, pool: ClassRows, at: Array) -> float:
+        """The margin of the pool's rows at a hypothesis (K, d + 1), as a scan would prove it; -inf for none."""
+        if not at.any():
+            return -np.inf
+        at = at / float(np.linalg.norm(at))
+        fast = mc.margins(mc.scores_of(pool.rows, at, self.constant), pool.classes)[0]
+        error = mc.score_errors(self.source.features, lengths(pool.rows), at, self.constant)
+        close = np.flatnonzero(~(fast - error > float((fast + error).min())))
+        exact = mc.exact_scores(take(pool.rows, close), at, self.constant)
+        return float(mc.margins(exact, pool.classes[close])[0].min())
 
     def _meets(self, proof: ClassRows, duals: Array) -> bool:
         return mc.meets(proof.rows, proof.classes, duals, intercept=self.intercept)
