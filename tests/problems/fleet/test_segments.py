@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.errors import UsageError
+from coremargin.learn.train import Progress, no_checkpoint, run_problem
 from coremargin.maths.margin import is_certified
 from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.segments import DUAL_BYTES, InSegments
@@ -200,24 +202,30 @@ def test_more_duals_than_memory_are_refused() -> None:
     fleet_on(source, needed + 100)
 
 
-def test_when_time_is_over_no_member_is_ahead_of_the_others() -> None:
-    """A segment that not all members had time for is read once more; then the answer is that of a run with time."""
+def test_when_time_is_over_the_segment_that_was_read_is_solved_for_all_members() -> None:
+    """Time that ends between a read and its solves leaves no member behind, and every line of the run is a whole scan.
+
+    The bounds are those of a run with time.
+    """
     _, _, source = three(6)
     fleet = fleet_on(source)
-    state = step(fleet, fleet.start())
-    left = [3]
+    asked = [0]
 
     def late() -> bool:
-        left[0] -= 1
-        return left[0] < 0
+        asked[0] += 1
+        return 0 < asked[0] - len(fleet.plan.members) <= 5
 
-    after = step(replace(fleet, late=late), state)
-    before, same = state.to_arrays(), after.to_arrays()
-    assert after.round == state.round + 1
-    assert all(before[name].tobytes() == same[name].tobytes() for name in before if name != "round")
-    goes_on, known = step(fleet, after), step(fleet, state)
-    for mine, other in zip(goes_on.members, known.members, strict=True):
-        assert all(mine.to_arrays()[name].tobytes() == values.tobytes() for name, values in other.to_arrays().items())
+    job = FleetJob(store=Path("s"), out=Path("m"), classes="ovr", loss="hinge", C=(0.1, 0.3), epsilon=1e-2)
+    done = run_problem(job, replace(fleet, late=late), InProcess(), no_checkpoint(), Progress())
+    lines = done.rounds
+    assert [(line["kind"], line["round"]) for line in lines] == [
+        ("scan" if k else "sample", k) for k in range(len(lines))
+    ]
+    assert lines[0]["bytes_read"] == fleet.start().sample_bytes
+    assert all(line["chunks_read"] == source.chunks for line in lines[1:])
+    assert [member.lower for member in fleet.results(run(fleet))] == [
+        member.certificate.lower for member in done.model.members.values()
+    ]
 
 
 def test_a_fleet_of_one_is_certified() -> None:

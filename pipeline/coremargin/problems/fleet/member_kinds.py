@@ -60,10 +60,6 @@ class MemberKind(ABC, Generic[P, S]):
         """Rows of a chunk that all members together send at most: of half the memory."""
         return max(1, memory_bytes // 2 // row_bytes(source) // source.chunks)
 
-    def waits(self, problem: P, state: S) -> bool:
-        """Whether a member may wait for more time instead of being solved."""
-        return True
-
     def advanced(self, problem: P, state: S, summary: Any) -> S:
         """The state after a scan."""
         after: S = problem.update(state, summary)

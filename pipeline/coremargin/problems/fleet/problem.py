@@ -54,7 +54,8 @@ class _Advanced:
 class Fleet(BaseProblem[FleetState, FleetSummary]):
     """Many problems on one source; kind: of all of them; memory_bytes: for the rows that their scans send.
 
-    late: True when time is over; members that are not solved by then stay as they are, and can be gone on with.
+    late: True when time is over; members that are not solved by then stay as they are, and can be gone on with. Those
+    that go over rows in parts are all solved once a part is read: none may be left behind, and it is not read again.
     """
 
     plan: FleetPlan
@@ -190,12 +191,9 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     # update
 
     def update(self, state: FleetState, summary: FleetSummary) -> FleetState:
-        """The members' updates, side by side; where some had no time and none may be left behind, nothing is new."""
+        """The members' updates, side by side."""
         running, source, evaluator = self.running(state), self.source, self.probe(state).evaluator
         found = self._advanced(state, summary, running)
-        waiting = [k for k, after in zip(running, found, strict=True) if after is None]
-        if waiting and self.kind.in_parts:
-            return replace(state, round=state.round + 1)
         members, distances = list(state.members), [np.zeros(0)] * len(state.members)
         parts = [state.shared_rows, DriverRows(summary.row_id, summary.row_x)]
         for number, after in zip(running, found, strict=True):
@@ -222,7 +220,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         def advance(entry: tuple[int, int]) -> _Advanced | None:
             place, number = entry
             problem, own = self._problem(number), state.members[number]
-            if self.kind.waits(problem, own) and self.late():
+            if not self.kind.in_parts and self.late():
                 return None
             before = with_rows(own, state.shared_rows, as_it_is=self._all_cached)
             after = self.kind.advanced(problem, before, summary.part(place))

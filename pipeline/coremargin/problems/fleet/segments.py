@@ -94,10 +94,6 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
         keep: int = max(probe.keep for probe in probes)
         return max(1, keep)
 
-    def waits(self, problem: BlockMinimisation, state: SoftState) -> bool:
-        """A proof solves nothing, and is not lost."""
-        return not problem.proving(state)
-
     def advanced(self, problem: BlockMinimisation, state: SoftState, summary: Any) -> SoftState:
         """What follows a pass is left open."""
         return problem.advanced(state, summary)
