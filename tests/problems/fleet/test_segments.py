@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.svm import SVC, LinearSVC
 from wide_kit import texts
 
@@ -20,11 +21,13 @@ from coremargin.errors import UsageError
 from coremargin.learn.train import Progress, no_checkpoint, run_problem
 from coremargin.maths.margin import is_certified
 from coremargin.problems.fleet.make import problem_of
+from coremargin.problems.fleet.member_kinds import SoftMargins
 from coremargin.problems.fleet.segments import DUAL_BYTES, InSegments
 from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.soft import job as soft_job
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
 from coremargin.problems.soft.block_probe import BlockProbe
+from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,8 +201,56 @@ def test_more_duals_than_memory_are_refused() -> None:
     _, _, source = three(5)
     needed = DUAL_BYTES * ROWS * 6 * 4 // 3
     with pytest.raises(UsageError, match=r"memory: expected at least .*600 rows for each of 6 models.*fewer classes"):
-        fleet_on(source, needed - 100)
-    fleet_on(source, needed + 100)
+        fleet_on(source, needed - 100, loss="squared_hinge")
+    fleet_on(source, needed + 100, loss="squared_hinge")
+
+
+@pytest.mark.parametrize("least", ["all rows", "sums"])
+def test_what_is_asked_for_is_the_least_that_would_do(least: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all rows, or d x d sums, take less than dual weights do, that much is asked for, and is enough."""
+    monkeypatch.setattr(soft_job, "LEAST_FOR_SUMS", 0)
+    X, y = texts(5, ROWS, filled=3 if least == "all rows" else 40)
+    source = ArraySource(X, y, chunk_rows=50)
+    costs = tuple(0.1 * k for k in range(1, 7 if least == "all rows" else 37))
+
+    def fleet(memory: int) -> Fleet:
+        return problem_of(FleetJob(store=Path("s"), out=Path("m"), loss="hinge", C=costs, memory=memory), source)
+
+    job = fleet(10_000).plan.members[0].problem.job  # type: ignore[union-attr]
+    enough = job.all_bytes if least == "all rows" else job.sums_bytes
+    with pytest.raises(UsageError, match=f"expected at least {format_size(enough)}, found"):
+        fleet(enough - 1).check()
+    fleet(enough).check()
+    assert enough < DUAL_BYTES * ROWS * len(costs) * 4 // 3
+
+
+def test_sparse_hinges_whose_duals_do_not_fit_are_solved_by_sums() -> None:
+    """With room for a part of the rows and no duals all models are certified, and never has one more rows than room."""
+    rng = np.random.default_rng(7)
+    rows, costs = 3000, (0.03, 0.1, 0.3)
+    X = (rng.random((rows, 30)) < 0.2).astype(np.float32) * rng.choice([0.5, 1.0], (rows, 30)).astype("f4")
+    codes = (X @ rng.standard_normal((30, 3)) + 0.3 * rng.standard_normal((rows, 3))).argmax(axis=1)
+    codes[:3] = 0, 1, 2
+    source = ArraySource(csr_array(X), np.array(["a", "b", "c"])[codes], chunk_rows=150)
+    job = FleetJob(store=Path("s"), out=Path("m"), classes="ovr", loss="hinge", C=costs, epsilon=1e-2, memory=400_000)
+    fleet = problem_of(job, source)
+    fleet.check()
+    assert isinstance(fleet.kind, SoftMargins)
+    state = fleet.start()
+    while not fleet.done(state):
+        assert state.round < 40
+        assert all(probe.keep * source.chunks * 31 * 8 <= job.memory / 4 for probe in fleet.probe(state).probes)
+        state = step(fleet, state)
+    assert state.status == "certified"
+    for member, found in zip(fleet.plan.members, fleet.results(state), strict=True):
+        sign = np.where(codes == member.code, 1, -1)
+        xi = np.maximum(0, 1 - sign * (X.astype(np.float64) @ found.w + found.b))
+        assert found.upper == pytest.approx(0.5 * found.w @ found.w + float(member.cost or 0) * xi.sum(), rel=1e-9)
+        peer = SVC(kernel="linear", C=float(member.cost or 0), tol=1e-6).fit(X, sign)
+        theirs = np.maximum(0, 1 - sign * (X @ peer.coef_[0] + peer.intercept_[0])).sum() * float(member.cost or 0)
+        assert found.lower is not None
+        assert found.lower <= theirs + 0.5 * float(peer.coef_[0] @ peer.coef_[0])
+        assert is_certified(found.lower, found.upper, 1e-2)
 
 
 def test_when_time_is_over_the_segment_that_was_read_is_solved_for_all_members() -> None:

@@ -48,13 +48,15 @@ def _members(
     if loss is None:
         return HardMargins(), lambda view, cost: hard_margin(job, view, sharing=count)
 
+    kind = InSegments(job.memory, count)
+
     def soft(view: Source, cost: float | None) -> SoftMargin:
         return SoftMargin(
             view, job.epsilon, loss, 1.0 if cost is None else cost, job.class_weight, job.intercept, job.memory, count,
             copies=3 if job.folds else 1, sample_share=job.sample, near_bytes=job.memory // 4 if count > 1 else None,
+            duals_fit=kind.duals_fit(source),
         )  # fmt: skip
 
     if not soft(source, None).in_segments:
         return SoftMargins(), soft
-    kind = InSegments(job.memory, count)
     return kind, lambda view, cost: kind.member(job_of(soft(view, cost)))

@@ -34,8 +34,8 @@ class MemberKind(ABC, Generic[P, S]):
     asks_with_rows: ClassVar[bool] = False  #: a member's question depends on the rows that it holds
     in_parts: ClassVar[bool] = False  #: a scan is made in parts, in all of which no member may be left behind
 
-    def check(self, source: Source) -> None:
-        """Refuse what there is no memory for. Raises UsageError."""
+    def check(self, problem: P) -> None:
+        """Refuse what there is no memory for; problem: any member's. Raises UsageError."""
 
     def holds_all(self, problem: P) -> bool:
         """Whether all rows that count are held from the start, in whatever form takes the least memory."""

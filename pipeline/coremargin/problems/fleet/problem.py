@@ -3,9 +3,9 @@
 Members are ordinary problems on views of the store. A scan reads each chunk once and asks all of them; a member that is
 done drops out. Rows that several members want travel once and are held once (state.py); while a member is
 solved, and only then, it has a copy of its own. Memory is shared: half of it is for the rows that one scan sends,
-a quarter bounds what one member takes of these; pools of hard margins get equal parts. Soft margins whose rows fit into
-no form go over them a segment at a time (segments.py). Members are solved side by side, each on one thread, and taken
-in their order, so that the bits do not depend on how many threads there are.
+a quarter bounds what one member takes of these; pools of hard margins get equal parts. Soft margins of whose rows only
+some fit may go over them a segment at a time (segments.py). Members are solved side by side, each on one thread, and
+taken in their order, so that the bits do not depend on how many threads there are.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         """Refuse what any member would refuse."""
         for member in self.plan.members:
             member.problem.check()
-        self.kind.check(self.source)
+        self.kind.check(self._problem(0))
 
     @property
     def least_block_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Soft margins of a fleet whose rows fit into no form: all members go over them a segment at a time, in step.
+"""Soft margins of a fleet of whose rows only some fit: all members go over them a segment at a time, in step.
 
 A segment is read once for all of them, and so is a proof. When half of the members that are at work want a proof after
 a pass, it is made, and asks all of them: it costs no read, and most of them are not far from theirs. Held are the rows
@@ -57,13 +57,26 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
         """Of the memory what duals leave for rows."""
         return max(1, self.memory_bytes - DUAL_BYTES * source.rows * self.count)
 
-    def check(self, source: Source) -> None:
+    def duals_fit(self, source: Source) -> bool:
+        """Whether duals leave enough of the memory."""
+        return self._least_bytes(source) <= self.memory_bytes
+
+    def _least_bytes(self, source: Source) -> int:
+        """Bytes that are enough for duals, and some of the rows."""
+        return -(-DUAL_BYTES * source.rows * self.count * ROWS_PART // (ROWS_PART - 1))
+
+    def check(self, problem: BlockMinimisation) -> None:
         """Refuse more duals than there is memory for."""
-        if self.rows_bytes(source) * ROWS_PART < self.memory_bytes:
-            needed = DUAL_BYTES * source.rows * self.count * ROWS_PART / (ROWS_PART - 1)
+        job = problem.job
+        source = job.source
+        if not self.duals_fit(source):
+            enough = [self._least_bytes(source), job.all_bytes]
+            if source.rows >= source.features:
+                enough.append(job.sums_bytes)
             raise UsageError(
-                f"memory: expected at least {format_size(needed)}, which the dual weights of {source.rows:,} rows for "
-                f"each of {self.count:,} models and some of the rows take, found {format_size(self.memory_bytes)}; "
+                f"memory: expected at least {format_size(min(enough))}, found {format_size(self.memory_bytes)}: too "
+                f"little for the dual weights of {source.rows:,} rows for each of {self.count:,} models, for all rows, "
+                f"and for sums of {source.features:,} x {source.features:,} numbers; "
                 f"give more memory, or train fewer classes, folds or values of C at a time"
             )
 

@@ -1,11 +1,11 @@
-"""The soft-margin problem where neither d x d sums nor the rows fit into memory: selective block minimisation.
+"""The soft margin where not all rows fit into memory, and d x d sums do not or would be worse: block minimisation.
 
 The dual is kept for all rows, one number each. A pass goes over the rows a segment at a time, as much as memory has
 room for: rows whose duals contradict their margins are sent, and with those cached from before, the nearest to the
-margin, their part of the dual is solved exactly, all other duals fixed (Yu, Hsieh, Chang, Lin 2010; Chang, Roth 2011).
-Every segment raises the dual, so that no step is ever too long, whatever the rows are like. When the gains say so, a
-scan of all rows at the mean of a pass is the proof: its value from above, and from below, with the hinge these duals,
-with the squared hinge those that belong to the mean.
+margin, their part of the dual is solved exactly, all other duals fixed: selective block minimisation (Yu, Hsieh, Chang,
+Lin 2010; Chang, Roth 2011). Every segment raises the dual, so that no step is ever too long, whatever the rows are
+like. When the gains say so, a scan of all rows at the mean of a pass is the proof: its value from above, and from
+below, with the hinge these duals, with the squared hinge those that belong to the mean.
 """
 
 from __future__ import annotations

@@ -49,6 +49,8 @@ LINE_POINTS = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
 FEW_ROWS, MANY_FEATURES = 50, 200
 #: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
 CURVES = 8
+#: Bytes that there always are for such matrices.
+LEAST_FOR_SUMS = 32 << 20
 #: Bytes that each of the problems which share the memory keeps of a row that they all hold.
 KNOWN = 17
 
@@ -59,7 +61,8 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
     matrices; sharing: so many problems share the memory; copies: of the rows that all of them hold, how many there are
-    at a time; near_bytes: of it, for the rows that one scan sends, None: NEAR_PART.
+    at a time; near_bytes: of it, for the rows that one scan sends, None: NEAR_PART; duals_fit: whether the memory has
+    room for a dual of each row and each of these problems, which segments take.
     """
 
     epsilon: float
@@ -71,6 +74,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
     sharing: int = 1
     copies: int = 1
     near_bytes: int | None = None
+    duals_fit: bool = True
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
 
@@ -133,18 +137,24 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
         """True for models that are kept as rows (row_steps.py, block_steps.py), False as d x d sums (steps.py).
 
         As rows where such sums do not fit into the memory, and where all rows fit and there are few per feature, of
-        which a sample tells little, or many features, or they are sparse. The sparse rows that a hinge needs are few
-        bytes, and its steps by rows take less time than those by sums; what bends the squared hinge is in its sums
-        alone.
+        which a sample tells little, or many features, or they are sparse. With the hinge, sparse rows of which only
+        some fit are gone over in segments though sums would fit: for a9a and w8a, with memory for a quarter of their
+        rows, that took 3 scans and 0.2 s each, by sums 6 scans and 0.4 s for a9a, and w8a was given up after 73 scans
+        (129 s). What bends the squared hinge is in its sums alone.
         """
-        source, p = self.source, self.source.features + 1
-        copies = CURVES * self.sharing if self.loss == "squared_hinge" else 2  # the hinge's exist while it is solved
-        if source.rows < source.features or 8 * p * p * copies > max(self.memory_bytes, 32 << 20):
+        source = self.source
+        if source.rows < source.features or self.sums_bytes > max(self.memory_bytes, LEAST_FOR_SUMS):
             return True
-        if source.sparse and self.loss == "hinge":
+        if source.sparse and self.loss == "hinge" and self.duals_fit:
             return True
         short = source.rows < FEW_ROWS * source.features
         return (source.sparse or short or source.features >= MANY_FEATURES) and self.fits
+
+    @property
+    def sums_bytes(self) -> int:
+        """Bytes of the d x d sums that exist at a time."""
+        copies = CURVES * self.sharing if self.loss == "squared_hinge" else 2  # the hinge's exist while it is solved
+        return 8 * (self.source.features + 1) ** 2 * copies
 
     @property
     def all_cached(self) -> bool:
@@ -153,17 +163,21 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
 
     @property
     def in_segments(self) -> bool:
-        """True where rows fit into no form: then a segment of them is read at a time (block_minimisation.py)."""
+        """True for models of rows that do not all fit: a segment of them is read at a time (block_minimisation.py)."""
         return self.by_rows and not self.fits
 
     @property
     def fits(self) -> bool:
-        """Whether the memory has room for all rows as they are read, and so much again for what members know of each.
+        """Whether the memory has room for all rows."""
+        return self.all_bytes <= self.memory_bytes
+
+    @property
+    def all_bytes(self) -> int:
+        """Bytes that it takes to cache all rows as they are read, or what members know of each, whichever is more.
 
         Sparse rows have their values in float64. Problems that share the memory hold the same rows, once; members that
         leave a fold out have a copy each while they are solved.
         """
         source = self.source
         values = source.nbytes * (8 // source.dtype.itemsize if source.sparse else 1)
-        known = KNOWN * self.sharing * source.rows
-        return max(self.copies * (values + 8 * source.rows), known) <= self.memory_bytes
+        return max(self.copies * (values + 8 * source.rows), KNOWN * self.sharing * source.rows)

@@ -130,11 +130,13 @@ class SoftMargin(SoftJob):
 
     @property
     def _near_rows(self) -> NearRows:
-        """Rows that are sent: where they are sparse, or all cached, as many as memory allows."""
-        many = self.all_cached or self.source.sparse  # these are few bytes, and models keep them as they are
+        """Rows that are sent: where models keep sparse ones, or all are cached, as many as memory allows."""
+        # Sparse ones are few bytes, and models keep them as they are, but for the hinge's models of sums.
+        many = self.all_cached or (self.source.sparse and self.loss == "squared_hinge")
+        size = self.row_bytes if many else 8 * (self.source.features + 1)
         most = self.memory_bytes * NEAR_PART[many] if self.near_bytes is None else self.near_bytes
         share = np.inf if many else NEAR_SHARE
-        return NearRows(self.source, self.row_bytes, share=share, least=NEAR_BYTES_LEAST, most=most)
+        return NearRows(self.source, size, share=share, least=NEAR_BYTES_LEAST, most=most)
 
     def round_of(self, state: SoftState) -> Round:
         """What is told of a state."""

@@ -29,14 +29,20 @@ def _signed(rows: row_ops.Rows, signs: NDArray[np.int8], intercept: bool) -> row
     return row_ops.signed_points(rows, signs, float(intercept))
 
 
+def _filled(rows: row_ops.Rows, signs: NDArray[np.int8], intercept: bool) -> Array:
+    """The same, dense, as the hinge's steps have them."""
+    return row_ops.dense(_signed(rows, signs, intercept))
+
+
 def first_step(objective: Objective, pool: Pool, row_c: Array, near: Array) -> Array:
     """The minimiser over some rows, with these row_c; near (d + 1,): a solution to start from."""
-    rows = _signed(pool.rows, pool.signs, objective.intercept)
-    p = rows.shape[1]
+    p = len(near)
     if objective.squared:
+        rows = _signed(pool.rows, pool.signs, objective.intercept)
         model = Rows(rows, row_c, rows @ near)
         return minimise_squared_hinge(near, objective.metric, Quadratic.zero(p), model)[0]
-    hinge = HingeModel(objective.metric, np.zeros(p), np.asarray(rows, np.float64), row_c, np.zeros(len(pool)))
+    filled = _filled(pool.rows, pool.signs, objective.intercept)
+    hinge = HingeModel(objective.metric, np.zeros(p), filled, row_c, np.zeros(len(pool)))
     return minimise_hinge(hinge, tolerance=1e-9 if len(pool) <= 1000 else 1e-6)[0]  # few: perhaps all there are
 
 
@@ -63,7 +69,7 @@ def squared_step(objective: Objective, state: SoftState, summary: NearMarginSumm
 
 def hinge_step(objective: Objective, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
     """The dual bound of the near-margin model, which underestimates the value everywhere, and its minimiser."""
-    rows = np.asarray(_signed(summary.row_x, summary.row_sign, objective.intercept), np.float64)
+    rows = _filled(summary.row_x, summary.row_sign, objective.intercept)
     row_c = summary.row_c
     linear = summary.far_linear.copy()
     if not objective.intercept:
@@ -97,7 +103,7 @@ def _guarded(
     """
     sample = state.rows.sample
     away = np.isin(sample.ids, summary.row_id, invert=True)
-    rows = _signed(sample.rows[away], sample.signs[away], objective.intercept)
+    rows = _filled(sample.rows[away], sample.signs[away], objective.intercept)
     was = rows @ state.newest < 1.0
     if not len(rows) or (step is not None and np.array_equal(was, rows @ step < 1.0)):
         return None
