@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -298,6 +300,38 @@ def test_a_checkpoint_is_written_as_often_as_asked(
         rounds = {name.split("-")[1].split(".")[0] for name in names if name != "job.json"}
         assert len(rounds) == 1
     assert not folder.exists()
+
+
+@dataclass
+class Numbers:
+    """A state that is two numbers."""
+
+    round: int
+    value: float
+    status = "running"
+    sample_bytes = 0
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Its value."""
+        return {"value": np.array(self.value)}
+
+
+def test_only_the_newest_state_is_held_and_each_is_written(tmp_path: Path) -> None:
+    """No state before the newest stays in memory, and that is what is found again, be it of the same round or not."""
+    with Checkpoint(tmp_path / "m", {}) as checkpoint:
+        for number, value in ((0, 1.0), (0, 2.0), (1, 3.0)):
+            state = Numbers(number, value)
+            checkpoint.scan_begins(state)
+            checkpoint.save()
+            assert checkpoint.load(lambda arrays: float(arrays["value"])) == value
+        before = weakref.ref(state)
+        state = Numbers(1, 4.0)
+        checkpoint.scan_begins(state)
+        assert before() is None
+        checkpoint.save()
+        checkpoint.scan_begins(state)
+        assert checkpoint.load(lambda arrays: float(arrays["value"])) == 4.0
+        checkpoint.discard()
 
 
 def test_the_lock_leaves_no_trace(tmp_path: Path) -> None:

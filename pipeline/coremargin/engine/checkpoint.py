@@ -73,7 +73,7 @@ class Checkpoint:
         self._lock = Locked(self.out, "this model")
         self._saved = time.monotonic()
         self._state: State | None = None
-        self._written: State | None = None
+        self._state_is_new = False  # not written yet
         self._stored_round = -1
         self._fresh: dict[int, Summary] = {}
         self._found: dict[int, dict[str, np.ndarray]] = {}
@@ -155,6 +155,7 @@ class Checkpoint:
 
         State, history and blocks change together, no signal between them: what is saved then fits together.
         """
+        self._state_is_new = self._state_is_new or state is not self._state
         self._state, self.history = state, self.history if history is None else history
         self._fresh = {}
         if state.round != self._stored_round:
@@ -182,9 +183,9 @@ class Checkpoint:
             return
         with output_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
-            if self._state is not self._written:  # of the same round where work goes on between two scans
+            if self._state_is_new:  # of the same round where work goes on between two scans
                 self._write(f"state-{self._state.round}.npz", self._state.to_arrays())
-                self._written = self._state
+                self._state_is_new = False
                 self._parts = self._parts if self._state.round == self._stored_round else 0
             self._point_at(self._state.round)
             if self._fresh:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from coremargin.engine.plan import plan_blocks
 from coremargin.maths.margin import is_certified
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe, contradictions
+from coremargin.problems.soft.block_steps import balanced
 from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.make import soft_margin
 from coremargin.problems.soft.probe import NearMarginProbe
@@ -240,3 +242,19 @@ def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -
         assert state.round < 400
     assert state.status == "certified"
     assert_true(X, y, np.full(len(y), 1e-6), problem.job, state)
+
+
+def test_duals_in_balance_are_not_copied_for_a_proof() -> None:
+    """Duals whose sum is 0 are left as they are; others are put in balance by the rows at hand, in their box."""
+    X, y = texts(6)
+    problem = make(X, y)
+    state = problem.start()
+    block_pass, pool = state.block_pass, state.rows.cached
+    assert block_pass is not None
+    even = replace(block_pass, duals=np.zeros(len(y)))
+    assert balanced(pool, even) is even
+    odd = replace(even, duals=np.where(np.arange(len(y)) == 3, 0.25, 0.0))
+    after = balanced(pool, odd)
+    assert abs(after.duals.sum()) <= 1e-12
+    assert (after.duals[pool.ids] * pool.signs >= 0).all()
+    assert (odd.duals != 0).sum() == 1

@@ -192,18 +192,9 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def update(self, state: FleetState, summary: FleetSummary) -> FleetState:
         """The members' updates, side by side."""
-        running, source, evaluator = self.running(state), self.source, self.probe(state).evaluator
-        found = self._advanced(state, summary, running)
-        members, distances = list(state.members), [np.zeros(0)] * len(state.members)
-        parts = [state.shared_rows, DriverRows(summary.row_id, summary.row_x)]
-        for number, after in zip(running, found, strict=True):
-            if after is not None:
-                members[number], distances[number] = after.state, after.distances
-                parts += [DriverRows(own.ids, cast("Rows", own.rows.astype(source.dtype))) for own in after.fresh]
-        members = self.kind.kept(source, members, distances)
-        state = replace(
-            state, round=state.round + 1, members=tuple(members), shared_rows=self._shared_rows(members, parts)
-        )
+        running, evaluator = self.running(state), self.probe(state).evaluator
+        members, shared_rows = self._after(state, summary, running)
+        state = replace(state, round=state.round + 1, members=tuple(members), shared_rows=shared_rows)
         state = self._decided(state)
         state = replace(state, scans=state.scans + (self._part(state) == 0))
         if self.running(state):
@@ -212,6 +203,19 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         if np.array_equal(final, evaluator.hypotheses):
             return replace(state, evaluated=True, confusion=summary.confusion)
         return state
+
+    def _after(
+        self, state: FleetState, summary: FleetSummary, running: list[int]
+    ) -> tuple[list[MemberState], SharedRows]:
+        """All members after a scan, and their rows; what it took to get there is gone when they decide."""
+        members, distances = list(state.members), [np.zeros(0)] * len(state.members)
+        parts = [state.shared_rows, DriverRows(summary.row_id, summary.row_x)]
+        for number, after in zip(running, self._advanced(state, summary, running), strict=True):
+            if after is not None:
+                members[number], distances[number] = after.state, after.distances
+                parts += [DriverRows(own.ids, cast("Rows", own.rows.astype(self.source.dtype))) for own in after.fresh]
+        members = self.kind.kept(self.source, members, distances)
+        return members, self._shared_rows(members, parts)
 
     def _advanced(self, state: FleetState, summary: FleetSummary, running: list[int]) -> list[_Advanced | None]:
         """The running members after a scan; None for those that there was no time for."""

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Bytes of a member's dual of a row: before and after it is solved.
-DUAL_BYTES = 16
+#: Bytes of a member's dual of a row: before it is solved, after that, and in balance for a proof.
+DUAL_BYTES = 24
 #: At least this part of the memory is left for rows.
 ROWS_PART = 4
 

@@ -65,7 +65,10 @@ def first(pool: Pool, order: NDArray[np.intp], room: int) -> Pool:
 
 def balanced(pool: Pool, block_pass: BlockPass) -> BlockPass:
     """With the duals of cached rows moved so that sum a y is 0: those between their limits, else any, else none."""
-    duals, excess = block_pass.duals[pool.ids] * pool.signs, math.fsum(block_pass.duals)
+    excess = math.fsum(block_pass.duals)
+    if excess == 0:
+        return block_pass
+    duals = block_pass.duals[pool.ids] * pool.signs
     for free in (np.flatnonzero((duals > 0) & (duals < pool.weights)), np.arange(len(duals))):
         moved = soft.balanced(duals[free], pool.signs[free], pool.weights[free], excess)
         if moved is not None:
