@@ -20,6 +20,7 @@ from coremargin.engine.scan import run_scan
 from coremargin.errors import UsageError
 from coremargin.learn.train import Progress, no_checkpoint, run_problem
 from coremargin.maths.margin import is_certified
+from coremargin.problems.fleet import problem
 from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.member_kinds import SoftMargins
 from coremargin.problems.fleet.segments import DUAL_BYTES, InSegments
@@ -30,7 +31,7 @@ from coremargin.problems.soft.block_probe import BlockProbe
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from coremargin.problems.fleet.problem import Fleet
     from coremargin.problems.fleet.state import FleetState
@@ -277,6 +278,28 @@ def test_when_time_is_over_the_segment_that_was_read_is_solved_for_all_members()
     assert [member.lower for member in fleet.results(run(fleet))] == [
         member.certificate.lower for member in done.model.members.values()
     ]
+
+
+def test_no_more_members_are_solved_at_a_time_than_memory_has_copies_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start and later: three copies of the rows of each have room beside all duals, or one is solved alone."""
+    _, _, source = three(8)
+    asked: list[int] = []
+
+    def one_by_one(work: Callable[[Any], Any], entries: Iterable[Any], most: int) -> list[Any]:
+        asked.append(most)
+        return [work(entry) for entry in entries]
+
+    monkeypatch.setattr(problem, "side_by_side", one_by_one)
+    for memory in (120_000, 150_000, 190_000):
+        fleet = fleet_on(source, memory, sample=0.05)
+        assert isinstance(fleet.kind, InSegments)
+        state = fleet.start()
+        step(fleet, state)
+        room, each = memory - DUAL_BYTES * ROWS * 6, 3 * 20 * 12
+        held = source.chunk_rows * len(fleet.sample_chunks)
+        assert asked[-2] == max(1, min(8, room // (each * held)))
+        assert 1 <= asked[-1] <= max(1, room // (each * len(state.shared_rows)))
+    assert max(asked) > 1
 
 
 def test_a_fleet_of_one_is_certified() -> None:

@@ -102,7 +102,9 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             weigh = None if weights is None else weights[mine]
             return self._begin(chain, Sample(chunks, ids[mine], take(rows, mine), signs, weigh))
 
-        found = dict(entry for chain in side_by_side(solve, self.plan.regularisation_paths) for entry in chain)
+        paths = self.plan.regularisation_paths
+        most = self.kind.at_a_time(self.source, [len(ids)] * len(paths))
+        found = dict(entry for path in side_by_side(solve, paths, most) for entry in path)
         states, distances = zip(*(found[number] for number in range(len(found))), strict=True)
         members = self.kind.kept(self.source, states, distances)
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once for the counts

@@ -35,6 +35,8 @@ Array = NDArray[np.float64]
 
 #: Bytes of a member's dual of a row: before it is solved, after that, and in balance for a proof.
 DUAL_BYTES = 24
+#: Copies of its rows while a member is solved: as they come, in float64, and with their signs.
+COPIES = 3
 #: At least this part of the memory is left for rows.
 ROWS_PART = 4
 
@@ -112,9 +114,9 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
         return problem.advanced(state, summary)
 
     def at_a_time(self, source: Source, rows: Sequence[int]) -> int:
-        """As many as have copies of their rows in the memory."""
-        copies: int = self.memory_bytes // max(1, float64_row_bytes(source) * max(rows, default=0))
-        return max(1, min(MOST_THREADS, copies))
+        """As many as have copies of their rows in the memory that duals leave."""
+        each = COPIES * float64_row_bytes(source) * max(rows, default=0)
+        return max(1, min(MOST_THREADS, self.rows_bytes(source) // max(1, each)))
 
     def distances(self, state: SoftState) -> Array:
         """Of the rows held from the margin."""
