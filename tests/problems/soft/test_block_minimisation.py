@@ -16,9 +16,12 @@ from wide_kit import assert_true, texts
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.maths.margin import is_certified
+from coremargin.maths.rows import row_sizes
+from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.start import read_sample
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe, contradictions
-from coremargin.problems.soft.block_steps import balanced
+from coremargin.problems.soft.block_steps import balanced, spread
 from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.make import soft_margin
 from coremargin.problems.soft.probe import NearMarginProbe
@@ -258,3 +261,21 @@ def test_duals_in_balance_are_not_copied_for_a_proof() -> None:
     assert abs(after.duals.sum()) <= 1e-12
     assert (after.duals[pool.ids] * pool.signs >= 0).all()
     assert (odd.duals != 0).sum() == 1
+
+
+def test_a_sample_that_is_too_large_keeps_rows_of_both_classes() -> None:
+    """Of rows in order of class, as many as have room, evenly spread, are what the start is solved on."""
+    X, y = texts(7)
+    order = np.argsort(y)
+    X, y = X[order], y[order]
+    problem = make(X, y, memory_bytes=60_000)
+    state = problem.begin(read_sample(problem.source, list(range(problem.source.chunks)), problem.codes))
+    pool = state.rows.cached
+    assert 0.9 * 20_000 <= row_sizes(pool.rows).sum() <= 20_000
+    near = np.isin(np.arange(len(y)), pool.ids)
+    half = [int(near[y == label].sum()) for label in (-1, 1)]
+    assert abs(half[0] - half[1]) <= 1
+    assert np.diff(pool.ids).max() <= 8
+    whole = Pool(np.arange(len(y)), X.astype(np.float64), np.where(y > 0, 1, -1).astype(np.int8), np.ones(len(y)))
+    assert spread(whole, 10**6) is whole
+    assert len(spread(whole, 1)) == 2

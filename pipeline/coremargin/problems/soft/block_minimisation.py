@@ -27,7 +27,7 @@ from coremargin.problems.common.zone import IDLE_SHARE, Zone
 from coremargin.problems.soft.block_pace import is_due, passes_to_wait
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
 from coremargin.problems.soft.block_state import BlockPass
-from coremargin.problems.soft.block_steps import balanced, first, joined, solved
+from coremargin.problems.soft.block_steps import balanced, first, joined, solved, spread
 from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
 from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.start import histogram_range, weighted_pool
@@ -107,7 +107,7 @@ class BlockMinimisation:
         job, source = self.job, self.source
         check_scale(source, job.class_c, job.totals)
         sample = weighted_pool(found, np.arange(len(found.ids)), job.class_c)
-        sample = first(sample, np.arange(len(sample)), job.memory_bytes // CACHED_PART)
+        sample = spread(sample, job.memory_bytes // CACHED_PART)
         nothing, empty = np.zeros(source.features + 1), Pool.nothing(source.features, sparse=source.sparse)
         block_pass = BlockPass.nothing(source.rows, source.features) if near is None else near
         state = SoftState(

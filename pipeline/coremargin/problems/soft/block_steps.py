@@ -13,6 +13,7 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.rows import as_float64, row_sizes, take, weighted_sum
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.soft import row_steps
+from coremargin.problems.soft.start import thinned
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.block_state import BlockPass
@@ -61,6 +62,14 @@ def first(pool: Pool, order: NDArray[np.intp], room: int) -> Pool:
     """The first rows in this order, as many as have room in so many bytes, by their ids."""
     fits = order[: int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), room, side="right"))]
     return pool.take(fits[np.argsort(pool.ids[fits])])
+
+
+def spread(pool: Pool, room: int) -> Pool:
+    """All rows or, of more than have room in so many bytes, some evenly spread within each class."""
+    sizes, chosen = row_sizes(pool.rows), np.arange(len(pool))
+    while len(chosen) > 2 and sizes[chosen].sum() > room:
+        chosen = thinned(pool.signs, min(len(chosen) - 1, len(chosen) * room // int(sizes[chosen].sum())))
+    return pool if len(chosen) == len(pool) else pool.take(chosen)
 
 
 def balanced(pool: Pool, block_pass: BlockPass) -> BlockPass:
