@@ -188,6 +188,30 @@ def test_another_job(job: TrainJob, store: Store, interrupted: Path, change: dic
     assert interrupted.exists()
 
 
+@pytest.mark.parametrize(
+    ("written", "whose"),
+    [
+        ({"version": 1}, "an earlier one wrote"),
+        ({"version": 99}, "another wrote"),
+        ({"software": "0.0.1"}, r"another wrote \(0.0.1, format 2\)"),
+    ],
+)
+def test_a_checkpoint_of_another_coremargin(
+    job: TrainJob, store: Store, interrupted: Path, written: dict[str, Any], whose: str
+) -> None:
+    """It is refused as what it is, not as one of another job, with how to start again, which then works."""
+    path = interrupted / "job.json"
+    record = json.loads(path.read_text())
+    record["identity"] |= written
+    path.write_text(json.dumps(record))
+    with pytest.raises(
+        CheckpointError, match=f"{whose}.*; go on with that one, or start again with --restart"
+    ) as found:
+        train_job(job, store, InProcess(1), begin="resume")
+    assert "another job" not in str(found.value)
+    assert train_job(job, store, InProcess(1), begin="restart").run["resumed"] == 0
+
+
 def test_rows_appended_meanwhile_wait_for_the_next_job(
     job: TrainJob, store: Store, interrupted: Path, make_separable: Callable[..., Any]
 ) -> None:

@@ -38,6 +38,8 @@ S = TypeVar("S")
 VERSION = 2
 RECORD = "job.json"
 _STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
+#: What of a record says which coremargin wrote it.
+_WRITER = ("version", "software")
 #: The folder of a checkpoint. Whatever else lies in it is never removed.
 CHECKPOINT = Kind(what="a checkpoint", records={}, files=rf"{re.escape(RECORD)}|{_STEP}")
 #: Seconds between two checkpoints: a kill repeats at most this much scanning and the blocks in flight.
@@ -125,6 +127,13 @@ class Checkpoint:
             self._stored_round, self.history = int(record["round"]), history
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from error
+        if [identity.get(key) for key in _WRITER] != [self._identity[key] for key in _WRITER]:
+            earlier = "an earlier one" if identity.get("version") in range(VERSION) else "another"
+            raise CheckpointError(
+                f"{self.folder}: expected a checkpoint that this coremargin wrote ({version()}, format {VERSION}), "
+                f"found one that {earlier} wrote ({identity.get('software')}, format {identity.get('version')}); "
+                f"go on with that one, or start again with --restart"
+            )
         changed = [key for key in self._identity | identity if identity.get(key) != self._identity.get(key)]
         if changed:
             changes = "; ".join(f"{key} was {identity.get(key)!r}, is {self._identity.get(key)!r}" for key in changed)
