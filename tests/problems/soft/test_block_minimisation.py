@@ -15,6 +15,7 @@ from wide_kit import assert_true, texts
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
+from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import row_sizes
 from coremargin.problems.common.pool import Pool
@@ -206,16 +207,21 @@ def test_contradictions_are_those_of_the_best_dual(squared: bool) -> None:
 
 
 def test_where_rows_or_sums_fit_nothing_is_swept() -> None:
-    """The method is for what fits in no other way."""
+    """Where rows or sums are what models are kept as the problem stays; the others are refused as it is."""
     X, y = texts(9)
     fits = SoftMargin(ArraySource(X, y), 1e-3, "hinge", 1.0)
     assert soft_margin(fits) is fits
     dense = SoftMargin(ArraySource(X.toarray(), y), 1e-3, "hinge", 1.0, memory_bytes=40_000)
     assert soft_margin(dense) is dense
+    for problem in (fits, dense):
+        problem.check()
     neither = SoftMargin(ArraySource(X, y), 1e-3, "hinge", 1.0, memory_bytes=40_000)
     swept = soft_margin(neither)
     assert isinstance(swept, BlockMinimisation)
     assert (swept.job.cost, swept.job.memory_bytes) == (1.0, 40_000)
+    swept.check()
+    with pytest.raises(UsageError, match="expected room for all rows, or for sums of d x d numbers, found 39.1 KiB"):
+        neither.check()
 
 
 def test_passes_go_on_until_the_gap_is_closed() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.errors import UsageError
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import products
@@ -30,6 +31,7 @@ from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.start import evenly, histogram_range, thinned, weighted_pool
 from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState
 from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squared_step
+from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +61,15 @@ SOLVE_COST = {"squared_hinge": 5e9, "hinge": 1.5e9}
 @dataclass(frozen=True)
 class SoftMargin(SoftJob):
     """``SoftJob`` by the near-margin method: its objective until the duality gap is at most epsilon of the value."""
+
+    def check(self) -> None:
+        """Refuse what cannot be trained, or not by this method. Raises LabelError, StoreError, UsageError."""
+        super().check()
+        if self.in_segments:
+            raise UsageError(
+                f"memory: expected room for all rows, or for sums of d x d numbers, found "
+                f"{format_size(self.memory_bytes)}; give more memory, or have the method chosen (soft/make.py)"
+            )
 
     # start
 
