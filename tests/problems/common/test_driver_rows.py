@@ -10,6 +10,11 @@ from scipy.sparse import csr_array
 
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.multiclass.classes import ClassRows
+from coremargin.problems.outliers.state import OutlierPool
+from coremargin.problems.soft.rows_with_c import RowsWithC
+
+#: What each kind of rows calls the label and the number that a row has.
+NAMES = {Pool: ("signs", "weights"), RowsWithC: ("signs", "row_c"), ClassRows: ("classes", "shares")}
 
 
 def rows_of(kind: type[Any], ids: list[int], *, sparse: bool) -> Any:
@@ -25,14 +30,14 @@ def assert_says_its_ids(held: Any, ids: list[int]) -> None:
     assert held.ids.tolist() == ids
     x = held.rows.toarray() if hasattr(held.rows, "toarray") else held.rows
     assert x.tolist() == [[float(k), float(k * k)] for k in ids]
-    label, weight = (held.classes, held.shares) if isinstance(held, ClassRows) else (held.signs, held.weights)
+    label, weight = (getattr(held, name) for name in NAMES[type(held)])
     assert label.tolist() == [k % 2 if isinstance(held, ClassRows) else (1 if k % 2 else -1) for k in ids]
     assert weight.tolist() == [k / 3 for k in ids]
     assert len(held) == len(ids)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("kind", [Pool, ClassRows])
+@pytest.mark.parametrize("kind", NAMES)
 def test_rows_stay_together(kind: type[Any], *, sparse: bool) -> None:
     """Some of them, several parts joined, brought into order and stored: each row keeps values, label and weight."""
     one, other = rows_of(kind, [5, 2, 9], sparse=sparse), rows_of(kind, [4, 1], sparse=sparse)
@@ -44,9 +49,25 @@ def test_rows_stay_together(kind: type[Any], *, sparse: bool) -> None:
     assert all(name.startswith("near_") for name in arrays)
 
 
-def test_arrays_have_the_names_of_earlier_checkpoints() -> None:
-    """Dense rows of two classes are ``rows`` on disk, those of several are ``x``."""
+@pytest.mark.parametrize("kind", [Pool, RowsWithC, OutlierPool])
+def test_no_rows_can_be_joined_with_some(kind: type[Any]) -> None:
+    """Without rows, what is known of them has the types that it has with rows: joined to some, nothing changes."""
+    numbers = [np.array([0.5])] if kind in NAMES else []
+    some = kind(np.array([7], np.int64), np.array([[1.0, 2.0]]), np.array([-1], np.int8), *numbers)
+    empty = kind.nothing(2)
+    assert len(empty) == 0
+    mine, joined = some.to_arrays("held"), kind.joined([empty, some]).to_arrays("held")
+    assert {name: (values.dtype, values.tolist()) for name, values in joined.items()} == {
+        name: (values.dtype, values.tolist()) for name, values in mine.items()
+    }
+    assert kind.nothing(2, sparse=True).rows.shape == (0, 2)
+
+
+def test_a_number_of_a_row_has_one_name() -> None:
+    """Dual weights are ``weights`` on disk, C is ``row_c``; rows of two classes are ``rows``, of several ``x``."""
     pool = rows_of(Pool, [1], sparse=False).to_arrays("held")
     assert pool.keys() == {"held_ids", "held_signs", "held_weights", "held_rows"}
+    soft = rows_of(RowsWithC, [1], sparse=False).to_arrays("held")
+    assert soft.keys() == {"held_ids", "held_signs", "held_row_c", "held_rows"}
     rows = rows_of(ClassRows, [1], sparse=False).to_arrays("proof")
     assert rows.keys() == {"proof_ids", "proof_classes", "proof_shares", "proof_x"}

@@ -26,7 +26,7 @@ from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins
 from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.probe import Columns, together
 from coremargin.problems.fleet.problem import Fleet
-from coremargin.problems.fleet.state import FleetState, SharedRows, pools, with_rows
+from coremargin.problems.fleet.state import FleetState, SharedRows, rows_of, with_rows
 from coremargin.problems.fleet.summary import packed, unpacked
 from coremargin.problems.fleet.threads import side_by_side
 from coremargin.problems.hard.problem import HardMargin
@@ -119,7 +119,7 @@ def test_members_that_hold_all_rows_hold_them_once(
     assert is_sparse(start.shared_rows.rows) == (zeros > 0)
     if not folds:
         for member in start.members:
-            assert pools(with_rows(member, start.shared_rows, as_it_is=True))["cached"].rows is start.shared_rows.rows
+            assert rows_of(with_rows(member, start.shared_rows, as_it_is=True))["cached"].rows is start.shared_rows.rows
     state, scans = run(fleet)
     assert (scans, state.status) == (1, "certified")
     X = np.concatenate([source.read(k)[0] for k in range(source.chunks)]).astype(np.float64)
@@ -365,6 +365,25 @@ def test_shared_rows_keep_each_row_once() -> None:
     assert shared_rows.rows.dtype == np.float32
     assert shared_rows.rows[:, 0].tolist() == [2.0, 3.0, 7.0, 9.0]
     assert shared_rows.of(np.array([9, 2, 9]))[:, 0].tolist() == [9.0, 2.0, 9.0]
+
+
+@pytest.mark.parametrize("make", [soft_fleet, hard_fleet])
+def test_members_of_all_kinds_come_without_rows_and_get_them_back(make: Any, rng: np.random.Generator) -> None:
+    """Whatever a member knows of its rows, none are in its state between scans; with them it is what was solved."""
+    source = blobs(rng)
+    fleet = make(source)
+    start, every = fleet.start(), np.concatenate([source.read(k)[0] for k in range(source.chunks)])
+    for member in start.members:
+        held = rows_of(member)
+        assert held.keys() == ({"pool", "coreset", "sketch"} if make is hard_fleet else {"sample", "cached"})
+        assert sum(len(some) for some in held.values()) > 0
+        assert all(some.rows.shape == (len(some), 0) for some in held.values())
+        again = with_rows(member, start.shared_rows)
+        for some in rows_of(again).values():
+            np.testing.assert_array_equal(some.rows, every[some.ids].astype(np.float64))
+        for name, values in member.to_arrays().items():
+            if not name.endswith("_rows") or name == "near_rows":
+                assert again.to_arrays()[name].tobytes() == values.tobytes(), name
 
 
 def test_the_status_of_all() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Of the arrays of every state, whatever parts a state is made of.
 NAMES = {
     "round", "status", "newest", "best", "primal", "dual", "reference", "near_ids", "near_signs", "near_duals",
-    "sample_ids", "sample_signs", "sample_weights", "cached_ids", "cached_signs", "cached_weights", "cached_duals",
+    "sample_ids", "sample_signs", "sample_row_c", "cached_ids", "cached_signs", "cached_row_c", "cached_duals",
     "total_rows", "widen", "idle", "near_rows", "gap_now", "histogram", "low", "high", "rows_below", "sample_bytes",
 }  # fmt: skip
 

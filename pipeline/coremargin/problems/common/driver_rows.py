@@ -59,3 +59,17 @@ class DriverRows:
     @classmethod
     def _known(cls) -> list[str]:
         return [field.name for field in fields(cls) if field.name != "rows"]
+
+
+@dataclass(frozen=True)
+class SignedRows(DriverRows):
+    """Rows of two classes: signs (m,) int8; classes that extend it may have numbers (m,) float64 beside them."""
+
+    signs: NDArray[np.int8]
+
+    @classmethod
+    def nothing(cls, features: int, *, sparse: bool = False) -> Self:
+        """No rows."""
+        known: dict[str, Any] = {name: np.zeros(0) for name in cls._known()}
+        known |= {"ids": np.zeros(0, np.int64), "signs": np.zeros(0, np.int8)}
+        return cls(rows=row_ops.nothing(features, sparse=sparse), **known)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import as_float64, nothing, take
-from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.maths.rows import as_float64, take
+from coremargin.problems.common.driver_rows import SignedRows
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -17,19 +17,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pool(DriverRows):
-    """Rows in order of ids: ids (m,) int64, rows (m, d) float64, signs (m,) int8, weights (m,) of the last solve.
+class Pool(SignedRows):
+    """Rows in order of ids: ids (m,) int64, rows (m, d) float64, signs (m,) int8, dual weights (m,) of the last solve.
 
     The rows are dense or sparse, as the source has them.
     """
 
-    signs: NDArray[np.int8]
     weights: Array
-
-    @classmethod
-    def nothing(cls, features: int, *, sparse: bool = False) -> Pool:
-        """An empty pool."""
-        return cls(np.zeros(0, np.int64), nothing(features, sparse=sparse), np.zeros(0, np.int8), np.zeros(0))
 
     @property
     def both_classes(self) -> bool:

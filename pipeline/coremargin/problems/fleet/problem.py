@@ -25,7 +25,7 @@ from coremargin.problems.common.start import Sample
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
 from coremargin.problems.fleet.probe import FleetProbe, MemberView
 from coremargin.problems.fleet.sample import read_rows
-from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, pools, with_rows, without_rows
+from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, with_rows, without_rows
 from coremargin.problems.fleet.summary import FleetSummary, unpacked
 from coremargin.problems.fleet.threads import side_by_side
 
@@ -133,7 +133,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def _shared_rows(self, states: Iterable[MemberState], parts: Sequence[DriverRows]) -> SharedRows:
         if self._all_cached:
             return SharedRows(parts[0].ids, parts[0].rows)
-        wanted = [pool.ids for state in states for pool in pools(state).values()]
+        wanted = [own.ids for state in states for own in rows_of(state).values()]
         return SharedRows.bound(np.unique(np.concatenate(wanted)), parts, self.source.dtype)
 
     # scan
@@ -230,12 +230,12 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
                 return None
             before = with_rows(own, state.shared_rows, as_it_is=self._all_cached)
             after = self.kind.advanced(problem, before, summary.part(place))
-            fresh = [(pool, np.isin(pool.ids, known, invert=True)) for pool in pools(after).values()]
-            unsent = [DriverRows(pool.ids[new], take(pool.rows, new)) for pool, new in fresh if new.any()]
+            fresh = [(some, np.isin(some.ids, known, invert=True)) for some in rows_of(after).values()]
+            unsent = [DriverRows(some.ids[new], take(some.rows, new)) for some, new in fresh if new.any()]
             return _Advanced(without_rows(after), self.kind.distances(after), unsent)
 
         rows = [
-            sum(len(pool) for pool in pools(state.members[number]).values()) + len(summary.parts[place].row_id)
+            sum(len(own) for own in rows_of(state.members[number]).values()) + len(summary.parts[place].row_id)
             for place, number in enumerate(running)
         ]
         return side_by_side(advance, enumerate(running), self.kind.at_a_time(self.source, rows))

@@ -131,10 +131,10 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
         places = [np.searchsorted(every, ids) for ids in cached]
         room = self.rows_bytes(source) // CACHED_PART // max(1, float64_row_bytes(source))
         chosen = together(list(zip(places, distances, strict=True)), room, len(every))
-        pools_ = (
-            member.rows.cached.take(np.flatnonzero(chosen[at])) for member, at in zip(members, places, strict=True)
-        )
-        return [holding(member, {"cached": pool}) for member, pool in zip(members, pools_, strict=True)]
+        return [
+            holding(member, {"cached": member.rows.cached.take(np.flatnonzero(chosen[at]))})
+            for member, at in zip(members, places, strict=True)
+        ]
 
     def decided(
         self, members: Sequence[tuple[BlockMinimisation, SoftState]], shared_rows: SharedRows

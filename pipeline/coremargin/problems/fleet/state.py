@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from coremargin.maths.margin import ratio
 from coremargin.maths.rows import Rows, as_float64, concatenate, take
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.pool import Pool
 from coremargin.problems.fleet.summary import packed
 from coremargin.problems.hard.state import HardMarginState
 from coremargin.problems.soft.state import SoftState
@@ -48,45 +47,41 @@ class SharedRows(DriverRows):
         return cls(wanted, take(concatenate(chosen), np.argsort(np.concatenate(whose))))
 
 
-def pools(state: Any) -> dict[str, Pool]:
+def rows_of(state: Any) -> dict[str, DriverRows]:
     """The rows that a state holds, in its fields or in those of its parts, by the name of the field."""
-    found: dict[str, Pool] = {}
+    found: dict[str, DriverRows] = {}
     for field in fields(state):
         value = getattr(state, field.name)
-        if isinstance(value, Pool):
+        if isinstance(value, DriverRows):
             found[field.name] = value
         elif is_dataclass(value):
-            found |= pools(value)
+            found |= rows_of(value)
     return found
 
 
 def without_rows(state: S) -> S:
     """The state without the rows themselves."""
-    return holding(state, {name: _with(pool, np.zeros((len(pool), 0))) for name, pool in pools(state).items()})
+    return holding(state, {name: replace(own, rows=np.zeros((len(own), 0))) for name, own in rows_of(state).items()})
 
 
 def with_rows(state: S, shared_rows: SharedRows, *, as_it_is: bool = False) -> S:
     """The state with its rows from the shared rows: exact, they are the store's; in float64, or as these have them."""
-    mine = {name: (pool, shared_rows.of(pool.ids)) for name, pool in pools(state).items()}
+    mine = {name: (own, shared_rows.of(own.ids)) for name, own in rows_of(state).items()}
     return holding(
-        state, {name: _with(pool, some if as_it_is else as_float64(some)) for name, (pool, some) in mine.items()}
+        state, {name: replace(own, rows=some if as_it_is else as_float64(some)) for name, (own, some) in mine.items()}
     )
 
 
-def holding(state: S, rows: Mapping[str, Pool]) -> S:
-    """The state with these pools, by the name of the field."""
+def holding(state: S, rows: Mapping[str, DriverRows]) -> S:
+    """The state with these rows, by the name of the field."""
     changed: dict[str, Any] = {}
     for field in fields(state):  # type: ignore[arg-type]  # states are dataclasses
         value = getattr(state, field.name)
-        if isinstance(value, Pool):
+        if isinstance(value, DriverRows):
             changed[field.name] = rows.get(field.name, value)
-        elif is_dataclass(value) and pools(value):
+        elif is_dataclass(value) and rows_of(value):
             changed[field.name] = holding(value, rows)
     return replace(state, **changed)  # type: ignore[type-var]
-
-
-def _with(pool: Pool, rows: Any) -> Pool:
-    return replace(pool, rows=rows)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.outliers.storage import below, search_from_arrays, search_to_arrays
 from coremargin.maths.rows import dense
-from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.driver_rows import SignedRows
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -29,24 +29,17 @@ _COUNTS = ("round", "settling", "new_rows", "sample_bytes")
 
 
 @dataclass(frozen=True)
-class OutlierPool(DriverRows):
+class OutlierPool(SignedRows):
     """Rows of the store in the driver, with signs (n,); dense. New ones come at the end: certificates know rows by
     their place.
     """
 
     ROWS: ClassVar[str] = "x"
 
-    signs: NDArray[np.int8]
-
     @property
     def x(self) -> Array:
         """The rows (n, d) float64."""
         return dense(self.rows)
-
-    @classmethod
-    def nothing(cls, features: int) -> OutlierPool:
-        """No rows."""
-        return cls(np.zeros(0, np.int64), np.zeros((0, features)), np.zeros(0, np.int8))
 
     def add(self, coming: OutlierPool) -> OutlierPool:
         """With those of these rows that are not there yet."""

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import products
-from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.start import Sample, check_scale, read_sample, sample_chunks
 from coremargin.problems.common.zone import IDLE_SHARE, Zone
 from coremargin.problems.soft.block_pace import is_due, passes_to_wait
@@ -30,7 +29,8 @@ from coremargin.problems.soft.block_state import BlockPass
 from coremargin.problems.soft.block_steps import balanced, first, joined, solved, spread
 from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
 from coremargin.problems.soft.result import result, round_of
-from coremargin.problems.soft.start import histogram_range, weighted_pool
+from coremargin.problems.soft.rows_with_c import RowsWithC
+from coremargin.problems.soft.start import histogram_range
 from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ class BlockMinimisation:
         """
         job, source = self.job, self.source
         check_scale(source, job.class_c, job.totals)
-        sample = weighted_pool(found, np.arange(len(found.ids)), job.class_c)
+        sample = RowsWithC.of_sample(found, np.arange(len(found.ids)), job.class_c)
         sample = spread(sample, job.memory_bytes // CACHED_PART)
-        nothing, empty = np.zeros(source.features + 1), Pool.nothing(source.features, sparse=source.sparse)
+        nothing, empty = np.zeros(source.features + 1), RowsWithC.nothing(source.features, sparse=source.sparse)
         block_pass = BlockPass.nothing(source.rows, source.features) if near is None else near
         state = SoftState(
             round=0, status="running", newest=block_pass.at, best=None, bounds=Bounds.nothing(nothing),
@@ -201,10 +201,10 @@ class BlockMinimisation:
             after = replace(after, values=values, waited=after.waited + 1, scans=after.scans + 1)
         return replace(state, block_pass=after)
 
-    def _solved(self, state: SoftState, pool: Pool, block_pass: BlockPass) -> SoftState:
+    def _solved(self, state: SoftState, some: RowsWithC, block_pass: BlockPass) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
-        after, margins = solved(self.job.objective, pool, block_pass, state.zone.idle)
-        cached = first(pool, np.lexsort([pool.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // CACHED_PART)
+        after, margins = solved(self.job.objective, some, block_pass, state.zone.idle)
+        cached = first(some, np.lexsort([some.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // CACHED_PART)
         return replace(state, newest=after.at, rows=replace(state.rows, cached=cached), block_pass=after)
 
     def due(self, state: SoftState) -> bool:

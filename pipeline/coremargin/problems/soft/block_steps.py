@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.rows import as_float64, row_sizes, take, weighted_sum
-from coremargin.problems.common.pool import Pool
 from coremargin.problems.soft import row_steps
+from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import thinned
 
 if TYPE_CHECKING:
@@ -26,68 +26,68 @@ Array = NDArray[np.float64]
 LEFT = 0.5
 
 
-def solved(objective: Objective, pool: Pool, block_pass: BlockPass, sharper: int) -> tuple[BlockPass, Array]:
+def solved(objective: Objective, some: RowsWithC, block_pass: BlockPass, sharper: int) -> tuple[BlockPass, Array]:
     """With the best duals of these rows, all others fixed, and the rows' margins (m,) there.
 
     sharper: by so many powers of ten than at first.
     """
     squared = objective.squared
-    before = block_pass.duals[pool.ids] * pool.signs
-    model = row_steps.model_of(objective, pool, pool.weights, block_pass.dual_sum)
+    before = block_pass.duals[some.ids] * some.signs
+    model = row_steps.model_of(objective, some, block_pass.dual_sum)
     dual_sum = block_pass.dual_sum - model.dual_sum(before)
-    rest = block_pass.dual_total - _dual_total(before, pool.weights, squared=squared)
+    rest = block_pass.dual_total - _dual_total(before, some.row_c, squared=squared)
     model = replace(model, linear=row_steps.within_reach(dual_sum, model), constant=rest)
     share = LEFT * 0.1**sharper * max(1.0, min(1.0, block_pass.gain) / objective.epsilon)
     at, duals = row_steps.minimum(objective, model, block_pass.at, before, share)
     if squared:
         duals = model.duals(model.margins(at))
     every = block_pass.duals.copy()
-    every[pool.ids] = duals * pool.signs
+    every[some.ids] = duals * some.signs
     after = replace(
         block_pass, duals=every, dual_sum=dual_sum + model.dual_sum(duals), at=at,
-        dual_total=rest + _dual_total(duals, pool.weights, squared=squared),
+        dual_total=rest + _dual_total(duals, some.row_c, squared=squared),
     )  # fmt: skip
     value = after.value
     after = replace(after, gain=max(0.0, value - block_pass.value) / value if value > 0 else 1.0)
     return after, model.margins(at)
 
 
-def joined(cached: Pool, summary: NearMarginSummary) -> Pool:
+def joined(cached: RowsWithC, summary: NearMarginSummary) -> RowsWithC:
     """The cached rows and after them, in no order of ids, those that were sent."""
-    coming = Pool(summary.row_id, as_float64(summary.row_x), summary.row_sign, summary.row_c)
-    return Pool.joined([cached, coming])
+    coming = RowsWithC(summary.row_id, as_float64(summary.row_x), summary.row_sign, summary.row_c)
+    return RowsWithC.joined([cached, coming])
 
 
-def first(pool: Pool, order: NDArray[np.intp], room: int) -> Pool:
+def first(some: RowsWithC, order: NDArray[np.intp], room: int) -> RowsWithC:
     """The first rows in this order, as many as have room in so many bytes, by their ids."""
-    fits = order[: int(np.searchsorted(np.cumsum(row_sizes(pool.rows)[order]), room, side="right"))]
-    return pool.take(fits[np.argsort(pool.ids[fits])])
+    fits = order[: int(np.searchsorted(np.cumsum(row_sizes(some.rows)[order]), room, side="right"))]
+    return some.take(fits[np.argsort(some.ids[fits])])
 
 
-def spread(pool: Pool, room: int) -> Pool:
+def spread(some: RowsWithC, room: int) -> RowsWithC:
     """All rows or, of more than have room in so many bytes, some evenly spread within each class."""
-    sizes, chosen = row_sizes(pool.rows), np.arange(len(pool))
+    sizes, chosen = row_sizes(some.rows), np.arange(len(some))
     while len(chosen) > 2 and sizes[chosen].sum() > room:
-        chosen = thinned(pool.signs, min(len(chosen) - 1, len(chosen) * room // int(sizes[chosen].sum())))
-    return pool if len(chosen) == len(pool) else pool.take(chosen)
+        chosen = thinned(some.signs, min(len(chosen) - 1, len(chosen) * room // int(sizes[chosen].sum())))
+    return some if len(chosen) == len(some) else some.take(chosen)
 
 
-def balanced(pool: Pool, block_pass: BlockPass) -> BlockPass:
+def balanced(cached: RowsWithC, block_pass: BlockPass) -> BlockPass:
     """With the duals of cached rows moved so that sum a y is 0: those between their limits, else any, else none."""
     excess = math.fsum(block_pass.duals)
     if excess == 0:
         return block_pass
-    duals = block_pass.duals[pool.ids] * pool.signs
-    for free in (np.flatnonzero((duals > 0) & (duals < pool.weights)), np.arange(len(duals))):
-        moved = soft.balanced(duals[free], pool.signs[free], pool.weights[free], excess)
+    duals = block_pass.duals[cached.ids] * cached.signs
+    for free in (np.flatnonzero((duals > 0) & (duals < cached.row_c)), np.arange(len(duals))):
+        moved = soft.balanced(duals[free], cached.signs[free], cached.row_c[free], excess)
         if moved is not None:
             break
     else:
         return block_pass
     every = block_pass.duals.copy()
-    every[pool.ids[free]] = moved * pool.signs[free]
-    change = (moved - duals[free]) * pool.signs[free]
-    dual_sum = block_pass.dual_sum + np.append(weighted_sum(take(pool.rows, free), change), change.sum())
+    every[cached.ids[free]] = moved * cached.signs[free]
+    change = (moved - duals[free]) * cached.signs[free]
+    dual_sum = block_pass.dual_sum + np.append(weighted_sum(take(cached.rows, free), change), change.sum())
     return replace(
         block_pass,
         duals=every,

@@ -19,8 +19,8 @@ from coremargin.problems.soft.objective import LONG
 from coremargin.problems.soft.state import Bounds
 
 if TYPE_CHECKING:
-    from coremargin.problems.common.pool import Pool
     from coremargin.problems.soft.objective import Magnitudes, Objective
+    from coremargin.problems.soft.rows_with_c import RowsWithC
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 
@@ -86,11 +86,11 @@ def slack_error(size: float, below_c: float, slack: float) -> float:
     return 2.0**-48 * size * below_c / slack if slack > 0 else 0.0
 
 
-def sided(magnitudes: Magnitudes, at: Array, pool: Pool, duals: Array) -> NDArray[np.bool_]:
-    """Rows (m,) that nobody has to name: far enough from the margin at ``at``, with the dual of their side there."""
-    margins = pool.signs * (products(pool.rows, at[:-1, None])[0] + at[-1])
+def sided(magnitudes: Magnitudes, at: Array, cached: RowsWithC, duals: Array) -> NDArray[np.bool_]:
+    """Cached rows (m,) that nobody has to name: far enough from the margin at ``at``, with their side's dual there."""
+    margins = cached.signs * (products(cached.rows, at[:-1, None])[0] + at[-1])
     error = gamma(len(at) + 2) * (magnitudes.longest * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
-    side = np.where(margins < 1.0, pool.weights, 0.0)
+    side = np.where(margins < 1.0, cached.row_c, 0.0)
     return np.asarray((np.abs(margins - 1.0) > 4.0 * error) & (duals == side))
 
 

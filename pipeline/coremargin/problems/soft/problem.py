@@ -28,7 +28,8 @@ from coremargin.problems.soft import row_steps
 from coremargin.problems.soft.bounds import best_point
 from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.result import result, round_of
-from coremargin.problems.soft.start import evenly, histogram_range, thinned, weighted_pool
+from coremargin.problems.soft.rows_with_c import RowsWithC
+from coremargin.problems.soft.start import evenly, histogram_range, thinned
 from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState
 from coremargin.problems.soft.steps import crossed, first_step, hinge_step, squared_step
 from coremargin.spec import format_size
@@ -94,20 +95,20 @@ class SoftMargin(SoftJob):
         source, totals = self.source, self.totals
         check_scale(source, self.class_c, totals)
         few = None if self.all_cached else thinned(found.signs, self._solvable)
-        sample = weighted_pool(found, few, self.class_c)
+        sample = RowsWithC.of_sample(found, few, self.class_c)
         positive, counts = sample.signs > 0, source.scalars().counts.sum(axis=0)[list(self.codes)]
-        shown = np.array([sample.weights[positive].sum(), sample.weights[~positive].sum()])
+        shown = np.array([sample.row_c[positive].sum(), sample.row_c[~positive].sum()])
         nothing, none = np.zeros(source.features + 1), np.zeros(0, np.intp)
         newest, duals = nothing if near is None else near, np.zeros(len(sample))
         if solve and shown.all():
             # Prices of the sample add up to those of all rows.
             share = np.ones(2) if self.all_cached else self.class_c * totals / shown
-            row_c = sample.weights * np.where(positive, share[0], share[1])
+            scaled = replace(sample, row_c=sample.row_c * np.where(positive, share[0], share[1]))
             if self.all_cached:
                 known = None if shares is None else shares * self.cost
-                newest, duals = row_steps.first_step(self.objective, sample, row_c, newest, known)
+                newest, duals = row_steps.first_step(self.objective, scaled, newest, known)
             else:
-                newest = first_step(self.objective, sample, row_c, newest)
+                newest = first_step(self.objective, scaled, newest)
         margins = sample.signs * (products(sample.rows, newest[:-1, None])[0] + newest[-1])
         low, high = histogram_range(margins)
         return SoftState(
@@ -207,9 +208,9 @@ class SoftMargin(SoftJob):
         """The same job with all rows in memory from now on, which are read here, and the minimiser over them."""
         source = self.source
         found = read_sample(source, list(range(source.chunks)), self.codes, stay=True)
-        cached = weighted_pool(found, None, self.class_c)
+        cached = RowsWithC.of_sample(found, None, self.class_c)
         near = state.newest if state.best is None else state.best
-        newest, duals = row_steps.first_step(self.objective, cached, cached.weights, near, None)
+        newest, duals = row_steps.first_step(self.objective, cached, near, None)
         read = state.sample_bytes + found.nbytes(source)
         rows, zone = replace(state.rows, cached=cached, cached_duals=duals), replace(state.zone, idle=0)
         return replace(state, newest=newest, rows=rows, zone=zone, sample_bytes=read)

@@ -17,8 +17,8 @@ from coremargin.maths.smooth import RowModel, minimise_hinge, minimise_squared_h
 from coremargin.problems.soft.bounds import hinge_bound, sided, squared_bound
 
 if TYPE_CHECKING:
-    from coremargin.problems.common.pool import Pool
     from coremargin.problems.soft.objective import Objective
+    from coremargin.problems.soft.rows_with_c import RowsWithC
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 
@@ -28,21 +28,21 @@ Array = NDArray[np.float64]
 FIRST_SHARE, LATER_SHARE = 0.02, 0.002
 
 
-def first_step(objective: Objective, pool: Pool, row_c: Array, near: Array, duals: Array | None) -> tuple[Array, Array]:
-    """The minimiser (d + 1,) over some rows with these row_c, and with the hinge its duals (m,), else zeros.
+def first_step(objective: Objective, some: RowsWithC, near: Array, duals: Array | None) -> tuple[Array, Array]:
+    """The minimiser (d + 1,) over some rows, and with the hinge its duals (m,), else zeros.
 
     near, duals: to start from, None: nothing is known of the duals.
     """
-    return minimum(objective, model_of(objective, pool, row_c, np.zeros(len(near))), near, duals, FIRST_SHARE)
+    return minimum(objective, model_of(objective, some, np.zeros(len(near))), near, duals, FIRST_SHARE)
 
 
-def model_of(objective: Objective, pool: Pool, row_c: Array, linear: Array) -> RowModel:
-    """The losses of rows with these row_c (m,), and a linear term (d + 1,) for all others."""
-    squared = objective.squared
+def model_of(objective: Objective, some: RowsWithC, linear: Array) -> RowModel:
+    """The losses of some rows, and a linear term (d + 1,) for all others."""
+    squared, row_c = objective.squared, some.row_c
     linear = linear if objective.intercept else np.append(linear[:-1], 0.0)
     return RowModel(
-        linear=linear, rows=pool.rows, signs=pool.signs, intercept=objective.intercept, target=np.ones(len(pool)),
-        curvatures=2.0 * row_c if squared else row_c, limit=np.full(len(pool), np.inf) if squared else row_c,
+        linear=linear, rows=some.rows, signs=some.signs, intercept=objective.intercept, target=np.ones(len(some)),
+        curvatures=2.0 * row_c if squared else row_c, limit=np.full(len(some), np.inf) if squared else row_c,
     )  # fmt: skip
 
 
@@ -66,11 +66,11 @@ def minimum(
 
 def step(objective: Objective, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
     """The dual bound that a scan proves, and the next hypothesis: all rows once more, solved more sharply."""
-    pool, duals = state.rows.cached, state.rows.cached_duals
+    cached, duals = state.rows.cached, state.rows.cached_duals
     state = (squared_bound if objective.squared else _bound)(objective, state, summary)
     if is_certified(state.lower, state.upper, objective.epsilon):
         return state.newest, state
-    model = model_of(objective, pool, pool.weights, np.zeros(len(state.newest)))
+    model = model_of(objective, cached, np.zeros(len(state.newest)))
     ahead, duals = minimum(objective, model, state.newest, duals, LATER_SHARE)
     state = replace(state, rows=replace(state.rows, cached_duals=duals))
     return ahead, state if objective.squared else _bound(objective, state, summary)
@@ -88,10 +88,11 @@ def _bound(objective: Objective, state: SoftState, summary: NearMarginSummary) -
 def _bound_naming(
     objective: Objective, state: SoftState, summary: NearMarginSummary, far: NDArray[np.bool_]
 ) -> SoftState:
-    pool, duals, near = state.rows.cached, state.rows.cached_duals, state.rows.cached.take(np.flatnonzero(~far))
-    linear: Array = np.where(far, duals * pool.signs, 0.0)
-    also = (float(duals[far].sum()), np.append(weighted_sum(pool.rows, linear), linear.sum()), len(pool))
-    rows = (near.ids, near.signs, near.weights)
+    cached, duals = state.rows.cached, state.rows.cached_duals
+    near = cached.take(np.flatnonzero(~far))
+    linear: Array = np.where(far, duals * cached.signs, 0.0)
+    also = (float(duals[far].sum()), np.append(weighted_sum(cached.rows, linear), linear.sum()), len(cached))
+    rows = (near.ids, near.signs, near.row_c)
     return hinge_bound(
         objective, state, summary, rows, duals[~far], lambda a: weighted_sum(near.rows, a * near.signs), also
     )  # fmt: skip

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
-
-from coremargin.maths.rows import as_float64, take
-from coremargin.problems.common.pool import Pool
-
-if TYPE_CHECKING:
-    from coremargin.problems.common.start import Sample
 
 Array = NDArray[np.float64]
 
@@ -43,16 +35,3 @@ def thinned(signs: NDArray[np.int8], most: int) -> NDArray[np.intp]:
 def evenly(rows: int, most: int) -> NDArray[np.intp]:
     """At most ``most`` of the positions below ``rows``, evenly spread."""
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
-
-
-def weighted_pool(found: Sample, few: NDArray[np.intp] | None, class_c: Array) -> Pool:
-    """Some rows of the sample in float64 with their C as weights; None: all of them, just as they are.
-
-    class_c (2,): C of rows of weight 1 of each class.
-    """
-    each = np.where(found.signs > 0, class_c[0], class_c[1])
-    if found.weights is not None:
-        each = each * found.weights
-    if few is None:
-        return Pool(found.ids, found.rows, found.signs, each)
-    return Pool(found.ids[few], as_float64(take(found.rows, few)), found.signs[few], each[few])

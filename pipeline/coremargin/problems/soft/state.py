@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.stored import arrays_of, fields_of, part_of
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.block_state import BlockPass
+from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import BINS
 
 Array = NDArray[np.float64]
@@ -44,14 +44,14 @@ class Bounds:
 
 @dataclass(frozen=True)
 class RowCache:
-    """Rows in the driver, with their C as weights.
+    """Rows in the driver.
 
     sample: those that stand for rows far from the margin; cached: those that no scan needs to send, with their
     cached_duals (m,).
     """
 
-    sample: Pool
-    cached: Pool
+    sample: RowsWithC
+    cached: RowsWithC
     cached_duals: Array
 
 
@@ -131,6 +131,6 @@ class SoftState:
         makers = {
             "bounds": part_of(Bounds), "zone": part_of(Zone), "last_scan": part_of(LastScan, may_lack=("rows_below",)),
             "block_pass": BlockPass.from_arrays,
-            "rows": part_of(RowCache, {"sample": Pool.from_arrays, "cached": Pool.from_arrays}),
+            "rows": part_of(RowCache, {"sample": RowsWithC.from_arrays, "cached": RowsWithC.from_arrays}),
         }  # fmt: skip
         return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))

@@ -16,8 +16,8 @@ from coremargin.problems.soft.bounds import hinge_bound, squared_bound
 from coremargin.problems.soft.probe import decisions, distances
 
 if TYPE_CHECKING:
-    from coremargin.problems.common.pool import Pool
     from coremargin.problems.soft.objective import Objective
+    from coremargin.problems.soft.rows_with_c import RowsWithC
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 
@@ -34,16 +34,16 @@ def _filled(rows: row_ops.Rows, signs: NDArray[np.int8], intercept: bool) -> Arr
     return row_ops.dense(_signed(rows, signs, intercept))
 
 
-def first_step(objective: Objective, pool: Pool, row_c: Array, near: Array) -> Array:
-    """The minimiser over some rows, with these row_c; near (d + 1,): a solution to start from."""
+def first_step(objective: Objective, some: RowsWithC, near: Array) -> Array:
+    """The minimiser over some rows; near (d + 1,): a solution to start from."""
     p = len(near)
     if objective.squared:
-        rows = _signed(pool.rows, pool.signs, objective.intercept)
-        model = Rows(rows, row_c, rows @ near)
+        rows = _signed(some.rows, some.signs, objective.intercept)
+        model = Rows(rows, some.row_c, rows @ near)
         return minimise_squared_hinge(near, objective.metric, Quadratic.zero(p), model)[0]
-    filled = _filled(pool.rows, pool.signs, objective.intercept)
-    hinge = HingeModel(objective.metric, np.zeros(p), filled, row_c, np.zeros(len(pool)))
-    return minimise_hinge(hinge, tolerance=1e-9 if len(pool) <= 1000 else 1e-6)[0]  # few: perhaps all there are
+    filled = _filled(some.rows, some.signs, objective.intercept)
+    hinge = HingeModel(objective.metric, np.zeros(p), filled, some.row_c, np.zeros(len(some)))
+    return minimise_hinge(hinge, tolerance=1e-9 if len(some) <= 1000 else 1e-6)[0]  # few: perhaps all there are
 
 
 def crossed(state: SoftState, summary: NearMarginSummary) -> float:
@@ -107,7 +107,7 @@ def _guarded(
     was = rows @ state.newest < 1.0
     if not len(rows) or (step is not None and np.array_equal(was, rows @ step < 1.0)):
         return None
-    row_c = sample.weights[away]
+    row_c = sample.row_c[away]
     row_c = row_c * float(summary.total_c.sum() - summary.row_c.sum()) / float(row_c.sum())
     nothing = np.zeros(len(row_c))
     guard = HingeModel(
