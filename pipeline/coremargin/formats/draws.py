@@ -1,0 +1,30 @@
+"""Which rows are drawn: an order of all rows that follows from a seed, a store's digest and the number of an attempt.
+
+So nobody can choose draws, and whoever has seed, digest and attempt draws the same rows. The definition::
+
+    block k = 0, 1, ...     SHA-256 of the ASCII text "coremargin draws 1 DIGEST SEED ATTEMPT k", numbers in decimal
+    a block                 four numbers of 64 bits, the most significant byte first
+    a number v              is passed over where v >= q rows, q = floor(2^64 / rows), so that no row is favoured;
+                            else it draws row v mod rows, unless that row was drawn before
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+_NUMBERS = 1 << 64
+
+
+def drawn(digest: str, seed: int, attempt: int, rows: int) -> Iterator[int]:
+    """Numbers of rows below ``rows``, each once, in the order in which they are drawn."""
+    limit, seen, block = _NUMBERS // rows * rows, set[int](), 0
+    while len(seen) < rows:
+        text = hashlib.sha256(f"coremargin draws 1 {digest} {seed} {attempt} {block}".encode("ascii")).digest()
+        block += 1
+        for first in range(0, len(text), 8):
+            number = int.from_bytes(text[first : first + 8], "big")
+            row = number % rows
+            if number < limit and row not in seen:
+                seen.add(row)
+                yield row

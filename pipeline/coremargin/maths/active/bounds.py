@@ -1,0 +1,89 @@
+"""The published bounds, as numbers to hold measured ones against.
+
+The papers state most of them as O(...). Constants are those of their proofs where these have any, else derived here the
+same way; each function says which. R: the length of the longest row, rho: the best margin (2 rho between the hulls),
+diameter and distance: of all rows, and between the hulls of the classes.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def coreset_rows(R: float, rho: float, epsilon: float) -> float:
+    """Har-Peled, Roth, Zimak 2006, Lemma 3.1: rows that the coreset method adds, each with the least margin of all.
+
+    64 (R / rho)^2 / epsilon. The lemma says O((R / rho)^2 / epsilon); its proof takes 64 (R / rho)^2 / epsilon steps to
+    come to (1 + epsilon) rho and at most 16 more from there. 64 is enough for both: with e = rho_i / rho - 1, e falls
+    by e^2 rho^2 / (8 R^2) and more a step, so that 1 / e grows by rho^2 / (8 R^2), and 8 (R / rho)^2 / epsilon steps
+    come to e <= epsilon; after them each takes a share epsilon^2 rho^2 / (8 R^2), and 8 (R / rho)^2 / epsilon take it
+    all. (The proof prints epsilon for epsilon^2 in that step, and goes on with epsilon^2.) Needs all labels.
+    """
+    return 64.0 * (R / rho) ** 2 / epsilon
+
+
+def any_row(R: float, rho: float, epsilon: float) -> float:
+    """Corollary 3.2 of the same: rows added, any of them with a margin below (1 - epsilon) rho_i.
+
+    4 (R / rho)^2 / epsilon^2. The corollary says O((R / rho)^2 / epsilon^2) (and prints epsilon rho_i for (1 - epsilon)
+    rho_i, and rho_i for rho_i^2 in the share lost). By (2), with alpha_i >= epsilon rho_i, 1 / rho_i^2 grows by
+    epsilon^2 / (4 R^2) and more a step, and never passes 1 / rho^2. It is what holds when labels are asked for: the row
+    nearest to the hyperplane need not be the one with the least margin.
+    """
+    return 4.0 * (R / rho) ** 2 / epsilon**2
+
+
+def labels_asked(coreset: int, error: float, delta: float) -> float:
+    """Lemmas 4.1 and 4.2 of the same: labels asked for, draws included: |C| / e (ln |C| + ln 1 / delta), and |C|.
+
+    The lemmas say O(...) of the first part; each of at most |C| hypotheses lasts for (ln |C| + ln 1 / delta) / e draws.
+    """
+    return coreset + coreset / error * (math.log(coreset) + math.log(1.0 / delta))
+
+
+def slab_steps(diameter: float, distance: float, epsilon: float) -> float:
+    """Har-Peled 2015, Lemma 1.1: steps of the slab method. 4 ((diameter / distance)^2 - 1) / epsilon^2.
+
+    The lemma says O((diameter / distance)^2 / epsilon^2). By (1.1) each step leaves l_{i+1}^2 <= l_i^2 (1 - (epsilon
+    l_i / 2 diameter)^2), so that 1 / l^2 grows by epsilon^2 / (4 diameter^2) and more; it begins at 1 / diameter^2 or
+    above and never passes 1 / distance^2. The same constant as in Corollary 3.2: rows within R have a diameter of at
+    most 2 R, and hulls a distance of 2 rho.
+    """
+    return 4.0 * ((diameter / distance) ** 2 - 1.0) / epsilon**2
+
+
+def perceptron_updates(R: float, gamma: float) -> float:
+    """Novikoff 1962: (R / gamma)^2; with rows of length 1 Louche and Ralaivola 2015, Proposition 2: 1 / gamma^2."""
+    return (R / gamma) ** 2
+
+
+def compression(rows: int, kept: int, delta: float, wrong: int = 0, *, ordered: bool = False) -> float:
+    """Louche and Ralaivola 2015, (8): the error on new rows, of a hypothesis that ``kept`` of ``rows`` rows determine.
+
+    (8) is "something like" share wrong + O(sqrt(1 / (N - |S|))), and leaves the rest to Floyd and Warmuth 1995 and
+    Graepel, Herbrich, Shawe-Taylor 2005. Theirs: with confidence 1 - delta over rows drawn independently, the largest p
+    for which (N - k) kl(wrong / (N - k), p) <= ln(ways to choose k of N) + ln(N / delta), kl being that of Chernoff's
+    bound; with none wrong p = 1 - exp(-that / (N - k)). ordered: the order of the rows matters too, as for a
+    perceptron.
+
+    wrong counts the rows that were not kept: *their labels must be known*. In active learning they are not: there it
+    holds under the condition that the hypothesis labels all rows as they are, and adds nothing to what draws show.
+    """
+    rest = rows - kept
+    if rest <= 0 or not 0 <= wrong <= rest:
+        return 1.0
+    ways = math.lgamma(rows + 1) - math.lgamma(rest + 1) - (0.0 if ordered else math.lgamma(kept + 1))
+    allowed = (ways + math.log(rows / delta)) / rest
+    low, high = wrong / rest, 1.0
+    for _ in range(100):  # halves the interval: more would be below rounding
+        middle = (low + high) / 2
+        low, high = (middle, high) if _kl(wrong / rest, middle) <= allowed else (low, middle)
+    return high
+
+
+def _kl(q: float, p: float) -> float:
+    """kl(q, p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), for q <= p."""
+    if p >= 1.0:
+        return 0.0 if q >= 1.0 else math.inf
+    first = q * math.log(q / p) if q > 0 else 0.0
+    return first + (1.0 - q) * (math.log1p(-q) - math.log1p(-p) if q < 1.0 else 0.0)

@@ -1,0 +1,48 @@
+"""Centres of the version space by name, each as a hyperplane: what Algorithm 4 of Louche and Ralaivola 2015 asks by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.active.ep import bayes_point
+from coremargin.maths.active.perceptron import perceptron
+from coremargin.maths.active.version_space import VersionSpace, chebyshev
+from coremargin.maths.active.walks import billiard, dikin_walk, hit_and_run
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
+
+CentreName = Literal["chebyshev", "ep", "hit-and-run", "billiard", "dikin", "perceptron"]
+#: A point (q,) of a version space, from a seed for those that draw.
+Centre: TypeAlias = "Callable[[VersionSpace, int], Array]"
+
+#: Of the perceptron, for a centre: a version space that needs more is too thin for it.
+UPDATES = 100_000
+
+CENTRES: Mapping[CentreName, Centre] = {
+    "chebyshev": lambda space, seed: chebyshev(space)[0],
+    "ep": lambda space, seed: bayes_point(space),
+    "hit-and-run": lambda space, seed: hit_and_run(space, seed).mean(axis=0),
+    "billiard": billiard,
+    "dikin": lambda space, seed: dikin_walk(space, seed).mean(axis=0),
+    "perceptron": lambda space, seed: perceptron(space.planes, np.zeros(space.dimensions), UPDATES).w,
+}
+
+
+def centre_of(
+    name: CentreName, rows: Rows, signs: NDArray[np.integer], *, constant: float = 0.0, seed: int = 0
+) -> tuple[Array, float]:
+    """w (d,), ||w|| = 1, and b: the centre of the version space of rows (m, d) with signs (m,), m at least 1.
+
+    constant: a last entry of all rows, so that hyperplanes have an offset; 0: they go through the origin, as in the
+    paper. Raises ValueError where no hyperplane separates the rows, or by so little that the centre is not found.
+    """
+    space = VersionSpace.of(rows, signs, constant)
+    w, b = space.up(CENTRES[name](space, seed))
+    length = float(np.linalg.norm(w))
+    return (w / length, b / length) if length > 0 else (w, b)

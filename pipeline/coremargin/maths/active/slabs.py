@@ -1,0 +1,130 @@
+"""Two points and the slab between them (Har-Peled 2015, "A Simple Algorithm for Maximum Margin ... Revisited").
+
+slab(b, w) holds the points whose projection on the line through b and w lies strictly between the two; (1 - epsilon) of
+it is shrunk around its middle. A row inside is asked about; where none is, a counterexample is asked for. Either way
+one of the two points moves to the nearest point of the segment from it to the new row, and the slab becomes thinner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+
+UNSEPARATED = "expected rows that a slab separates within {} steps, found none that does"
+
+
+@dataclass
+class Slab:
+    """Of rows (n, d) with two of them to begin with, one of each class: weights (n,) of the two points.
+
+    The weights of each class sum to 1; black, white: the points, sums of rows of their class. steps: how many times one
+    of them moved; labelled, refuted: the rows that the labelling oracle and the counterexample oracle told.
+    """
+
+    rows: Array
+    weights: Array
+    black: Array
+    white: Array
+    steps: int
+    labelled: list[int]
+    refuted: list[int]
+
+    @classmethod
+    def between(cls, rows: Array, black: int, white: int) -> Slab:
+        """Of two rows."""
+        weights = np.zeros(len(rows))
+        weights[[black, white]] = 1.0
+        return cls(rows, weights, rows[black].copy(), rows[white].copy(), 0, [], [])
+
+    @property
+    def width(self) -> float:
+        """The distance of the two points: the whole slab's width."""
+        return float(np.linalg.norm(self.black - self.white))
+
+    def places(self) -> Array:
+        """Where rows (n,) lie: 1 at the black point, -1 at the white one, 0 in the middle."""
+        across = self.black - self.white
+        return np.asarray((self.rows - (self.black + self.white) / 2) @ across * 2.0 / float(across @ across))
+
+    def move(self, row: int, sign: int, members: NDArray[np.bool_]) -> None:
+        """The point of the row's class goes to the point nearest to the other on the segment to the row.
+
+        members (n,): the rows of that class that have weight. The nearest point of the segment, not of its line: beyond
+        the row the foot is no point of the hull, and its distance may be less than the margin. Where the row itself is
+        the nearest, the slab shrinks by more than the lemma needs.
+        """
+        mine, other = (self.black, self.white) if sign > 0 else (self.white, self.black)
+        along = self.rows[row] - mine
+        size = float(along @ along)
+        share = float(np.clip((other - mine) @ along / size, 0.0, 1.0)) if size > 0 else 0.0
+        self.weights[members] *= 1.0 - share
+        self.weights[row] += share
+        moved = mine + share * along
+        self.black, self.white = (moved, self.white) if sign > 0 else (self.black, moved)
+        self.steps += 1
+
+
+def slab_method(
+    rows: Array, black: int, white: int, epsilon: float, label: Callable[[int], int],
+    counterexample: Callable[[Array], int | None], most: int = 10_000_000,
+) -> Slab:  # fmt: skip
+    """Lemma 1.1: rows (n, d), of which one black (sign 1) and one white (-1) are known, and two oracles.
+
+    label(row) is a sign; counterexample(places) is a row on the wrong side of the middle (places as in ``Slab``, black
+    where they are above 0), None where there is none. Rows with a known label that come into the slab again are steps,
+    but no questions. Raises ValueError where ``most`` steps do not do.
+    """
+    slab = Slab.between(rows, black, white)
+    signs = np.zeros(len(rows), np.int8)
+    signs[[black, white]] = 1, -1
+    while slab.steps <= most and slab.width > 0.0:
+        places = slab.places()
+        nearest = int(np.abs(places).argmin())
+        if abs(places[nearest]) < 1.0 - epsilon:
+            row = nearest
+            if signs[row] == 0:
+                signs[row] = label(row)
+                slab.labelled.append(row)
+        else:
+            wrong = counterexample(places)
+            if wrong is None:
+                return slab
+            row = wrong
+            signs[row] = 1 if places[row] < 0 else -1
+            slab.refuted.append(row)
+        slab.move(row, int(signs[row]), signs == signs[row])
+    raise ValueError(UNSEPARATED.format(most))
+
+
+def slab_of_labelled(
+    rows: Array, signs: NDArray[np.integer], epsilon: float, start: Array | None = None, most: int = 10_000_000
+) -> Slab:
+    """Remark A: the same where all labels (n,) are known: an epsilon-approximation of the largest margin.
+
+    Of all rows the one that lies furthest into the slab, or beyond it, moves its point: those on the wrong side, which
+    the oracle would find, and those within are one case. start: weights (n,) to go on from, of both classes. Raises
+    ValueError where ``most`` steps do not do: rows whose hulls meet would have it go on for ever.
+    """
+    slab = _begun(rows, signs, start)
+    while slab.steps <= most and slab.width > 0.0:
+        places = signs * slab.places()
+        row = int(places.argmin())
+        if places[row] >= 1.0 - epsilon:
+            return slab
+        slab.move(row, int(signs[row]), signs == signs[row])
+    raise ValueError(UNSEPARATED.format(most))
+
+
+def _begun(rows: Array, signs: NDArray[np.integer], start: Array | None) -> Slab:
+    black, white = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
+    if start is None:
+        return Slab.between(rows, int(black[0]), int(white[0]))
+    weights = start.copy()
+    return Slab(rows, weights, weights[black] @ rows[black], weights[white] @ rows[white], 0, [], [])

@@ -1,0 +1,80 @@
+"""What some rows, drawn from all of them, say about all: how many can be labelled wrongly.
+
+Draws are without replacement, so that the number of wrong rows among them has a hypergeometric distribution; bounds are
+those of Clopper and Pearson (1934) for it. With none wrong this is VERIFY of Har-Peled, Roth, Zimak 2006, Figure 2:
+ln(1 / delta) / share draws where the rows are very many.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+#: Probabilities are taken for larger by this share: more than the rounding of their sums.
+SLACK = 1e-9
+
+
+def most_wrong(rows: int, draws: int, wrong: int, delta: float) -> int:
+    """The most rows of ``rows`` that can be wrong, unless an event of probability at most ``delta`` has happened.
+
+    The largest K for which ``wrong`` or fewer wrong ones among so many draws have a probability above ``delta``.
+    """
+    if not 0 <= wrong <= draws <= rows:
+        raise ValueError(f"expected 0 <= wrong <= draws <= rows, found {wrong}, {draws}, {rows}")
+    least, most = wrong, rows - (draws - wrong)
+    while least < most:
+        middle = (least + most + 1) // 2
+        if probability(rows, middle, draws, wrong) * (1.0 + SLACK) > delta:
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+def draws_needed(rows: int, share: float, delta: float) -> int:
+    """How many draws, none of them wrong, prove that at most ``share`` of the rows are: at most all rows."""
+    allowed = min(math.floor(share * rows), rows)
+    if allowed == rows:
+        return 0
+    least, most = 0, 1
+    while most < rows and not _shows(rows, most, allowed, delta):  # sums over the draws stay as short as they can be
+        least, most = most + 1, min(2 * most, rows)
+    while least < most:
+        middle = (least + most) // 2
+        if _shows(rows, middle, allowed, delta):
+            most = middle
+        else:
+            least = middle + 1
+    return least
+
+
+def _shows(rows: int, draws: int, allowed: int, delta: float) -> bool:
+    """Whether so many draws, none wrong, rule out that one more than ``allowed`` is wrong."""
+    return probability(rows, allowed + 1, draws, 0) * (1.0 + SLACK) <= delta
+
+
+def share_of(delta: float, attempt: int) -> float:
+    """What attempt 1, 2, ... may spend of ``delta``: all attempts together stay below it."""
+    return delta / (attempt * (attempt + 1))
+
+
+def probability(rows: int, bad: int, draws: int, wrong: int) -> float:
+    """Of ``wrong`` or fewer bad rows among ``draws`` without replacement from ``rows``, of which ``bad`` are."""
+    first = max(0, draws + bad - rows)
+    if first > wrong:
+        return 0.0
+    logs = [_log_least(rows, bad, draws)]
+    for k in range(first, min(wrong, bad, draws)):
+        ahead = math.log(bad - k) + math.log(draws - k) - math.log(k + 1) - math.log(rows - bad - draws + k + 1)
+        logs.append(logs[-1] + ahead)
+    return min(1.0, math.fsum(math.exp(value) for value in logs))
+
+
+def _log_least(rows: int, bad: int, draws: int) -> float:
+    """Of the least number of bad rows that there can be: none, or all good rows are drawn."""
+    good = rows - bad
+    if draws <= good:  # prod (good - i) / (rows - i) over the draws; draws and bad rows may change places
+        few, many = min(draws, bad), max(draws, bad)
+        return math.fsum(np.log1p(-many / (rows - np.arange(few, dtype=np.float64))))
+    return math.fsum(np.log((draws - np.arange(good, dtype=np.float64)) / (rows - np.arange(good, dtype=np.float64))))

@@ -1,0 +1,71 @@
+"""Bounds from draws, against SciPy's hypergeometric distribution and against counting every case."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import hypergeom
+
+from coremargin.maths.evidence import draws_needed, most_wrong, probability, share_of
+
+
+@pytest.mark.parametrize(("rows", "bad", "draws", "wrong"), [(6, 2, 3, 0), (6, 2, 3, 1), (7, 5, 4, 2), (7, 5, 4, 3)])
+def test_the_probability_is_that_of_counting(rows: int, bad: int, draws: int, wrong: int) -> None:
+    """Of all ways to draw, so many have no more bad rows; rows below ``bad`` are bad."""
+    ways = list(combinations(range(rows), draws))
+    few = sum(sum(row < bad for row in way) <= wrong for way in ways)
+    assert probability(rows, bad, draws, wrong) == pytest.approx(few / len(ways), rel=1e-14)
+
+
+def test_the_probability_is_scipys(rng: np.random.Generator) -> None:
+    """For any numbers, up to rounding."""
+    for _ in range(300):
+        rows = int(rng.integers(1, 400))
+        bad, draws = int(rng.integers(0, rows + 1)), int(rng.integers(0, rows + 1))
+        wrong = int(rng.integers(0, draws + 1))
+        known = float(hypergeom.cdf(wrong, rows, bad, draws))
+        assert probability(rows, bad, draws, wrong) == pytest.approx(known, rel=1e-9, abs=1e-300)
+
+
+def test_the_bound_is_the_last_that_is_likely_enough(rng: np.random.Generator) -> None:
+    """One bad row more would have a probability of at most delta, by SciPy; so many have more."""
+    for _ in range(200):
+        rows = int(rng.integers(1, 3000))
+        draws = int(rng.integers(0, rows + 1))
+        wrong = int(rng.integers(0, min(draws, 5) + 1))
+        delta = float(10.0 ** -rng.uniform(0.1, 6))
+        most = most_wrong(rows, draws, wrong, delta)
+        assert hypergeom.cdf(wrong, rows, most, draws) * (1 + 2e-9) > delta
+        if most < rows - (draws - wrong):
+            assert hypergeom.cdf(wrong, rows, most + 1, draws) * (1 + 1e-10) <= delta
+
+
+def test_the_published_number_of_draws() -> None:
+    """459 draws, none wrong, show at most 1 % wrong with confidence 99 %, where rows are without end."""
+    assert draws_needed(10**12, 0.01, 0.01) == 459
+    assert most_wrong(10**12, 459, 0, 0.01) <= 10**10 < most_wrong(10**12, 458, 0, 0.01)
+    assert draws_needed(500, 0.01, 0.01) < 459
+
+
+def test_all_rows_drawn_leave_no_doubt() -> None:
+    """Without a draw nothing is known; with all of them all is."""
+    assert most_wrong(50, 0, 0, 0.01) == 50
+    assert most_wrong(50, 50, 3, 0.01) == 3
+    assert draws_needed(50, 0.0, 0.01) == 50
+    assert draws_needed(0, 0.5, 0.01) == 0
+    with pytest.raises(ValueError, match="expected 0 <= wrong <= draws"):
+        most_wrong(5, 6, 0, 0.1)
+
+
+def test_attempts_together_stay_below_delta() -> None:
+    """The shares of a million attempts."""
+    assert sum(share_of(0.01, attempt) for attempt in range(1, 10**6)) < 0.01
+
+
+def test_claims_hold_as_often_as_they_say(rng: np.random.Generator) -> None:
+    """Drawn from 300 rows of which 12 are bad, the bound is below 12 in at most a share delta of 4,000 trials."""
+    wrong = rng.hypergeometric(12, 288, 60, size=4000)
+    bounds = np.array([most_wrong(300, 60, int(found), 0.05) for found in range(13)])
+    assert (bounds[wrong] < 12).mean() < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 4000)
