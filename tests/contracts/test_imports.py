@@ -26,6 +26,7 @@ FLOORS = (
     {"models", "report"},
     {"problems"},
     {"learn"},
+    {"active"},
     {"cli", "estimators"},
     {"", "__main__"},  # the public names, and `python -m coremargin`
 )

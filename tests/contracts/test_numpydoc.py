@@ -12,7 +12,7 @@ from numpydoc.validate import ERROR_MSGS, validate
 
 import coremargin
 
-#: Beside what coremargin and coremargin.estimators offer: the references, and what comes back from public functions.
+#: Beside what coremargin and its rooms estimators and active offer: the references, and what comes back from them.
 BESIDE = (
     "coremargin.learn.published.Enumeration",
     "coremargin.learn.published.outlier_svm",
@@ -32,9 +32,9 @@ NOT_ASKED = {
 def public_objects() -> dict[str, Any]:
     """What is public by its dotted name: functions, classes, and of these the members that are defined here."""
     names = [f"coremargin.{name}" for name in coremargin.__all__ if name != "__version__"]
-    estimators = importlib.import_module("coremargin.estimators")
+    rooms = {room: importlib.import_module(room) for room in ("coremargin.estimators", "coremargin.active")}
     found: dict[str, Any] = {}
-    for name in [*names, *(f"coremargin.estimators.{name}" for name in estimators.__all__), *BESIDE]:
+    for name in [*names, *(f"{room}.{name}" for room, module in rooms.items() for name in module.__all__), *BESIDE]:
         place, _, last = name.rpartition(".")
         found[name] = getattr(importlib.import_module(place), last)
         if inspect.isclass(found[name]):

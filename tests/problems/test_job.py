@@ -14,7 +14,8 @@ from msgspec.structs import fields
 import coremargin
 from coremargin import spec as specs
 from coremargin.errors import SpecError
-from coremargin.problems.registry import job_of, kind_of, kinds, load_job, new_job
+from coremargin.problems.active.spec import ActiveJob
+from coremargin.problems.registry import job_of, kind_of, load_job, new_job, trained
 
 WHOLE = """\
 job = "train"
@@ -50,12 +51,23 @@ def test_a_short_job_file() -> None:
 
 
 def test_the_example_names_every_key_with_its_default(repository: Path) -> None:
-    """jobs/train.toml has all keys of a job, those that have no default as comments, and changes none of the others."""
+    """jobs/train.toml has all keys of a training job, those that have no default as comments, and changes none of the
+    others.
+    """
     path = repository / "jobs" / "train.toml"
     keys = set(re.findall(r"^(?:# )?(\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE))
-    assert keys == {"job", *(name for kind in kinds() for name in kind.job.__struct_fields__)}
+    assert keys == {"job", *(name for kind in trained() for name in kind.job.__struct_fields__)}
     job = load_job(path)
     assert job == new_job(store=job.store, out=job.out)
+
+
+def test_the_example_of_a_campaign_names_every_key_with_its_default(repository: Path) -> None:
+    """jobs/active.toml has all keys of a campaign, and changes no default."""
+    path = repository / "jobs" / "active.toml"
+    keys = set(re.findall(r"^(?:# )?(\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE))
+    assert keys == {"job", *ActiveJob.__struct_fields__} - {"max_scans", "time_limit", "sample"}
+    job = load_job(path)
+    assert job == ActiveJob(store=job.store, out=job.out, oracle=job.oracle)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("epsilon", ["0", "0.0", "1", "1.5", "-0.1", "nan", "inf"])
@@ -188,7 +200,7 @@ def test_python_says_the_same_as_job_files() -> None:
         if name not in about_the_call
     }
     found = set()
-    for kind in kinds():
+    for kind in trained():
         for field in fields(kind.job):
             if field.name in {"store", "out", "cluster"}:
                 continue

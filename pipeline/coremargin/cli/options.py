@@ -11,7 +11,7 @@ import click
 from msgspec import NODEFAULT, Meta
 from msgspec.structs import fields
 
-from coremargin.problems.registry import kinds
+from coremargin.problems.registry import trained
 from coremargin.spec import Size, exact_size
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Parameter(NamedTuple):
 
 
 def parameters() -> list[Parameter]:
-    """All parameters of all kinds of jobs: what every job has, with those of single kinds in between.
+    """All parameters of all kinds of training jobs: what every job has, with those of single kinds in between.
 
     What several kinds have is one parameter with the choices of all; its help is that of the first kind that has one.
     """
@@ -39,7 +39,7 @@ def parameters() -> list[Parameter]:
 
     shared = list(_parameters(TrainJob))
     own: dict[str, Parameter] = {}
-    for kind in reversed(list(kinds())):  # from the simplest on
+    for kind in reversed(list(trained())):  # from the simplest on
         for found in _parameters(kind.job):
             if found.name in (parameter.name for parameter in shared):
                 continue

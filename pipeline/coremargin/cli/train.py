@@ -76,9 +76,12 @@ def run(job_file: Path, cluster: str | None, **flags: bool) -> int:
     \b
       coremargin run jobs/train.toml --cluster cluster/slurm.toml
     """
+    from coremargin.cli.active import run_job
+    from coremargin.problems.active.spec import ActiveJob
     from coremargin.problems.registry import load_job
 
-    return _run(load_job(job_file), cluster, flags)
+    job = load_job(job_file)
+    return run_job(job, cluster, flags) if isinstance(job, ActiveJob) else _run(job, cluster, flags)
 
 
 @click.command()

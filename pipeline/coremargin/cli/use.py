@@ -41,7 +41,8 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
     One scan, with code that shares nothing with the trainer: the coreset rows are fetched from the store, the upper
     bound is computed again from them, and every row must have the margin that is claimed. For a soft margin, the value
     of the hypothesis and of the dual point are summed up again over every row. Of a fleet all members are checked in
-    one scan, and who is given which class is counted anew.
+    one scan, and who is given which class is counted anew. Of a campaign, or a model that one left, the draws are drawn
+    again and what they prove is computed anew; with the campaign's folder as MODEL its log of answers is checked, too.
 
     Exit code 0 only if every claim holds, 4 if one is false or --epsilon asks for more than is proven, 3 if the model
     or the store is damaged.

@@ -20,12 +20,12 @@ from coremargin.errors import Busy, OutputError
 class Locked:
     """The right to write at ``out`` while the context lasts. Entering raises Busy when another job has it.
 
-    what: the output in one or two words, for the message.
+    what: the output in one or two words, for the message. wait_s: how long to wait for another job.
     """
 
-    def __init__(self, out: Path, what: str) -> None:
+    def __init__(self, out: Path, what: str, *, wait_s: float = 0.0) -> None:
         self._out, self._what = Path(os.path.realpath(out)), what  # one lock for all names of a place
-        self._lock = FileLock(self._out.with_name(f".{self._out.name}.lock"), timeout=0)
+        self._lock = FileLock(self._out.with_name(f".{self._out.name}.lock"), timeout=wait_s)
 
     def __enter__(self) -> Self:
         with output_errors(self._out):

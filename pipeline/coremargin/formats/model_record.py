@@ -27,6 +27,7 @@ Number = Annotated[float, Meta(ge=-1.7976931348623157e308, le=1.7976931348623157
 AboveZero = Annotated[float, Meta(gt=0, le=1.7976931348623157e308)]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Epsilon = Annotated[float, Meta(gt=0, lt=1)]
+Share = Annotated[float, Meta(gt=0, lt=1)]
 Count = Annotated[int, Meta(ge=0, le=MOST_ROWS)]
 Rows = Annotated[int, Meta(ge=1, le=MOST_ROWS)]
 Features = Annotated[int, Meta(ge=1, le=MOST_FEATURES)]

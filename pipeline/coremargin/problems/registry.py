@@ -35,6 +35,11 @@ def kinds() -> Iterator[Kind[Any, Any, Any]]:
     return map(kind_named, KINDS)
 
 
+def trained() -> Iterator[Kind[Any, Any, Any]]:
+    """Those that are trained on the labels of a store, in one go."""
+    return (kind for kind in kinds() if kind.job.__struct_config__.tag == "train")
+
+
 def kind_of(job: TrainJob) -> Kind[Any, Any, Any]:
     """The kind that a job is about."""
     return next(kind for kind in kinds() if kind.job is type(job))

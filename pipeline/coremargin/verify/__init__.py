@@ -24,14 +24,14 @@ def verify(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Verification | FleetVerification:
-    """Check every claim of a model's certificate, or of all members of a fleet, by one scan of the store.
+    """Check every claim of a model's certificate, of all of a fleet, or of a campaign, by one scan of the store.
 
     Memory does not grow with the store. The code shares nothing with what trains.
 
     Parameters
     ----------
     model_path : path-like
-        Folder of the model or fleet.
+        Folder of the model, fleet or campaign.
     store_path : path-like
         The store that it was trained on.
     threads : int, optional

@@ -15,6 +15,8 @@ knows the kinds of claims, each a folder beside this:
 - soft/: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan. Their
   rounding is bounded, and a claim holds only if it holds with it.
 - classes/: both bounds of a hard or soft margin of several classes at once, over pairs of row and rival.
+- active/: the margin of rows whose labels were asked for, the distance of all others, and honest draws among these:
+  of a model by itself, or of a campaign with the log of its answers.
 - fleet/: all of this for every member, on the rows and labels that its view shows (view.py), and the tables of the
   fleet, in one scan. A fleet is no kind of claim, but a folder of models of one kind, with a record of its own.
 
@@ -33,6 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import ClaimRefuted, UsageError
+from coremargin.formats import campaign
 from coremargin.formats.fleet_record import FILE
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
@@ -81,9 +84,14 @@ def examine(
 
 
 def _question(folder: int, path: Path) -> Callable[[Rows], OneModel | FleetInquiry]:
-    """What is to be asked of a store about the model, or the fleet, in an open folder; read before the store is."""
-    if FILE in os.listdir(folder):
+    """What is to be asked of a store about what is in an open folder, a model or many or a campaign's; read first."""
+    names = os.listdir(folder)
+    if FILE in names:
         return partial(FleetInquiry, read_fleet(folder, path))
+    if campaign.FILE in names:
+        from coremargin.verify.active.folder import read_campaign_claim
+
+        return partial(OneModel, read_campaign_claim(folder, path))
     return partial(OneModel, claim_of(read_model_files(folder, path)))
 
 

@@ -16,24 +16,29 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=AnyClaim)
 
 _LABELS = "that the labels are right, and how the model does on rows that are not in the store"
-_RUN = (
+#: What is checked of no run.
+RUN = (
     "how this run went: run.json, rounds.jsonl, report.html, software, strategy, nodes",
     "who made store and model: the checksums find damage, not a forger who rewrites both",
 )
 #: What is checked of no kind.
-UNCHECKED = (_LABELS, *_RUN)
+UNCHECKED = (_LABELS, *RUN)
 #: The same of kinds whose ledger is no part of the proof.
-UNCHECKED_LEDGER = (_LABELS, "the ledger (what the scans proved about each chunk; no claim rests on it)", *_RUN)
+UNCHECKED_LEDGER = (_LABELS, "the ledger (what the scans proved about each chunk; no claim rests on it)", *RUN)
 
 
 class Kind(ABC, Generic[C]):
     """One kind of claim, from the model's files to what people are told. Objects of this class have no state."""
 
-    unchecked: ClassVar[tuple[str, ...]] = UNCHECKED  #: what people are told that nobody has looked at
+    unchecked: ClassVar[tuple[str, ...]] = UNCHECKED  #: of all claims of this kind; see ``not_checked``
 
     @abstractmethod
     def claim(self, files: ModelFiles) -> C:
         """What the model in these files claims; its record is of this kind."""
+
+    def not_checked(self, claim: C) -> tuple[str, ...]:
+        """What people are told that nobody has looked at."""
+        return self.unchecked
 
     @abstractmethod
     def same_classes(self, claim: C, rows: Rows) -> Check:

@@ -92,7 +92,7 @@ class OneModel(Inquiry):
             unlabelled=scan.unlabelled if scan else 0,
             features=self.rows.features,
             checks=tuple(checks),
-            unchecked=self.kind.unchecked,
+            unchecked=self.kind.not_checked(claim),
             problem=claim.problem,
             soft=claim.soft,
             part="" if claim.view.fold is None else f"the rows outside of fold {claim.view.fold} of {claim.view.folds}",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PENDING_BYTES = 256 << 20  # chunks in memory at a time
+_REMEMBERED = 64  # chunks of which is known which rows weigh anything
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Rows:
         self._files = Files(self.path, record)
         self.sparse, self.weighted = self._files.sparse, self._files.weighted
         self._starts = np.concatenate([[0], np.cumsum(self._sums.nonzeros)])
+        self._heavy: dict[int, np.ndarray] = {}
         self.digest = ""  # known after a scan
 
     def labels(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -79,6 +81,20 @@ class Rows:
         for index in range(self.chunks):
             codes, weights = self._labels(index)
             yield codes, np.ones(len(codes)) if weights is None else weights
+
+    def weighs(self, row: int) -> bool:
+        """Whether a row has a weight above 0. For few rows: each may take the reading of a chunk's weights.
+
+        Raises DamagedChunk.
+        """
+        if not self.weighted:
+            return True
+        index, place = divmod(row, self.chunk_rows)
+        if index not in self._heavy:
+            if len(self._heavy) == _REMEMBERED:
+                del self._heavy[next(iter(self._heavy))]
+            self._heavy[index] = np.asarray(self._labels(index)[1]) > 0
+        return bool(self._heavy[index][place])
 
     def _span(self, index: int) -> tuple[int, int, str]:
         """The rows [start, stop) of a chunk, and words for messages."""

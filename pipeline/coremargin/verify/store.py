@@ -136,6 +136,11 @@ class StoreFindings(ABC):
             problems.append(f"{listed(outside)} not in the store, which ends at row {self.rows.rows - 1:,}")
         if self.mismatched:
             problems.append(f"{listed(self.mismatched)} not what the store holds under that id")
+        return problems + self.mislabelled()
+
+    def mislabelled(self) -> list[str]:
+        """What is wrong with the labels of the coreset rows."""
+        problems = []
         if self.other_class:
             problems.append(f"{listed(self.other_class)} of another class in the store")
         if self.without_label:

@@ -38,30 +38,37 @@ class Scan(StoreScan):
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
-        signs = self.signs(chunk)
+        signs, counted = self.sides(chunk)
         lowest: tuple[float, int, int] = (np.inf, -1, 0)
         below, radius = 0, 0.0
         for part, x in slabs(chunk.x):
-            found, count, longest = self._slab(x, signs[part], chunk.start + part.start)
+            found, count, longest = self._slab(x, signs[part], counted[part], chunk.start + part.start)
             lowest, below, radius = min(lowest, found), below + count, max(radius, longest)
-        return Answer(lowest, below, int((signs == 0).sum()), radius, self.members(chunk, signs))
+        return Answer(lowest, below, int((~counted).sum()), radius, self.members(chunk, signs))
 
-    def _slab(self, x: Any, signs: np.ndarray, first: int) -> tuple[tuple[float, int, int], int, float]:
+    def sides(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+        """The sides (n,) that rows are to lie on, 1 or -1 or 0 for either, and which rows (n,) count."""
+        signs = self.signs(chunk)
+        return signs, signs != 0
+
+    def _slab(
+        self, x: Any, signs: np.ndarray, counted: np.ndarray, first: int
+    ) -> tuple[tuple[float, int, int], int, float]:
         claim = self.claim
         lengths = self.lengths(x, first)
         longest = float(lengths.max())
-        labelled = np.flatnonzero(signs)
-        if not len(labelled):
+        mine = np.flatnonzero(counted)
+        if not len(mine):
             return (np.inf, -1, 0), 0, longest
-        fast = (signs * (x @ claim.w + claim.b))[labelled]
+        fast = _margins((x @ claim.w + claim.b)[mine], signs[mine])
         n = claim.features + 4
-        error = 2 * n * UNIT * (lengths[labelled] * self.size + abs(claim.b)) + n * TINY
+        error = 2 * n * UNIT * (lengths[mine] * self.size + abs(claim.b)) + n * TINY
         target = -np.inf if claim.lower is None else claim.lower * self.size
         surely = fast < target - error
         again = ~(fast > target + error) & ~surely
         again[np.argmin(fast)] = True
-        where = labelled[again]
-        margins = signs[where] * dot_products(x[where], claim.w, claim.b) / self.size - n * LOST
+        where = mine[again]
+        margins = _margins(dot_products(x[where], claim.w, claim.b), signs[where]) / self.size - n * LOST
         margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
         below = int((surely & ~again).sum())
         if claim.lower is not None:
@@ -90,11 +97,10 @@ class Scan(StoreScan):
         margin, row, sign = self.lowest
         if row < 0:
             return Check("lower bound", ok=False, text="the store has no labelled row, nothing can be claimed about it")
-        label = self.claim.positive if sign > 0 else self.claim.negative
         if self.claim.lower is None:
             return Check("lower bound", ok=True, text="nothing is claimed")
         claimed, found = shown(self.claim.lower), shown(margin)
-        lowest = f"row {row} (class {label!r}) has margin {found}"
+        lowest = f"row {row} ({self.whose(sign)}) has margin {found}"
         aside = self.aside
         comma = "," if aside else ""
         count = self.rows.rows - self.unlabelled
@@ -104,6 +110,19 @@ class Scan(StoreScan):
         text = f"all {count:,} rows{aside}{comma} have at least {claimed}; lowest: {lowest}"
         return Check("lower bound", ok=True, text=text)
 
+    def whose(self, sign: int) -> str:
+        """Of a row on the side that it is to lie on."""
+        return f"class {self.label(sign)!r}"
+
+    def label(self, sign: int) -> Any:
+        """The label of a side."""
+        return self.claim.positive if sign > 0 else self.claim.negative
+
     def bounds(self) -> tuple[float | None, float | None]:
         """The lower bound as found here; the upper one needs no scan."""
         return (self.lowest[0] if self.claim.lower is not None and self.lowest[1] >= 0 else None), None
+
+
+def _margins(values: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """How far rows with these decision values (n,) lie on the side that they are to lie on, or on either."""
+    return np.asarray(np.where(signs == 0, np.abs(values), signs * values))

@@ -1,0 +1,28 @@
+"""Few labels for many rows: a campaign asks people, or a file, about rows of a store until its margin is proven.
+
+``Campaign`` is a folder that can be killed at any moment and gone on with; ``ActiveLearner`` is for arrays in memory.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coremargin.active.campaign import Campaign
+    from coremargin.active.learner import ActiveLearner
+
+_PLACES = {"ActiveLearner": "learner", "Campaign": "campaign"}
+
+__all__ = ["ActiveLearner", "Campaign"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load public names when they are first used."""
+    if name in _PLACES:
+        return getattr(import_module(f"coremargin.active.{_PLACES[name]}"), name)
+    raise AttributeError(f"module 'coremargin.active' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

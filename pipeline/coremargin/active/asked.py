@@ -1,0 +1,104 @@
+"""Which rows a campaign has asked about (``asked.json``): put in place whole, before anybody sees a question."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from getpass import getuser
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, to_builtins
+
+from coremargin.data.files import write_json
+from coremargin.errors import DataError
+from coremargin.formats.choices import Why
+from coremargin.formats.model_record import Count, Strict, Word
+from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import LARGEST, read_object, typed
+
+
+@dataclass(frozen=True)
+class Question:
+    """A row whose label is wanted.
+
+    Parameters
+    ----------
+    row : int
+        Its number in the store.
+    why : {"start", "query", "draw", "example"}
+        Before both classes are known, near the hyperplane, drawn to try it, or given as an example before.
+    attempt : int or None
+        Of draws, which attempt they belong to.
+    fetch : callable
+        Reads the row.
+    """
+
+    row: int
+    why: Why
+    attempt: int | None
+    fetch: Callable[[int], Any] = field(repr=False, compare=False)
+
+    @property
+    def features(self) -> Any:
+        """The numbers of the row as they are in the store, read now: (d,), or (1, d) where rows are sparse."""
+        return self.fetch(self.row)
+
+
+class Asked(Strict, frozen=True, kw_only=True):
+    """A row that was asked about, in the words of the log. at: seconds since 1970; lines: of the log at that time."""
+
+    row: Count
+    why: Why
+    attempt: Annotated[int, Meta(ge=1)] | None
+    who: Word
+    at: float
+    lines: Count
+
+
+class _File(Strict, frozen=True, kw_only=True):
+    format: Literal["coremargin-asked"]
+    version: Literal[1]
+    asked: list[Asked]
+
+
+def read_asked(path: Path) -> dict[int, Asked]:
+    """By row, in the order asked; nothing where nothing was asked. Raises DataError."""
+    try:
+        content = read_object(read_plain(path, LARGEST), str(path))
+    except FileNotFoundError:
+        return {}
+    except NotADirectoryError:
+        raise DataError(f"{path}: expected a campaign's folder, found a file; give the folder") from None
+    found: _File = typed(_File, content, str(path))
+    return {one.row: one for one in found.asked}
+
+
+def write_asked(path: Path, asked: Iterable[Asked]) -> None:
+    """Put them in place. Raises OutputError."""
+    write_json(path, to_builtins(_File(format="coremargin-asked", version=1, asked=list(asked))))
+
+
+def still_open(
+    asked: Mapping[int, Asked], labels: Mapping[int, Any], passed: Mapping[int, int], expires: float | None, now: float
+) -> list[Asked]:
+    """Those that an answer is awaited for: not answered, not passed over since they were asked, not too old.
+
+    passed: number of the line that passed a row over, by row.
+    """
+    return [
+        one
+        for one in asked.values()
+        if one.row not in labels and passed.get(one.row, 0) <= one.lines and (expires is None or now - one.at < expires)
+    ]
+
+
+def name_of(who: str | None) -> str:
+    """Who it is, as the log can keep it; the user of this process where nothing is said."""
+    if who is None:
+        try:
+            who = getuser()
+        except (KeyError, OSError):  # a user without a name, as in some containers
+            who = f"user {os.getuid()}"
+    return who.encode("utf-8", "backslashreplace").decode("utf-8")[:200]

@@ -1,0 +1,105 @@
+"""What a campaign is about: its folder is made whole or not at all, and read again with the store it was made for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from coremargin.data.files import aside_of, output_errors, sync_folder, write_whole
+from coremargin.data.scaled import scaled
+from coremargin.data.store import Store
+from coremargin.errors import DataError, OutputError, SpecError, StoreError, raise_if_limit
+from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, VERSION, Campaign, first_hash, read_campaign
+from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import LARGEST
+from coremargin.models.files import check_outside
+from coremargin.problems.active.make import problem_of
+from coremargin.problems.active.spec import ActiveJob
+from coremargin.spec import Size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coremargin.problems.active.problem import ActiveMargin
+
+
+def begin(job: ActiveJob, classes: Sequence[Any] | None, expires: float | None) -> None:
+    """Make the folder of a campaign at ``job.out``. Raises OutputError, UsageError, and what ``problem_at`` raises.
+
+    classes: (negative, positive); None: those of the store, if it names two, else those that are answered first.
+    """
+    place = Path(os.path.realpath(job.out))
+    check_outside(place)
+    if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
+        there = "a campaign is there already" if (place / FILE).exists() else "something is there already"
+        raise OutputError(f"{job.out}: {there}; go on with it (`coremargin active status`), or choose another place")
+    store = Store.open(job.store)
+    if not store.rows:
+        raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
+    problem_of(job, scaled(store, job.scaling)).start()  # refuses what cannot be asked about
+    known = list(classes) if classes is not None else sorted(store.classes) if len(store.classes) == 2 else None
+    content = {
+        "format": FORMAT, "version": VERSION, "store": str(store.path), "digest": store.digest, "rows": store.rows,
+        "features": store.features, **job.parameters(), "memory": int(job.memory), "block": int(job.block),
+        "classes": known, "expires": expires,
+    }  # fmt: skip
+    data = tomli_w.dumps({key: value for key, value in content.items() if value is not None}).encode("utf-8")
+    read_campaign(data, str(place / FILE))
+    aside = aside_of(place)
+    with output_errors(place):
+        aside.mkdir(parents=True, exist_ok=True)
+        write_whole(aside / ANSWERS, [])
+        write_whole(aside / FILE, [data])
+        sync_folder(aside)
+        os.rename(aside, place)  # over an empty folder, too
+        sync_folder(place.parent)
+
+
+def read_facts(place: Path) -> tuple[Campaign, str]:
+    """What a campaign is about, and the hash that its log goes on from. Raises DataError."""
+    try:
+        data = read_plain(place / FILE, LARGEST)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(
+            f"{place}: expected a campaign, found no {FILE}; `coremargin active start STORE --out {place}` begins one"
+        ) from None
+    except OSError as error:
+        raise_if_limit(error, place)
+        raise DataError(f"{place / FILE}: cannot be read: {error.strerror}; get a whole copy") from error
+    return read_campaign(data, str(place / FILE)), first_hash(data)
+
+
+def job_of(facts: Campaign, place: Path) -> ActiveJob:
+    """The job that a campaign stands for."""
+    names = ("method", "epsilon", "error", "confidence", "seed", "intercept", "scaling")
+    asked = {name: getattr(facts, name) for name in names}
+    return ActiveJob(store=Path(facts.store), out=place, memory=Size(facts.memory), block=Size(facts.block), **asked)
+
+
+def problem_at(facts: Campaign, job: ActiveJob) -> tuple[Store, ActiveMargin]:
+    """The store at its commit, and the problem. Raises StoreError for a store that lost or changed rows."""
+    store = Store.open(job.store, rows=facts.rows)
+    if store.digest != facts.digest or store.features != facts.features:
+        raise StoreError(
+            f"{job.store}: expected the rows that the campaign began with, {facts.digest}, found {store.digest}: "
+            "the store was changed; restore it from a copy, or start another campaign"
+        )
+    return store, problem_of(job, scaled(store, job.scaling))
+
+
+def same_job(job: ActiveJob) -> None:
+    """Raises SpecError where the campaign at ``job.out`` is not the one that a job describes."""
+    facts, _ = read_facts(job.out)
+    there = job_of(facts, job.out)
+    for name in ("store", *job.parameters(), "scaling", "memory", "block"):
+        found, known = getattr(job, name), getattr(there, name)
+        if name == "store":
+            found, known = Path(os.path.abspath(found)), Path(known)
+        if found != known:
+            raise SpecError(
+                f"{job.out}: {name}: expected {known} as the campaign there says, found {found}; go on with what it "
+                "was, or choose another out"
+            )

@@ -1,0 +1,87 @@
+"""What a campaign tells, and the model that it leaves."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coremargin.active.course import one_class
+from coremargin.data.folder import recover
+from coremargin.errors import DataError
+from coremargin.learn.record import as_run
+from coremargin.maths.margin import ratio
+from coremargin.models.files import MODEL
+from coremargin.models.registry import read_model
+from coremargin.problems.active.model import REASONS, evidence_of, found_of
+from coremargin.problems.report import write_report
+
+if TYPE_CHECKING:
+    from coremargin.active.player import Player
+
+PLACE = "model"
+
+
+def figures(player: Player, awaited: int) -> dict[str, Any]:
+    """Where a campaign stands, flat, for machines; awaited: questions without an answer."""
+    state, found, lines = player.state, found_of(player.problem, player.state), player.log.lines
+    evidence = evidence_of(player.problem, state) or {}
+    both = found.lower is not None and found.upper is not None and found.upper > 0
+    draws = {line.row for line in lines if line.why == "draw"} & set(player.labels)
+    ended = "running" if state.status == "running" else found.status
+    return {
+        "status": "stopped" if one_class(state) else ended,
+        "reason": "all answers are the same" if one_class(state) else REASONS[state.status],
+        "labels_asked": len(player.labels), "draws": len(draws), "draws_wrong": player.mark.wrong,
+        "scans": player.meters.scans, "bytes_read": player.meters.bytes_read,
+        "store_bytes": player.problem.source.nbytes, "lower": found.lower, "upper": found.upper,
+        "ratio": ratio(found.lower, found.upper) if both else None,  # type: ignore[arg-type]
+        "error_bound": evidence.get("error_bound"), "population": evidence.get("population"),
+        "confidence": player.problem.confidence, "attempt": state.attempt, "draws_open": _draws_open(player),
+        "awaited": awaited, "passed": len(player.passed()), "classes": player.classes, "rows": player.facts.rows,
+        "contradiction": _contradiction(player), "seconds": player.meters.seconds,
+        "peak_rss_bytes": player.ran.peak_rss_bytes(), "store": player.facts.store, "out": str(player.path),
+    }  # fmt: skip
+
+
+def _draws_open(player: Player) -> int:
+    """Draws of the attempt that is on the way which have no answer yet."""
+    return int((player.state.draws.signs == 0).sum())
+
+
+def _contradiction(player: Player) -> list[dict[str, Any]]:
+    """The rows whose hulls meet, and their labels."""
+    if player.state.status != "contradiction":
+        return []
+    pool = player.state.answered
+    return [{"row": int(row), "label": player.labels.get(int(row))} for row in pool.ids[pool.support]]
+
+
+def save(player: Player, path: Path) -> bool:
+    """Write the model of the state; False where there is none."""
+    if not player.state.answered.both_classes:
+        return False
+    model = player.model()
+    run = as_run(player.job, player.problem, player.state, player.meters, player.ran)
+    report = partial(write_report, name=f"{path.name}/{PLACE}")
+    model.save(path / PLACE, run, player.meters.rounds, report=report, overwrite=True)
+    return True
+
+
+def settle(player: Player, path: Path) -> None:
+    """Leave the model of a campaign that has ended, and none that claims more than the answers say by now."""
+    running = player.state.status == "running"
+    if running and not (path / PLACE).exists():
+        return
+    recover(path / PLACE, MODEL)
+    known: tuple[str, str | None] | None = None
+    with suppress(DataError):
+        model = read_model(path / PLACE)
+        known = model.status, model.record.get("log")
+    ended = found_of(player.problem, player.state).status
+    if running:
+        if known is not None and known[0] != "stopped" and not save(player, path):
+            MODEL.remove(path / PLACE)
+    elif known != (ended, player.mark.about):
+        save(player, path)

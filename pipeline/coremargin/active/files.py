@@ -1,0 +1,187 @@
+"""Files of answers and questions, and files that play the person who answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.active.told import Given
+from coremargin.data.files import write_whole
+from coremargin.data.sources.npy import is_npy, map_npy
+from coremargin.data.sources.vocabulary import label_from_text, label_from_value
+from coremargin.data.store import Store
+from coremargin.errors import DataError, UsageError
+from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import cut, read_object
+
+if TYPE_CHECKING:
+    from coremargin.active.asked import Question
+
+LARGEST = 1 << 31  #: bytes of a file of answers
+COLUMNS = ("row", "why", "attempt", "label", "action")
+
+Oracle = Callable[[Sequence[int]], Mapping[int, Any]]  #: labels of some of the rows, by row
+
+
+def read_answers_of(path: Path) -> list[Given]:
+    """The answers in a CSV or JSONL file, as ``write_questions`` begins it; rows without a label are passed over.
+
+    Raises DataError that names the line.
+    """
+    text = _text(path)
+    lines = _json_lines(text, path) if path.suffix in (".jsonl", ".ndjson", ".json") else _table(text, path)
+    found = []
+    for place, values in lines:
+        action: Any = values.get("action") or "label"
+        label = values.get("label")
+        missing = label is None or (isinstance(label, str) and not label.strip())
+        if missing and action in ("label", "correct"):
+            continue
+        row = values.get("row")
+        number = _whole(row)
+        if number is None:
+            raise DataError(f"{place}: row: expected a whole number, found {cut(repr(row))}; correct the line")
+        found.append(Given(number, None if missing else label, action, place))
+    return found
+
+
+def write_questions(path: Path, questions: Iterable[Question]) -> None:
+    """Write questions for people to fill in: CSV, or JSONL by the name of the file. Raises OutputError."""
+    rows = [{"row": one.row, "why": one.why, "attempt": one.attempt, "label": None} for one in questions]
+    if path.suffix in (".jsonl", ".ndjson", ".json"):
+        write_whole(path, ["".join(json.dumps(row) + "\n" for row in rows).encode()])
+        return
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: "" if value is None else value for key, value in row.items()} for row in rows)
+    write_whole(path, [file.getvalue().encode()])
+
+
+def oracle_of(path: Path) -> Oracle:
+    """Who answers from a file: a store with labels; CSV, JSONL or Parquet of row and label; one label a row, as text or
+    NPY. Raises DataError, UsageError.
+    """
+    if path.is_dir():
+        return _store_oracle(Store.open(path))
+    if is_npy(path):
+        return _array_oracle(map_npy(path), path)
+    if path.suffix in (".parquet", ".pq"):
+        return _known(_parquet(path))
+    text = _text(path)
+    if path.suffix in (".jsonl", ".ndjson", ".json") or _headed(text):
+        return _known((one.row, one.label) for one in read_answers_of(path))
+    return _known(enumerate(label_from_text(line.strip().strip('"')) for line in text.splitlines()))
+
+
+def _known(pairs: Iterable[tuple[int, Any]]) -> Oracle:
+    labels = {row: label for row, label in pairs if label is not None}
+    return lambda rows: {row: labels[row] for row in rows if row in labels}
+
+
+def _store_oracle(store: Store) -> Oracle:
+    if not store.classes:
+        raise DataError(f"{store.name}: expected a store with labels to answer from, found none; give another file")
+
+    def answer(rows: Sequence[int]) -> dict[int, Any]:
+        known = [row for row in rows if row < store.rows]
+        codes = {row: int(store.labels(row // store.chunk_rows)[row % store.chunk_rows]) for row in known}
+        return {row: store.classes[code] for row, code in codes.items() if code >= 0}
+
+    return answer
+
+
+def _array_oracle(values: np.ndarray, path: Path) -> Oracle:
+    if values.ndim == 2 and values.shape[1] == 2:
+        return _known((int(row), label_from_value(label)) for row, label in values)
+    if values.ndim != 1:
+        raise DataError(
+            f"{path}: expected labels (rows,) or pairs of row and label (m, 2), found shape {values.shape}; convert it"
+        )
+    return lambda rows: {
+        row: label for row in rows if row < len(values) and (label := label_from_value(values[row])) is not None
+    }
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise UsageError(f"{path}: Parquet needs pyarrow: install coremargin[arrow], or convert it to CSV") from error
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{path}: expected Parquet, cannot be read: {error}; get a whole copy") from error
+    if not {"row", "label"} <= set(table.column_names):
+        raise DataError(f"{path}: expected columns row and label, found {', '.join(table.column_names)}; rename them")
+    rows, labels = table.column("row").to_pylist(), table.column("label").to_pylist()
+    for row, label in zip(rows, labels, strict=True):
+        number = _whole(row)
+        if number is None:
+            raise DataError(f"{path}: row: expected a whole number, found {cut(repr(row))}; correct the file")
+        yield number, label_from_value(label)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_plain(path, LARGEST).decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{path}: expected a file of labels, found nothing there; give its path") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: expected text in UTF-8, found something else at byte {error.start}") from error
+
+
+def _headed(text: str) -> bool:
+    """Whether a text begins with the head of a table of rows and labels."""
+    head = [name.strip().strip('"').lower() for name in text.split("\n", 1)[0].split(",")]
+    return {"row", "label"} <= set(head)
+
+
+def _table(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not _headed(text):
+        raise DataError(f"{path}, line 1: expected a head with the columns row and label, found none; add it")
+    _whole_lines(text, path)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for values in reader:
+            place = f"{path}, line {reader.line_num}"
+            if None in values or None in values.values():
+                found = "more" if None in values else "fewer"
+                wanted = len(reader.fieldnames or ())
+                raise DataError(f"{place}: expected {wanted} columns as in the head, found {found}; correct the line")
+            yield place, {name.strip().lower(): value for name, value in values.items()}
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num + 1}: cannot be read: {error}; correct the line") from error
+
+
+def _json_lines(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            yield place, read_object(line.encode(), place)
+
+
+def _whole_lines(text: str, path: Path) -> None:
+    """A last line without its end may be half of one: a label cut short would be another label."""
+    if not text.endswith("\n"):
+        raise DataError(
+            f"{path}, line {text.count(chr(10)) + 1}: expected the end of the line, found the end of the file: it may "
+            "be half a line; write the rest of it, with a line feed at its end"
+        )
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        return int(value)
+    return None

@@ -1,0 +1,47 @@
+"""Labels of a campaign: which two there are, and what people write for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from coremargin.data.labels import checked_label
+from coremargin.data.sources.vocabulary import label_from_text
+from coremargin.errors import LabelError
+from coremargin.formats.answers import same
+from coremargin.formats.strict_json import cut
+
+if TYPE_CHECKING:
+    from coremargin.active.course import Signs
+
+
+def meant(given: Any, classes: Sequence[Any], place: str) -> Any:
+    """The label of the campaign that somebody means; classes: those known, fewer than two where others may come.
+
+    A text means the label that is written like it. Raises LabelError for any other label.
+    """
+    for label in classes:
+        if same(given, label) or (isinstance(given, str) and given.strip() in _written(label)):
+            return label
+    try:
+        new = label_from_text(given) if isinstance(given, str) else None if given is None else checked_label(given)
+    except LabelError as error:
+        raise LabelError(f"{place}: {error}") from error
+    known = next((label for label in classes if new is not None and same(new, label)), None)
+    if known is not None:
+        return known
+    kinds = {isinstance(label, str) for label in (*classes, new)}
+    if len(classes) == 2 or new is None or len(kinds) > 1:
+        expected = " or ".join(repr(label) for label in classes) or "a label"
+        more = "" if len(classes) != 1 else " or another of its kind"
+        raise LabelError(f"{place}: expected {expected}{more}, found {cut(repr(given))}; correct the answer")
+    return new
+
+
+def _written(label: Any) -> tuple[str, ...]:
+    return (str(label), str(label).lower()) if isinstance(label, bool) else (str(label),)
+
+
+def signs_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> Signs:
+    """-1 by row for the first class, 1 for the second."""
+    return {row: -1 if same(label, classes[0]) else 1 for row, label in labels.items()}

@@ -1,0 +1,98 @@
+"""The log of a campaign as it is written: each line is on disk before anybody hears that it is taken."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from coremargin.data.files import output_errors
+from coremargin.errors import DataError, raise_if_limit
+from coremargin.formats.answers import Answers, Line, bytes_of, check_lines, hash_of, read_answers
+from coremargin.formats.plain_file import opened_plain
+
+log = logging.getLogger(__name__)
+
+
+class Log:
+    """``answers.jsonl``; whoever uses it holds the lock of the campaign.
+
+    first: the hash of ``campaign.toml``; rows: of the store; classes: where they are known.
+    """
+
+    def __init__(self, path: Path, first: str, rows: int, classes: list[Any] | None) -> None:
+        self._path, self._first, self._rows, self._classes = path, first, rows, classes
+        self.answers = Answers((), (), 0)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """All of them."""
+        return self.answers.lines
+
+    @property
+    def last(self) -> str:
+        """The hash of the last line, or of ``campaign.toml``."""
+        return self.answers.hashes[-1] if self.answers.hashes else self._first
+
+    def refresh(self) -> None:
+        """Read what others have written since; half a line, as a killed writer leaves it, is cut off.
+
+        Raises DataError: the file is missing or shorter than it was, or a line is not as written here.
+        """
+        known = self.answers.whole
+        try:
+            with opened_plain(self._path) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size == known:
+                    return
+                file.seek(known)
+                data = file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            raise DataError(f"{self._path}: expected the log of a campaign, found nothing; get a whole copy") from None
+        except OSError as error:
+            raise_if_limit(error, self._path)
+            raise DataError(f"{self._path}: cannot be read: {error.strerror}; get a whole copy") from error
+        if size < known:
+            raise DataError(
+                f"{self._path}: expected at least {known:,} bytes, found {size:,}: lines are gone; get a copy"
+            )
+        found = read_answers(data, self._first, str(self._path), after=self.answers)
+        check_lines(found.lines, self._rows, self._classes, str(self._path))
+        if found.whole < size:
+            log.warning(
+                "%s: %d bytes of half a line after line %d are cut off: a writer was killed before its answer was kept",
+                self._path, size - found.whole, len(found.lines),
+            )  # fmt: skip
+            self._cut(found.whole)
+        self.answers = found
+
+    def append(self, entries: Iterable[dict[str, Any]]) -> None:
+        """Write lines, all but their numbers and hashes, to the disk. Raises OutputError; then none is written."""
+        before, texts = self.last, []
+        for number, entry in enumerate(entries, start=len(self.lines) + 1):
+            text = bytes_of(Line(number=number, before=before, **entry))
+            before = hash_of(text)
+            texts.append(text + b"\n")
+        data = b"".join(texts)
+        written = read_answers(data, self._first, str(self._path), after=self.answers)  # as whoever reads it will
+        with output_errors(self._path, len(data)):
+            try:
+                self._write(data)
+            except OSError:
+                self._cut(self.answers.whole)
+                raise
+        self.answers = written
+
+    def _write(self, data: bytes) -> None:
+        with open(self._path, "ab", buffering=0) as file:
+            view = memoryview(data)
+            while view:  # a raw write may stop early on a signal or a nearly full disk
+                view = view[file.write(view) or 0 :]
+            os.fsync(file.fileno())
+
+    def _cut(self, length: int) -> None:
+        with output_errors(self._path), open(self._path, "r+b", buffering=0) as file:
+            file.truncate(length)
+            os.fsync(file.fileno())

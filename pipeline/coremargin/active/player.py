@@ -1,0 +1,261 @@
+"""Brings the state of a campaign to where its log is: from a checkpoint if there is one, else from the start.
+
+Whoever uses it holds the lock of the campaign.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.active import course
+from coremargin.active.kept import Kept, Mark
+from coremargin.active.labels import signs_of
+from coremargin.active.log import Log
+from coremargin.engine.executors import InProcess
+from coremargin.engine.loop import Engine, ScanCost, rounds
+from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, UsageError
+from coremargin.formats.answers import Line, classes_of, effective
+from coremargin.formats.campaign import ANSWERS
+from coremargin.learn.record import RunCounters
+from coremargin.maths.evidence import most_wrong, share_of
+from coremargin.models.executor import executor_of
+from coremargin.problems.active.model import model_of
+
+if TYPE_CHECKING:
+    from coremargin.active.asked import Asked
+    from coremargin.active.told import Given
+    from coremargin.engine.loop import Callbacks
+    from coremargin.engine.protocols import Executor
+    from coremargin.formats.campaign import Campaign
+    from coremargin.models.active import ActiveModel
+    from coremargin.problems.active.problem import ActiveMargin
+    from coremargin.problems.active.spec import ActiveJob
+    from coremargin.problems.active.state import ActiveState
+
+STATE = "state"
+
+
+class Player:
+    """The state, the log that it follows from, and what both have cost.
+
+    labels: those that hold, by row, of the lines that the state knows. mark: how far it has come.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        facts: Campaign,
+        first: str,
+        job: ActiveJob,
+        problem: ActiveMargin,
+        watch: Callbacks,
+        cluster: Any,
+    ) -> None:
+        self.path, self.facts, self.job, self.problem = path, facts, job, problem
+        self.log = Log(path / ANSWERS, first, facts.rows, facts.classes)
+        self.kept = Kept(path / STATE, first)
+        self.mark, self.meters, self.labels = Mark(0, first, first), RunCounters(), dict[int, Any]()
+        self._first, self._watch, self._cluster = first, watch, cluster
+        self._state: ActiveState | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._saved: Any = None
+        self._executor: Executor | None = None
+
+    @property
+    def state(self) -> ActiveState:
+        """As of the last ``refresh``, or what was done since."""
+        if self._state is None:
+            raise UsageError(f"{self.path}: the campaign was not read yet")
+        return self._state
+
+    @property
+    def classes(self) -> list[Any]:
+        """(negative, positive) as far as they are known."""
+        return classes_of(self.log.lines, self.facts.classes)
+
+    @property
+    def executor(self) -> Executor:
+        """What runs scans; started when the first one is due."""
+        if self._executor is None:
+            self._executor = executor_of(self.problem.source, self._cluster).__enter__()
+        return self._executor
+
+    def close(self) -> None:
+        """Stop what runs scans."""
+        if self._executor is not None:
+            self._executor.close()
+            self._executor = None
+
+    @property
+    def ran(self) -> Executor:
+        """What ran scans, or would have run them in this process."""
+        return self._executor or InProcess()
+
+    # the log
+
+    def refresh(self) -> None:
+        """Read what others have written, and bring the state up to it."""
+        self.log.refresh()
+        stamp = self.kept.stamp()
+        if stamp != self._stamp:
+            self._look(stamp)
+        if self._state is None:
+            self._begin()
+        self.advance()
+
+    def _look(self, stamp: tuple[int, int] | None) -> None:
+        """Take the state on disk where it has come further than this one."""
+        self._stamp = stamp
+        marked = self.kept.found() if stamp is not None else None
+        if marked is None or not self._fits(marked.mark):
+            return
+        rounds_known = -1 if self._state is None else self._state.round
+        if self._state is None or (marked.mark.lines, marked.round) > (self.mark.lines, rounds_known):
+            self._state, self.mark, self._saved = marked.state, marked.mark, marked.state
+            self.labels = effective(self.log.lines[: self.mark.lines])
+            self.meters = RunCounters(**dict(self.kept.history))
+
+    def _fits(self, mark: Mark) -> bool:
+        """Whether a state is one of this log."""
+        hashes = (self._first, *self.log.answers.hashes)
+        return mark.lines < len(hashes) and hashes[mark.lines] == mark.last
+
+    def _begin(self) -> None:
+        self._state = self.problem.start()
+        self.mark, self.labels, self.meters = Mark(0, self._first, self._first), {}, RunCounters()
+        chunks = self.problem.source.chunks
+        self.meters.sampled(self.problem.round_of(self.state), ScanCost(chunks, 0, self.state.sample_bytes, 0.0, 0.0))
+
+    def take(self, given: Iterable[Given], asked: Mapping[int, Asked], who: str) -> None:
+        """Write answers to the log, all of them at once, and go on from them."""
+        when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        entries, ahead = [], dict[int, tuple[Any, int | None]]()
+        for one in given:
+            why, attempt = ahead.get(one.row) or self._why(one, asked)
+            ahead[one.row] = why, attempt
+            entries.append({
+                "row": one.row, "label": one.label, "action": one.action, "who": who, "when": when, "why": why,
+                "attempt": attempt, "scans": self.state.round,
+            })  # fmt: skip
+        self.log.append(entries)
+        self.advance()
+
+    def _why(self, given: Given, asked: Mapping[int, Asked]) -> tuple[Any, int | None]:
+        """Why a row was asked about: of an answer that is changed what its line says, else what holds now."""
+        before = next((line for line in reversed(self.log.lines) if line.row == given.row), None)
+        if before is not None and given.row in self.labels:
+            return before.why, before.attempt
+        if given.row in self.state.draws.ids:
+            return "draw", self.state.attempt
+        found = asked.get(given.row, before)
+        return ("example", None) if found is None else (found.why, found.attempt)
+
+    def advance(self) -> None:
+        """Bring the state up to the log, line by line."""
+        for line in self.log.lines[self.mark.lines :]:
+            while self.state.round < line.scans and self.state.status == "running":
+                self.scan()  # the state was lost: it was scanned before this line was written
+            labels = effective([line], self.labels)
+            after, wrong = self._after(line, labels)
+            last = self.log.answers.hashes[line.number - 1]
+            about = self.mark.about if after is self._state else last
+            # together, so that whatever is interrupted leaves them as they were
+            self._state, self.labels = after, labels
+            self.mark = Mark(line.number, last, about, self.mark.wrong + wrong)
+
+    def _after(self, line: Line, labels: Mapping[int, Any]) -> tuple[ActiveState, bool]:
+        """The state that knows a line, and whether it is a draw that was foretold wrongly; labels: with the line."""
+        state = self.state
+        if line.action in ("skip", "unsure"):
+            return state, False
+        signs = signs_of(labels, self.classes)
+        if line.action != "label":
+            return course.revised(self.problem, state, signs), False
+        drawn = state.status == "running" and line.row in state.draws.ids
+        wrong = drawn and signs[line.row] != course.foretold(self.problem, state, line.row)
+        return course.answered(self.problem, state, line.row, signs), wrong
+
+    def refuse_weightless(self, rows: Iterable[int]) -> None:
+        """Raises DataError for rows of weight 0, which count for nothing."""
+        source = self.problem.source
+        for row in rows:
+            weights = source.weights(row // source.chunk_rows) if 0 <= row < source.rows else None
+            if weights is not None and not weights[row % source.chunk_rows] > 0:
+                raise DataError(f"{self.path}: row {row:,}: expected a weight above 0, found 0; leave the row out")
+
+    def passed(self) -> dict[int, int]:
+        """Rows that were passed over and have no label: the number of the line that says so."""
+        found = {line.row: line for line in self.log.lines}
+        return {row: line.number for row, line in found.items() if line.action in ("skip", "unsure")}
+
+    def action(self, row: int) -> str:
+        """What the last line about a row is."""
+        return next((line.action for line in reversed(self.log.lines) if line.row == row), "")
+
+    # scans, and what is kept
+
+    def scan(self) -> None:
+        """Look at all rows. Raises Interrupted; what was read is kept."""
+        self.kept.mark, self.kept.history = self.mark, self.meters.as_now()
+        source, block = self.problem.source, max(self.job.block, self.problem.least_block_bytes)
+        engine = Engine(source, self.executor, self.kept, self._watch, block)
+        waiting = replace(self.state, wanted=np.zeros(0, np.int64))  # rows that nobody can answer are in nobody's way
+        try:
+            for step in rounds(engine, self.problem, waiting, 1):
+                self._state = step.state
+                if step.cost is not None:
+                    self.meters.scanned(step.round, step.cost)
+        except KeyboardInterrupt:
+            self._keep()
+            raise Interrupted(f"{self.path}: interrupted; what was read is kept: go on with the same command") from None
+        except (CoremarginError, MemoryError, OSError):
+            self._keep()
+            raise
+        self.save()
+
+    def _keep(self) -> None:
+        """Save blocks that were read; the error that ended the scan matters more than one here."""
+        with suppress(OutputError, MachineLimit, MemoryError):
+            self.kept.save()
+
+    def save(self) -> None:
+        """Save the state, where it is not yet."""
+        if self._saved is self._state:
+            return
+        self.kept.mark = self.mark
+        self.kept.scan_begins(self.state, self.meters.as_now())
+        self.kept.save()
+        self._saved, self._stamp = self._state, self.kept.stamp()
+
+    # what it comes to
+
+    def model(self) -> ActiveModel:
+        """The model of the state. Raises UsageError where answers are of one class only."""
+        if not self.state.answered.both_classes:
+            raise UsageError(
+                f"{self.path}: expected answers of two classes, found {self._seen()}; answer more questions"
+            )
+        return model_of(self.problem, self.state, self.classes, self.job.parameters(), self.mark.about)
+
+    def _seen(self) -> str:
+        return f"{len(self.labels):,}, all of them {self.classes[0]!r}" if self.labels else "none"
+
+    def all_the_same(self) -> str:
+        """What is known where all answers are equal, however long people are asked."""
+        state, problem = self.state, self.problem
+        rows, draws = int(state.scanned.sides.sum()), len(state.draws)
+        bound = most_wrong(rows, draws, 0, share_of(1.0 - problem.confidence, state.attempt))
+        label = next(iter(self.labels.values()), None)
+        return (
+            f"{self.path}: expected rows of two classes, found {len(self.labels):,} answers, all of them {label!r}; "
+            f"with confidence {problem.confidence} at most {bound:,} of the other {rows:,} rows have another label; if "
+            f"you know one of them, give it with `coremargin active tell {os.fspath(self.path)} FILE --examples`"
+        )

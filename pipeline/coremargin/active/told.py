@@ -1,0 +1,79 @@
+"""Answers as people give them, checked against what was asked and known, before a line of them is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coremargin.active.labels import meant
+from coremargin.errors import DataError, UsageError
+from coremargin.formats.answers import ACTIONS, Action, same
+
+
+@dataclass(frozen=True)
+class Given:
+    """One answer as it was given. place: where it stands, for messages."""
+
+    row: int
+    label: Any
+    action: Action = "label"
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What answers are checked against: labels (by row) that hold, rows that may be answered, and the classes so far.
+
+    rows: of the store. examples: answers of any row are taken, whether it was asked about or not.
+    """
+
+    labels: Mapping[int, Any]
+    asked: frozenset[int]
+    classes: list[Any]
+    rows: int
+    examples: bool = False
+
+
+def taken(given: Iterable[Given], known: Known) -> list[Given]:
+    """Those that say something new, with the labels that are meant; the same answer twice is no error.
+
+    Raises DataError and LabelError: a row that was not asked about, an unknown label, two answers for a row that
+    differ, a change of an answer that there is not. Nothing is taken then.
+    """
+    labels, classes, found = dict(known.labels), list(known.classes), list[Given]()
+    for one in given:
+        _check(one, labels, known)
+        label = None
+        if one.action in ("label", "correct"):
+            label = meant(one.label, classes, one.place)
+            if not any(same(label, other) for other in classes):
+                classes.append(label)
+            if one.row in labels and same(labels[one.row], label):
+                continue  # told twice, as after a kill
+            if one.action == "label" and one.row in labels:
+                raise DataError(
+                    f"{one.place}: row {one.row:,}: expected {labels[one.row]!r}, which it was answered with, found "
+                    f"{label!r}; to change an answer, give it with the action 'correct'"
+                )
+            labels[one.row] = label
+        elif one.action == "undo":
+            del labels[one.row]
+        found.append(Given(one.row, label, one.action, one.place))
+    return found
+
+
+def _check(one: Given, labels: Mapping[int, Any], known: Known) -> None:
+    if one.action not in ACTIONS:
+        raise UsageError(f"{one.place}: action: expected one of {', '.join(ACTIONS)}, found {one.action!r}")
+    if not 0 <= one.row < known.rows:
+        raise DataError(f"{one.place}: expected a row from 0 to {known.rows - 1:,}, found {one.row:,}; correct it")
+    if one.action in ("undo", "correct") and one.row not in labels:
+        raise DataError(f"{one.place}: row {one.row:,}: expected one with an answer to {one.action}, found none")
+    if one.action in ("skip", "unsure") and one.row in labels:
+        raise DataError(f"{one.place}: row {one.row:,} has the answer {labels[one.row]!r}; take it back with 'undo'")
+    if one.row not in known.asked and one.row not in labels and not known.examples:
+        raise DataError(
+            f"{one.place}: row {one.row:,}: expected a row that was asked about, found one that was not; answers of "
+            "other rows are examples: `coremargin active tell --examples`"
+        )

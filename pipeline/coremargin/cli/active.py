@@ -1,0 +1,285 @@
+"""``coremargin active``: few labels for many rows, from people or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from coremargin.cli.common import BYTES, WHOLE, cluster_option, json_option, quiet_option
+from coremargin.cli.printing import print_json, print_lines
+from coremargin.engine.interruption import terminable
+from coremargin.errors import SpecError
+from coremargin.formats.choices import Method
+
+if TYPE_CHECKING:
+    from coremargin.active import Campaign
+    from coremargin.problems.active.spec import ActiveJob
+
+SECTION = "Train"
+
+_campaign = click.argument("campaign", type=click.Path(path_type=Path))
+_who = click.option("--who", metavar="NAME", help="Who answers, for the log; else the user of this process.")
+
+
+@click.group(no_args_is_help=True)
+def active() -> None:
+    """Train on answers: few labels for the rows of a store that has none.
+
+    A campaign is a folder. It asks for the labels of rows that say the most, until its margin is proven and draws have
+    shown that few rows can be labelled wrongly. It can be interrupted at any moment; no answer is lost.
+
+    \b
+      coremargin active start rows.zarr --out rows.campaign --classes ham,spam
+      coremargin active label rows.campaign
+      coremargin active ask rows.campaign -n 20 --to questions.csv
+      coremargin active tell rows.campaign questions.csv
+      coremargin active status rows.campaign
+    """
+
+
+@active.command()
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the campaign.")
+@click.option(
+    "--method", type=click.Choice(get_args(Method)), default="coreset", show_default=True, help="How rows are chosen."
+)
+@click.option("--epsilon", type=float, default=0.1, show_default=True, help="Share of the margin that may be missed.")
+@click.option(
+    "--error", type=float, default=0.01, show_default=True, help="Share of rows that may be labelled wrongly."
+)
+@click.option("--confidence", type=float, default=0.99, show_default=True, help="How sure that share is to be.")
+@click.option("--classes", metavar="A,B", help="The two labels, the negative one first; else those answered first.")
+@click.option("--examples", type=click.Path(path_type=Path), help="A file of row,label that is known already.")
+@click.option("--seed", type=WHOLE, default=0, show_default=True, help="Of the rows drawn to try the model.")
+@click.option("--no-intercept", is_flag=True, help="A hyperplane through the origin (of the scaled rows).")
+@click.option(
+    "--scaling", type=click.Choice(["standard", "minmax", "maxabs", "rownorm"]), help="Scale rows as they are read."
+)
+@click.option("--expires", metavar="TIME", help='Questions may be asked again after so long, such as "2 h".')
+@click.option("--memory", type=BYTES, default="256 MiB", show_default=True, help="For the rows in memory.")
+@click.option("--block", type=BYTES, default="128 MiB", show_default=True, help="Bytes that one task reads.")
+@json_option
+def start(store: Path, **options: Any) -> None:
+    """Begin a campaign about the rows of STORE.
+
+    Labels that the store has are not looked at, but for their names where there are two.
+
+    \b
+      coremargin active start rows.zarr --out rows.campaign --classes ham,spam
+    """
+    from coremargin.active import Campaign
+    from coremargin.active.files import read_answers_of
+    from coremargin.data.sources.vocabulary import label_from_text
+    from coremargin.spec import parse_seconds
+
+    out, examples, as_json = (options.pop(name) for name in ("out", "examples", "as_json"))
+    classes, expires = options.pop("classes"), options.pop("expires")
+    options["intercept"] = not options.pop("no_intercept")
+    if classes is not None:
+        options["classes"] = [label_from_text(text) for text in classes.split(",")]
+        if len(options["classes"]) != 2 or None in options["classes"]:
+            raise click.BadParameter(f"expected two labels such as ham,spam; found {classes}", param_hint="--classes")
+    if expires is not None:
+        options["expires"] = parse_seconds(expires)
+    given = [] if examples is None else read_answers_of(examples)
+    with terminable(), Campaign.create(out, store, **options) as begun:
+        begun.answer(given, examples=True)
+        _tell(begun, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
+
+
+@active.command()
+@_campaign
+@click.option("-n", "count", type=WHOLE, default=1, show_default=True, help="How many rows to ask about at most.")
+@click.option("--to", "target", type=click.Path(path_type=Path), help="Write them to a file, CSV or JSONL, to fill in.")
+@click.option("--again", is_flag=True, help="Those asked about before, of --who, without an answer.")
+@_who
+@cluster_option
+@json_option
+@quiet_option
+def ask(campaign: Path, count: int, target: Path | None, **options: Any) -> None:
+    """Ask about rows: those whose labels say the most now.
+
+    The store is scanned where no row in memory is worth a question.
+
+    \b
+      coremargin active ask rows.campaign -n 20 --to questions.csv
+    """
+    from coremargin.active.files import write_questions
+
+    with _opened(campaign, options["cluster"], quiet=options["quiet"] or options["as_json"]) as opened:
+        questions = opened.ask(count, who=options["who"], again=options["again"])
+        status = opened.status
+    if target is not None:
+        write_questions(target, questions)
+    if options["as_json"]:
+        print_json({**status, "questions": [{"row": q.row, "why": q.why, "attempt": q.attempt} for q in questions]})
+    elif target is not None and questions:
+        print_lines(f"{len(questions):,} questions are in {target}: fill in the labels, then")
+        print_lines(f"coremargin active tell {campaign} {target}")
+    elif questions:
+        print_lines(*(f"row {question.row:,}  {question.why}" for question in questions))
+    else:
+        print_lines(*_nothing_to_ask(status))
+
+
+@active.command()
+@_campaign
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--examples", is_flag=True, help="Take answers of rows that were not asked about, too.")
+@_who
+@json_option
+def tell(campaign: Path, file: Path, **options: Any) -> None:
+    """Take the answers in FILE: CSV or JSONL with row and label.
+
+    A column "action" may say skip, unsure, undo or correct instead of label. All of the file is taken, or nothing.
+
+    \b
+      coremargin active tell rows.campaign questions.csv
+    """
+    from coremargin.active.files import read_answers_of
+
+    given = read_answers_of(file)
+    with _opened(campaign, None, quiet=True) as opened:
+        new = opened.answer(given, who=options["who"], examples=options["examples"])
+        _tell(opened, options["as_json"], f"{new:,} new answers", new=new)
+
+
+@active.command()
+@_campaign
+@click.option(
+    "--oracle", type=click.Path(path_type=Path), required=True,
+    help="Who answers: a store with labels; CSV, JSONL or Parquet of row,label; one label a row, as text or NPY.",
+)  # fmt: skip
+@click.option("--batch", type=WHOLE, default=1, show_default=True, help="Questions at a time.")
+@click.option("--most", type=WHOLE, help="Stop at so many answers.")
+@cluster_option
+@json_option
+@quiet_option
+def run(campaign: Path, oracle: Path, **options: Any) -> int:
+    """Go on with a campaign whose answers are in a file, to its end.
+
+    Exit code 0 only if the model is certified, 4 if it is not.
+
+    \b
+      coremargin active run rows.campaign --oracle labels.csv
+    """
+    from coremargin.active.files import oracle_of
+
+    answers = oracle_of(oracle)
+    with _opened(campaign, options["cluster"], quiet=options["quiet"] or options["as_json"]) as opened:
+        status = opened.run(answers, batch=max(1, options["batch"]), most=options["most"], who=f"file {oracle.name}")
+        _tell(opened, options["as_json"])
+    return 0 if status["status"] == "certified" else 4
+
+
+def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
+    """Begin the campaign that a job file describes, or go on with it; as ``run``."""
+    from coremargin.active.facts import begin, same_job
+    from coremargin.active.files import oracle_of
+    from coremargin.formats.campaign import FILE
+
+    if flags["restart"] or flags["overwrite"]:
+        raise click.UsageError("a campaign is not replaced, as people's answers are in it; choose another out")
+    if job.oracle is None:
+        raise SpecError("oracle: required key is missing: the file that answers; people are asked by `active label`")
+    if (job.out / FILE).exists():
+        same_job(job)
+    else:
+        begin(job, None, None)
+    where = cluster if cluster is not None else None if job.cluster is None else str(job.cluster)
+    with _opened(job.out, where, quiet=flags["quiet"] or flags["as_json"]) as opened:
+        status = opened.run(oracle_of(job.oracle), batch=job.batch, who=f"file {job.oracle.name}")
+        _tell(opened, flags["as_json"])
+    return 0 if status["status"] == "certified" else 4
+
+
+@active.command()
+@_campaign
+@_who
+@cluster_option
+@quiet_option
+def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> None:
+    """Answer in this terminal, one key an answer: 1 and 2 for the two labels.
+
+    s puts a question off, ? says that nobody can tell, u takes the last answer back, q ends.
+
+    \b
+      coremargin active label rows.campaign --who anna
+    """
+    from coremargin.cli.labelling import session
+
+    with _opened(campaign, cluster, quiet=quiet) as opened:
+        session(opened, who)
+        _tell(opened, as_json=False)
+
+
+@active.command()
+@_campaign
+@json_option
+def status(campaign: Path, as_json: bool) -> None:
+    """Show where a campaign stands: answers, draws, bounds.
+
+    \b
+      coremargin active status rows.campaign --json
+    """
+    with _opened(campaign, None, quiet=True) as opened:
+        _tell(opened, as_json)
+
+
+@active.command()
+@_campaign
+@json_option
+def stop(campaign: Path, as_json: bool) -> None:
+    """Write the model of the answers so far; the campaign can be gone on with.
+
+    \b
+      coremargin active stop rows.campaign
+    """
+    with _opened(campaign, None, quiet=True) as opened:
+        _ = opened.model  # refused where answers are of one class only
+        opened.stop()
+        _tell(opened, as_json, f"model   {campaign / 'model'}")
+
+
+@contextmanager
+def _opened(path: Path, cluster: str | None, *, quiet: bool) -> Iterator[Campaign]:
+    """A campaign; scans are told of on stderr."""
+    from coremargin.active import Campaign
+    from coremargin.engine.loop import Callbacks
+    from coremargin.spec import format_size
+
+    def scan(number: int, size: int) -> None:
+        print_lines(f"scan {number}: no row in memory is worth a question; reading {format_size(size)}", err=True)
+
+    with (
+        terminable(),
+        Campaign(path, cluster=cluster, watch=Callbacks() if quiet else Callbacks(on_scan=scan)) as opened,
+    ):
+        yield opened
+
+
+def _tell(campaign: Campaign, as_json: bool, *head: str, **more: Any) -> None:
+    """Where a campaign stands."""
+    from coremargin.cli.labelling import status_text
+
+    found = campaign.status
+    if as_json:
+        print_json({**more, **found})
+    else:
+        print_lines(*head, *status_text(found))
+
+
+def _nothing_to_ask(found: dict[str, Any]) -> list[str]:
+    if found["status"] != "running":
+        return [f"nothing to ask: the campaign has ended ({found['reason']})"]
+    if found["awaited"]:
+        waiting = f"nothing to ask before others are answered: {found['awaited']:,} questions have no answer yet"
+        return [f"{waiting} (`coremargin active ask --again` shows them)"]
+    return [f"nothing to ask but rows that nobody could answer ({found['passed']:,}); correct one of them, or stop"]
+
+
+COMMANDS = (active,)

@@ -1,0 +1,42 @@
+"""A model whose labels were asked for: a hyperplane between two classes, and what is shown of the rows without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from coremargin.formats.active import Active
+from coremargin.models.model import Model
+
+if TYPE_CHECKING:
+    from coremargin.formats.model_record import TwoClasses
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ActiveModel(Model):
+    """A hypothesis of few answers, with its certificate: the margin of the rows answered, and of all others if their
+    labels are as it says; ``evidence`` bounds how many are not.
+    """
+
+    RECORD: ClassVar[type[TwoClasses]] = Active
+    WHAT = "two classes, whose labels were asked for"
+
+    @property
+    def evidence(self) -> dict[str, Any] | None:
+        """What draws have shown; None where no attempt was finished."""
+        found = self.record["evidence"]
+        return None if found is None else dict(found)
+
+    @property
+    def answers(self) -> int:
+        """How many rows have answers, draws included."""
+        return int(self.record["answers"])
+
+    @property
+    def log(self) -> str | None:
+        """Hash of the last line of the campaign's log that it is about."""
+        found = self.record["log"]
+        return None if found is None else str(found)
+
+
+MODEL_CLASS = ActiveModel

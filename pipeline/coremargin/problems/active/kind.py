@@ -1,0 +1,95 @@
+"""A margin of rows whose labels are asked for, as a kind of problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coremargin.errors import UsageError
+from coremargin.problems.active.spec import ActiveJob
+from coremargin.problems.common import messages
+from coremargin.problems.kind import Kind
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.models.active import ActiveModel
+    from coremargin.problems.active.problem import ActiveMargin
+    from coremargin.problems.outcome import Outcome
+
+
+class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
+    """Few answers, a margin, and how many rows can be labelled wrongly."""
+
+    name = "active"
+    job = ActiveJob
+    title = "a campaign"
+    selected_by = 'job = "active"'
+
+    def matches(self, options: Mapping[str, Any]) -> bool:
+        """A job of its own."""
+        return options.get("job") == "active"
+
+    def problem(self, job: ActiveJob, source: Source) -> ActiveMargin:
+        """The problem on these rows."""
+        from coremargin.problems.active.make import problem_of
+
+        return problem_of(job, source)
+
+    def model(self, job: ActiveJob, problem: ActiveMargin, state: Any) -> ActiveModel:
+        """Refused: labels are known to a campaign."""
+        raise UsageError(
+            f"{job.out}: its answers are in the log of a campaign; `coremargin active run` goes on with one"
+        )
+
+    def facts(self, problem: ActiveMargin, state: Any) -> dict[str, Any]:
+        """Why it ended."""
+        from coremargin.problems.active.model import REASONS
+
+        return {"reason": REASONS[state.status]}
+
+    def summary(self, model: ActiveModel, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Both bounds, and what the draws show."""
+        evidence = model.evidence or {}
+        known = {key: evidence.get(key) for key in ("draws", "wrong", "error_bound")}
+        return {
+            **messages.bounds_of(model),
+            "answers": model.answers,
+            **known,
+            "confidence": model.parameters["confidence"],
+        }
+
+    def verdict(self, outcome: Outcome, job: ActiveJob) -> list[str]:
+        """What is claimed of a model."""
+        return [text for _, text in _claims(outcome.model)]
+
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
+        """The rows from which questions are chosen."""
+        return "pool", f"{outcome.run['pool_rows']:,} rows, from which questions are chosen"
+
+    def described(self, path: Path, model: ActiveModel, made: Sequence[tuple[str, str]]) -> list[str]:
+        """Classes, margin, evidence."""
+        return messages.described(path, model, made, _claims(model))
+
+    def report(self, folder: Path, name: str) -> str:
+        """One page."""
+        from coremargin.problems.active import report
+
+        return report.page_of(folder, name)
+
+
+def _claims(model: Any) -> list[tuple[str, str]]:
+    claims, evidence = model.certificate, model.evidence
+    pairs = [
+        ("answers", f"{model.answers:,}, of {model.rows:,} rows"),
+        ("margin", f"{messages.exactly(claims.lower)} of all rows, if they are labelled as the model says"),
+        ("best possible", f"at most {messages.exactly(claims.upper)}, by {claims.coreset_rows:,} of the rows answered"),
+    ]
+    if evidence is None:
+        return [*pairs, ("labels", "nothing is shown of the rows without an answer")]
+    shown = f"{evidence['wrong']:,} of {evidence['draws']:,} drawn were, confidence {evidence['confidence']}"
+    most = f"at most {evidence['error_bound']:,} of {evidence['population']:,} rows without an answer"
+    return [*pairs, ("labels", f"{most} are labelled wrongly: {shown}")]
+
+
+KIND = ActiveKind()

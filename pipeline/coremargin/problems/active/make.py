@@ -1,0 +1,23 @@
+"""Campaigns from what a job says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coremargin.engine.plan import plan_blocks
+from coremargin.problems.active.problem import RESIDENT_ROWS, ActiveMargin
+from coremargin.problems.common.start import float64_row_bytes
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.problems.active.spec import ActiveJob
+
+
+def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:
+    """The problem on these rows; the rows in memory are as many as fit, up to what serves."""
+    room = max(2, job.memory // (4 * max(1, float64_row_bytes(source))))
+    return ActiveMargin(
+        source, method=job.method, epsilon=job.epsilon, error=job.error, confidence=job.confidence, seed=job.seed,
+        intercept=job.intercept, batch=1, resident_rows=min(RESIDENT_ROWS, room),
+        blocks=len(plan_blocks(source, job.block)), sample_share=job.sample,
+    )  # fmt: skip

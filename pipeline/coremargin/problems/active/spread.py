@@ -1,0 +1,36 @@
+"""Rows far from each other: what is asked about before rows of both classes are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.maths.rows import as_float64, lengths, products
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
+
+
+def far_apart(rows: Rows, before: Rows, count: int) -> list[int]:
+    """Places of at most ``count`` rows (n, d), each the furthest from all others before it, and from rows ``before``.
+
+    The first of all is the longest.
+    """
+    exact, squares = as_float64(rows), lengths(rows) ** 2
+    nearest, places = np.full(len(squares), np.inf), list[int]()
+    for row in before if before.shape[0] else ():
+        nearest = np.minimum(nearest, _squares(exact, squares, row))
+    while len(places) < min(count, len(squares)):
+        place = int(squares.argmax() if np.isinf(nearest).all() else nearest.argmax())
+        places.append(place)
+        nearest = np.minimum(nearest, _squares(exact, squares, exact[[place]]))
+    return places
+
+
+def _squares(rows: Any, squares: Array, row: Any) -> Array:
+    """Squared distances (n,) of rows (n, d) from one row (1, d)."""
+    row = row if getattr(row, "ndim", 2) == 2 else row[None, :]
+    dense = np.asarray(row.toarray() if hasattr(row, "toarray") else row, np.float64)
+    return np.asarray(np.maximum(squares - 2.0 * products(rows, dense.T)[0] + float(dense[0] @ dense[0]), 0.0))

@@ -1,0 +1,62 @@
+"""The answer to a slab's question: how near the rows come to the hyperplane, and the nearest of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import rows as maths_rows
+from coremargin.problems.common.stored import arrays_of, fields_of
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+
+NO_ROW = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class SlabSummary:
+    """What the rows of some blocks without an answer say about a hyperplane.
+
+    nearest (1,): a lower bound on |w.x + b| of all of them, nearest_id (1,) the row that has it. sides (2,) int64: how
+    many lie on the positive and on the negative side. row_id (m,), row_x (m, d): some of the nearest rows; drawn_id
+    (t,), drawn_x (t, d): those of the rows drawn that are in these blocks.
+    """
+
+    nearest: Array
+    nearest_id: NDArray[np.int64]
+    sides: NDArray[np.int64]
+    row_id: NDArray[np.int64]
+    row_x: maths_rows.Rows
+    drawn_id: NDArray[np.int64]
+    drawn_x: maths_rows.Rows
+
+    @classmethod
+    def nothing(cls, features: int, dtype: np.dtype[Any], *, sparse: bool = False) -> SlabSummary:
+        """The identity of ``merge``."""
+        none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
+        return cls(np.array([np.inf]), np.array([NO_ROW]), np.zeros(2, np.int64), none, rows, none, rows)
+
+    def merge(self, later: SlabSummary) -> SlabSummary:
+        """This answer and that of later blocks; of equal distances the smaller row id has it."""
+        mine = (float(self.nearest[0]), int(self.nearest_id[0])) <= (float(later.nearest[0]), int(later.nearest_id[0]))
+        first = self if mine else later
+        return SlabSummary(
+            first.nearest, first.nearest_id, self.sides + later.sides,
+            np.concatenate([self.row_id, later.row_id]), maths_rows.concatenate([self.row_x, later.row_x]),
+            np.concatenate([self.drawn_id, later.drawn_id]), maths_rows.concatenate([self.drawn_x, later.drawn_x]),
+        )  # fmt: skip
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """For checkpoints."""
+        return arrays_of(self)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SlabSummary:
+        """Inverse of ``to_arrays``."""
+        rows = maths_rows.from_arrays
+        return cls(**fields_of(cls, arrays, {"row_x": rows, "drawn_x": rows}))

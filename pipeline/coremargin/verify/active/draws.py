@@ -1,0 +1,106 @@
+"""Whether draws are honest, and what they show: the rows that the generator draws, and how many of all can be wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from coremargin.formats.draws import drawn
+from coremargin.verify.active.odds import at_most_wrong, least_bound, ruled_out, share_of
+from coremargin.verify.checks import Check
+
+if TYPE_CHECKING:
+    from coremargin.formats.active import Evidence
+    from coremargin.verify.active.claim import ActiveClaim
+    from coremargin.verify.rows import Rows
+
+_ROUNDING = Fraction(1, 10**8)  # by which trainers may take a chance for larger
+
+
+def fresh(claim: ActiveClaim, rows: Rows, attempt: int, known: Container[int]) -> Iterator[int]:
+    """Rows in the order in which an attempt draws them: of a weight above 0, and none of those that are known."""
+    order = drawn(claim.store_digest, claim.seed, attempt, rows.rows)
+    return (row for row in order if row not in known and rows.weighs(row))
+
+
+def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:
+    """Whether the draws are the first rows that the seed, the store and the attempt draw: none left out, none added."""
+    evidence = claim.evidence
+    if evidence is None:
+        return []
+    order = fresh(claim, rows, evidence.attempt, set(claim.answered.ids.tolist()))
+    where = f"seed {claim.seed}, attempt {evidence.attempt}"
+    for place, row in enumerate(claim.draws_ids.tolist(), 1):
+        wanted = next(order, None)
+        if row != wanted:
+            found = "no row is left to draw" if wanted is None else f"{where} and the store draw row {wanted} there"
+            return [Check("draws", ok=False, text=f"model claims that row {row} was draw {place}; {found}")]
+    text = f"the first {evidence.draws:,} rows without an answer that {where} and the store draw"
+    return [Check("draws", ok=True, text=text)]
+
+
+def evidence_of(claim: ActiveClaim, population: int, wrong: list[int]) -> Check:
+    """Whether the draws prove what is claimed of all rows without an answer; wrong: draws on the other side."""
+    evidence = claim.evidence
+    if evidence is None:
+        return _nothing_drawn(claim, population)
+    problems = _counted(claim, evidence, population, wrong)
+    if not problems:
+        problems = _bounded(claim, evidence)
+    text = (
+        f"{evidence.draws:,} draws of {population:,} rows, {evidence.wrong:,} of them wrong: with confidence "
+        f"{evidence.confidence} at most {evidence.error_bound:,} are labelled wrongly (attempt {evidence.attempt})"
+    )
+    return Check("evidence", not problems, "; ".join(problems) or text)
+
+
+def _nothing_drawn(claim: ActiveClaim, population: int) -> Check:
+    if claim.status == "certified" and population:
+        text = f"model claims to be certified without draws; {population:,} rows have no answer"
+        return Check("evidence", ok=False, text=text)
+    text = "no draws: nothing is claimed of how many rows are labelled wrongly"
+    return Check("evidence", ok=True, text=text if population else "every row is answered")
+
+
+def _counted(claim: ActiveClaim, evidence: Evidence, population: int, wrong: list[int]) -> list[str]:
+    """What is wrong with the numbers that the bound is made of."""
+    problems = []
+    if evidence.confidence != claim.confidence:
+        problems.append(f"confidence {evidence.confidence}, the parameters say {claim.confidence}")
+    if evidence.population != population:
+        text = f"{population:,} rows have a weight above 0 and no answer"
+        problems.append(f"model claims a population of {evidence.population:,}, {text}")
+    if evidence.wrong != len(wrong):
+        named = f" (row {wrong[0]}{' and others' * (len(wrong) > 1)})" if wrong else ""
+        problems.append(f"model claims {evidence.wrong:,} wrong draws, found {len(wrong):,}{named}")
+    if claim.status == "not_separable":
+        problems.append("model claims evidence for a hypothesis that no hyperplane can be")
+    if claim.status == "certified" and not evidence.error_bound <= claim.error * evidence.population:
+        text = f"{evidence.error_bound:,} of {evidence.population:,} rows may be wrong"
+        problems.append(f"model claims to be certified to a share of {claim.error}, {text}")
+    return problems
+
+
+def _bounded(claim: ActiveClaim, evidence: Evidence) -> list[str]:
+    """What is wrong with the bound; all else is as it was found."""
+    rows, draws, wrong, bound = evidence.population, evidence.draws, evidence.wrong, evidence.error_bound
+    delta = share_of(evidence.confidence, evidence.attempt)
+    if not at_most_wrong(rows, draws, wrong, bound, delta):
+        least = least_bound(rows, draws, wrong, delta)
+        text = f"{draws:,} draws with {wrong:,} wrong prove at most {least:,} (attempt {evidence.attempt})"
+        return [f"model claims that at most {bound:,} of {rows:,} rows are labelled wrongly, {text}"]
+    if wrong and not _planned(rows, draws, math.floor(claim.error * rows), delta):
+        text = f"how many are drawn for a share of {claim.error} is fixed before their answers are known"
+        return [f"model claims {draws:,} draws, {wrong:,} of them wrong; {text}, and they are others"]
+    return []
+
+
+def _planned(rows: int, draws: int, allowed: int, delta: Fraction) -> bool:
+    """Whether so many draws are the fewest that rule out more than ``allowed`` wrong rows, if none is wrong.
+
+    With wrong ones among them their number must not have followed from the answers; with none it may have.
+    """
+    enough = at_most_wrong(rows, draws, 0, allowed, delta)
+    return enough and not (draws and ruled_out(rows, allowed + 1, draws - 1, 0, delta * (1 - _ROUNDING)))

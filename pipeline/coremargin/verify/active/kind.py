@@ -1,0 +1,60 @@
+"""The claims of a model whose labels were asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coremargin.verify import margins
+from coremargin.verify.active.claim import ActiveClaim, active_claim
+from coremargin.verify.active.scan import ActiveScan
+from coremargin.verify.checks import Check, same_epsilon, same_ratio
+from coremargin.verify.hard.dual import dual
+from coremargin.verify.kind import RUN, Kind
+
+if TYPE_CHECKING:
+    from coremargin.formats.model_files import ModelFiles
+    from coremargin.verify.rows import Rows
+
+_HONEST = (
+    "that the answers are true, and how the model does on rows that are not in the store",
+    "that the hypothesis was there before its draws were answered",
+)
+_ALONE = "the log of answers, and how often draws were tried before: give the campaign's folder for that"
+_ONCE = "that nobody began many campaigns, each with a seed of its own, or wrote this one anew, and shows the best"
+
+
+class ActiveKind(Kind[ActiveClaim]):
+    """The margin of the rows answered, the distance of all others, and how many of them can be labelled wrongly."""
+
+    def claim(self, files: ModelFiles) -> ActiveClaim:
+        """A hyperplane, the answers, and the draws."""
+        return active_claim(files)
+
+    def not_checked(self, claim: ActiveClaim) -> tuple[str, ...]:
+        """The log is checked where there is one."""
+        return (*_HONEST, _ALONE if claim.history is None else _ONCE, *RUN)
+
+    def same_classes(self, claim: ActiveClaim, rows: Rows) -> Check:
+        """The store's labels play no part."""
+        text = f"{claim.negative!r} (negative) and {claim.positive!r} (positive), as they were answered"
+        return Check("classes", ok=True, text=text)
+
+    def consistency(self, claim: ActiveClaim) -> list[Check]:
+        """Length of the hyperplane, epsilon, ratio, status."""
+        return [*margins.unit_length(claim), *same_epsilon(claim), *same_ratio(claim), margins.status(claim)]
+
+    def bound(self, claim: ActiveClaim) -> tuple[float | None, list[Check]]:
+        """From the dual weights."""
+        return dual(claim)
+
+    def scan(self, claim: ActiveClaim, rows: Rows) -> ActiveScan:
+        """The margin, or the distance, of each row."""
+        return ActiveScan(claim, rows)
+
+    def proven(self, epsilon: float, *, soft: bool) -> str:
+        """Of the margin, and of what the draws say."""
+        best = f"if no row is labelled wrongly, {margins.proven(epsilon)}"
+        return f"{best}; how many can be is what the evidence says"
+
+
+KIND = ActiveKind()

@@ -1,0 +1,49 @@
+"""Small stores without labels, people who know them, and the state of a campaign to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from coremargin.active import Campaign
+
+CLASSES = ("ham", "spam")
+
+
+def rows_and_labels(rows: int = 600, features: int = 4, margin: float = 0.3, seed: int = 5) -> tuple[Any, list[str]]:
+    """Normal rows (n, d) float32 pushed apart by a plane, and the label of each."""
+    rng = np.random.default_rng(seed)
+    plane = rng.standard_normal(features)
+    plane /= np.linalg.norm(plane)
+    X = rng.standard_normal((rows, features))
+    side = X @ plane >= 0
+    X += margin * np.where(side, 1, -1)[:, None] * plane
+    return X.astype(np.float32), [CLASSES[int(one)] for one in side]
+
+
+def unlabelled(path: Path, X: Any, labels: Any = None, weights: Any = None, *, chunk_rows: int = 64) -> Path:
+    """A store of these rows; labels that it has are none of the campaign's business."""
+    size = chunk_rows * X.shape[1] * 4
+    with StoreWriter.create(
+        path, features=X.shape[1], dtype="float32", chunk_bytes=size, weighted=weights is not None
+    ) as writer:
+        writer.write(X, labels, weights, origin="test")
+    return path
+
+
+def state_of(campaign: Campaign) -> dict[str, Any]:
+    """All that a campaign knows between two questions, as plain arrays."""
+    return campaign._player.state.to_arrays()
+
+
+def same_state(first: Campaign, second: Campaign) -> bool:
+    """Whether two campaigns know the same to the bit."""
+    one, other = state_of(first), state_of(second)
+    return set(one) == set(other) and all(
+        one[name].dtype == other[name].dtype and one[name].tobytes() == other[name].tobytes() for name in one
+    )

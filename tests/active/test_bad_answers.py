@@ -1,0 +1,255 @@
+"""What a campaign refuses: each with a message that says what to do, and nothing lost or half taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
+from coremargin.active import Campaign
+from coremargin.active import campaign as campaign_module
+from coremargin.active.files import read_answers_of
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import Busy, DataError, LabelError, OutputError, SpecError, StoreError, UsageError
+
+X, LABELS = rows_and_labels(200, 3)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """200 rows of 3 features."""
+    return unlabelled(tmp_path / "rows.zarr", X)
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, store: Path) -> Campaign:
+    """A campaign with two answers, and a question that is open."""
+    begun = Campaign.create(tmp_path / "c", store, classes=CLASSES)
+    for _ in range(2):
+        row = begun.ask()[0].row
+        begun.tell([row], [LABELS[row]])
+    begun.ask()
+    return begun
+
+
+def log_of(campaign: Campaign) -> bytes:
+    """The bytes of its log."""
+    return (campaign.path / "answers.jsonl").read_bytes()
+
+
+def test_answers_that_cannot_be_taken(campaign: Campaign) -> None:
+    """A row that was not asked, an unknown label, another answer for a row, a row beyond the store, changes of nothing:
+    refused by a message that names the row, and none of the answers that came with it is taken.
+    """
+    before, opened = log_of(campaign), campaign.ask(again=True)[0].row
+    first = campaign._player.log.lines[0]
+    other = {"ham": "spam", "spam": "ham"}[str(first.label)]
+    stranger = next(row for row in range(200) if row not in {opened, *campaign._player.labels})
+    for error, message, rows, labels in [
+        (DataError, rf"row {stranger}: expected a row that was asked about, found one", [opened, stranger], CLASSES),
+        (LabelError, r"expected 'ham' or 'spam', found 'egg'", [opened], ["egg"]),
+        (LabelError, r"expected 'ham' or 'spam', found 1", [opened], [1]),
+        (LabelError, r"expected 'ham' or 'spam', found None", [opened], [None]),
+        (DataError, rf"row {first.row}: expected {first.label!r}, which it was answered with", [first.row], [other]),
+        (DataError, rf"row {opened}: expected 'ham', which it was answered with, found 'spam'", [opened] * 2, CLASSES),
+        (DataError, r"expected a row from 0 to 199, found 200", [opened, 200], CLASSES),
+        (UsageError, r"expected a label for each of 2 rows, found 1", [opened, 3], ["ham"]),
+    ]:
+        with pytest.raises(error, match=message):
+            campaign.tell(rows, labels)
+    for change, message in [
+        (lambda: campaign.correct(opened, "ham"), "expected one with an answer to correct, found none"),
+        (lambda: campaign.undo(opened), "expected one with an answer to undo, found none"),
+        (lambda: campaign.skip(first.row), "take it back with 'undo'"),
+        (lambda: campaign.skip(stranger), "expected a row that was asked about"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            change()
+    assert log_of(campaign) == before
+    assert campaign.tell([first.row, opened], [first.label, LABELS[opened]]) == 1  # the first was told before
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "row,label\n1,ham\n2,spa", "line 3: expected the end of the line, found the end of the file"),
+        ("a.csv", "1,ham\n", "line 1: expected a head with the columns row and label"),
+        ("a.csv", "row,label\n1,ham,3\n", "line 2: expected 2 columns as in the head, found more"),
+        ("a.csv", "row,label\n1\n", "line 2: expected 2 columns as in the head, found fewer"),
+        ("a.csv", "row,label\n1.5,ham\n", "line 2: row: expected a whole number, found '1.5'"),
+        ("a.csv", 'row,label\n1,"ham\n', "line 2: cannot be read: unexpected end of data"),
+        ("a.csv", "row,label,action\n1,ham,eat\n", "action: expected one of label, skip, unsure, undo, correct, found"),
+        ("a.jsonl", '{"row": 1, "label": "ham"}\n{"row": 2, "lab', "line 2: expected JSON, cannot be read"),
+        ("a.jsonl", '{"row": true, "label": "ham"}\n', "line 1: row: expected a whole number, found True"),
+        ("a.csv", b"row,label\n1,\xff\n", "expected text in UTF-8"),
+    ],
+)  # fmt: skip
+def test_files_that_cannot_be_read(campaign: Campaign, tmp_path: Path, name: str, text: Any, message: str) -> None:
+    """A file with half a line, or a line of another kind, is refused by the number of that line."""
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    before = log_of(campaign)
+    with pytest.raises((DataError, UsageError), match=message):
+        campaign.answer(read_answers_of(tmp_path / name), examples=True)
+    assert log_of(campaign) == before
+
+
+def test_half_a_line_of_the_log_is_cut_off(campaign: Campaign, caplog: pytest.LogCaptureFixture) -> None:
+    """What a killed writer left is cut off, with a warning; the answers before it hold, and the campaign goes on."""
+    whole = log_of(campaign)
+    with (campaign.path / "answers.jsonl").open("ab") as file:
+        file.write(b'{"number": 3, "row"')
+    again = Campaign(campaign.path)
+    assert "19 bytes of half a line after line 2 are cut off" in caplog.text
+    assert log_of(again) == whole
+    row = again.ask(again=True)[0].row
+    assert again.tell([row], [LABELS[row]]) == 1
+    assert len(Campaign(campaign.path)._player.log.lines) == 3
+
+
+def spoilt(line: bytes) -> bytes:
+    """A line with another label."""
+    return line.replace(b'"ham"', b'"HAM"').replace(b'"spam"', b'"ham"').replace(b'"HAM"', b'"spam"')
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: [lines[0], b"{", lines[2]], "line 2: expected JSON, cannot be read"),
+        (lambda lines: [lines[0], lines[2]], "line 2: number: expected 2, found 3: lines were changed"),
+        (lambda lines: [spoilt(lines[0]), *lines[1:]], "line 2: hash of the line before: expected [0-9a-f]{64}, found"),
+        (lambda lines: [lines[1], lines[0], lines[2]], "line 1: number: expected 1, found 2"),
+        (lambda lines: [lines[0].replace(b'"who"', b'"who_"'), *lines[1:]], "line 1: .*who"),
+        (lambda lines: [lines[0].replace(b'"row": ', b'"row": 9'), *lines[1:]], "line 1: expected a row below|hash of"),
+    ],
+)  # fmt: skip
+def test_a_log_that_was_changed(campaign: Campaign, change: Callable[[list[bytes]], list[bytes]], message: str) -> None:
+    """A line that was changed, left out, moved or made unreadable is refused by its number."""
+    row = campaign.ask(again=True)[0].row
+    campaign.tell([row], [LABELS[row]])
+    lines = log_of(campaign).split(b"\n")[:-1]
+    (campaign.path / "answers.jsonl").write_bytes(b"".join(line + b"\n" for line in change(lines)))
+    with pytest.raises(DataError, match=message):
+        Campaign(campaign.path)
+
+
+def test_a_log_that_was_cut_is_no_shorter_campaign(campaign: Campaign) -> None:
+    """Whoever has read the log notices that lines are gone; a state that knows more than the log is not used."""
+    campaign.close()
+    (campaign.path / "answers.jsonl").write_bytes(log_of(campaign).split(b"\n")[0] + b"\n")
+    with pytest.raises(DataError, match="lines are gone"):
+        _ = campaign.status
+    assert Campaign(campaign.path).status["labels_asked"] == 1
+
+
+def test_a_campaign_whose_facts_were_changed(campaign: Campaign) -> None:
+    """The log goes on from the bytes of campaign.toml: with another seed or error it is not this campaign's."""
+    facts = campaign.path / "campaign.toml"
+    text = facts.read_text()
+    facts.write_text(text.replace("error = 0.01", "error = 0.5"))
+    with pytest.raises(DataError, match="line 1: hash of the line before"):
+        Campaign(campaign.path)
+    facts.write_text(text.replace("version = 1", "version = 2"))
+    with pytest.raises(DataError, match="expected version 1, found 2; it was made by a newer coremargin: upgrade"):
+        Campaign(campaign.path)
+    facts.write_text(text + "colour = 3\n")
+    with pytest.raises(DataError, match="unknown key 'colour'"):
+        Campaign(campaign.path)
+    facts.unlink()
+    with pytest.raises(DataError, match="expected a campaign, found no campaign.toml; `coremargin active start"):
+        Campaign(campaign.path)
+
+
+def test_a_store_that_changed(campaign: Campaign, store: Path, tmp_path: Path) -> None:
+    """Rows that were appended change nothing; a store with other rows, or fewer, is refused."""
+    with StoreWriter.append(store) as writer:
+        writer.write(X[:50], None, origin="more")
+    assert same_state(campaign, Campaign(campaign.path))
+    assert Campaign(campaign.path).facts.rows == 200
+    os.rename(store, tmp_path / "away")
+    unlabelled(store, X + np.float32(1))
+    with pytest.raises(StoreError, match="expected the rows that the campaign began with, sha256"):
+        Campaign(campaign.path)
+    os.rename(store, tmp_path / "other")
+    unlabelled(store, X[:150])
+    with pytest.raises(StoreError, match="expected a commit of 200 rows, found commits of 150 rows"):
+        Campaign(campaign.path)
+
+
+def test_two_processes(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one works the other is refused after a moment; one after the other they go on from each other's answers."""
+    monkeypatch.setattr(campaign_module, "PATIENCE_S", 0.1)
+    code = (
+        "import sys, time; from coremargin.active import Campaign; c = Campaign(sys.argv[1])\n"
+        "with c._held():\n    print('held', flush=True); sys.stdin.read(1)\n"
+        "q = c.ask(again=True)[0]; c.tell([q.row], [sys.argv[2]])"
+    )
+    row = campaign.ask(again=True)[0].row
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(campaign.path), LABELS[row]], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(Busy, match="another job is writing this campaign; wait for it"):
+            campaign.ask()
+        other.stdin.write(b"x")
+        other.stdin.close()
+        assert other.wait(60) == 0
+    assert campaign.status["labels_asked"] == 3
+    assert same_state(campaign, Campaign(campaign.path))
+    assert [line.number for line in campaign._player.log.lines] == [1, 2, 3]
+
+
+def test_a_state_that_is_damaged_is_made_again(campaign: Campaign) -> None:
+    """The folder of the state may be lost, cut short or about something else: the log is what counts."""
+    campaign.close()
+    (path,) = (campaign.path / "state").glob("state-*.npz")
+    path.write_bytes(path.read_bytes()[:-100])
+    with Campaign(campaign.path) as again:
+        assert same_state(campaign, again)
+    (campaign.path / "state" / "job.json").write_text(json.dumps({"identity": {}}))
+    assert same_state(campaign, Campaign(campaign.path))
+
+
+def test_campaigns_that_cannot_begin(tmp_path: Path, store: Path, campaign: Campaign) -> None:
+    """A place that is taken, a share beyond its range, one class twice: refused, and nothing is left behind."""
+    with pytest.raises(OutputError, match="a campaign is there already; go on with it"):
+        Campaign.create(campaign.path, store)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OutputError, match="something is there already"):
+        Campaign.create(tmp_path / "file", store)
+    with pytest.raises(UsageError, match="lies in a store"):
+        Campaign.create(store / "c", store)
+    for asked, message in [({"error": 1.0}, "error: expected a share"), ({"confidence": 0.0}, "confidence: expected")]:
+        with pytest.raises(SpecError, match=message):
+            Campaign.create(tmp_path / "d", store, **asked)
+    with pytest.raises(DataError, match="expected different labels of one kind"):
+        Campaign.create(tmp_path / "d", store, classes=["a", "a"])
+    with pytest.raises(StoreError):
+        Campaign.create(tmp_path / "d", tmp_path / "nowhere")
+    assert not (tmp_path / "d").exists()
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_labels_of_any_kind(tmp_path: Path, store: Path) -> None:
+    """Without names the first two labels are the classes; whole numbers and booleans are known by their texts, too."""
+    campaign = Campaign.create(tmp_path / "c", store)
+    rows = [one.row for one in campaign.ask(3)]
+    campaign.tell(rows[:2], [np.int64(1), "0"])
+    assert campaign.classes == [1, 0]
+    with pytest.raises(LabelError, match="expected 1 or 0, found 2"):
+        campaign.tell(rows[2:], [2])
+    with pytest.raises(LabelError, match="expected 1 or 0, found True"):
+        campaign.tell(rows[2:], [True])
+    other = Campaign.create(tmp_path / "d", store, classes=[False, True])
+    (one,) = other.ask()
+    assert other.tell([one.row], ["true"]) == 1
+    assert other._player.labels == {one.row: True}

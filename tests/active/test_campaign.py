@@ -1,0 +1,412 @@
+"""Campaigns: what they ask, what they claim, and that the log alone gives all of it again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from campaign_kit import CLASSES, rows_and_labels, same_state, state_of, unlabelled
+from coremargin.active import Campaign
+from coremargin.active.files import oracle_of
+from coremargin.data.scaled import scaled
+from coremargin.data.store import Store
+from coremargin.engine.checkpoint import NoCheckpoint
+from coremargin.engine.executors import InProcess
+from coremargin.engine.loop import Callbacks, Engine, rounds
+from coremargin.engine.task import one_blas_thread
+from coremargin.errors import Interrupted, LabelError
+from coremargin.formats.draws import drawn
+from coremargin.maths.evidence import most_wrong, share_of
+from coremargin.models.registry import read_model
+from coremargin.problems.active.make import problem_of
+
+X, LABELS = rows_and_labels()
+ORACLE = dict(enumerate(LABELS))
+
+
+def know(rows: Any) -> dict[int, str]:
+    """Somebody who knows all labels."""
+    return {int(row): ORACLE[int(row)] for row in rows}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """600 rows of 4 features, in ten chunks, without labels."""
+    return unlabelled(tmp_path / "rows.zarr", X)
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, store: Path) -> Campaign:
+    """A campaign about them that asks for little proof."""
+    return Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05)
+
+
+def forgotten(campaign: Campaign, keep: Path) -> Campaign:
+    """The same campaign as its log alone tells it: a copy without the state; a scan after the last line is repeated."""
+    shutil.copytree(campaign.path, keep, ignore=shutil.ignore_patterns("state", "model", ".*"))
+    copy = Campaign(keep)
+    while copy._player.state.round < campaign._player.state.round:
+        copy._player.scan()
+    return copy
+
+
+def test_a_campaign_is_the_problem_driven_by_hand(campaign: Campaign) -> None:
+    """Asked one by one, the same rows are answered and the hypothesis has the same bits as without a campaign."""
+    asked: list[int] = []
+
+    def answer(questions: Any) -> dict[int, int]:
+        asked.append(questions[0])
+        return {questions[0]: 1 if ORACLE[questions[0]] == "spam" else -1}
+
+    job = campaign._player.job
+    problem = problem_of(job, scaled(Store.open(job.store), None))
+    engine = Engine(problem.source, InProcess(), NoCheckpoint(), Callbacks(), job.block, answer=answer)
+    with one_blas_thread():
+        state = problem.start()
+        for step in rounds(engine, problem, state):
+            state = step.state
+    assert campaign.run(know)["status"] == "certified" == state.status
+    assert [line.row for line in campaign._player.log.lines] == asked
+    known = state_of(campaign)
+    assert all(known[name].tobytes() == values.tobytes() for name, values in state.to_arrays().items())
+    assert campaign.model.w.tobytes() == state.w.tobytes()
+
+
+def test_what_is_claimed_is_true(campaign: Campaign) -> None:
+    """Margin and best margin are those that NumPy finds with all labels; the draws are the rows that the store's digest
+    says, all answered as the model says; no row is asked about twice.
+    """
+    status = campaign.run(know)
+    model = read_model(campaign.path / "model")
+    signs = np.where(np.array(LABELS) == "spam", 1, -1)
+    margins = signs * (X.astype(np.float64) @ model.w + model.b)
+    assert status["lower"] <= margins.min() <= status["upper"] * (1 + 1e-9)
+    assert status["lower"] >= 0.9 * status["upper"]
+    counts = Counter(line.row for line in campaign._player.log.lines)
+    assert set(counts.values()) == {1}
+    evidence, arrays = model.evidence, model.arrays()
+    known = set(arrays["answered_ids"].tolist())
+    order = (row for row in drawn(model.store_digest, 0, evidence["attempt"], 600) if row not in known)
+    assert [next(order) for _ in range(evidence["draws"])] == arrays["draws_ids"].tolist()
+    assert evidence["population"] == 600 - len(known)
+    share = share_of(1 - 0.99, evidence["attempt"])
+    assert evidence["error_bound"] == most_wrong(evidence["population"], evidence["draws"], 0, share)
+    assert evidence["error_bound"] <= 0.05 * 600
+    assert model.log == campaign._player.log.last
+    assert (model.answers, status["labels_asked"]) == (len(counts), len(counts))
+    assert model.predict(X).tolist() == LABELS
+
+
+def test_the_log_alone_gives_the_state_again(store: Path, tmp_path: Path) -> None:
+    """With the state lost, at any moment of a campaign with several scans, the log gives the same bits, whatever was
+    answered, put off, corrected or taken back meanwhile; and so does the checkpoint.
+    """
+    campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05, memory=4000)  # some 30 rows
+    rng = np.random.default_rng(3)
+    wrongly = {"ham": "spam", "spam": "ham"}
+    kinds = Counter[str]()
+    for step in range(12):
+        questions = campaign.ask(int(rng.integers(1, 9)))
+        for question in rng.permutation(np.array(campaign.ask(1, again=True), object)).tolist():
+            kind = rng.choice(["tell", "tell", "tell", "wrong", "skip", "unsure", "late"])
+            label = ORACLE[question.row]
+            if kind in ("tell", "wrong"):
+                campaign.tell([question.row], [label if kind == "tell" else wrongly[label]])
+            elif kind in ("skip", "unsure"):
+                getattr(campaign, kind)(question.row)
+            kinds[str(kind)] += 1
+        labels = {line.row: line.label for line in campaign._player.log.lines if line.label is not None}
+        wrong = [row for row, label in campaign._player.labels.items() if label != ORACLE[row]]
+        for row in wrong[: None if step % 2 else 1]:  # else the answers contradict each other before long
+            if step % 3:
+                campaign.correct(row, ORACLE[row])
+            else:
+                campaign.undo(row)
+            kinds["changed"] += 1
+        assert questions or labels
+        if step % 3 == 0:
+            campaign._player.save()
+            again = forgotten(campaign, tmp_path / f"copy{step}")
+            assert same_state(campaign, again)
+            assert again._player.mark == campaign._player.mark
+            assert same_state(campaign, Campaign(campaign.path))
+    assert min(kinds[kind] for kind in ("tell", "wrong", "skip", "unsure", "late", "changed")) > 0
+    assert len({line.scans for line in campaign._player.log.lines}) >= 3
+    assert same_state(campaign, forgotten(campaign, tmp_path / "last"))
+
+
+@pytest.mark.parametrize("batch", [1, 7, 50])
+def test_batches_end_the_same_way(campaign: Campaign, tmp_path: Path, batch: int) -> None:
+    """Many questions at a time, answered in any order, end in a certified model whose margin holds, too."""
+    rng = np.random.default_rng(batch)
+
+    def shuffled(rows: Any) -> dict[int, str]:
+        some = rng.permutation(np.array(rows))[: max(1, len(rows) // 2)]
+        return know(some)
+
+    status = campaign.run(shuffled, batch=batch)
+    assert status["status"] == "certified"
+    margins = np.where(np.array(LABELS) == "spam", 1, -1) * (X.astype(np.float64) @ campaign.model.w + campaign.model.b)
+    assert status["lower"] <= margins.min()
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
+def test_questions_of_a_batch_differ_and_stay_until_answered(campaign: Campaign) -> None:
+    """Whoever asks next gets other rows; those without an answer are there again, in another process, too."""
+    first, second = campaign.ask(5), campaign.ask(5)
+    rows = [one.row for one in (*first, *second)]
+    assert len(set(rows)) == 10
+    assert [one.row for one in Campaign(campaign.path).ask(again=True)] == rows
+    campaign.tell(rows[3:5], [ORACLE[row] for row in rows[3:5]])
+    (third,) = campaign.ask(1, who="anna")
+    assert [one.row for one in campaign.ask(again=True, who="anna")] == [third.row]
+    campaign.tell([third.row], [ORACLE[third.row]])
+    assert [one.row for one in campaign.ask(again=True)] == rows[:3] + rows[5:]
+    assert first[0].why == "start"
+    assert np.array_equal(first[0].features, X[first[0].row].astype(np.float64))
+
+
+def test_questions_expire(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After their time questions are asked again, and late answers are taken all the same."""
+    campaign, now = Campaign.create(tmp_path / "c", store, classes=CLASSES, expires=60.0), [1e9]
+    monkeypatch.setattr("coremargin.active.campaign.time.time", lambda: now[0])
+    rows = [one.row for one in campaign.ask(3)]
+    now[0] += 59
+    assert [one.row for one in campaign.ask(again=True)] == rows
+    now[0] += 2
+    assert campaign.ask(again=True) == []
+    assert [one.row for one in campaign.ask(2)] == rows[:2]
+    assert campaign.tell(rows[2:], [ORACLE[rows[2]]]) == 1
+
+
+def drawing(campaign: Campaign) -> list[Any]:
+    """Go on until rows are drawn; the questions about ten of them."""
+    while True:
+        found = campaign.ask(10 if campaign._player.state.draws.ids.size else 1)
+        if found and found[0].why == "draw":
+            return [*found, *campaign.ask(10 - len(found))] if len(found) < 10 else found
+        campaign.tell([one.row for one in found], [ORACLE[one.row] for one in found])
+
+
+def test_a_draw_that_is_corrected_voids_its_attempt(campaign: Campaign, tmp_path: Path) -> None:
+    """An answer about a drawn row that is changed, or taken back, ends the attempt: its number is spent, the answers
+    that hold stay, the next attempt draws other rows, and the campaign is certified by these.
+    """
+    drawn_rows = [one.row for one in drawing(campaign)]
+    campaign.tell(drawn_rows[:4], [ORACLE[row] for row in drawn_rows[:4]])
+    assert campaign.status["attempt"] == 1
+    campaign.undo(drawn_rows[0])
+    assert campaign.status["attempt"] == 2
+    status = campaign.run(know)
+    assert (status["status"], status["attempt"]) == ("certified", 2)
+    model = campaign.model
+    assert not set(drawn_rows[1:4]) & set(model.arrays()["draws_ids"].tolist())
+    assert set(drawn_rows[1:4]) <= set(model.arrays()["answered_ids"].tolist())
+    row = int(model.arrays()["draws_ids"][0])
+    campaign.undo(row)
+    assert (campaign.status["status"], campaign.status["attempt"]) == ("running", 3)
+    assert read_model(campaign.path / "model").status == "stopped"
+    campaign.tell([row], [ORACLE[row]])
+    status = campaign.run(know)
+    assert (status["status"], status["attempt"]) == ("certified", 3)
+    assert read_model(campaign.path / "model").status == "certified"
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
+def test_a_draw_that_is_wrong_joins_the_answers(tmp_path: Path) -> None:
+    """Far rows on the wrong side, which no question near the hyperplane finds, are found by draws: the attempt is lost,
+    and the hypothesis has them right in the end.
+    """
+    rng = np.random.default_rng(0)
+    rows = (0.1 * rng.standard_normal((400, 2))).astype(np.float32)
+    rows[:, 0] += np.where(np.arange(400) < 200, -6, 6)
+    rows[380:, 1] += 60  # a far cloud, of the other class than its neighbour
+    labels = ["a"] * 200 + ["b"] * 180 + ["a"] * 20
+    campaign = Campaign.create(tmp_path / "c", unlabelled(tmp_path / "s", rows), classes=["a", "b"])
+    campaign.example([0, 200], ["a", "b"])
+    status = campaign.run(lambda asked: {row: labels[row] for row in asked})
+    assert (status["status"], status["attempt"], status["draws_wrong"]) == ("certified", 2, 1)
+    assert campaign.model.predict(rows).tolist() == labels
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
+def test_an_answer_that_comes_late(campaign: Campaign, tmp_path: Path) -> None:
+    """While draws are out, an answer about another row ends the attempt; when all is certified one that agrees changes
+    nothing, and one that does not goes on.
+    """
+    late = campaign.ask(3)
+    for one in late:
+        campaign.skip(one.row)
+    drawing(campaign)
+    campaign.tell([late[0].row], [ORACLE[late[0].row]])
+    assert campaign.status["attempt"] == 2
+    assert campaign.run(know)["status"] == "certified"
+    before, log = state_of(campaign), read_model(campaign.path / "model").log
+    assert campaign.tell([late[1].row], [ORACLE[late[1].row]]) == 1
+    assert all(state_of(campaign)[name].tobytes() == values.tobytes() for name, values in before.items())
+    assert read_model(campaign.path / "model").log == log != campaign._player.log.last
+    wrong = {"ham": "spam", "spam": "ham"}[ORACLE[late[2].row]]
+    campaign.tell([late[2].row], [wrong])
+    assert campaign.status["status"] != "certified"
+    assert read_model(campaign.path / "model").status != "certified"
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
+def test_everything_can_be_taken_back(campaign: Campaign, tmp_path: Path) -> None:
+    """With the last answer undone a campaign wants what it wanted first, and its log is all there."""
+    first = campaign.ask(3)
+    campaign.tell([one.row for one in first], [ORACLE[one.row] for one in first])
+    for _ in first:
+        campaign.undo()
+    assert campaign.status["labels_asked"] == 0
+    assert len(campaign._player.log.lines) == 6
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+    campaign.tell([first[0].row], [ORACLE[first[0].row]])
+    assert campaign.run(know)["status"] == "certified"
+
+
+def test_what_is_put_off_comes_back_and_what_nobody_knows_does_not(campaign: Campaign) -> None:
+    """Skipped rows are asked again when nothing else is left; rows that nobody can tell end the campaign unproven."""
+    put_off = set[int]()
+    for _ in range(400):
+        found = campaign.ask(1)
+        if not found or found[0].row in put_off:
+            break
+        put_off.add(found[0].row)
+        campaign.skip(found[0].row)
+    assert found
+    assert found[0].row in put_off
+    campaign.tell([found[0].row], [ORACLE[found[0].row]])
+    drawn_rows = drawing(campaign)
+    for one in drawn_rows:
+        campaign.unsure(one.row)
+    status = campaign.run(know)
+    assert (status["status"], status["error_bound"]) == ("running", None)
+    assert campaign.ask(5) == []
+    assert 0 < status["draws_open"] <= len(drawn_rows)
+    assert read_model(campaign.path / "model").status == "stopped"
+    assert read_model(campaign.path / "model").evidence is None
+
+
+def test_answers_that_contradict_each_other_are_shown(campaign: Campaign) -> None:
+    """One row answered wrongly ends in the rows whose hulls meet, it among them; corrected, the campaign goes on."""
+    campaign.example([0, 1, 2], LABELS[:3])
+    plane = np.linalg.lstsq(X, np.where(np.array(LABELS) == "spam", 1.0, -1.0), rcond=None)[0]
+    wrong = int(np.argmax(X @ plane))
+    campaign.example([wrong], ["ham"])
+    status = campaign.run(know)
+    assert status["status"] == "not_separable"
+    assert wrong in {one["row"] for one in status["contradiction"]}
+    assert read_model(campaign.path / "model").status == "not_separable"
+    campaign.correct(wrong, LABELS[wrong])
+    assert campaign.run(know)["status"] == "certified"
+
+
+def test_one_class_only_is_said(tmp_path: Path, store: Path) -> None:
+    """Where all answers are equal for ever the campaign ends with what draws show of the other class; an example of it
+    goes on.
+    """
+    campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05)
+    with pytest.raises(LabelError, match=r"found \d+ answers, all of them 'ham'; with confidence 0.99 at most \d+ of"):
+        campaign.run(lambda rows: dict.fromkeys(rows, "ham"))
+    assert campaign.status["status"] == "stopped"
+    assert not (campaign.path / "model").exists()
+    campaign.example([5], ["spam"])
+    assert campaign.status["status"] != "stopped"
+
+
+def test_weights_and_scaling(tmp_path: Path) -> None:
+    """Rows of weight 0 are not asked about and not counted; scaled rows have the margin that is claimed; the draws
+    follow from the digest of the store.
+    """
+    weights = np.ones(600)
+    weights[::3] = 0.0
+    store = unlabelled(tmp_path / "w", X * np.float32(3), weights=weights)
+    campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05, scaling="standard")
+    status = campaign.run(know)
+    assert status["status"] == "certified"
+    assert not any(line.row % 3 == 0 for line in campaign._player.log.lines)
+    model = campaign.model
+    assert model.evidence["population"] == 400 - len(model.arrays()["answered_ids"])
+    rows = (X * np.float32(3)).astype(np.float64)
+    Z = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    margins = np.where(np.array(LABELS) == "spam", 1, -1) * (Z @ model.w + model.b)
+    assert margins[weights > 0].min() >= status["lower"] * (1 - 1e-5)
+    assert model.store_digest == Store.open(store).digest
+    known = set(model.arrays()["answered_ids"].tolist())
+    order = (row for row in drawn(model.store_digest, 0, 1, 600) if row not in known and row % 3)
+    assert model.arrays()["draws_ids"].tolist() == [next(order) for _ in range(model.evidence["draws"])]
+
+
+def test_oracles(tmp_path: Path, store: Path) -> None:
+    """A store with labels, CSV, JSONL, Parquet, NPY of either shape and a list of labels all give the same answers."""
+    pairs = [(row, LABELS[row]) for row in range(0, 600, 7)]
+    (tmp_path / "a.csv").write_text("row,label\n" + "".join(f"{row},{label}\n" for row, label in pairs))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"row": r, "label": x}) + "\n" for r, x in pairs))
+    (tmp_path / "a.txt").write_text("\n".join(LABELS))
+    codes = np.array([CLASSES.index(label) for label in LABELS])
+    np.save(tmp_path / "a.npy", codes)
+    np.save(tmp_path / "b.npy", np.array([(row, CLASSES.index(label)) for row, label in pairs]))
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"row": [r for r, _ in pairs], "label": [x for _, x in pairs]}), tmp_path / "a.parquet")
+    unlabelled(tmp_path / "labelled", X, LABELS)
+    for name in ("a.csv", "a.jsonl", "a.parquet", "a.txt", "labelled"):
+        assert oracle_of(tmp_path / name)([7, 14]) == {7: LABELS[7], 14: LABELS[14]}, name
+    for name in ("a.npy", "b.npy"):
+        assert oracle_of(tmp_path / name)([7, 14]) == {7: codes[7], 14: codes[14]}, name
+    assert oracle_of(tmp_path / "a.csv")([8]) == {}
+    assert oracle_of(tmp_path / "a.txt")([10_000]) == {}
+
+
+def test_scans_on_workers(tmp_path: Path, store: Path, embedded: Any) -> None:
+    """Scans by two processes leave the same bits as scans in this one."""
+    alone = Campaign.create(tmp_path / "alone", store, classes=CLASSES, error=0.05, block=4096)
+    shared = Campaign.create(tmp_path / "shared", store, classes=CLASSES, error=0.05, block=4096)
+    shared._player._executor = embedded
+    assert alone.run(know)["status"] == shared.run(know)["status"] == "certified"
+    assert same_state(alone, shared)
+    assert (alone.path / "model" / "arrays.npz").read_bytes() == (shared.path / "model" / "arrays.npz").read_bytes()
+
+
+def interrupted(campaign: Campaign, after: int) -> int:
+    """Ask until a scan begins, and interrupt it when so many blocks are done; how many that were."""
+    done = 0
+
+    def block(_: Any) -> None:
+        nonlocal done
+        done += 1
+        if done == after:
+            raise KeyboardInterrupt
+
+    campaign._player._watch = Callbacks(on_block=block)
+    with pytest.raises(Interrupted, match="what was read is kept: go on with the same command"):
+        campaign.run(know)
+    return done
+
+
+@pytest.mark.parametrize("answer", [False, True])
+def test_a_scan_that_is_interrupted(tmp_path: Path, store: Path, answer: bool) -> None:
+    """What was read of a scan need not be read again, unless an answer came in between: then none of it is used. The
+    bits are those that the log gives without a break.
+    """
+    asked = {"classes": CLASSES, "error": 0.05, "block": 1024, "cluster": "threads"}
+    broken = Campaign.create(tmp_path / "broken", store, **asked)
+    interrupted(broken, after=4)
+    if answer:
+        row = next(row for row in range(600) if row not in broken._player.labels)
+        broken.example([row], [ORACLE[row]])
+    read: list[int] = []
+    watch = Callbacks(on_block=lambda result: read.append(result.block.index))
+    again, scans = Campaign(broken.path, cluster="threads", watch=watch), broken._player.state.round
+    while again._player.state.round == scans:
+        for question in again.ask(1):
+            again.tell([question.row], [ORACLE[question.row]])
+    assert len(read) == (10 if answer else 6)
+    assert again.run(know)["status"] == "certified"
+    assert same_state(again, forgotten(again, tmp_path / "copy"))

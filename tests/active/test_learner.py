@@ -1,0 +1,76 @@
+"""Active learning on arrays: the habits of modAL, the proof of a campaign."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from campaign_kit import CLASSES, rows_and_labels, unlabelled
+from coremargin.active import ActiveLearner, Campaign
+from coremargin.errors import DataError, LabelError, UsageError
+
+X, LABELS = rows_and_labels()
+
+
+def taught(learner: ActiveLearner, batch: int = 1) -> list[int]:
+    """Rows in the order they were asked about, to the end."""
+    rows = []
+    while len(ids := learner.query(batch)[0]):
+        learner.teach(ids, [LABELS[row] for row in ids])
+        rows += ids.tolist()
+    return rows
+
+
+def test_it_asks_what_a_campaign_asks(tmp_path: object) -> None:
+    """In memory the hypothesis is that of a campaign about the same rows in chunks as large, to the bit."""
+    learner = ActiveLearner(X, classes=CLASSES, error=0.05)
+    store = unlabelled(tmp_path / "s", X, chunk_rows=600)  # type: ignore[operator]
+    campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05)  # type: ignore[operator]
+    campaign.run(lambda rows: {row: LABELS[row] for row in rows})
+    queries = [line.row for line in campaign._player.log.lines if line.why != "draw"]
+    asked = taught(learner)
+    assert asked[: len(queries)] == queries  # draws follow from the digest, which knows how rows are stored
+    assert learner.status == "certified"
+    assert learner.model.w.tobytes() == campaign.model.w.tobytes()
+    assert learner.evidence == learner.model.evidence
+    assert learner.model.log is None
+    assert learner.predict(X).tolist() == LABELS
+    assert learner.score(X, LABELS) == 1.0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_training_rows_and_batches(sparse: bool) -> None:
+    """Rows with labels may be there from the start; batches give rows as they are; a label taught again is changed."""
+    pool = csr_array(X) if sparse else X
+    learner = ActiveLearner(pool[:580], pool[580:], LABELS[580:], error=0.05)
+    assert set(learner.classes) == set(CLASSES)
+    ids, rows = learner.query(4)
+    assert len(set(ids.tolist())) == 4 == rows.shape[0]
+    np.testing.assert_array_equal(rows.toarray() if sparse else rows, X[ids].astype(np.float64))
+    wrong = {"ham": "spam", "spam": "ham"}[LABELS[ids[0]]]
+    learner.teach(ids[:1], [wrong])
+    learner.teach(ids[:1], [LABELS[ids[0]]])
+    taught(learner, batch=5)
+    assert learner.status == "certified"
+    assert learner.predict(pool).tolist() == LABELS
+
+
+def test_what_it_refuses() -> None:
+    """Rows that are not there, a third label, labels that are missing, answers that are all the same."""
+    learner = ActiveLearner(X, classes=CLASSES, error=0.1, confidence=0.9)
+    with pytest.raises(DataError, match="expected rows from 0 to 599"):
+        learner.teach([600], ["ham"])
+    with pytest.raises(LabelError, match="expected 'ham' or 'spam', found 'egg'"):
+        learner.teach([0], ["egg"])
+    with pytest.raises(UsageError, match="expected one for each of 2 rows, found 1"):
+        learner.teach([0, 1], ["ham"])
+    with pytest.raises(UsageError, match="expected answers of two classes"):
+        learner.predict(X)
+    with pytest.raises(UsageError, match="expected a label for each row of X_training, found 1"):
+        ActiveLearner(X, X, ["ham"])
+    while learner.status == "running":
+        ids, _ = learner.query(10)
+        learner.teach(ids, ["ham"] * len(ids))
+    with pytest.raises(LabelError, match="that are the same"):
+        learner.query()

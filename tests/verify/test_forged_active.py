@@ -1,0 +1,681 @@
+"""Models whose labels were asked for, and their campaigns: honest ones are confirmed, every forgery is named.
+
+A forged campaign's chain of hashes is made anew, so that what it says has to give it away; one that is not is refused
+as it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from coremargin.active import Campaign
+from coremargin.cli import main
+from coremargin.errors import DataError
+from coremargin.verify.examine import examine
+from forge_active import CLASSES, LINE, Change, Played, drawing, hidden_corner, played, two_sides
+from forge_active_judge import chance
+
+ASKED = {"error": 0.05, "confidence": 0.9}
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """A campaign whose first attempt found nothing wrong."""
+    return played(*two_sides(tmp_path_factory.mktemp("once"), 300), **ASKED)
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """A campaign whose first attempt found a wrong row, and whose second did not."""
+    rows, truth = hidden_corner(tmp_path_factory.mktemp("twice"))
+    found = played(rows, truth, **ASKED, resident_rows=4, sample_share=0.01, sample_bytes=600)
+    assert found.record["evidence"]["attempt"] == 2
+    return found
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """A campaign that was stopped after a few answers."""
+    return played(*two_sides(tmp_path_factory.mktemp("half"), 300), **ASKED, most=6)
+
+
+def failures(path: Path, store: Path) -> list[str]:
+    """The names of what is false."""
+    return [check.name for check in examine(path, store, threads=1).failures]
+
+
+STORES: dict[str, dict[str, Any]] = {
+    "dense": {}, "sparse": {"sparse": True, "dtype": "float64"}, "labelled": {"labels": ["yes", "no", None] * 100},
+    "weighted": {"weights": np.random.default_rng(5).choice([0.0, 1.0, 2.0], 300)},
+    "sparse-weighted": {"sparse": True, "weights": np.random.default_rng(6).choice([0.0, 1.0, 2.0], 300)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [{}, {"intercept": False}, {"scaling": "standard"}, {"scaling": "rownorm"}], ids=str)
+@pytest.mark.parametrize("kind", list(STORES))
+def test_honest_campaigns_are_confirmed(tmp_path: Path, kind: str, asked: dict[str, Any]) -> None:
+    """Of dense and sparse rows, with weights and labels of their own, as stored and scaled: model and campaign hold."""
+    rows, truth = two_sides(tmp_path, 300, 4, 11, **STORES[kind])
+    for most in (10**6, 8):
+        found = played(rows, truth, **ASKED, **asked, most=most)
+        assert found.record["status"] == ("certified" if most > 8 else "stopped")
+        assert failures(found.write_model(tmp_path / "m"), rows.path) == []
+        assert failures(found.write(tmp_path / "c"), rows.path) == []
+
+
+def test_two_attempts_are_confirmed(twice: Played, tmp_path: Path) -> None:
+    """A campaign whose first attempt was void holds, and the verdict says what is proven."""
+    told = CliRunner().invoke(main, ["verify", str(twice.write(tmp_path / "c")), str(twice.rows.path), "--quiet"])
+    assert told.exit_code == 0, told.output
+    assert "attempt 2" in told.stdout
+    assert "verified: if no row is labelled wrongly, the margin is at least (1 - 0.1) of the best" in told.stdout
+    assert "nobody began many campaigns" in told.stdout
+    alone = CliRunner().invoke(main, ["verify", str(tmp_path / "c" / "model"), str(twice.rows.path), "--quiet"])
+    assert alone.exit_code == 0
+    assert "give the campaign's folder" in alone.stdout
+
+
+def test_labels_of_the_store_are_told_and_count_for_nothing(tmp_path: Path) -> None:
+    """A store whose labels are others than the answers: told with numbers, and no failure."""
+    rows, truth = two_sides(tmp_path, 300, labels=["yes", "no", None] * 100)
+    found = examine(played(rows, truth, **ASKED).write(tmp_path / "c"), rows.path)
+    assert found.ok
+    [told] = [check.text for check in found.checks if check.name == "store's labels"]
+    words = told.split()
+    answers = {line["row"]: line["label"] for line in played(rows, truth, **ASKED).lines}
+    both = [row for row in answers if rows.labels[row] is not None]
+    assert int(words[1]) == len(both)
+    assert int(words[-5]) == sum(rows.labels[row] != answers[row] for row in both) > 0
+
+
+def record(**values: Any) -> Change:
+    """Other values in the record: of parameters, certificate or evidence, else at the top; all that are there."""
+
+    def change(played: Played) -> None:
+        parts = [played.record["parameters"], played.record["certificate"], played.record["evidence"] or {}]
+        for key, value in values.items():
+            places = [part for part in parts if key in part] or [played.record]
+            for place in places:
+                place[key] = value(place[key]) if callable(value) else value
+
+    return change
+
+
+def array(name: str, change: Callable[[np.ndarray], Any]) -> Change:
+    """Another array."""
+    return lambda played: played.arrays.update({name: change(played.arrays[name].copy())})
+
+
+def put(place: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """A change of one element."""
+
+    def change(values: np.ndarray) -> np.ndarray:
+        values[place] = value(values[place]) if callable(value) else value
+        return values
+
+    return change
+
+
+def easy_draw(played: Played) -> None:
+    """The row that lies farthest from the hyperplane instead of one drawn."""
+    taken = set(played.arrays["draws_ids"].tolist()) | set(played.arrays["answered_ids"].tolist())
+    values = played.rows.X @ played.arrays["w"] + played.arrays["b"][0]
+    row = next(int(row) for row in np.argsort(-np.abs(values)) if int(row) not in taken)
+    played.arrays["draws_ids"][9], played.arrays["draws_signs"][9] = row, np.sign(values[row])
+
+
+def levelled(played: Played) -> None:
+    """All rows of a side have one weight."""
+    signs = played.arrays["coreset_y"]
+    played.arrays["alpha"] = 1.0 / np.where(signs > 0, (signs > 0).sum(), (signs < 0).sum())
+
+
+def swapped(played: Played) -> None:
+    """The first two draws have changed places."""
+    for name in ("draws_ids", "draws_signs"):
+        played.arrays[name][[0, 1]] = played.arrays[name][[1, 0]]
+
+
+def fewer_draws(played: Played) -> None:
+    """The last draw is left out, and the bound stays."""
+    played.record["evidence"]["draws"] -= 1
+    played.record["answers"] -= 1
+    for name in ("draws_ids", "draws_signs"):
+        played.arrays[name] = played.arrays[name][:-1]
+
+
+def answered_more(played: Played, rows: list[int], signs: list[int]) -> None:
+    """More rows that are said to be answered."""
+    ids = np.concatenate([played.arrays["answered_ids"], rows])
+    signs = np.concatenate([played.arrays["answered_signs"], np.array(signs, np.int8)])
+    order = np.argsort(ids)
+    played.arrays.update(answered_ids=ids[order], answered_signs=signs[order])
+    played.record["answers"] += len(rows)
+
+
+def slab_hidden(sign: int) -> Change:
+    """Rows within the slab are said to be answered, with the sign of the hypothesis or the other."""
+
+    def change(played: Played) -> None:
+        claims = played.record["certificate"]
+        claims["lower"] = 0.95 * claims["upper"]
+        claims["ratio"] = claims["lower"] / claims["upper"]
+        values = played.rows.X @ played.arrays["w"] + played.arrays["b"][0]
+        near = np.flatnonzero(np.abs(values) < claims["lower"])
+        near = near[~np.isin(near, played.arrays["answered_ids"])]
+        assert len(near)
+        answered_more(played, near.tolist(), (sign * np.sign(values[near])).astype(int).tolist())
+
+    return change
+
+
+def bare_claim(played: Played) -> None:
+    """A run that was stopped claims to be done."""
+    claims = played.record["certificate"]
+    claims["lower"] = 0.95 * claims["upper"]
+    claims["ratio"] = claims["lower"] / claims["upper"]
+    played.record["status"] = "certified"
+
+
+def undrawn(played: Played) -> None:
+    """All draws are gone."""
+    played.record["answers"] -= played.record["evidence"]["draws"]
+    played.record["evidence"] = None
+    played.arrays.update(draws_ids=np.zeros(0, np.int64), draws_signs=np.zeros(0, np.int8))
+
+
+def answer_turned(played: Played) -> None:
+    """An answer about a row of the coreset is another."""
+    place = played.arrays["answered_ids"] == played.arrays["coreset_ids"][0]
+    played.arrays["answered_signs"][place] *= -1
+
+
+def draw_turned(played: Played) -> None:
+    """The answer about the first draw is another."""
+    played.arrays["draws_signs"][0] *= -1
+
+
+def drawn_coreset(played: Played) -> None:
+    """A draw is among the rows of the coreset, with no weight."""
+    larger_coreset(played, int(played.arrays["draws_ids"][0]), int(played.arrays["draws_signs"][0]))
+
+
+def larger_coreset(played: Played, row: int, sign: int) -> None:
+    """One more row of the coreset, with no weight."""
+    played.arrays.update(
+        coreset_ids=np.append(played.arrays["coreset_ids"], row),
+        coreset_y=np.append(played.arrays["coreset_y"], np.int8(sign)),
+        coreset_x=np.vstack([played.arrays["coreset_x"], played.rows.X[row]]),
+        alpha=np.append(played.arrays["alpha"], 0.0),
+    )
+    played.record["certificate"]["coreset_rows"] += 1
+
+
+def hopeless(flip: bool) -> Change:
+    """Nothing separates the answers, it says; with signs that are turned, or not."""
+
+    def change(played: Played) -> None:
+        played.record.update(status="not_separable", evidence=None)
+        played.record["certificate"].update(kind="not_separable", lower=None, ratio=None, upper=1e-300)
+        ids, signs = (np.concatenate([played.arrays[f"{name}_{what}"] for name in ("answered", "draws")])
+                      for what in ("ids", "signs"))  # fmt: skip
+        order = np.argsort(ids)
+        played.arrays.update(answered_ids=ids[order], answered_signs=signs[order])
+        played.arrays.update(draws_ids=np.zeros(0, np.int64), draws_signs=np.zeros(0, np.int8))
+        if flip:
+            played.arrays["coreset_y"] = -played.arrays["coreset_y"]
+
+    return change
+
+
+def hopeless_by_name(played: Played) -> None:
+    """Nothing separates the answers, it says, and has the evidence that it had."""
+    played.record.update(status="not_separable")
+    played.record["certificate"].update(kind="not_separable", lower=None, ratio=None)
+
+
+def wrong_draw(told: int) -> Change:
+    """A draw was answered otherwise than the hypothesis says; so many wrong ones are claimed."""
+
+    def change(played: Played) -> None:
+        played.arrays["draws_signs"][5] *= -1
+        played.record["evidence"]["wrong"] = told
+
+    return change
+
+
+#: Forgeries of a model by itself: (what is changed, the claims that must be found false, all of them).
+MODELS: dict[str, tuple[Change, set[str]]] = {
+    "another seed": (record(seed=1), {"draws"}),
+    "another attempt": (record(attempt=2), {"draws", "evidence"}),
+    "an easy draw": (easy_draw, {"draws"}),
+    "draws in another order": (swapped, {"draws"}),
+    "a draw less": (fewer_draws, {"evidence"}),
+    "a wrong draw": (wrong_draw(0), {"evidence"}),
+    "a wrong draw, told": (wrong_draw(1), {"evidence"}),
+    "a smaller population": (record(population=lambda n: n - 1), {"evidence"}),
+    "a larger population": (record(population=lambda n: n + 1), {"evidence"}),
+    "a smaller bound": (record(error_bound=lambda n: n - 1), {"evidence"}),
+    "more confidence": (record(confidence=0.95), {"evidence"}),
+    "evidence of more confidence": (lambda p: p.record["evidence"].update(confidence=0.95), {"evidence"}),
+    "evidence of less confidence": (lambda p: p.record["evidence"].update(confidence=0.8), {"evidence"}),
+    "a smaller share": (record(error=0.02), {"evidence"}),
+    "no evidence": (undrawn, {"evidence"}),
+    "weights moved": (levelled, {"upper bound"}),
+    "an upper bound too low": (record(upper=lambda v: v * 0.99), {"ratio", "upper bound"}),
+    "a lower bound too high": (record(lower=lambda v: v * 1.001), {"ratio", "lower bound"}),
+    "another ratio": (record(ratio=1.0), {"ratio"}),
+    "negated": (lambda p: p.arrays.update(w=-p.arrays["w"], b=-p.arrays["b"]), {"lower bound", "evidence"}),
+    "moved": (array("b", lambda b: b + 0.05), {"lower bound"}),
+    "a longer hyperplane": (array("w", lambda w: 2 * w), {"hypothesis"}),
+    "an answer turned": (answer_turned, {"coreset", "lower bound"}),
+    "a coreset of draws": (drawn_coreset, {"coreset"}),
+    "coreset rows of no answer": (array("coreset_ids", put(0, lambda v: 0 if v else 1)), {"coreset"}),
+    "other coreset rows": (array("coreset_x", lambda x: 1.1 * x), {"coreset", "upper bound"}),
+    "another digest": (record(store_digest=f"sha256:{0:064}"), {"content", "draws"}),
+    "another radius": (record(radius=1.0), {"radius"}),
+    "hopeless": (hopeless(flip=False), {"overlap", "upper bound"}),
+    "hopeless by turned signs": (hopeless(flip=True), {"overlap", "upper bound", "coreset"}),
+    "not separable, with evidence": (hopeless_by_name, {"overlap", "evidence"}),
+    "epsilon": (record(epsilon=0.001), {"status"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_forged_models_are_refuted(once: Played, tmp_path: Path, name: str) -> None:
+    """Each forgery is found by the claims that are false of it, and by no others."""
+    change, names = MODELS[name]
+    forged = once.copy()
+    change(forged)
+    assert set(failures(forged.write_model(tmp_path / "m"), once.rows.path)) == names
+
+
+def test_wrong_draws_are_evidence_if_their_number_was_fixed_before(once: Played, tmp_path: Path) -> None:
+    """With a wrong draw a larger bound holds; not with a draw less, although its own bound is as it should be."""
+    for fewer in (0, 1):
+        noisy = once.copy()
+        wrong_draw(1)(noisy)
+        for _ in range(fewer):
+            fewer_draws(noisy)
+        noisy.record["status"] = "stopped"
+        evidence = noisy.record["evidence"]
+        population, draws = evidence["population"], evidence["draws"]
+        delta = (1 - Fraction(0.9)) / 2
+        evidence["error_bound"] = next(
+            bound for bound in range(population) if chance(population, bound + 1, draws, 1) <= delta
+        )
+        found = examine(noisy.write_model(tmp_path / str(fewer)), once.rows.path)
+        assert [check.name for check in found.failures] == ["evidence"] * fewer
+        evidence["error_bound"] -= 1
+        noisy.write_model(tmp_path / str(fewer))
+        assert failures(tmp_path / str(fewer), once.rows.path) == ["evidence"]
+        evidence["error_bound"] = population - draws + 1  # nothing is proven, nothing is claimed
+        noisy.write_model(tmp_path / str(fewer))
+        assert failures(tmp_path / str(fewer), once.rows.path) == ["evidence"] * fewer
+
+
+def test_a_draw_in_the_coreset_is_called_one(once: Played, tmp_path: Path) -> None:
+    """Who trains with a draw is told that it was drawn, not only that it has no answer."""
+    forged = once.copy()
+    drawn_coreset(forged)
+    [told] = examine(forged.write_model(tmp_path / "m"), once.rows.path).failures
+    assert f"row {once.arrays['draws_ids'][0]} is drawn to try the hypothesis" in told.text
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_rows_within_the_slab_are_found_though_they_are_called_answered(
+    halfway: Played, tmp_path: Path, sign: int
+) -> None:
+    """A bound that rows within the slab refute is refuted, with and without their being called answered."""
+    forged = halfway.copy()
+    slab_hidden(sign)(forged)
+    assert failures(forged.write_model(tmp_path / "m"), halfway.rows.path) == ["lower bound"]
+    forged = halfway.copy()
+    bare_claim(forged)
+    assert set(failures(forged.write_model(tmp_path / "n"), halfway.rows.path)) == {"lower bound", "evidence"}
+
+
+#: Arrays that no model has.
+STRANGE: dict[str, Change] = {
+    "a row that is answered and drawn": array("draws_ids", put(0, lambda v: 0)),
+    "a row twice": array("answered_ids", lambda v: put(1, v[0])(v)),
+    "a draw twice": array("draws_ids", lambda v: put(1, v[0])(v)),
+    "a row beyond the store": array("draws_ids", put(3, 300)),
+    "a row before the first": array("answered_ids", put(0, -1)),
+    "rows out of order": array("answered_ids", lambda v: v[::-1].copy()),
+    "no sign": array("answered_signs", put(0, 0)),
+    "a draw without sign": array("draws_signs", put(0, 0)),
+    "no number": array("w", put(0, np.nan)),
+    "no end": array("b", put(0, np.inf)),
+    "a weight without end": array("alpha", put(0, np.inf)),
+    "more draws than there are": record(draws=10**6),
+    "more answers than there are": record(answers=lambda n: n + 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(STRANGE))
+def test_strange_files_are_refused(once: Played, tmp_path: Path, name: str) -> None:
+    """What no model can have is refused as it is read."""
+    forged = once.copy()
+    if name == "a row that is answered and drawn":
+        forged.arrays["draws_ids"][0] = forged.arrays["answered_ids"][0]
+    else:
+        STRANGE[name](forged)
+    with pytest.raises(DataError):
+        examine(forged.write_model(tmp_path / "m"), once.rows.path)
+
+
+def about(**values: Any) -> Change:
+    """Another campaign file."""
+    return lambda played: played.about.update(values)
+
+
+def line(number: int, **values: Any) -> Change:
+    """Another line of the log; numbers from 0, or from the end."""
+    return lambda played: played.lines[number].update(values)
+
+
+def other_class(played: Played) -> None:
+    """The first answer is another."""
+    played.lines[0]["label"] = "yes" if played.lines[0]["label"] == "no" else "no"
+
+
+def more(row: int, action: str = "label", label: Any = "yes", why: str = "query", **values: Any) -> Change:
+    """One more line at the end, which the model is not about."""
+
+    def change(played: Played) -> None:
+        played.model_line = len(played.lines)
+        attempt = values.get("attempt")
+        played.lines.append({"row": row, "label": label, "action": action, "why": why, "attempt": attempt, **LINE})
+
+    return change
+
+
+def unanswered(played: Played, sign: int) -> int:
+    """A row without answer that the hypothesis has on this side."""
+    known = {line["row"] for line in played.lines}
+    values = sign * (played.rows.X @ played.arrays["w"] + played.arrays["b"][0])
+    return next(row for row in range(len(values)) if row not in known and values[row] > 0)
+
+
+def first_draw(played: Played) -> int:
+    """The place of the first line about a draw of the model's."""
+    wanted = played.record["evidence"]["attempt"]
+    return next(k for k, line in enumerate(played.lines) if line["attempt"] == wanted)
+
+
+def renumbered(old: int, new: int) -> Change:
+    """The draws of an attempt are of another in the log."""
+
+    def change(played: Played) -> None:
+        for entry in played.lines:
+            if entry["attempt"] == old:
+                entry["attempt"] = new
+
+    return change
+
+
+def unknown_to_the_model(played: Played) -> None:
+    """One more answer in the log."""
+    played.lines.insert(3, {**played.lines[0], "row": unanswered(played, 1)})
+
+
+def drawn_before(played: Played) -> None:
+    """The first draw is a query, by the log."""
+    played.lines[first_draw(played)].update(why="query", attempt=None)
+
+
+def corrected_meanwhile(played: Played) -> None:
+    """An answer is changed, and changed back, while the attempt is on."""
+    row, k = played.lines[0]["row"], first_draw(played) + 4
+    for label in (played.lines[0]["label"], "yes" if played.lines[0]["label"] == "no" else "no"):
+        played.lines.insert(
+            k, {"row": row, "label": label, "action": "correct", "why": "query", "attempt": None, **LINE}
+        )
+
+
+def draw_corrected(played: Played) -> None:
+    """The answer about a draw is changed, and changed back."""
+    k = first_draw(played) + 2
+    entry = played.lines[k]
+    for label in ("yes", "no") if entry["label"] == "no" else ("no", "yes"):
+        k += 1
+        played.lines.insert(k, {**entry, "label": label, "action": "correct"})
+
+
+def asked_meanwhile(played: Played) -> None:
+    """A row that was known before is told to have come while the attempt was on."""
+    played.lines.insert(first_draw(played) + 4, played.lines.pop(0))
+
+
+def next_draw(played: Played) -> int:
+    """The row that the generator draws next."""
+    asked, claims = played.record["evidence"]["attempt"], played.record["certificate"]
+    known = {line["row"] for line in played.lines}
+    order = drawing(claims["store_digest"], played.record["parameters"]["seed"], asked, played.record["rows"])
+    return next(row for row in order if row not in known)
+
+
+def draw_dropped(played: Played) -> None:
+    """A draw is called a query, as if it had been wrong; the attempt goes on with one more, as if it were whole."""
+    k, row = first_draw(played), next_draw(played)
+    gone = played.lines[k + 3]
+    gone.update(why="query", attempt=None)
+    answered_more(played, [gone["row"]], [1 if gone["label"] == "yes" else -1])
+    value = played.rows.X[row] @ played.arrays["w"] + played.arrays["b"][0]
+    played.lines.append({**played.lines[-1], "row": row, "label": "yes" if value > 0 else "no"})
+    drawn = [line for line in played.lines if line["attempt"]]
+    played.arrays["draws_ids"] = np.array([line["row"] for line in drawn])
+    played.arrays["draws_signs"] = np.array([1 if line["label"] == "yes" else -1 for line in drawn], np.int8)
+    played.record["evidence"]["population"] -= 1
+
+
+def claimed_as_first(played: Played) -> None:
+    """The second attempt is claimed as the first, which is called queries."""
+    for entry in played.lines:
+        if entry["attempt"] == 1:
+            entry.update(why="query", attempt=None)
+        elif entry["attempt"] == 2:
+            entry["attempt"] = 1
+    played.record["evidence"]["attempt"] = 1
+
+
+def strange_draw(played: Played) -> None:
+    """A draw of the first attempt that the generator does not draw."""
+    k = next(k for k, entry in enumerate(played.lines) if entry["attempt"] == 1)
+    order = list(drawing(played.about["digest"], 0, 1, 300))
+    other = next(entry for entry in played.lines if entry["why"] == "query" and order.index(entry["row"]) > 150)
+    played.lines[k].update(why="query", attempt=None)
+    other.update(why="draw", attempt=1)
+
+
+#: Forgeries of a campaign, the chain being made anew: (of which campaign, what is changed, what must be found false).
+CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
+    "an answer turned in the log": ("once", other_class, {"answers"}),
+    "an answer turned in the model": ("once", draw_turned, {"answers", "evidence"}),
+    "an answer left out of the log": ("once", lambda p: p.lines.pop(0), {"answers"}),
+    "a draw left out of the log": ("once", lambda p: p.lines.pop(), {"answers", "attempt"}),
+    "an answer left out of the model": ("once", unknown_to_the_model, {"answers"}),
+    "another seed of the campaign": ("once", about(seed=5), {"campaign"}),
+    "another share": ("once", about(error=0.01), {"campaign"}),
+    "another store": ("once", about(digest=f"sha256:{0:064}"), {"campaign"}),
+    "other classes": ("once", lambda p: p.record.update(classes=["yes", "no"]), {"campaign", "answers"}),
+    "an answer changed meanwhile": ("once", corrected_meanwhile, {"attempt"}),
+    "a draw changed meanwhile": ("once", draw_corrected, {"attempt"}),
+    "an answer that came meanwhile": ("once", asked_meanwhile, {"attempt"}),
+    "a draw before the others": ("once", drawn_before, {"attempt"}),
+    "a wrong draw that is dropped": ("once", draw_dropped, {"attempt"}),
+    "draws of another attempt": ("once", renumbered(1, 2), {"attempt", "earlier draws"}),
+    "the second attempt as the first": ("twice", claimed_as_first, {"draws"}),
+    "a later attempt in the log": ("twice", renumbered(1, 3), {"attempt", "earlier draws"}),
+    "a row that nobody drew": ("twice", strange_draw, {"earlier draws"}),
+    "taken back later": ("once", lambda p: more(p.lines[2]["row"], "undo", None)(p), {"taken back"}),
+    "corrected later": ("once", lambda p: more(p.lines[2]["row"], "correct", "yes")(p), {"taken back"}),
+    "contradicted later": ("once", lambda p: more(unanswered(p, -1))(p), {"late answers"}),
+    "about no line": ("once", lambda p: p.record.update(log="1" * 64), {"log"}),
+    "about no log": ("once", lambda p: p.record.update(log=None), {"log"}),
+    "about an earlier line": ("once", lambda p: setattr(p, "model_line", 20), {"answers", "attempt"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CAMPAIGNS))
+def test_forged_campaigns_are_refuted(once: Played, twice: Played, tmp_path: Path, name: str) -> None:
+    """Each forgery of a log whose chain is whole is found by the claims that are false of it."""
+    which, change, names = CAMPAIGNS[name]
+    forged = {"once": once, "twice": twice}[which].copy()
+    change(forged)
+    assert set(failures(forged.write(tmp_path / "c"), forged.rows.path)) == names
+
+
+def test_later_answers_that_agree_change_nothing(once: Played, tmp_path: Path) -> None:
+    """A row answered after the model, as the model says; skipped rows; half a line at the end: all claims hold."""
+    late = once.copy()
+    late.lines.insert(first_draw(late) + 2, {**late.lines[-1], "action": "skip", "label": None})
+    more(unanswered(late, 1))(late)
+    place = late.write(tmp_path / "c")
+    with open(place / "answers.jsonl", "ab") as file:
+        file.write(b'{"number": 99, "row"')
+    found = examine(place, once.rows.path)
+    assert found.ok, found.failures
+    assert "late answers" in [check.name for check in found.checks]
+
+
+def _other_toml(old: str, new: str) -> Callable[[Path], Any]:
+    def changed(place: Path) -> None:
+        file = place / "campaign.toml"
+        file.write_text(file.read_text().replace(old, new))
+
+    return changed
+
+
+def _other_label(text: bytes) -> bytes:
+    return text.replace(b'"no"', b'"?"').replace(b'"yes"', b'"no"').replace(b'"?"', b'"yes"')
+
+
+def _without_chain(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], Any]:
+    def changed(place: Path) -> None:
+        log = place / "answers.jsonl"
+        log.write_bytes(b"\n".join(change(log.read_bytes().split(b"\n"))))
+
+    return changed
+
+
+#: What breaks the chain, or the folder: and words of the message.
+BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "an answer": (_without_chain(lambda t: [_other_label(t[0]), *t[1:]]), "line 2: hash of the line before"),
+    "another row": (_without_chain(lambda t: [t[0].replace(b'"row": ', b'"row": 1'), *t[1:]]), "line 2: hash"),
+    "a line gone": (_without_chain(lambda t: [*t[:4], *t[5:]]), "line 5: number"),
+    "lines swapped": (_without_chain(lambda t: [t[1], t[0], *t[2:]]), "line 1: number"),
+    "the seed": (_other_toml("seed = 0", "seed = 1"), "line 1: hash of the line before"),
+    "no JSON": (_without_chain(lambda t: [t[0][:-1], *t[1:]]), "line 1"),
+    "a third label": (_without_chain(lambda t: [t[0].replace(b'"label": "', b'"label": "x'), *t[1:]]), "line 2: hash"),
+    "no log": (lambda place: (place / "answers.jsonl").unlink(), "without answers.jsonl"),
+    "no model": (lambda place: (place / "model").rename(place / "other"), "none yet"),
+    "no TOML": (lambda place: (place / "campaign.toml").write_text("format ="), "campaign.toml"),
+    "a newer format": (_other_toml("version = 1", "version = 2"), "newer coremargin"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(BROKEN))
+def test_broken_folders_are_refused(once: Played, tmp_path: Path, name: str) -> None:
+    """A line that was changed, left out or moved, a file that is gone: refused as it is read, the place named."""
+    place = once.copy().write(tmp_path / "c")
+    change, words = BROKEN[name]
+    change(place)
+    with pytest.raises(DataError, match=words):
+        examine(place, once.rows.path)
+
+
+def test_a_third_label_is_refused_though_the_chain_is_whole(once: Played, tmp_path: Path) -> None:
+    """A label that is neither class, in a log whose hashes fit."""
+    forged = once.copy()
+    forged.lines[0]["label"] = "maybe"
+    with pytest.raises(DataError, match="line 1: label"):
+        examine(forged.write(tmp_path / "c"), once.rows.path)
+
+
+def test_another_kind_of_model_is_no_campaign_s(once: Played, tmp_path: Path) -> None:
+    """A hard margin in the folder of a campaign is refused."""
+    place = once.copy().write(tmp_path / "c")
+    values = json.loads((place / "model" / "model.json").read_text())
+    for key in ("evidence", "answers", "log"):
+        del values[key]
+    values.update(problem="hard_margin", parameters={"epsilon": 0.1, "intercept": True, "strategy": "fast"})
+    (place / "model" / "model.json").write_text(json.dumps(values))
+    with np.load(place / "model" / "arrays.npz") as found:
+        kept = {name: found[name] for name in ("w", "b", "alpha", "coreset_ids", "coreset_y", "coreset_x")}
+    np.savez(place / "model" / "arrays.npz", **kept)
+    with pytest.raises(DataError, match="expected the model of a campaign"):
+        examine(place, once.rows.path)
+
+
+def test_answers_that_contradict_each_other_are_proven(tmp_path: Path) -> None:
+    """Rows that no hyperplane separates, as they are answered: confirmed of the model and of the campaign."""
+    rows, truth = two_sides(tmp_path, 300)
+    values = rows.X @ rows.X[0]
+    other_class = truth.copy()
+    other_class[np.argsort(-np.abs(values))[::7]] *= -1
+    found = played(rows, other_class, **ASKED)
+    assert found.record["status"] == "not_separable"
+    assert failures(found.write_model(tmp_path / "m"), rows.path) == []
+    assert failures(found.write(tmp_path / "c"), rows.path) == []
+
+
+def test_rows_of_weight_zero_count_for_nothing(tmp_path: Path) -> None:
+    """A draw, or a row of the coreset, that has weight 0 is refused; the population does not count such rows."""
+    weights = np.random.default_rng(5).choice([0.0, 1.0], 300, p=[0.2, 0.8])
+    rows, truth = two_sides(tmp_path, 300, 3, 4, weights=weights)
+    found = played(rows, truth, **ASKED)
+    assert found.record["evidence"]["population"] == (weights > 0).sum() - len(found.arrays["answered_ids"])
+    forged = found.copy()
+    forged.record["evidence"]["population"] = 300 - len(found.arrays["answered_ids"])
+    assert failures(forged.write_model(tmp_path / "m"), rows.path) == ["evidence"]
+    nobody = int(np.flatnonzero(weights == 0)[0])
+    forged = found.copy()
+    answered_more(forged, [nobody], [int(truth[nobody])])
+    assert failures(forged.write_model(tmp_path / "o"), rows.path) == []
+    larger_coreset(forged, nobody, int(truth[nobody]))
+    assert failures(forged.write_model(tmp_path / "p"), rows.path) == ["coreset"]
+    forged = found.copy()
+    forged.arrays["draws_ids"][3] = int(np.flatnonzero(weights == 0)[0])
+    forged.arrays["draws_signs"][3] = truth[np.flatnonzero(weights == 0)[0]]
+    assert failures(forged.write_model(tmp_path / "n"), rows.path) == ["draws"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_campaigns_as_people_leave_them_are_confirmed(tmp_path: Path, seed: int) -> None:
+    """Rows skipped, answers in any order, late, corrected, taken back, attempts void: what is left holds."""
+    rng = np.random.default_rng(seed)
+    rows, truth = hidden_corner(tmp_path) if seed % 2 else two_sides(tmp_path, 300, seed=seed)
+    campaign = Campaign.create(tmp_path / "c", rows.path, **ASKED, classes=CLASSES if seed else None, seed=seed)
+    waiting, known = list[int](), dict[int, int]()
+    while campaign.status["status"] == "running":
+        if not waiting or rng.random() < 0.2:
+            waiting += [one.row for one in campaign.ask(int(rng.integers(1, 9))) if one.row not in waiting]
+        waiting = waiting or [one.row for one in campaign.ask(again=True)]
+        row = waiting.pop(int(rng.integers(len(waiting))))
+        if rng.random() < 0.03:
+            campaign.skip(row)
+            continue
+        known[row] = truth[row]
+        campaign.tell([row], [CLASSES[int(truth[row] > 0)]])
+        again = int(rng.choice(list(known)))
+        if rng.random() < 0.02 and len(known) > 5:
+            campaign.undo(again)
+            del known[again]
+        elif rng.random() < 0.02 and len(known) > 5:
+            for sign in (-truth[again], truth[again]):
+                campaign.correct(again, CLASSES[int(sign > 0)])
+    campaign.stop()
+    campaign.close()
+    found = examine(tmp_path / "c", rows.path)
+    assert found.ok, found.failures
+    assert found.status == "certified"
