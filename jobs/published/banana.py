@@ -1,0 +1,95 @@
+"""Figure 4 of Louche and Ralaivola 2015 on Banana: `python jobs/published/banana.py DATA [--runs 50]`.
+
+DATA: the folder that holds ``banana/banana.tsv.gz``. 400 rows to learn from, all of them the pool, 4,900 to judge by;
+two labelled to start, one of each class; the kernel exp(-||x - y||^2 / (2 sigma^2)), sigma = 0.5 (the paper does not
+say how sigma enters). Rows are taken as coordinates in the space that the pool spans there: few labels need no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg as sla
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from coremargin.maths.active.asking import active_cutting_planes
+from coremargin.maths.active.centres import CentreName, centre_of
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
+
+#: Questions after which all is measured.
+AFTER = (0, 5, 10, 20, 30, 40, 60, 80, 100)
+POOL, SIGMA = 400, 0.5
+#: Eigenvalues of the pool's kernel below this share of the largest are rounding.
+VANISHED = 1e-12
+
+
+def read(folder: Path) -> tuple[Array, NDArray[np.int8]]:
+    """Rows (n, 2) and signs (n,); of equal rows the first, for two of them have both labels."""
+    with gzip.open(folder / "banana" / "banana.tsv.gz", "rt", encoding="utf-8") as file:
+        names = file.readline().split()
+        table = np.loadtxt(file)
+    target = names.index("target")
+    first = np.sort(np.unique(np.delete(table, target, axis=1), axis=0, return_index=True)[1])
+    values = table[first, target]
+    return np.delete(table[first], target, axis=1), np.where(values > 0, 1, -1).astype(np.int8)
+
+
+def coordinates(pool: Array, others: Array) -> tuple[Array, Array]:
+    """Both as coordinates in the span of the pool under the kernel."""
+    values, vectors = sla.eigh(kernel(pool, pool))
+    held = values > VANISHED * values.max()
+    basis = vectors[:, held] / np.sqrt(values[held])
+    return kernel(pool, pool) @ basis, kernel(others, pool) @ basis
+
+
+def kernel(a: Array, b: Array) -> Array:
+    """(n, m)."""
+    return np.asarray(np.exp(-cdist(a, b, "sqeuclidean") / (2 * SIGMA**2)))
+
+
+def measure(X: Array, y: NDArray[np.int8], name: CentreName, seed: int) -> list[float]:
+    """Accuracy after so many questions each, in one run: the same rows and start for all methods."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(y))
+    start = [next(k for k in order if y[k] == sign) for sign in (1, -1)]
+    chosen = np.concatenate([start, order[~np.isin(order, start)]])
+    mine, rest = chosen[:POOL], chosen[POOL:]
+    pool, others = coordinates(X[mine], X[rest])
+
+    def centre(rows: Rows, signs: NDArray[np.int8]) -> tuple[Array, float]:
+        return centre_of(name, rows, signs)
+
+    told = active_cutting_planes(pool, lambda row: int(y[mine[row]]), centre, np.array([0, 1]))
+    return [
+        float((np.where(others @ asked.w + asked.b > 0, 1, -1) == y[rest]).mean())
+        for count, asked in enumerate(islice(told, AFTER[-1] + 1))
+        if count in AFTER
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--runs", type=int, default=50)
+    options = parser.parse_args()
+    X, y = read(options.data)
+    print(f"{len(y):,} rows, {int((y > 0).sum()):,} positive; after {AFTER} questions, {options.runs} runs")
+    methods: tuple[tuple[str, CentreName], ...] = (("Active-BPM (EP)", "ep"), ("Active-SVM", "chebyshev"))
+    for name, centre in methods:
+        runs = np.array([measure(X, y, centre, seed) for seed in range(options.runs)])
+        print(f"{name:16} mean " + " ".join(f"{value:.3f}" for value in runs.mean(axis=0)))
+        print(f"{name:16} std  " + " ".join(f"{value:.3f}" for value in runs.std(axis=0, ddof=1)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Figures 2 and 3 of Louche and Ralaivola 2015: `python jobs/published/cutting_planes.py [--runs 1000] [--json FILE]`.
+
+Their data: 1,000 points uniform in a 20 x 20 square around the origin, a random w*, negatives reflected, points with
+w*.x below gamma removed. Algorithm 3 with three picks, and the same perceptron on all rows at once. Figure 2: gamma =
+0.1; Figure 3: gamma from 0.01 to 0.3. A plane is counted when a row is picked, the first one included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.active.bounds import perceptron_updates
+from coremargin.maths.active.cutting_planes import (
+    Pick,
+    largest_error,
+    perceptron_cutting_planes,
+    random_error,
+    smallest_error,
+)
+from coremargin.maths.active.perceptron import perceptron
+
+PICKS: dict[str, Callable[[int], Pick]] = {
+    "largest": lambda seed: largest_error,
+    "random": random_error,
+    "smallest": lambda seed: smallest_error,
+}
+GAMMAS = (0.01, 0.05, 0.1, 0.2, 0.3)
+SIDE, POINTS = 20.0, 1000
+#: Planes, and loops of the perceptron, that Figure 2 has bars for here.
+BARS = 10
+
+
+def points(gamma: float, seed: int) -> NDArray[np.float64]:
+    """Rows z = y x (n, 2), the points of a run."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-SIDE / 2, SIDE / 2, (POINTS, 2))
+    angle = rng.uniform(0, 2 * np.pi)
+    along = x @ np.array([np.cos(angle), np.sin(angle)])
+    x[along < 0] *= -1
+    return np.asarray(x[np.abs(along) >= gamma])
+
+
+def measure(gamma: float, runs: int) -> dict[str, Any]:
+    """Planes and updates of each pick, and of the perceptron, over all runs."""
+    planes: dict[str, list[int]] = {name: [] for name in PICKS}
+    updates: dict[str, list[list[int]]] = {name: [] for name in PICKS}
+    plain: list[int] = []
+    for seed in range(runs):
+        z = points(gamma, seed)
+        for name, pick in PICKS.items():
+            found = perceptron_cutting_planes(z, pick(seed))
+            planes[name].append(len(found.planes))
+            updates[name].append(found.updates)
+        plain.append(perceptron(z, np.zeros(2)).updates)
+    told = {name: _told(np.array(planes[name]), updates[name]) for name in PICKS}
+    bound = perceptron_updates(SIDE / np.sqrt(2), gamma)
+    return {"gamma": gamma, "runs": runs, "picks": told, "perceptron": float(np.mean(plain)), "bound": bound}
+
+
+def _told(planes: NDArray[np.int64], updates: list[list[int]]) -> dict[str, Any]:
+    loops = [[float(run[k]) for run in updates if len(run) > k] for k in range(BARS)]
+    return {
+        "at_least": [float((planes >= k).mean()) for k in range(1, BARS + 1)],
+        "most_planes": int(planes.max()),
+        "planes": float(planes.mean()),
+        "updates": float(np.mean([sum(run) for run in updates])),
+        "most_updates": max(sum(run) for run in updates),
+        "updates_per_loop": [float(np.mean(loop)) if loop else None for loop in loops],
+    }
+
+
+def show(measured: dict[str, Any]) -> None:
+    """As tables."""
+    print(f"\ngamma {measured['gamma']:g}, {measured['runs']:,} runs")
+    print(
+        f"{'pick':10} {'planes':>7} {'most':>5} {'updates':>8} {'most':>6}  share of runs with at least 1, 2, .. planes"
+    )
+    for name, told in measured["picks"].items():
+        shares = " ".join(f"{share:5.3f}" for share in told["at_least"])
+        print(
+            f"{name:10} {told['planes']:7.2f} {told['most_planes']:5} {told['updates']:8.2f} {told['most_updates']:6}  "
+            f"{shares}"
+        )
+    print(f"perceptron {'':13} {measured['perceptron']:8.2f}   bound (R / gamma)^2 {measured['bound']:,.0f}")
+    for name, told in measured["picks"].items():
+        loops = " ".join("-" if loop is None else f"{loop:.2f}" for loop in told["updates_per_loop"])
+        print(f"updates after plane 1, 2, ..., where there is one, {name}: {loops}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    measured = [measure(gamma, options.runs) for gamma in GAMMAS]
+    for one in measured:
+        show(one)
+    if options.json:
+        options.json.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
