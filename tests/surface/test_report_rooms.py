@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 import coremargin
+from coremargin.active import Campaign
 from coremargin.data.arrays import ArraySource
 from coremargin.formats.kinds import KINDS
+from coremargin.problems.report import write_report
+from model_kit import store_of
 
 #: Where the kinds live: "problems/hard".
 HOMES = {name: "/".join(parts.kind.split(".")[1:-1]) for name, parts in KINDS.items()}
@@ -77,6 +80,17 @@ def test_every_kind_extends_the_page_of_all(repository: Path) -> None:
     assert "<!doctype" in (package / place).read_text(encoding="utf-8")
 
 
+def of_a_campaign(path: Path, X: np.ndarray, y: np.ndarray) -> bytes:
+    """The page of a campaign's model, which is taken away."""
+    store = store_of(path.with_suffix(".zarr"), X, y.tolist(), 30)
+    with Campaign.create(path, store, error=0.2, cluster="threads") as campaign:
+        campaign.run(lambda rows: {row: int(y[row]) for row in rows})
+    page = write_report(path / "model")  # by the folder's own name; the campaign's page has that of the campaign
+    found = page.read_bytes()
+    page.unlink()
+    return found
+
+
 def test_a_package_in_a_zip_writes_the_same_pages(repository: Path, tmp_path: Path) -> None:
     """Templates and the style sheet are found where no file system is: the page of every kind is the same there."""
     rng, y = np.random.default_rng(5), np.arange(60) % 2
@@ -87,12 +101,13 @@ def test_a_package_in_a_zip_writes_the_same_pages(repository: Path, tmp_path: Pa
         target = tmp_path / kind / "report.html"
         pages[kind] = target.read_bytes()
         target.unlink()
+    pages["active"] = of_a_campaign(tmp_path / "active", rng.standard_normal((60, 3)) + 6 * y[:, None], y)
     assert set(pages) == set(KINDS)
     archive = tmp_path / "package.zip"
     with zipfile.ZipFile(archive, "w") as package:
         for path in (repository / "pipeline").rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 package.write(path, path.relative_to(repository / "pipeline"))
-    folders = [tmp_path / kind for kind in pages]
-    subprocess.run([sys.executable, "-c", SCRIPT, archive, *folders], check=True, timeout=60)
-    assert {kind: (tmp_path / kind / "report.html").read_bytes() for kind in pages} == pages
+    folders = {kind: tmp_path / kind / ("model" if kind == "active" else "") for kind in pages}
+    subprocess.run([sys.executable, "-c", SCRIPT, archive, *folders.values()], check=True, timeout=60)
+    assert {kind: (folder / "report.html").read_bytes() for kind, folder in folders.items()} == pages
