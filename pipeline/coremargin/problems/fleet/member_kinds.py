@@ -28,7 +28,7 @@ S = TypeVar("S", bound=MemberState)  #: its state
 
 
 class MemberKind(ABC, Generic[P, S]):
-    """How members of one kind begin, what they ask, and what they decide together. Its objects have no state."""
+    """How members of one kind begin, what they ask, and what they decide together. Its objects never change."""
 
     probe: ClassVar[type[FleetProbe]]  #: what a worker does for them
     asks_with_rows: ClassVar[bool] = False  #: a member's question depends on the rows that it holds

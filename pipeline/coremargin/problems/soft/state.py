@@ -46,8 +46,8 @@ class Bounds:
 class RowCache:
     """Rows in the driver.
 
-    sample: those that stand for rows far from the margin; cached: those that no scan needs to send, with their
-    cached_duals (m,).
+    sample: those that stand for rows far from the margin; cached: those that no scan needs to send; cached_duals (m,):
+    their duals where they are all rows, else none: in segments all rows have theirs in ``SoftState.block_pass``.
     """
 
     sample: RowsWithC
