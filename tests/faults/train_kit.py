@@ -69,7 +69,7 @@ def made_store(kind: str, path: Path) -> Store:
     """The store of a kind of job."""
     if kind in ("kesler", "crammer-singer"):
         return store_of_classes(path, wrong=0.1 * (kind == "crammer-singer"))
-    if kind == "segments":
+    if kind in ("segments", "fleet-segments"):
         return sparse_store(path)
     if kind in ("hinge", "squared_hinge", "outliers"):
         return noisy_store(path, wrong=0.002 if kind == "outliers" else 0.05)
@@ -77,7 +77,8 @@ def made_store(kind: str, path: Path) -> Store:
 
 
 #: Every kind of job that has checkpoints: its parameters, such that it takes several scans of many blocks where the
-#: sample is small. kesler and crammer-singer are several classes at once, hard and soft; folds a fleet of three.
+#: sample is small. kesler and crammer-singer are several classes at once, hard and soft; folds a fleet of three, and
+#: so is fleet-segments.
 KINDS: dict[str, dict[str, Any]] = {
     "hard": {"epsilon": 1e-6, "memory": 20_000},
     "hinge": {"loss": "hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
@@ -87,6 +88,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "crammer-singer": {"epsilon": 1e-4, "memory": 200_000, "classes": "crammer-singer", "loss": "hinge", "C": 0.1},
     "outliers": {"epsilon": 1e-6, "memory": 100_000, "outliers": 8},
     "segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 40_000, "block": 1 << 12},
+    "fleet-segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 70_000, "block": 1 << 12, "folds": 2},
 }
 
 

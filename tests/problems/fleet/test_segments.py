@@ -45,9 +45,9 @@ def _no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soft_job, "CURVES", 10_000)
 
 
-def three(seed: int, weights: np.ndarray | None = None) -> tuple[Any, np.ndarray, ArraySource]:
+def three(seed: int, weights: np.ndarray | None = None, filled: int = 20) -> tuple[Any, np.ndarray, ArraySource]:
     """Texts of three classes, their codes, and a source in twelve chunks."""
-    X, _ = texts(seed, ROWS, filled=20)
+    X, _ = texts(seed, ROWS, filled=filled)
     rng = np.random.default_rng(seed)
     codes = (X @ rng.standard_normal((120, 3))).argmax(axis=1)
     codes[:3] = 0, 1, 2
@@ -300,6 +300,36 @@ def test_no_more_members_are_solved_at_a_time_than_memory_has_copies_for(monkeyp
         assert asked[-2] == max(1, min(8, room // (each * held)))
         assert 1 <= asked[-1] <= max(1, room // (each * len(state.shared_rows)))
     assert max(asked) > 1
+
+
+def test_a_proof_follows_a_pass_when_half_of_the_members_at_work_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twelve members that are all at work or, later, of fewer: with one less than half there is another pass."""
+    _, _, source = three(9, filled=40)
+    fleet = fleet_on(source, 240_000, C=(0.03, 0.1, 0.3, 1.0))
+    assert len(fleet.plan.members) == 12
+    due, passes = BlockMinimisation.due, 0
+
+    def look(before: FleetState, after: FleetState) -> None:
+        nonlocal passes
+        running = fleet.running(before)
+        own = [fleet.plan.members[k].problem for k in running]
+        if passes > 3 or own[0].proving(before.members[running[0]]):  # type: ignore[arg-type, union-attr]
+            return
+        proving = [problem.proving(after.members[k]) for problem, k in zip(own, running, strict=True)]  # type: ignore[arg-type, union-attr]
+        if fleet.round_of(after).finished:
+            least = -(-len(running) // 2)
+            for wanted in (0, least - 1, least, len(running)):
+                chosen = {id(problem) for problem in own[:wanted]}
+                monkeypatch.setattr(BlockMinimisation, "due", lambda self, _, chosen=chosen: id(self) in chosen)
+                again = step(fleet, before)
+                found = [problem.proving(again.members[k]) for problem, k in zip(own, running, strict=True)]  # type: ignore[arg-type, union-attr]
+                assert found == [wanted >= least] * len(running)
+            monkeypatch.setattr(BlockMinimisation, "due", due)
+            passes += 1
+        assert len(set(proving)) == 1
+
+    assert run(fleet, look).status == "certified"
+    assert passes > 1
 
 
 def test_a_fleet_of_one_is_certified() -> None:

@@ -285,3 +285,19 @@ def test_a_sample_that_is_too_large_keeps_rows_of_both_classes() -> None:
     whole = Pool(np.arange(len(y)), X.astype(np.float64), np.where(y > 0, 1, -1).astype(np.int8), np.ones(len(y)))
     assert spread(whole, 10**6) is whole
     assert len(spread(whole, 1)) == 2
+
+
+@pytest.mark.parametrize(("wait", "idle"), [(1, 2), (5, 1)])
+def test_a_proof_that_is_not_due_says_nothing_about_idling(wait: int, idle: int) -> None:
+    """A proof that gains nothing is counted towards giving up where it was due, not where it came with others'."""
+    X, y = texts(10)
+    problem = make(X, y, epsilon=1e-6, loss="squared_hinge")
+    state = problem.start()
+    while not problem.proving(state):
+        state = problem.update(state, scan(problem, state))
+    known, block_pass = problem.update(state, scan(problem, state)), state.block_pass
+    assert block_pass is not None
+    assert known.status == "running"
+    still = replace(block_pass, values=np.full(2, block_pass.values[-1]), wait=wait, waited=1)
+    state = replace(state, bounds=known.bounds, best=known.best, block_pass=still, zone=replace(state.zone, idle=1))
+    assert problem.update(state, scan(problem, state)).zone.idle == idle
