@@ -18,7 +18,6 @@ from coremargin.engine.plan import plan_blocks
 from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import row_sizes
-from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.start import read_sample
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe, contradictions
@@ -27,6 +26,7 @@ from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.make import soft_margin
 from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.problem import SoftMargin
+from coremargin.problems.soft.rows_with_c import RowsWithC
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState
@@ -282,7 +282,7 @@ def test_a_sample_that_is_too_large_keeps_rows_of_both_classes() -> None:
     half = [int(near[y == label].sum()) for label in (-1, 1)]
     assert abs(half[0] - half[1]) <= 1
     assert np.diff(pool.ids).max() <= 8
-    whole = Pool(np.arange(len(y)), X.astype(np.float64), np.where(y > 0, 1, -1).astype(np.int8), np.ones(len(y)))
+    whole = RowsWithC(np.arange(len(y)), X.astype(np.float64), np.where(y > 0, 1, -1).astype(np.int8), np.ones(len(y)))
     assert spread(whole, 10**6) is whole
     assert len(spread(whole, 1)) == 2
 
