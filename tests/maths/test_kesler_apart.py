@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.linalg as sla
 
 from coremargin.maths import kesler_apart
 from coremargin.maths import multiclass as mc
@@ -145,3 +146,65 @@ def test_pairs_that_no_table_holds_are_left_alone(monkeypatch: pytest.MonkeyPatc
     X, y = table(0, 1e14)
     found = solve_apart(X, y, 3, mc.constant(1e14, intercept=True), tolerance=1e-9)
     assert (found.status, found.upper) == ("stalled", np.inf)
+
+
+def _tables(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pairs each step had a table for, as it goes on."""
+    sizes, null_space = [], sla.null_space
+
+    def counted(rules: np.ndarray) -> np.ndarray:
+        sizes.append(rules.shape[1])
+        return np.asarray(null_space(rules))
+
+    monkeypatch.setattr(kesler_apart.sla, "null_space", counted)
+    return sizes
+
+
+def _in_columns(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of three classes, of which all carry the margin, in columns above three corners; a long one beside them."""
+    rng = np.random.default_rng(seed)
+    y = np.append(np.arange(n) % 3, 1)
+    corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.3, 1.0]])
+    X = np.hstack([corners[y], np.exp(1.5 * rng.standard_normal((n + 1, 3)))])
+    X[-1] = [1e6, 0.0, 0.0, 0.0, 0.0]
+    return X, y
+
+
+def test_equal_rows_are_weighed_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of the rows that carry the margin, in any order, make no table larger, and the bound is the same."""
+    X, y = table(1, 1e6)
+    once = solve_apart(X, y, 3, 2.0**20, tolerance=1e-9)
+    place = np.random.default_rng(0).permutation(np.repeat(np.arange(len(X)), 50))
+    pairs = kesler_apart._Pairs(X[place], y[place], 3, 2.0**20)
+    sizes = _tables(monkeypatch)
+    weights = pairs.weighed(once.weights[place])
+    assert weights is not None
+    assert max(sizes) == np.count_nonzero(once.weights)
+    assert upper_apart(X[place], y[place], weights, 2.0**20) == pytest.approx(once.upper, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_that_are_too_many_leave_in_few_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 600 pairs that all carry the margin some dozen stay, after less than thirty steps, and the sum is as short."""
+    X, y = _in_columns(seed, 300)
+    best = solve_apart(X, y, 3, 2.0**20, tolerance=1e-9)
+    guess = np.ones((len(X), 3))
+    guess[np.arange(len(X)), y] = 0.0
+    guess[-1] = 0.0
+    sizes = _tables(monkeypatch)
+    weights = kesler_apart._Pairs(X, y, 3, 2.0**20).weighed(guess)
+    assert sizes[0] == 600
+    assert len(sizes) < 30
+    assert weights is not None
+    assert upper_apart(X, y, weights, 2.0**20) == pytest.approx(best.upper, rel=1e-6)
+
+
+def test_a_table_of_pairs_by_pairs_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of few coordinates, so many that a table of pairs by pairs would be too large, are left alone."""
+    X, y = _in_columns(0, 300)
+    guess = np.ones((len(X), 3))
+    guess[np.arange(len(X)), y] = 0.0
+    monkeypatch.setattr(kesler_apart, "TABLE", 602 * 601)
+    sizes = _tables(monkeypatch)
+    assert kesler_apart._Pairs(X, y, 3, 2.0**20).weighed(guess) is None
+    assert not sizes

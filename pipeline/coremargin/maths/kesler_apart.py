@@ -37,7 +37,7 @@ CUTS = 2.0**14, 2.0**20
 GRID, ROUGH = 2.0**-54, 2.0**-24
 #: Rows of so many times the median distance are long; their margins are kept this share of their length clear.
 LONG, SPARE = 1024.0, 2.0**-47
-#: Entries of a table of pairs that the driver makes.
+#: Entries of a table of pairs that the driver makes, be it by coordinates or by pairs.
 TABLE = 20_000_000
 
 
@@ -137,11 +137,12 @@ class _Pairs:
     def weighed(self, guess: Array) -> Array | None:
         """Weights (m, K), sum 1, of the shortest sum of the pairs that have some in ``guess``; None: none found.
 
-        Pairs whose weight would be below 0 leave, the lowest first.
+        Pairs whose weight would be below 0 leave, the lower half of them at a time: few steps, however many pairs there
+        are; all of them at once would at times leave a longer sum.
         """
-        row, rival = np.nonzero(guess)
+        row, rival = self._distinct(*np.nonzero(guess))
         size = self.classes * self.rows.shape[1]
-        while len(row) and len(row) * size <= TABLE:
+        while len(row) and len(row) * max(size, len(row)) <= TABLE:
             alpha = self._shortest(row, rival)
             if alpha is None:
                 return None
@@ -150,9 +151,17 @@ class _Pairs:
                 weights[row, rival] = alpha / self.scale[row]
                 weights /= weights.sum()
                 return self._balanced(weights) if self.intercept else weights
-            stay = np.arange(len(row)) != int(alpha.argmin())
-            row, rival = row[stay], rival[stay]
+            low = np.argsort(alpha, kind="stable")[: (np.count_nonzero(alpha < 0.0) + 1) // 2]
+            row, rival = np.delete(row, low), np.delete(rival, low)
         return None
+
+    def _distinct(self, row: NDArray[np.intp], rival: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The pairs (n,) in their order, of rows of a class that are equal those of the first."""
+        used, place = np.unique(row, return_inverse=True)
+        told = np.column_stack([self.codes[used], self.given[used]])
+        _, first, same = np.unique(told, axis=0, return_index=True, return_inverse=True)
+        pairs = np.unique(np.column_stack([used[first[same.ravel()][place]], rival]), axis=0)
+        return pairs[:, 0], pairs[:, 1]
 
     def _given(self, row: NDArray[np.intp], rival: NDArray[np.intp]) -> Array:
         """(K, n): 1 / scale for the class that a pair gives to, -1 / scale for the one that it takes from."""
