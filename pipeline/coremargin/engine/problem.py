@@ -2,8 +2,8 @@
 
 Hypotheses have no form here. A problem keeps them in its state, and its probe carries to the workers what it takes to
 judge rows by them: a vector for a hyperplane; for a kernel the rows that carry it, and their weights; for a structure
-whatever its argmax needs. The loop moves states and summaries, and asks for a ``Round`` to tell people. Only
-``OneProblem``, whose model is a hyperplane, promises a vector: its ``Result``.
+whatever its argmax needs. The loop moves states and summaries, and asks for a ``Round`` to tell people.
+What model the last state stands for, a vector or another one, is between a problem and its kind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Probe
-    from coremargin.engine.result import Result
 
 
 class State(Protocol):
@@ -160,17 +159,6 @@ class BaseProblem(Generic[S, A_contra]):
     def done(self, state: S) -> bool:
         """True when there is nothing left to prove or to gain."""
         return state.status != "running"
-
-
-class OneProblem(Problem[S, A_contra], Protocol[S, A_contra]):
-    """A problem with one hyperplane between two classes as its result; a fleet has many."""
-
-    @property
-    def codes(self) -> tuple[int, int]:
-        """Label codes of the positive and the negative class. Raises LabelError, StoreError."""
-
-    def result(self, state: S) -> Result:
-        """The model that a state stands for."""
 
 
 @runtime_checkable

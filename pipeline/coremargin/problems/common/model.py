@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coremargin.data.source import Source
-    from coremargin.engine.result import Result
+    from coremargin.problems.common.result import Result
 
 
 class Found(Protocol):
@@ -88,10 +88,10 @@ def model_of(
     """
     positive, negative = codes
     scaling = scaling_of(source if store is None else store)
-    record = record_of(source, (negative, positive), found, problem, parameters, len(found.ids), store=store)
+    record = record_of(source, (negative, positive), found, problem, parameters, len(found.proof), store=store)
     return Model(
-        record=record if view is None else record | {"view": view}, w=found.w, b=found.b, alpha=found.weights,
-        coreset_ids=found.ids, coreset_x=found.rows, coreset_y=found.signs,
+        record=record if view is None else record | {"view": view}, w=found.w, b=found.b, alpha=found.proof.weights,
+        coreset_ids=found.proof.ids, coreset_x=found.proof.rows, coreset_y=found.proof.signs,
         extra=found.extra,
         shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,
     )  # fmt: skip

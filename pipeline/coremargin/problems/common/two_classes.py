@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coremargin.problems.common.one_model import OneModel
 
 if TYPE_CHECKING:
-    from coremargin.engine.problem import OneProblem
     from coremargin.models.model import Model
+    from coremargin.problems.common.result import OneProblem
     from coremargin.problems.job import TrainJob
 
 J = TypeVar("J", bound="TrainJob")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.result import STOPPED
+from coremargin.problems.common.result import STOPPED
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.scaled import unscaled
-from coremargin.engine.result import STOPPED
 from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
 from coremargin.models.fleet import FleetModel
 from coremargin.models.fleet_record import chosen, evaluation, validation
 from coremargin.problems.common.model import model_of
+from coremargin.problems.common.result import STOPPED
 from coremargin.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.data.source import Source
-    from coremargin.engine.result import Result
     from coremargin.models.model import Model
+    from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.members import Member
     from coremargin.problems.fleet.problem import Fleet
     from coremargin.problems.fleet.spec import FleetJob

@@ -30,8 +30,8 @@ from coremargin.problems.fleet.summary import FleetSummary, unpacked
 from coremargin.problems.fleet.threads import side_by_side
 
 if TYPE_CHECKING:
-    from coremargin.engine.result import Result
     from coremargin.maths.rows import Rows
+    from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.member_kinds import MemberKind
     from coremargin.problems.fleet.members import FleetPlan
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.engine.problem import Round
-    from coremargin.engine.result import Result
     from coremargin.formats.choices import Strategy as Name
+    from coremargin.problems.common.result import Result
     from coremargin.problems.hard.strategies.strategy import Strategy
 
 SKETCH_ROWS, BINS = 1000, 200

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from coremargin.engine.problem import Round
-from coremargin.engine.result import STOPPED, Result
+from coremargin.problems.common.result import STOPPED, Result
 
 if TYPE_CHECKING:
     from coremargin.problems.hard.state import HardMarginState, Hypothesis
@@ -24,14 +24,14 @@ def round_of(state: HardMarginState) -> Round:
 
 def result(state: HardMarginState) -> Result:
     """The model that a state stands for."""
-    core, hypothesis = state.coreset, state.best or state.newest
+    hypothesis = state.best or state.newest
     meet = state.status == "not_separable"
     status = "stopped" if state.status in STOPPED else state.status
     return Result(
         status=cast("Any", status), reason=STOPPED.get(state.status, state.status),
         kind="not_separable" if meet else "margin", w=hypothesis.w, b=hypothesis.b,
-        lower=None if meet else state.lower, upper=state.upper, ids=core.ids, signs=core.signs, weights=core.weights,
-        rows=core.rows, final=_same(state.best, state.newest),
+        lower=None if meet else state.lower, upper=state.upper, proof=state.coreset,
+        final=_same(state.best, state.newest),
         extra={
             "ledger_floor": state.ledger.floor, "ledger_which": state.ledger.which,
             "ledger_directions": state.ledger.directions, "ledger_pool_ids": state.pool.ids,

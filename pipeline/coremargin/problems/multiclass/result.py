@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import Round
-from coremargin.engine.result import STOPPED
+from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.zone import REASONS
 
 if TYPE_CHECKING:

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.engine.problem import Round
-    from coremargin.engine.result import Result
     from coremargin.maths.margin import Array
+    from coremargin.problems.common.result import Result
 
 #: Lowest rows that the pool of the search begins with.
 POOL_ROWS = 1_000

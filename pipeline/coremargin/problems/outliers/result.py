@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import Round
-from coremargin.engine.result import STOPPED, Result
 from coremargin.maths.margin import meets
 from coremargin.maths.outliers.certificates import Certificate
 from coremargin.maths.outliers.explore import Leaf
 from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
 from coremargin.maths.rows import of_dense
+from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.result import STOPPED, Result
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -50,9 +51,9 @@ def round_of(state: OutlierState) -> Round:
 def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Result:
     """The model that a state stands for: the incumbent of the largest k; the others are kept beside it.
 
-    arena: the rows of the state's pool; sparse: whether those of the source are.
+    search_rows: those of the state's pool; sparse: whether those of the source are.
     """
-    best = state.main.best
+    best, pool = state.main.best, state.pool
     weights, gains = _support_and_gains(search_rows, state)
     proofs: list[Proof] = []
     for search in state.searches:
@@ -60,8 +61,8 @@ def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Res
     used = [np.flatnonzero(weights), *(c.rows for _, certificates in proofs for c in certificates)]
     used += [np.array([step if step >= 0 else ~step for step in leaf.path], np.intp) for p, _ in proofs for leaf in p]
     core = np.unique(np.concatenate(used)).astype(np.intp)
-    core = core[np.argsort(state.pool.ids[core], kind="stable")]
-    kept = _proof_arrays(proofs, core, len(state.pool))
+    core = core[np.argsort(pool.ids[core], kind="stable")]
+    kept = _proof_arrays(proofs, core, len(pool))
     known = sum(values.nbytes for values in kept.values()) <= PROOF_BYTES
     lost = known and state.status == "certified" and best.margin <= 0 and _overlap(state, proofs, search_rows.intercept)
     proven = known and state.status == "certified" and best.margin > 0
@@ -72,8 +73,7 @@ def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Res
         status="not_separable" if lost else "certified" if proven else "stopped",
         reason=REASONS["not_separable" if lost else state.status if known else "too_large"],
         kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin, upper=upper[-1],
-        ids=state.pool.ids[core], signs=state.pool.signs[core], weights=weights[core],
-        rows=of_dense(state.pool.x[core], sparse=sparse), final=False,
+        proof=Pool(pool.ids[core], of_dense(pool.x[core], sparse=sparse), pool.signs[core], weights[core]), final=False,
         extra={f"outliers_{name}": values for name, values in extra.items()},
     )  # fmt: skip
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.engine.problem import Round
-    from coremargin.engine.result import Result
+    from coremargin.problems.common.result import Result
     from coremargin.problems.soft.job import SoftJob
     from coremargin.problems.soft.objective import Objective
     from coremargin.problems.soft.probe import NearMarginProbe

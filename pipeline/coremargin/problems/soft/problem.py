@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.engine.problem import Round
-    from coremargin.engine.result import Result
+    from coremargin.problems.common.result import Result
     from coremargin.problems.soft.probe import NearMarginProbe
     from coremargin.problems.soft.summary import NearMarginSummary
 

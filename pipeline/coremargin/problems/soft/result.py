@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.engine.problem import Round
-from coremargin.engine.result import Result
+from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.result import Result
 from coremargin.problems.common.zone import REASONS
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ def result(state: SoftState) -> Result:
     """The model that a state stands for."""
     best, bounds = state.newest if state.best is None else state.best, state.bounds
     certified = state.status == "certified"
+    none = np.zeros((len(bounds.near_ids), 0))  # whoever checks the proof has these rows from the store
     return Result(
         status="certified" if certified else "stopped",
         reason=REASONS.get(state.status, state.status), kind="duality_gap", w=best[:-1], b=float(best[-1]),
-        lower=bounds.dual if state.round else None, upper=bounds.primal, ids=bounds.near_ids, signs=bounds.near_signs,
-        weights=bounds.near_duals, rows=np.zeros((len(bounds.near_ids), 0)),
+        lower=bounds.dual if state.round else None, upper=bounds.primal,
+        proof=Pool(bounds.near_ids, none, bounds.near_signs, bounds.near_duals),
         final=np.array_equal(best, state.newest), extra={"reference": bounds.reference},
     )  # fmt: skip
