@@ -15,7 +15,7 @@ import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
-from coremargin.active import campaign as campaign_module
+from coremargin.active import folder as folder_module
 from coremargin.active.files import read_answers_of
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, DataError, LabelError, OutputError, SpecError, StoreError, UsageError
@@ -185,7 +185,7 @@ def test_a_store_that_changed(campaign: Campaign, store: Path, tmp_path: Path) -
 
 def test_two_processes(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     """While one works the other is refused after a moment; one after the other they go on from each other's answers."""
-    monkeypatch.setattr(campaign_module, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(folder_module, "PATIENCE_S", 0.1)
     code = (
         "import sys, time; from coremargin.active import Campaign; c = Campaign(sys.argv[1])\n"
         "with c._held():\n    print('held', flush=True); sys.stdin.read(1)\n"

@@ -119,7 +119,7 @@ def test_the_log_alone_gives_the_state_again(store: Path, tmp_path: Path) -> Non
             if kind in ("tell", "wrong"):
                 campaign.tell([question.row], [label if kind == "tell" else wrongly[label]])
             elif kind in ("skip", "unsure"):
-                getattr(campaign, kind)(question.row)
+                campaign.skip(question.row, unsure=kind == "unsure")
             kinds[str(kind)] += 1
         labels = {line.row: line.label for line in campaign._player.log.lines if line.label is not None}
         wrong = [row for row, label in campaign._player.labels.items() if label != ORACLE[row]]
@@ -175,7 +175,7 @@ def test_questions_of_a_batch_differ_and_stay_until_answered(campaign: Campaign)
 def test_questions_expire(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After their time questions are asked again, and late answers are taken all the same."""
     campaign, now = Campaign.create(tmp_path / "c", store, classes=CLASSES, expires=60.0), [1e9]
-    monkeypatch.setattr("coremargin.active.campaign.time.time", lambda: now[0])
+    monkeypatch.setattr("coremargin.active.questions.time.time", lambda: now[0])
     rows = [one.row for one in campaign.ask(3)]
     now[0] += 59
     assert [one.row for one in campaign.ask(again=True)] == rows
@@ -229,7 +229,7 @@ def test_a_draw_that_is_wrong_joins_the_answers(tmp_path: Path) -> None:
     rows[380:, 1] += 60  # a far cloud, of the other class than its neighbour
     labels = ["a"] * 200 + ["b"] * 180 + ["a"] * 20
     campaign = Campaign.create(tmp_path / "c", unlabelled(tmp_path / "s", rows), classes=["a", "b"])
-    campaign.example([0, 200], ["a", "b"])
+    campaign.tell([0, 200], ["a", "b"], examples=True)
     status = campaign.run(lambda asked: {row: labels[row] for row in asked})
     assert (status["status"], status["attempt"], status["draws_wrong"]) == ("certified", 2, 1)
     assert campaign.model.predict(rows).tolist() == labels
@@ -285,7 +285,7 @@ def test_what_is_put_off_comes_back_and_what_nobody_knows_does_not(campaign: Cam
     campaign.tell([found[0].row], [ORACLE[found[0].row]])
     drawn_rows = drawing(campaign)
     for one in drawn_rows:
-        campaign.unsure(one.row)
+        campaign.skip(one.row, unsure=True)
     status = campaign.run(know)
     assert (status["status"], status["error_bound"]) == ("running", None)
     assert campaign.ask(5) == []
@@ -296,10 +296,10 @@ def test_what_is_put_off_comes_back_and_what_nobody_knows_does_not(campaign: Cam
 
 def test_answers_that_contradict_each_other_are_shown(campaign: Campaign) -> None:
     """One row answered wrongly ends in the rows whose hulls meet, it among them; corrected, the campaign goes on."""
-    campaign.example([0, 1, 2], LABELS[:3])
+    campaign.tell([0, 1, 2], LABELS[:3], examples=True)
     plane = np.linalg.lstsq(X, np.where(np.array(LABELS) == "spam", 1.0, -1.0), rcond=None)[0]
     wrong = int(np.argmax(X @ plane))
-    campaign.example([wrong], ["ham"])
+    campaign.tell([wrong], ["ham"], examples=True)
     status = campaign.run(know)
     assert status["status"] == "not_separable"
     assert wrong in {one["row"] for one in status["contradiction"]}
@@ -317,7 +317,7 @@ def test_one_class_only_is_said(tmp_path: Path, store: Path) -> None:
         campaign.run(lambda rows: dict.fromkeys(rows, "ham"))
     assert campaign.status["status"] == "stopped"
     assert not (campaign.path / "model").exists()
-    campaign.example([5], ["spam"])
+    campaign.tell([5], ["spam"], examples=True)
     assert campaign.status["status"] != "stopped"
 
 
@@ -400,7 +400,7 @@ def test_a_scan_that_is_interrupted(tmp_path: Path, store: Path, answer: bool) -
     interrupted(broken, after=4)
     if answer:
         row = next(row for row in range(600) if row not in broken._player.labels)
-        broken.example([row], [ORACLE[row]])
+        broken.tell([row], [ORACLE[row]], examples=True)
     read: list[int] = []
     watch = Callbacks(on_block=lambda result: read.append(result.block.index))
     again, scans = Campaign(broken.path, cluster="threads", watch=watch), broken._player.state.round

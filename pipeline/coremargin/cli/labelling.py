@@ -49,7 +49,7 @@ def _answered(campaign: Campaign, question: Question, who: str | None) -> bool:
             campaign.skip(question.row, who=who)
             return True
         if key == "?":
-            campaign.unsure(question.row, who=who)
+            campaign.skip(question.row, unsure=True, who=who)
             return True
         try:
             campaign.tell([question.row], [classes[int(key) - 1] if len(classes) == 2 else key], who=who)

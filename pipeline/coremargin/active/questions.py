@@ -1,0 +1,79 @@
+"""What a campaign asks: which questions are open, and which rows come next."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coremargin.active import course
+from coremargin.active.asked import Asked, read_asked, still_open, write_asked
+from coremargin.errors import LabelError
+
+if TYPE_CHECKING:
+    from coremargin.active.player import Player
+
+FILE = "asked.json"
+
+
+class Questions:
+    """The questions of a campaign at ``path``; whoever uses it holds the lock of the campaign.
+
+    expires: seconds after which a question without an answer may be asked again; None: never.
+    """
+
+    def __init__(self, path: Path, player: Player, expires: float | None) -> None:
+        self._path, self._player, self._expires = path / FILE, player, expires
+        self.asked: dict[int, Asked] = {}
+
+    def refresh(self) -> None:
+        """Read what others have asked. Raises DataError."""
+        self.asked = read_asked(self._path)
+
+    def open(self) -> list[Asked]:
+        """Questions that answers are awaited for; draws of an attempt that is over are no longer."""
+        player = self._player
+        found = still_open(self.asked, player.labels, player.passed(), self._expires, time.time())
+        return [one for one in found if one.why != "draw" or one.row in player.state.draws.ids]
+
+    def ask(self, n: int, who: str) -> list[Asked]:
+        """At most ``n`` questions more, on disk before anybody sees them; scans where no row in memory is worth one.
+
+        Raises LabelError where all answers are the same and draws have found no other, and what ``Player.scan`` raises.
+        """
+        rows = self._choose(n)
+        if rows:
+            now, lines = time.time(), len(self._player.log.lines)
+            known = [one for one in self.asked.values() if one.row not in self._player.labels and one.row not in rows]
+            fresh = [self._asked(row, who, now, lines) for row in rows]
+            write_asked(self._path, [*known, *fresh])
+            self.asked = {one.row: one for one in [*known, *fresh]}
+        return [self.asked[row] for row in rows]
+
+    def _choose(self, n: int) -> list[int]:
+        player = self._player
+        while True:
+            waiting, passed = [one.row for one in self.open()], player.passed()
+            rows = course.chosen(player.problem, player.state, n, [*waiting, *passed])
+            if rows or waiting or player.state.status != "running":
+                break
+            if course.seen_all(player.problem, player.state):  # what was put off is asked again
+                never = [row for row in passed if player.action(row) == "unsure"]
+                return course.chosen(player.problem, player.state, n, never)
+            player.scan()
+        self.refuse_one_class()
+        return rows
+
+    def refuse_one_class(self) -> None:
+        """Raises LabelError where all is said that draws can say, and every answer is the same."""
+        if course.one_class(self._player.state):
+            raise LabelError(self._player.all_the_same())
+
+    def _asked(self, row: int, who: str, now: float, lines: int) -> Asked:
+        """A row with why it is asked about now."""
+        state = self._player.state
+        why: Any = "query" if state.answered.both_classes else "start"
+        attempt = None
+        if row in state.draws.ids:
+            why, attempt = "draw", state.attempt
+        return Asked(row=row, why=why, attempt=attempt, who=who, at=now, lines=lines)
