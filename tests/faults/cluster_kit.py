@@ -5,13 +5,13 @@ and harm that is done to it at moments drawn by lot.
 from __future__ import annotations
 
 import os
-import shutil
-import socket
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,31 +33,6 @@ if TYPE_CHECKING:
 FEATURES = 9000  #: so many that a hypothesis does not travel inside each task
 CHUNKS, SCANS = 8, 25
 BLOCKS = CHUNKS * SCANS  #: of the whole job
-
-
-def path_of_daemons() -> str:
-    """PATH, and where Debian has daemons."""
-    return f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
-
-
-def absent(*commands: str) -> str:
-    """Which of these commands are not here, for a message."""
-    return ", ".join(name for name in commands if shutil.which(name, path=path_of_daemons()) is None)
-
-
-def dies_with_us() -> list[str]:
-    """Words before a command that let it end with this process, whatever ends that."""
-    return ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nobody listens."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    try:
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def worker_environment() -> dict[str, str]:
@@ -92,14 +67,52 @@ def trained_alone(store: Store, out: Path) -> dict[str, bytes]:
     return trained(store, out, InProcess(1))
 
 
-def command(folder: Path, store: Store, spec: ClusterSpec, hold: str = "-") -> subprocess.Popen[str]:
-    """The command line on this cluster, in a session of its own, with a checkpoint at every block."""
+@contextmanager
+def command(folder: Path, store: Store, spec: ClusterSpec, hold: str = "-") -> Iterator[subprocess.Popen[str]]:
+    """The command line on this cluster, in a session of its own, with a checkpoint at every block; it does not outlive
+    the test.
+    """
     (folder / "cluster.toml").write_text(specs.dump(spec))
     words = [sys.executable, str(Path(__file__).with_name("train_kit.py")), "0", "0", hold, "train", str(store.path)]
     words += ["--strategy", "paper", "--max-scans", str(SCANS), "--out", str(folder / "m")]
     words += ["--cluster", str(folder / "cluster.toml")]
     environment, pipe = os.environ | worker_environment(), subprocess.PIPE
-    return subprocess.Popen(words, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    with subprocess.Popen(
+        words, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as run:  # fmt: skip
+        try:
+            yield run
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+
+
+def ends_and_is_resumed(
+    folder: Path,
+    store: Store,
+    spec: ClusterSpec,
+    number: signal.Signals,
+    before: Callable[[], object],
+    after: Callable[[], object],
+) -> dict[str, bytes]:
+    """The model of a command that a signal ended in the middle of a scan, resumed in this process.
+
+    The command ends with exit code 130 and says how to go on. before: called while it runs, right before the signal;
+    after: once it has ended.
+    """
+    held = folder / "held"
+    with command(folder, store, spec, f"{BLOCKS // 2}:{held}") as run:
+        wait_until(held.exists, run)
+        before()
+        os.killpg(run.pid, number)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    assert "go on with the same command and --resume" in errors
+    assert "Traceback" not in errors
+    after()
+    outcome = train_job(wide_job(store, folder / "m"), store, InProcess(1), begin="resume")
+    assert outcome.run["resumed"] == 1
+    return exact(folder / "m")
 
 
 def wait_until(true: Callable[[], object], run: subprocess.Popen[str], within_s: float = 60.0) -> None:

@@ -8,14 +8,9 @@ from __future__ import annotations
 import os
 import re
 import socket
-import subprocess
-import time
 from pathlib import Path
-from typing import Self
 
-import psutil
-
-from cluster_kit import absent, dies_with_us, free_ports, path_of_daemons
+from daemons_kit import LocalDaemons, absent, free_ports, path_of_daemons
 
 COMMANDS = ("sge_qmaster", "sge_execd", "qsub", "qdel", "qstat", "qconf")
 TOOLS = Path("/usr/lib/gridengine")  #: what sets a cell up
@@ -40,8 +35,8 @@ qsort_args         NONE
 STATES = {"running": "r", "leaving": "r", "waiting": "p", "all": "pr"}
 
 
-class LocalSge:
-    """Two slots in a queue ``main.q``; ``environment`` is what its commands need."""
+class LocalSge(LocalDaemons):
+    """Two slots in a queue ``main.q``."""
 
     name, file, queue = "Sge", "sge.toml", "main.q"
 
@@ -53,18 +48,37 @@ class LocalSge:
         return None if os.geteuid() == 0 else "sge_execd needs root"
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in (CELL, "spool", "qmaster", "execd"):
-            (folder / name).mkdir(parents=True)
-        for name in ("bin", "util", "utilbin"):
-            (folder / name).symlink_to(Path("/var/lib/gridengine") / name)
         ports = free_ports(2)
-        self.environment = {
+        super().__init__(folder, {
             "SGE_ROOT": str(folder), "SGE_CELL": "default", "SGE_ND": "1", "PATH": path_of_daemons(),
             "SGE_QMASTER_PORT": str(ports[0]), "SGE_EXECD_PORT": str(ports[1]),
-        }  # fmt: skip
+        })  # fmt: skip
+
+    def begin(self) -> None:
+        """Set a cell up, start both daemons, and make the queue."""
+        for name in (CELL, "spool", "qmaster", "execd"):
+            (self.folder / name).mkdir(parents=True)
+        for name in ("bin", "util", "utilbin"):
+            (self.folder / name).symlink_to(Path("/var/lib/gridengine") / name)
         self._configure()
-        self._daemons = [self._start("sge_qmaster")]
+        self.start("sge_qmaster")
+        self._wait_for("qconf", "-sconf")
+        self.ask("qconf", "-as", "localhost")
+        quick = {
+            "schedule_interval": "0:0:1", "flush_submit_sec": 1, "flush_finish_sec": 1, "job_load_adjustments": "NONE",
+        }  # fmt: skip
+        self._set_up("-Msconf", _with(self.ask("qconf", "-ssconf"), quick))
+        self._set_up("-Ap", ENVIRONMENT.lstrip())
+        self.start("sge_execd")
+        self._wait_for("qconf", "-se", "localhost")
+        queue = {
+            "qname": "main.q", "hostlist": "localhost", "slots": 2, "pe_list": "smp", "rerun": "TRUE",
+            "load_thresholds": "NONE", "shell": "/bin/sh", "tmpdir": "/tmp",
+        }  # fmt: skip
+        self._set_up("-Aq", _with(self.ask("qconf", "-sq"), queue))
+
+    def _wait_for(self, *words: str) -> None:
+        self.wait_for(lambda: self.attempt(*words).returncode == 0)
 
     def _configure(self) -> None:
         common, spool = self.folder / CELL, self.folder / "spool"
@@ -86,32 +100,6 @@ class LocalSge:
         ):  # fmt: skip
             self.ask(str(TOOLS / "spooldefaults"), what, str(value))
 
-    def _start(self, name: str) -> subprocess.Popen[bytes]:
-        output = (self.folder / f"{name}.log").open("wb")
-        with output:
-            return subprocess.Popen(
-                [*dies_with_us(), name], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=os.environ | self.environment, start_new_session=True,
-            )  # fmt: skip
-
-    def _try(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            words, env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
-        )
-
-    def ask(self, *words: str) -> str:
-        """What a command of Grid Engine answers."""
-        done = self._try(*words)
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
-        return done.stdout
-
-    def _wait_for(self, *words: str) -> None:
-        deadline = time.monotonic() + 60
-        while self._try(*words).returncode != 0:
-            assert time.monotonic() < deadline, self.log()
-            assert all(daemon.poll() is None for daemon in self._daemons), self.log()
-            time.sleep(0.2)
-
     def _set_up(self, option: str, text: str) -> None:
         file = self.folder / f"set{option}"
         file.write_text(text)
@@ -129,62 +117,15 @@ class LocalSge:
 
     def cancel(self, task: str) -> None:
         """End an array task, as a person would; it may have ended by itself."""
-        self._try("qdel", task)
+        self.attempt("qdel", task)
 
     def wait_until_idle(self, within_s: float = 60.0) -> None:
         """Until nothing runs or waits."""
-        deadline = time.monotonic() + within_s
-        while said := self.ask("qstat"):
-            assert time.monotonic() < deadline, said
-            time.sleep(0.2)
+        self.wait_for(lambda: not self.ask("qstat"), within_s)
 
-    def __enter__(self) -> Self:
-        try:
-            self._wait_for("qconf", "-sconf")
-            self.ask("qconf", "-as", "localhost")
-            quick = {
-                "schedule_interval": "0:0:1",
-                "flush_submit_sec": 1,
-                "flush_finish_sec": 1,
-                "job_load_adjustments": "NONE",
-            }
-            self._set_up("-Msconf", _with(self.ask("qconf", "-ssconf"), quick))
-            self._set_up("-Ap", ENVIRONMENT.lstrip())
-            self._daemons.append(self._start("sge_execd"))
-            self._wait_for("qconf", "-se", "localhost")
-            queue = {
-                "qname": "main.q",
-                "hostlist": "localhost",
-                "slots": 2,
-                "pe_list": "smp",
-                "rerun": "TRUE",
-                "load_thresholds": "NONE",
-                "shell": "/bin/sh",
-                "tmpdir": "/tmp",
-            }
-            self._set_up("-Aq", _with(self.ask("qconf", "-sq"), queue))
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def log(self) -> str:
-        """The end of what the daemons said."""
-        files = [*sorted(self.folder.glob("*.log")), *sorted(self.folder.glob("*/messages"))]
-        return "\n".join(file.read_text(errors="replace")[-2000:] for file in files)
-
-    def __exit__(self, *_: object) -> None:
-        self._try("qdel", "-f", "-u", "*")
-        left = [process for daemon in self._daemons for process in psutil.Process(daemon.pid).children(recursive=True)]
-        for daemon in self._daemons[::-1]:
-            daemon.terminate()
-            try:
-                daemon.wait(20)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
-        for process in psutil.wait_procs(left, timeout=10)[1]:
-            process.kill()
+    def stop(self) -> None:
+        """End all tasks, where the daemons still answer."""
+        self.attempt("qdel", "-f", "-u", "*")
 
 
 def _with(text: str, values: dict[str, object]) -> str:

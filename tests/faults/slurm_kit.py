@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import time
 from pathlib import Path
-from typing import Self
 
 import psutil
 
-from cluster_kit import absent, dies_with_us, free_ports, path_of_daemons
+from daemons_kit import LocalDaemons, absent, free_ports, path_of_daemons
 
 COMMANDS = ("slurmctld", "slurmd", "sbatch", "scancel", "squeue", "sinfo", "scontrol")
 CONFIGURATION = """
@@ -53,8 +50,8 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 STATES = {"running": "RUNNING", "leaving": "RUNNING,COMPLETING", "waiting": "PENDING", "all": "PENDING,RUNNING"}
 
 
-class LocalSlurm:
-    """Two cores in a partition ``main``; ``environment`` is what its commands need."""
+class LocalSlurm(LocalDaemons):
+    """Two cores in a partition ``main``."""
 
     name, file, queue = "Slurm", "slurm.toml", "main"
 
@@ -66,30 +63,18 @@ class LocalSlurm:
         return None if os.geteuid() == 0 else "slurmd needs root"
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "state").mkdir()
-        (folder / "spool").mkdir()
-        file = folder / "slurm.conf"
+        super().__init__(folder, {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": path_of_daemons()})
+
+    def begin(self) -> None:
+        """Start both daemons, and wait for the node."""
+        for name in ("state", "spool"):
+            (self.folder / name).mkdir()
         host = socket.gethostname().partition(".")[0]
-        file.write_text(CONFIGURATION.format(host=host, folder=folder, ports=free_ports(2)))
-        self.environment = {"SLURM_CONF": str(file), "PATH": path_of_daemons()}
-        self._daemons = [self._start([name, "-D", "-f", str(file)]) for name in ("slurmctld", "slurmd")]
-
-    def _start(self, words: list[str]) -> subprocess.Popen[bytes]:
-        output = (self.folder / f"{words[0]}.out").open("wb")
-        with output:
-            return subprocess.Popen(
-                [*dies_with_us(), *words], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=os.environ | self.environment, start_new_session=True,
-            )  # fmt: skip
-
-    def ask(self, *words: str) -> str:
-        """What a command of SLURM answers."""
-        done = subprocess.run(
-            words, env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, (words, done.stderr)
-        return done.stdout
+        text = CONFIGURATION.format(host=host, folder=self.folder, ports=free_ports(2))
+        (self.folder / "slurm.conf").write_text(text)
+        for name in ("slurmctld", "slurmd"):
+            self.start(name, "-D", "-f", self.environment["SLURM_CONF"])
+        self.wait_for(lambda: "idle" in self._nodes())
 
     def tasks(self, states: str = "running") -> list[str]:
         """Array tasks in these states, as scancel takes them."""
@@ -106,51 +91,19 @@ class LocalSlurm:
 
     def wait_until_idle(self, within_s: float = 60.0) -> None:
         """Until nothing runs or waits: the node is what it was."""
-        deadline = time.monotonic() + within_s
-        while self.ask("squeue", "-h") or self.ask("sinfo", "-h", "-o", "%T").strip() != "idle":
-            assert time.monotonic() < deadline, self.ask("squeue") + self.ask("sinfo")
-            time.sleep(0.2)
+        self.wait_for(lambda: not self.ask("squeue", "-h") and self._nodes().strip() == "idle", within_s)
 
-    def __enter__(self) -> Self:
-        try:
-            deadline = time.monotonic() + 60
-            while "idle" not in self._state():
-                assert time.monotonic() < deadline, self.log()
-                assert all(daemon.poll() is None for daemon in self._daemons), self.log()
-                time.sleep(0.2)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+    def _nodes(self) -> str:
+        return self.attempt("sinfo", "-h", "-o", "%T").stdout
 
-    def _state(self) -> str:
-        words = ["sinfo", "-h", "-o", "%T"]
-        return subprocess.run(
-            words, env=os.environ | self.environment, capture_output=True, text=True, check=False
-        ).stdout
+    def stop(self) -> None:
+        """End all tasks, where the daemons still answer."""
+        if self.attempt("scancel", "-u", "root").returncode == 0:
+            self.wait_for(lambda: not self.attempt("squeue", "-h").stdout, 20)
 
-    def log(self) -> str:
-        """The end of what the daemons said."""
-        texts = [file.read_text(errors="replace")[-2000:] for file in sorted(self.folder.glob("*.log"))]
-        return "\n".join(texts)
-
-    def __exit__(self, *_: object) -> None:
-        if self._state():
-            subprocess.run(["scancel", "-u", "root"], env=os.environ | self.environment, check=False)
-            deadline = time.monotonic() + 20
-            while self.ask("squeue", "-h") and time.monotonic() < deadline:
-                time.sleep(0.2)
-        # a step's keeper is no child of slurmd's for long; it is known by the log that it writes
-        left = [process for process in psutil.process_iter() if self._ours(process)]
-        for daemon in self._daemons[::-1]:
-            daemon.terminate()
-            try:
-                daemon.wait(20)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
-        for process in psutil.wait_procs(left, timeout=10)[1]:
-            process.kill()
+    def left(self) -> list[psutil.Process]:
+        """A step's keeper is no child of slurmd's for long; it is known by the log that it writes."""
+        return [process for process in psutil.process_iter() if self._ours(process)]
 
     def _ours(self, process: psutil.Process) -> bool:
         try:

@@ -7,11 +7,9 @@ import pwd
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
-from typing import Self
 
-from cluster_kit import absent, dies_with_us, free_ports, path_of_daemons
+from daemons_kit import LocalDaemons, absent, free_ports, path_of_daemons
 
 CONFIGURATION = """
 ListenAddress 127.0.0.1
@@ -40,41 +38,32 @@ def missing() -> str | None:
     return None
 
 
-class LocalSshd:
+class LocalSshd(LocalDaemons):
     """``options`` lead the ssh command here, as this user, without asking anything."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in ("host_key", "user_key"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+        super().__init__(folder)
         (self.port,) = free_ports(1)
-        (folder / "sshd_config").write_text(CONFIGURATION.format(folder=folder, port=self.port))
-        sshd = shutil.which("sshd", path=path_of_daemons())
-        words = [str(sshd), "-D", "-e", "-f", str(folder / "sshd_config")]
-        if os.geteuid() == 0 and not Path("/run/sshd").is_dir():
-            words = [*OWN_RUN, *words]
-        with (folder / "sshd.log").open("wb") as log:
-            self._daemon = subprocess.Popen(
-                [*dies_with_us(), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
         self.options = (
             *("-F", "none", "-p", str(self.port), "-l", pwd.getpwuid(os.geteuid()).pw_name),
             *("-i", str(folder / "user_key"), "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=accept-new"),
             *("-o", f"UserKnownHostsFile={folder / 'known_hosts'}", "-o", "LogLevel=ERROR"),
         )
 
-    def __enter__(self) -> Self:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                if self._daemon.poll() is not None or time.monotonic() > deadline:
-                    self.__exit__()
-                    raise AssertionError((self.folder / "sshd.log").read_text()) from None
-                time.sleep(0.05)
+    def begin(self) -> None:
+        """Make keys, start sshd, and wait until it listens."""
+        for name in ("host_key", "user_key"):
+            self.ask("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name))
+        (self.folder / "sshd_config").write_text(CONFIGURATION.format(folder=self.folder, port=self.port))
+        sshd = shutil.which("sshd", path=path_of_daemons())
+        words = [str(sshd), "-D", "-e", "-f", str(self.folder / "sshd_config")]
+        own = os.geteuid() == 0 and not Path("/run/sshd").is_dir()
+        self.start(*OWN_RUN, *words) if own else self.start(*words)
+        self.wait_for(self._listens)
 
-    def __exit__(self, *_: object) -> None:
-        self._daemon.terminate()
-        self._daemon.wait(20)
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
