@@ -1,52 +1,35 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from margin_judges import hulls_meet, margin_by_daqp
+from pair_catalogue import named, rows_of
 from plain_loop import assert_certificate, solve
-from real_pairs import of_matlab, of_mnist, of_table, of_usps
-
-Loader = Callable[[Path], tuple[np.ndarray, np.ndarray]]
 
 #: Small enough to be solved whole by daqp as well.
-SMALL: dict[str, Loader] = {
-    "iris 0-1": lambda data: of_table(data / "uci" / "iris.tsv.gz", 0, 1),
-    "sonar": lambda data: of_table(data / "uci" / "sonar.tsv.gz", 0, 1),
-    "shuttle 4-5": lambda data: of_table(data / "uci" / "shuttle.tsv.gz", 4, 5),
-    "optdigits 8-9": lambda data: of_table(data / "uci" / "optdigits.tsv.gz", 8, 9),
-    "usps 3-5": lambda data: of_usps(data / "usps" / "usps.npz", 3, 5),
-    "colon": lambda data: of_matlab(data / "asu_fs" / "colon.mat"),
-}
-LARGE: dict[str, Loader] = {
-    "mnist 0-1": lambda data: of_mnist(data / "mnist", 0, 1),
-    "mnist 8-9": lambda data: of_mnist(data / "mnist", 8, 9),
-    "kdd normal-neptune": lambda data: of_table(data / "uci" / "kddcup.tsv.gz", 11, 9),
-    "kdd normal-smurf": lambda data: of_table(data / "uci" / "kddcup.tsv.gz", 11, 18),
-    "arcene": lambda data: of_matlab(data / "asu_fs" / "arcene.mat"),
-    "pcmac": lambda data: of_matlab(data / "20newsgroups" / "PCMAC.mat"),
-}
+SMALL = ["iris 0-1", "sonar 0-1", "shuttle 4-5", "optdigits 8-9", "usps 3-5", "colon -1-1"]
+LARGE = ["mnist 0-1", "mnist 8-9", "kddcup 11-9", "kddcup 11-18", "arcene -1-1", "PCMAC 1-2"]
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("name", SMALL)
 def test_small_pairs_certify(real_data: Path, name: str, *, intercept: bool) -> None:
     """Real pairs, from a sample of some chunks, certify 1e-3 with bounds that enclose the margin that daqp finds."""
-    X, y = SMALL[name](real_data)
+    X, y = rows_of(named(name), real_data)
     run = solve(X, y, 1e-3, intercept=intercept, chunk_rows=max(10, len(X) // 40), sample_bytes=X.nbytes // 10)
     assert_certificate(run)
-    if name != "sonar":  # its margin of 1e-3 beside rows of length 5 is beyond daqp's tolerances
+    if name != "sonar 0-1":  # its margin of 1e-3 beside rows of length 5 is beyond daqp's tolerances
         best = margin_by_daqp(X, y, intercept=intercept)
         assert run.last.lower * (1 - 1e-5) <= best <= run.last.upper * (1 + 1e-5)
 
 
-@pytest.mark.parametrize(("name", "negative", "positive"), [("iris", 1, 2), ("heart_statlog", 0, 1)])
-def test_overlapping_pairs_are_proven_to(real_data: Path, name: str, negative: int, positive: int) -> None:
+@pytest.mark.parametrize("name", ["iris 1-2", "heart_statlog 0-1"])
+def test_overlapping_pairs_are_proven_to(real_data: Path, name: str) -> None:
     """Real pairs that no plane separates end with few rows whose hulls meet, as a linear program confirms."""
-    X, y = of_table(real_data / "uci" / f"{name}.tsv.gz", negative, positive)
+    X, y = rows_of(named(name), real_data)
     run = solve(X, y, 1e-3, chunk_rows=10, sample_bytes=X.nbytes // 10)
     core = run.last.coreset
     assert run.last.status == "not_separable"
@@ -60,7 +43,7 @@ def test_overlapping_pairs_are_proven_to(real_data: Path, name: str, negative: i
 @pytest.mark.parametrize("name", LARGE)
 def test_large_pairs_certify(real_data: Path, name: str, *, intercept: bool) -> None:
     """Large and wide real pairs certify 1e-3, from samples of a tenth where rows are many."""
-    X, y = LARGE[name](real_data)
+    X, y = rows_of(named(name), real_data)
     sample = X.nbytes // 10 if len(X) > 10_000 else X.nbytes
     assert_certificate(solve(X, y, 1e-3, intercept=intercept, chunk_rows=max(20, len(X) // 100), sample_bytes=sample))
 
@@ -69,7 +52,7 @@ def test_large_pairs_certify(real_data: Path, name: str, *, intercept: bool) -> 
 @pytest.mark.timeout(600)
 def test_all_strategies_agree_on_a_real_pair(real_data: Path) -> None:
     """Shuttle 1-5, 48,853 rows: fast, paper and any-violator certify margins within epsilon of each other."""
-    X, y = of_table(real_data / "uci" / "shuttle.tsv.gz", 1, 5)
+    X, y = rows_of(named("shuttle 1-5"), real_data)
     runs = [solve(X, y, 0.01, chunk_rows=1000, strategy=name) for name in ("fast", "paper", "any-violator")]
     for run in runs:
         assert_certificate(run)

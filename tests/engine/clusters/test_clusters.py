@@ -351,6 +351,9 @@ def test_no_scheduler_at_an_address_is_a_run_error() -> None:
         ('kind = "slurm"\ninsecure = true\nqueue = "a\\n#SBATCH --x"', "queue"),
         ('kind = "kubernetes"\nimage = "a"\ninsecure = true\ntls_secret = "s"', "go together"),
         ('kind = "embedded"\nworkers = 0', "workers: expected int >= 1; found 0"),
+        ('kind = "htcondor"\ninsecure = true\ndirectives = ["nice_user"]', "'nice_user' is not name = value"),
+        ('kind = "pbs"\n[tls]\nca = "/my ca.pem"\ncert = "/c.pem"\nkey = "/k.pem"', "/my ca.pem: dask-jobqueue"),
+        ('kind = "lsf"', "without TLS.*insecure = true"),
     ],
 )
 def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What dask-jobqueue is told for PBS, LSF and HTCondor: the text that is submitted, and files that are refused."""
+"""What dask-jobqueue is told for PBS, LSF and HTCondor: the text that is submitted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from coremargin import spec as specs
 from coremargin.cli import main
 from coremargin.engine.clusters.connect import render
-from coremargin.engine.clusters.specs import HtCondor, JobQueue, Lsf, Pbs, Slurm, Tls, check, load_cluster
-from coremargin.errors import SpecError
+from coremargin.engine.clusters.specs import HtCondor, JobQueue, Lsf, Pbs, Slurm, Tls, check
 from stand_ins import jobs_here
 
 
@@ -101,23 +100,6 @@ def test_odd_lines_of_setup_do_not_keep_a_worker_from_its_start() -> None:
     line = quoted[1].replace('""', '"')[1:-1].replace("''", "'")
     done = subprocess.run(["sh", "-c", line], check=True, capture_output=True, text=True)
     assert done.stdout.startswith("-m distributed.cli.dask_worker SCHEDULER")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('kind = "htcondor"\ninsecure = true\ndirectives = ["nice_user"]', "'nice_user' is not name = value"),
-        ('kind = "pbs"\n[tls]\nca = "/my ca.pem"\ncert = "/c.pem"\nkey = "/k.pem"', "/my ca.pem: dask-jobqueue"),
-        ('kind = "lsf"', "without TLS.*insecure = true"),
-    ],
-)
-def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
-    """What dask-jobqueue could not hand on as it is, is a SpecError that names the file."""
-    file = tmp_path / "bad.toml"
-    file.write_text(text)
-    with pytest.raises(SpecError, match=message) as caught:
-        load_cluster(file)
-    assert str(file) in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["pbs", "lsf", "htcondor"])

@@ -105,6 +105,11 @@ LARGE = [
 ]  # fmt: skip
 
 
+def named(name: str) -> Pair:
+    """The pair of this name, such as ``usps 0-1``."""
+    return next(pair for pair in (*SMALL, *LARGE) if pair.name == name)
+
+
 def rows_of(pair: Pair, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Rows (n, d), float32 where that is exact, and labels -1 (class b) and 1 (class a)."""
     X, y = _data(pair.data, folder)
