@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,3 +100,24 @@ def test_commands_end_as_their_help_says(run_cli: Cli, ended: dict[str, set[int]
     for command, codes in ended.items():
         text = said(run_cli, command).partition("Exit code")[2].partition(".")[0]
         assert {int(number) for number in re.findall(r"\b\d+\b", text)} | {0} == codes, command
+
+
+NOT_BEGUN = """
+import sys
+from coremargin.cli import common
+
+async def read():
+    pass
+
+def interrupted():
+    begun = read()  # as Zarr holds one when a Ctrl-C comes before the loop has it
+    raise KeyboardInterrupt
+
+sys.exit(common._exit_code(interrupted))
+"""
+
+
+def test_an_interruption_is_said_in_one_line() -> None:
+    """What had not begun when the Ctrl-C came is thrown away without a warning of Python's."""
+    ended = subprocess.run([sys.executable, "-c", NOT_BEGUN], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "error: interrupted\n")
