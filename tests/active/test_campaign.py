@@ -236,6 +236,15 @@ def test_a_draw_that_is_wrong_joins_the_answers(tmp_path: Path) -> None:
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
+def test_the_page_tells_what_was_shown_and_nothing_else(campaign: Campaign) -> None:
+    """The page of a certified campaign has its claim and its draws, and no heading above nothing."""
+    campaign.run(know)
+    page = (campaign.path / "model" / "report.html").read_text(encoding="utf-8")
+    assert "without an answer are labelled wrongly" in page
+    assert "rows were drawn from all those without an answer" in page
+    assert "All rows, seen along" not in page
+
+
 def test_an_answer_that_comes_late(campaign: Campaign, tmp_path: Path) -> None:
     """While draws are out, an answer about another row ends the attempt; when all is certified one that agrees changes
     nothing, and one that does not goes on.
