@@ -21,6 +21,7 @@ from coremargin.errors import LabelError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
 from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.fleet import state as fleet_state
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, decided
 from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins
 from coremargin.problems.fleet.members import fleet_plan
@@ -58,6 +59,23 @@ def soft_fleet(source: ArraySource, loss: Any = "hinge", *, epsilon: float = 1e-
         return SoftMargin(view, epsilon, loss, cost, sample_share=0.2, sample_bytes=2_000, near_bytes=memory // 4)
 
     return Fleet(source, fleet_plan(source, make, **choice), SoftMargins(), memory)
+
+
+def test_what_a_round_costs_grows_as_the_members_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To tell a round each member's bounds are compared once, and an update makes no member's question again."""
+    fleet = soft_fleet(blobs(np.random.default_rng(0)))
+    state = fleet.start()
+    summary = run_scan(InProcess(), fleet.source, fleet.probe(state), plan_blocks(fleet.source, 2_000))
+    compared, asked = list[float](), list[SoftMargin]()
+    ratio, probe = fleet_state.ratio, SoftMargin.probe
+    monkeypatch.setattr(fleet_state, "ratio", lambda low, up: (compared.append(up), ratio(low, up))[1])
+    monkeypatch.setattr(SoftMargin, "probe", lambda self, own: (asked.append(self), probe(self, own))[1])
+    after = fleet.update(state, summary)
+    told = fleet.round_of(after)
+    assert len(compared) == len(fleet.plan.members) == 9
+    assert not asked
+    ratios = [ratio(member.lower, member.upper) for member in after.members]
+    assert told.more["worst"] == fleet.plan.members[int(np.argmin(ratios))].name
 
 
 def hard_fleet(source: ArraySource, **options: Any) -> Fleet:

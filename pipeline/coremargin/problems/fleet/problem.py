@@ -147,11 +147,15 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         running = self.running(state)
         probes = tuple(self._problem(k).probe(self._own(state, k)) for k in running)
         most = self.kind.most(self.source, self.memory_bytes, probes) if running else 1
-        final = all(self.kind.evaluated(self._problem(k), state.members[k]) for k in running)
         return (self.kind.probe if running else FleetProbe)(
             probes, tuple(self.member_views[k] for k in running), self.plan.folds, self.plan.seed, most,
-            self._evaluator(state.members, final=final), self.source.dtype.name, self.source.sparse,
+            self._asked(state, running), self.source.dtype.name, self.source.sparse,
         )  # fmt: skip
+
+    def _asked(self, state: FleetState, running: list[int]) -> Evaluator:
+        """Whose decisions the next scan compares with the labels; running: numbers of the members that are not done."""
+        final = all(self.kind.evaluated(self._problem(k), state.members[k]) for k in running)
+        return self._evaluator(state.members, final=final)
 
     def _problem(self, number: int) -> Any:
         """Any: its state is of its own kind, and the two go together by their place."""
@@ -194,7 +198,8 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def update(self, state: FleetState, summary: FleetSummary) -> FleetState:
         """The members' updates, side by side."""
-        running, evaluator = self.running(state), self.probe(state).evaluator
+        running = self.running(state)
+        asked = self._asked(state, running).hypotheses
         members, shared_rows = self._after(state, summary, running)
         state = replace(state, round=state.round + 1, members=tuple(members), shared_rows=shared_rows)
         state = self._decided(state)
@@ -202,7 +207,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         if self.running(state):
             return state
         final = self._evaluator(state.members, final=True).hypotheses
-        if np.array_equal(final, evaluator.hypotheses):
+        if np.array_equal(final, asked):
             return replace(state, evaluated=True, confusion=summary.confusion)
         return state
 
@@ -266,7 +271,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             for each, member in zip(rounds, state.members, strict=True)
             if member.round == last or not self.kind.in_parts
         ]
-        worst = next(k for k, member in enumerate(state.members) if member is state.worst)
+        worst = state.worst
         more = {
             "members": len(statuses), "members_certified": statuses.count("certified"),
             "members_done": len(statuses) - statuses.count("running"), "worst": self.plan.members[worst].name,

@@ -110,19 +110,20 @@ class FleetState:
         return next((status for status in statuses if status != "certified"), "certified")
 
     @property
-    def worst(self) -> MemberState:
-        """The member with the lowest ratio of its bounds, of equal ones the first."""
-        return min(self.members, key=lambda member: ratio(member.lower, member.upper))
+    def worst(self) -> int:
+        """The number of the member with the lowest ratio of its bounds, of equal ones the first."""
+        members = self.members
+        return min(range(len(members)), key=lambda k: ratio(members[k].lower, members[k].upper))
 
     @property
     def lower(self) -> float:
         """Of the member with the lowest ratio."""
-        return self.worst.lower
+        return self.members[self.worst].lower
 
     @property
     def upper(self) -> float:
         """Of the member with the lowest ratio."""
-        return self.worst.upper
+        return self.members[self.worst].upper
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact; the problem's ``restore`` gives the same bits back."""
