@@ -191,9 +191,9 @@ def test_what_does_not_belong_together(said: dict[str, Any], message: str) -> No
 def test_python_says_the_same_as_job_files() -> None:
     """``coremargin.train`` has a keyword for every parameter of every kind, with its default; where it has none, None.
 
-    All other keywords are about the call.
+    All other keywords are about the call, or of kinds that others add.
     """
-    about_the_call = {"source", "y", "weights", "out", "cluster", "begin", "overwrite", "on_round"}
+    about_the_call = {"parameters", "source", "y", "weights", "out", "cluster", "begin", "overwrite", "on_round"}
     keywords = {
         name: keyword.default
         for name, keyword in inspect.signature(coremargin.train).parameters.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -70,6 +71,32 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     (command,) = (command for command in kinds.commands() if command.name == "farthest")
     assert json.loads(CliRunner().invoke(command, [str(model), "--json"]).stdout) == {"row": longest}
     assert CliRunner().invoke(command, [str(model)]).stdout == f"row {longest}\n"
+
+
+@pytest.mark.usefixtures("_farthest")
+def test_it_is_asked_for_by_an_option_and_by_a_keyword(tmp_path: Path, store: Path, rows: np.ndarray) -> None:
+    """The command line and ``coremargin.train`` take what only this kind has.
+
+    What all kinds have is on the command line what this one says, in Python what the signature says.
+    """
+    longest = int(np.linalg.norm(rows.astype(np.float64), axis=1).argmax())
+    told = say("train", store, "--out", tmp_path / "m", "--farthest", "--cluster", "threads", "--quiet")
+    assert told.startswith(f"certified: row {longest} is the longest.")
+    model = coremargin.train(store, farthest=np.True_)
+    assert (model.kind, model.parameters["epsilon"]) == ("farthest", 1e-3)
+    assert read_model(tmp_path / "m").parameters["epsilon"] == 0.01
+    shown = " ".join(say("train", "--help").split())
+    assert "--farthest Find the longest row. " in shown
+    assert "[default: 0.001; of the longest row 0.01]" in shown
+
+
+@pytest.mark.parametrize("name", ["farthest", "job", "store"])
+def test_a_keyword_of_no_kind_is_refused(name: str) -> None:
+    """Without its line nobody knows it, and what a job file says of the store is no keyword."""
+    words: dict[str, Any] = {name: True}
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        coremargin.train([[0.0], [1.0]], [0, 1], **words)
+    assert "--farthest" not in say("train", "--help")
 
 
 @pytest.mark.usefixtures("_farthest")

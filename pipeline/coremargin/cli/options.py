@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -22,12 +22,16 @@ _ELSEWHERE = {"store", "cluster"}
 
 
 class Parameter(NamedTuple):
-    """A parameter of some kinds of jobs: kind of its values, what it is when nothing is said, help."""
+    """A parameter of some kinds of jobs: kind of its values, what it is when nothing is said, help.
+
+    elsewhere: what it is then with kinds for which every job's own default is another.
+    """
 
     name: str
     kind: Any
     default: Any
     meta: Meta
+    elsewhere: tuple[tuple[str, Any], ...] = ()
 
 
 def parameters() -> list[Parameter]:
@@ -37,11 +41,14 @@ def parameters() -> list[Parameter]:
     """
     from coremargin.problems.job import TrainJob
 
-    shared = list(_parameters(TrainJob))
+    shared = {found.name: found for found in _parameters(TrainJob)}
     own: dict[str, Parameter] = {}
     for kind in reversed(list(trained())):  # from the simplest on
         for found in _parameters(kind.job):
-            if found.name in (parameter.name for parameter in shared):
+            if found.name in shared:
+                every = shared[found.name]
+                if found.default != every.default:
+                    shared[found.name] = every._replace(elsewhere=(*every.elsewhere, (kind.title, found.default)))
                 continue
             before = own.get(found.name, found)
             own[found.name] = before._replace(
@@ -49,32 +56,33 @@ def parameters() -> list[Parameter]:
                 default=before.default if before.default is not NODEFAULT else found.default,
                 meta=before.meta if before.meta.description else found.meta,
             )
-    cut = [parameter.name for parameter in shared].index("scaling")
-    return [*shared[:cut], *own.values(), *shared[cut:]]
+    cut = list(shared).index("scaling")
+    every_job = list(shared.values())
+    return [*every_job[:cut], *own.values(), *every_job[cut:]]
 
 
 class TrainCommand(click.Command):
-    """A command with an option for each parameter; they are made when the command is used, not with the others."""
-
-    _made = False
+    """A command with an option for each parameter of the kinds that there are when it is called."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The parameters."""
-        if not self._made:
-            made = [_option(found) for found in parameters() if found.name not in _ELSEWHERE]
-            arguments = [found for found in self.params if isinstance(found, click.Argument)]
-            self.params = [*arguments, *made, *(found for found in self.params if found not in arguments)]
-            self._made = True
-        return super().get_params(ctx)
+        """The parameters; the same objects for all of one call."""
+        found: list[click.Parameter] | None = ctx.meta.get(__name__)
+        if found is None:
+            every = super().get_params(ctx)
+            arguments = [one for one in every if isinstance(one, click.Argument)]
+            made = [_option(one) for one in parameters() if one.name not in _ELSEWHERE]
+            found = ctx.meta[__name__] = [*arguments, *made, *(one for one in every if one not in arguments)]
+        return found
 
 
 def job_parameters(options: dict[str, Any]) -> dict[str, Any]:
     """What the options of a command line say, as a job file would; None is not said."""
     options = dict(options)
-    options["intercept"] = False if options.pop("no_intercept") else None
-    texts = {found.name: (found.meta.extra or {}).get("text") for found in parameters()}
-    for name, text in texts.items():
-        if text is not None and options.get(name) is not None:
+    for found in parameters():
+        name, text = found.name, (found.meta.extra or {}).get("text")
+        if _is_flag(found):
+            options[name] = found.default is not True if options[name] else None
+        elif text is not None and options.get(name) is not None:
             try:
                 options[name] = text(options[name])
             except ValueError as error:
@@ -84,8 +92,9 @@ def job_parameters(options: dict[str, Any]) -> dict[str, Any]:
 
 def _option(parameter: Parameter) -> click.Option:
     name, help_ = _dashed(parameter.name), parameter.meta.description
-    if parameter.name == "intercept":
-        return click.Option(["--no-intercept"], is_flag=True, help=help_)
+    if _is_flag(parameter):  # it turns round what holds when nothing is said
+        turned = f"--no-{name}" if parameter.default is True else f"--{name}"
+        return click.Option([turned, parameter.name], is_flag=True, help=help_)
     more = dict(parameter.meta.extra or {})
     more.pop("text", None)
     choices, plain = _values(parameter.kind)
@@ -97,9 +106,19 @@ def _option(parameter: Parameter) -> click.Option:
     if parameter.name == "out":
         more["required"] = True
     elif parameter.default not in (None, NODEFAULT):
-        shown = exact_size(parameter.default) if Size in plain else parameter.default
-        help_ = f"{help_}  [default: {shown}]"
+        help_ = f"{help_}  [default: {_defaults(parameter, exact=Size in plain)}]"
     return click.Option([f"--{name}", parameter.name], type=kind, help=help_, **more)
+
+
+def _defaults(parameter: Parameter, *, exact: bool) -> str:
+    """What holds when nothing is said, and for whom something else does."""
+    shown: Callable[[Any], object] = exact_size if exact else str
+    others = [f"; of {title} {shown(default)}" for title, default in parameter.elsewhere]
+    return f"{shown(parameter.default)}{''.join(others)}"
+
+
+def _is_flag(parameter: Parameter) -> bool:
+    return _values(parameter.kind) == ([], [bool])
 
 
 def _dashed(name: str) -> str:

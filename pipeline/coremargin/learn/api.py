@@ -24,7 +24,7 @@ from coremargin.learn.train import (
     train_job,
 )
 from coremargin.models.executor import executor_of
-from coremargin.problems.registry import job_of, problem_of
+from coremargin.problems.registry import job_of, own_parameters, problem_of
 from coremargin.problems.report import write_report
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     begin: Begin = "new",
     overwrite: bool = False,
     on_round: Callable[[dict[str, Any]], None] | None = None,
+    **parameters: Any,
 ) -> AnyModel:
     """Train a maximum-margin classifier and prove it.
 
@@ -126,6 +127,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Replace a model that is there.
     on_round : callable, optional
         Called with a record (a dict) after every round.
+    **parameters
+        Of kinds of problems that were added to those of coremargin, as their job files say them.
 
     Returns
     -------
@@ -160,8 +163,11 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     """
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
+    strange = sorted(parameters.keys() - own_parameters())
+    if strange:
+        raise TypeError(f"train() got an unexpected keyword argument {strange[0]!r}")
     rows = _source(source, y, weights)
-    parameters = {
+    parameters |= {
         "epsilon": epsilon, "intercept": intercept, "loss": loss, "C": C, "class_weight": class_weight,
         "classes": classes, "folds": folds, "fold_seed": fold_seed, "outliers": outliers,
         "outlier_search": outlier_search, "strategy": strategy, "scaling": scaling, "memory": memory, "sample": sample,

@@ -40,6 +40,14 @@ def trained() -> Iterator[Kind[Any, Any, Any]]:
     return (kind for kind in kinds() if kind.job.__struct_config__.tag == "train")
 
 
+def own_parameters() -> frozenset[str]:
+    """Names of parameters that not all of those have."""
+    from coremargin.problems.job import TrainJob
+
+    every = set(TrainJob.__struct_fields__)
+    return frozenset(name for kind in trained() for name in kind.job.__struct_fields__ if name not in every)
+
+
 def kind_of(job: TrainJob) -> Kind[Any, Any, Any]:
     """The kind that a job is about."""
     return next(kind for kind in kinds() if kind.job is type(job))

@@ -27,6 +27,7 @@ class FarthestJob(TrainJob, frozen=True, kw_only=True):
     PROBLEM: ClassVar[str] = "farthest"
 
     farthest: Annotated[bool, Meta(description="Find the longest row.")]
+    epsilon: Annotated[float, Meta(description="What may be missing of its length, as a share.")] = 0.01
 
 
 class FarthestKind(OneModel[FarthestJob, FarthestRow, FarthestModel]):
