@@ -15,7 +15,7 @@ from coremargin.engine.checkpoint import Checkpoint
 from coremargin.engine.executors import InProcess
 from coremargin.formats.kinds import Parts
 from coremargin.learn.train import Progress, run_problem
-from coremargin.problems.registry import new_job
+from coremargin.problems.registry import kind_named, new_job
 from kinds_kit import with_a_line
 from loop_problems import GapState, Threshold
 from scan_fakes import FakeHandle, FakeSource
@@ -94,9 +94,10 @@ def test_where_nobody_answers_a_job_waits(tmp_path: Path, patience: int) -> None
 def test_the_live_line_shows_what_is_known_between_scans() -> None:
     """Bounds of whatever problem are shown; words about a search only where there is one."""
     shown: list[str] = []
-    work = Meter(shown.append, every=0.0).progress().on_work
-    work({"lower": 1.0, "upper": 2.0, "nodes": 3})
-    work({"lower": 1.0, "upper": 2.0})
+    search = Meter(shown.append, 0.0, kind_named("outliers")).progress().on_work
+    work = Meter(shown.append, 0.0, kind_named("hard_margin")).progress().on_work
+    search({"lower": 1.0, "upper": 2.0, "nodes": 3})
+    work({"lower": 1.0, "upper": 2.0, "slowest": "a word"})
     work({"lower": -math.inf, "upper": math.inf})
     assert shown[0].startswith("search: bounds 1.0000 to 2.0000 (ratio 0.500000); 3 nodes; Ctrl-C")
     assert shown[1:] == [

@@ -1,8 +1,9 @@
 """The command line: one module per group of commands, gathered here.
 
 A module has ``COMMANDS`` (click commands) and a ``SECTION`` (their heading in ``coremargin --help``; the order of the
-headings is ``common.SECTIONS``) and is named at the end of this file. Modules stay light: what is heavy (NumPy, Dask,
-Zarr) is imported inside the commands, so that ``--help`` is there at once.
+headings is ``common.SECTIONS``) and is named at the end of this file or, with its kind of problem, in formats/kinds.py.
+Modules stay light: what is heavy (NumPy, Dask, Zarr) is imported inside the commands, so that ``--help`` is there at
+once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 
 import click
 
-from coremargin.cli import active, export, ingest, kinds, show, stores, train, use
+from coremargin.cli import export, ingest, kinds, show, stores, train, use
 from coremargin.cli.common import Main
 from coremargin.cli.printing import Formatter, print_bug, print_lines
 from coremargin.engine.interruption import command_was_interrupted
@@ -57,6 +58,6 @@ def main(verbose: int) -> None:
     sys.excepthook = print_bug
 
 
-for _module in (ingest, stores, train, active, use, show, kinds, export):
+for _module in (ingest, stores, train, *kinds.modules(), use, show, kinds, export):
     for _command in _module.COMMANDS:
         main.add_to_section(_module.SECTION, _command)

@@ -1,4 +1,4 @@
-"""Commands that kinds of problems bring: each line in formats/kinds.py may name a module that has some."""
+"""What kinds of problems bring to the command line: each line in formats/kinds.py may name modules that have some."""
 
 from __future__ import annotations
 
@@ -13,15 +13,32 @@ from coremargin.cli.printing import print_json, print_lines
 from coremargin.formats import kinds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
     from coremargin.problems.command import AnyCommand
+    from coremargin.problems.job import TrainJob
 
 SECTION = "Models"
 
 
+def modules() -> Iterator[ModuleType]:
+    """Modules of whole commands of some kinds, as those of this package are."""
+    return (kinds.module(parts.cli) for parts in kinds.KINDS.values() if parts.cli is not None)
+
+
+def own_run(job: TrainJob) -> Callable[[TrainJob, str | None, dict[str, bool]], int] | None:
+    """How jobs of its kind are run, where that is not by the loop alone: job, cluster and flags to an exit code."""
+    from coremargin.problems.registry import kind_of
+
+    own = kinds.KINDS[kind_of(job).name].cli
+    return None if own is None else kinds.module(own).run_job
+
+
 def commands() -> tuple[click.Command, ...]:
-    """Those of all kinds."""
-    modules = [kinds.module(parts.commands) for parts in kinds.KINDS.values() if parts.commands is not None]
-    return tuple(_command(one) for module in modules for one in module.COMMANDS)
+    """Questions about models of all kinds."""
+    asked = [kinds.module(parts.commands) for parts in kinds.KINDS.values() if parts.commands is not None]
+    return tuple(_command(one) for module in asked for one in module.COMMANDS)
 
 
 def _command(brought: AnyCommand) -> click.Command:

@@ -19,10 +19,11 @@ from coremargin.spec import format_seconds, format_size
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import BlockResult, Executor
+    from coremargin.problems.registry import AnyKind
 
 
 @contextmanager
-def live(source: Source, executor: Executor, *, quiet: bool) -> Iterator[Progress]:
+def live(source: Source, executor: Executor, kind: AnyKind, *, quiet: bool) -> Iterator[Progress]:
     """Progress that is shown on stderr."""
     if quiet:
         yield Progress()
@@ -32,9 +33,9 @@ def live(source: Source, executor: Executor, *, quiet: bool) -> Iterator[Progres
     print_lines(f"running {executor.description}", err=True)
     if sys.stderr.isatty():
         with _line() as show:
-            yield Meter(show, every=0.1).progress()
+            yield Meter(show, 0.1, kind).progress()
     else:
-        yield Meter(lambda text: print_lines(text, err=True), every=PLAIN_SECONDS).progress()
+        yield Meter(lambda text: print_lines(text, err=True), PLAIN_SECONDS, kind).progress()
 
 
 @contextmanager
@@ -48,10 +49,10 @@ def _line() -> Iterator[Callable[[str], None]]:
 
 
 class Meter:
-    """Turns blocks and rounds into text."""
+    """Turns blocks and rounds into text; what only a kind of problem tells is in the kind's words."""
 
-    def __init__(self, show: Callable[[str], None], every: float) -> None:
-        self._show, self._every = show, every
+    def __init__(self, show: Callable[[str], None], every: float, kind: AnyKind) -> None:
+        self._show, self._every, self._kind = show, every, kind
         self._round, self._total, self._done, self._began, self._last_line_at = 0, 0, 0, 0.0, time.monotonic()
         self._known = ""
 
@@ -89,17 +90,14 @@ class Meter:
         now = time.monotonic()
         if now - self._last_line_at >= self._every:
             self._last_line_at = now
-            finite = {key: value if math.isfinite(value or 0) else None for key, value in figures.items()}
-            bounds = _bounds({**finite, "ratio": ratio(figures["lower"], figures["upper"])})
-            if "nodes" in figures:
-                self._show(f"search: {bounds}; {figures['nodes']:,} nodes; Ctrl-C ends it with that")
-            else:
-                self._show(f"between scans: {bounds or 'nothing is proven yet'}")
+            proven = {key: figures[key] if math.isfinite(figures[key]) else None for key in ("lower", "upper")}
+            known = {**figures, **proven, "ratio": ratio(figures["lower"], figures["upper"])}
+            self._show(self._kind.work_told(self._bounds(known), known))
 
     def round(self, record: dict[str, Any]) -> None:
         """A scan is finished, or the sample is solved."""
         name = "sample" if record["kind"] == "sample" else f"scan {record['round']}"
-        bounds, pool = _bounds(record), f"pool {record['pool_rows']:,} rows"
+        bounds, pool = self._bounds(record), f"pool {record['pool_rows']:,} rows"
         self._known = f"; {bounds}; {pool}" if bounds else ""
         found = f"{bounds}; {pool} (+{record['new_rows']:,}); " if bounds else ""
         skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""
@@ -110,15 +108,11 @@ class Meter:
             err=True,
         )
 
-
-def _bounds(record: dict[str, Any]) -> str:
-    """What is proven so far, the ratio never rounded up; nothing before a soft margin's first scan."""
-    if record["lower"] is None and record["upper"] is None:
-        return ""
-    lower, upper = (text or "?" for text in plain_bounds(record["lower"], record["upper"]))
-    proven = None not in (record["lower"], record["upper"], record["ratio"])
-    ratio = f" (ratio {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
-    if "members" in record:
-        done = f"{record['members_certified']:,} of {record['members']:,} certified"
-        return f"{done}; lowest: {record['worst']}, bounds {lower} to {upper}{ratio}"
-    return f"bounds {lower} to {upper}{ratio}"
+    def _bounds(self, record: dict[str, Any]) -> str:
+        """What is proven so far, the ratio never rounded up; nothing where the sample proves nothing."""
+        if record["lower"] is None and record["upper"] is None:
+            return ""
+        lower, upper = (text or "?" for text in plain_bounds(record["lower"], record["upper"]))
+        proven = None not in (record["lower"], record["upper"], record["ratio"])
+        ratio = f" (ratio {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
+        return self._kind.bounds_told(f"bounds {lower} to {upper}{ratio}", record)

@@ -76,12 +76,11 @@ def run(job_file: Path, cluster: str | None, **flags: bool) -> int:
     \b
       coremargin run jobs/train.toml --cluster cluster/slurm.toml
     """
-    from coremargin.cli.active import run_job
-    from coremargin.problems.active.spec import ActiveJob
+    from coremargin.cli.kinds import own_run
     from coremargin.problems.registry import load_job
 
     job = load_job(job_file)
-    return run_job(job, cluster, flags) if isinstance(job, ActiveJob) else _run(job, cluster, flags)
+    return (own_run(job) or _run)(job, cluster, flags)
 
 
 @click.command()
@@ -115,6 +114,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     from coremargin.engine.clusters.connect import connect
     from coremargin.learn.record import summary_of
     from coremargin.learn.train import check_output, open_store, train_job
+    from coremargin.problems.registry import kind_of
     from coremargin.problems.report import write_report
 
     as_json, quiet = flags.pop("as_json"), flags.pop("quiet")
@@ -127,7 +127,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
         check_output(job, begin, overwrite=flags["overwrite"])
         with (
             connect(where, source) as executor,
-            live(source, executor, quiet=quiet or as_json) as progress,
+            live(source, executor, kind_of(job), quiet=quiet or as_json) as progress,
         ):
             report = partial(write_report, name=job.out.name)
             outcome = train_job(

@@ -43,10 +43,9 @@ def _about_all(model: Model, history: History, k: int, before: Model | None) -> 
     lower, upper = model.certificate.lower, model.certificate.upper
     if model.status == "not_separable" or not history.dropped:
         return _claiming(model, history, lower, upper, model.status)
-    if model.certificate.kind == "margin":
+    if model.certificate.is_margin:
         return _margin_of_all(model, history, k, before)
-    power = 2 if model.parameters["loss"] == "squared_hinge" else 1
-    value = (np.inf if upper is None else upper) + history.most_lost(k, model.w, model.b, power)
+    value = (np.inf if upper is None else upper) + history.most_lost(k, model.w, model.b, model.power)
     proven = is_certified(lower or 0.0, value, model.certificate.epsilon)
     return _claiming(model, history, lower, value, "certified" if proven else "stopped")
 
@@ -56,7 +55,7 @@ def stand(before: Model | FleetModel, history: History) -> Model | FleetModel | 
     found = []
     for k, model in enumerate(before.deciders()):
         upper = model.certificate.upper
-        if model.certificate.kind != "margin" or upper is None:
+        if not model.certificate.is_margin or upper is None:
             return None
         lower, hypothesis = _best(history, k, model.w[:, None], intercept=bool(model.parameters["intercept"]))
         if not is_certified(lower, upper, model.certificate.epsilon):
@@ -67,12 +66,12 @@ def stand(before: Model | FleetModel, history: History) -> Model | FleetModel | 
 
 def relieved(history: History, models: Sequence[Model], class_c: Sequence[NDArray[np.float64]], room: int) -> History:
     """The past with at most ``room`` rows; class_c (2,) of the sides of each problem. Raises what ``let_go`` raises."""
-    hard = models[0].certificate.kind == "margin"
+    margin = models[0].certificate.is_margin
     return history.let_go(
         [(model.w, model.b) for model in models],
-        [(model.certificate.lower or model.certificate.upper or 1.0) if hard else 1.0 for model in models],
+        [(model.certificate.lower or model.certificate.upper or 1.0) if margin else 1.0 for model in models],
         class_c, max(FEWEST, room),
-        np.unique(np.concatenate([model.coreset_ids for model in models])) if hard else None,
+        np.unique(np.concatenate([model.coreset_ids for model in models])) if margin else None,
     )  # fmt: skip
 
 
@@ -123,7 +122,7 @@ def _claiming(
         "radius": history.radius,
     }  # fmt: skip
     record = {**model.record, "rows": history.seen, "status": status, "certificate": claims}
-    extra = model.extra if model.certificate.kind == "duality_gap" else {}
+    extra = model.extra if model.certificate.is_value else {}
     return replace(
         model, record=record, extra=extra, coreset_ids=history.ids[model.coreset_ids] if ids is None else ids
     )

@@ -45,7 +45,7 @@ def support_of(models: Sequence[Any], source: Source) -> NDArray[np.int64]:
     With a loss one more pass over ``source``: meant for rows in memory.
     """
     found = [_with_dual(model) for model in models]
-    if models[0].certificate.kind == "duality_gap":
+    if models[0].certificate.is_value:
         codes = present(source)
         sides, places = positives(codes), np.zeros(len(source.classes), np.intp)
         places[codes] = np.arange(len(codes))

@@ -21,12 +21,13 @@ class Parts(NamedTuple):
     kind: str  #: ``KIND``: from a job to what people are told (problems/kind.py)
     model: str  #: ``MODEL_CLASS``: what its models are (models/trained.py)
     record: str | None = None  #: ``RECORD``: what ``model.json`` says; None: its models hold those of other kinds
-    commands: str | None = None  #: ``COMMANDS``: what it brings to the command line (problems/command.py)
+    commands: str | None = None  #: ``COMMANDS``: questions about its models, for the command line (problems/command.py)
+    cli: str | None = None  #: ``COMMANDS``, ``SECTION`` as in cli/, and ``run_job``: how `coremargin run` runs its jobs
 
 
 #: By the names that records have for them; jobs ask in this order which one they mean, and the last takes what is left.
 KINDS = {
-    "active": Parts(".problems.active.kind", ".models.active", ".formats.active"),
+    "active": Parts(".problems.active.kind", ".models.active", ".formats.active", cli=".cli.active"),
     "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers", ".problems.outliers.commands"),
     "crammer_singer": Parts(".problems.multiclass.kind", ".models.multiclass", ".formats.crammer_singer"),
     "fleet": Parts(".problems.fleet.kind", ".models.fleet"),

@@ -38,6 +38,8 @@ Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
 Word = Annotated[str, Meta(max_length=200)]
 Dtype = Literal["float32", "float64"]
 Status = Literal["certified", "not_separable", "stopped"]
+#: What certificates of the kinds of this package are about.
+Known = Literal["margin", "not_separable", "duality_gap"]
 COLUMN_SCALINGS = ("standard", "minmax", "maxabs")
 
 
@@ -46,9 +48,12 @@ class Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Claims(Strict, frozen=True, kw_only=True):
-    """The certificate; models/record.py says what its numbers mean."""
+    """The certificate; models/record.py says what its numbers mean.
 
-    kind: Literal["margin", "not_separable", "duality_gap"]
+    kind: what it is about, a word of those that ``ModelRecord.kinds`` lists.
+    """
+
+    kind: Word
     lower: Number | None
     upper: Number | None
     ratio: Ratio | None

@@ -28,6 +28,16 @@ class Certificate:
     store_digest: str  #: identity of the rows that the claim is about
     radius: float  #: largest row norm, rounded up
 
+    @property
+    def is_margin(self) -> bool:
+        """Whether a margin is bounded."""
+        return self.kind == "margin"
+
+    @property
+    def is_value(self) -> bool:
+        """Whether the value of an objective is bounded."""
+        return self.kind == "duality_gap"
+
 
 def plain(value: Any) -> Any:
     """The value as JSON has it: NumPy scalars and arrays become plain, what is not finite becomes null."""

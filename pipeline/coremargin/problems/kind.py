@@ -69,6 +69,14 @@ class Kind(ABC, Generic[J, P, M]):
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """What the driver held in memory, in a word and in a sentence."""
 
+    def work_told(self, bounds: str, figures: Mapping[str, Any]) -> str:
+        """Where a problem stands that works between scans, in a line; bounds: what is proven, "" where nothing is."""
+        return f"between scans: {bounds or 'nothing is proven yet'}"
+
+    def bounds_told(self, bounds: str, record: Mapping[str, Any]) -> str:
+        """What is proven after a round, whose record is a line of ``rounds.jsonl``."""
+        return bounds
+
     def next_steps(self, outcome: Outcome, job: J) -> list[str]:
         """What can be done now."""
         return [*places(job), *go_on(outcome), check_of(job)]
@@ -95,8 +103,3 @@ def go_on(outcome: Outcome) -> list[str]:
 def check_of(job: TrainJob) -> str:
     """The command that checks the model."""
     return f"check   coremargin verify {job.out} {job.store}"
-
-
-def with_a_loss(job: TrainJob) -> list[str]:
-    """What can be done where nothing separates the classes."""
-    return [*places(job), "try     --loss hinge, if rows are noisy; a look at the rows above: labels may be wrong"]

@@ -15,6 +15,7 @@ from coremargin.formats.kinds import KINDS, module
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+    from typing import TypeAlias
 
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
@@ -22,22 +23,30 @@ if TYPE_CHECKING:
     from coremargin.problems.job import TrainJob
     from coremargin.problems.kind import Kind
 
+    AnyKind: TypeAlias = Kind[Any, Any, Any]
+
 
 @cache
-def kind_named(name: str) -> Kind[Any, Any, Any]:
+def kind_named(name: str) -> AnyKind:
     """The kind of this name."""
-    kind: Kind[Any, Any, Any] = module(KINDS[name].kind).KIND
+    kind: AnyKind = module(KINDS[name].kind).KIND
     return kind
 
 
-def kinds() -> Iterator[Kind[Any, Any, Any]]:
+def kinds() -> Iterator[AnyKind]:
     """All of them, in their order."""
     return map(kind_named, KINDS)
 
 
-def trained() -> Iterator[Kind[Any, Any, Any]]:
-    """Those that are trained on the labels of a store, in one go."""
-    return (kind for kind in kinds() if kind.job.__struct_config__.tag == "train")
+def trained() -> Iterator[AnyKind]:
+    """Those that jobs of this word are about: trained on the labels of a store, in one go."""
+    from coremargin.problems.job import TrainJob
+
+    return (kind for kind in kinds() if _tag(kind.job) == _tag(TrainJob))
+
+
+def _tag(job: type[TrainJob]) -> str:
+    return str(job.__struct_config__.tag)
 
 
 def own_parameters() -> frozenset[str]:
@@ -48,7 +57,7 @@ def own_parameters() -> frozenset[str]:
     return frozenset(name for kind in trained() for name in kind.job.__struct_fields__ if name not in every)
 
 
-def kind_of(job: TrainJob) -> Kind[Any, Any, Any]:
+def kind_of(job: TrainJob) -> AnyKind:
     """The kind that a job is about."""
     return next(kind for kind in kinds() if kind.job is type(job))
 
@@ -65,7 +74,7 @@ def problem_of(job: TrainJob, source: Source) -> AnyProblem:
     return problem
 
 
-def kind_of_model(model: AnyModel) -> Kind[Any, Any, Any]:
+def kind_of_model(model: AnyModel) -> AnyKind:
     """The kind of a model."""
     return kind_named(model.kind)
 
@@ -105,7 +114,7 @@ def new_job(**options: Any) -> TrainJob:
     return job_of({"job": "train", **options}, where="job")
 
 
-def _refuse_choices_of_others(kind: Kind[Any, Any, Any], key: str, value: Any, where: str) -> None:
+def _refuse_choices_of_others(kind: AnyKind, key: str, value: Any, where: str) -> None:
     """Raise SpecError for a word that is not this kind's: with the kinds that have it, or all words there are."""
     choices = {other: specs.choices_of(inspect.type_info(other.job), [key]) for other in kinds()}
     own = choices[kind]
@@ -122,13 +131,13 @@ def _refuse_choices_of_others(kind: Kind[Any, Any, Any], key: str, value: Any, w
         raise SpecError(f"{where}: {key}: invalid enum value {value!r}; expected {' or '.join(map(repr, known))}")
 
 
-def _named(kinds_: list[Kind[Any, Any, Any]]) -> str:
+def _named(kinds_: list[AnyKind]) -> str:
     """Kinds, and how a job asks for them."""
     return "; ".join(f"{kind.title} ({kind.selected_by})" for kind in kinds_)
 
 
 @cache
-def _defaults(kind: Kind[Any, Any, Any]) -> dict[str, Any]:
+def _defaults(kind: AnyKind) -> dict[str, Any]:
     """Parameter -> what it is when nothing is said."""
     info = inspect.type_info(kind.job)
     assert isinstance(info, inspect.StructType)  # noqa: S101 - for the type checker

@@ -1,11 +1,12 @@
-"""What kinds with one model share: what a certificate of a margin, or with a loss of a value, says to people."""
+"""What kinds with one model share: what its certificate says to people."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from coremargin.problems.common import messages
-from coremargin.problems.kind import Kind, with_a_loss
+from coremargin.problems.common.claims import MARGIN
+from coremargin.problems.kind import Kind, places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from coremargin.engine.problem import AnyProblem
     from coremargin.models.single import Single
+    from coremargin.problems.common.claims import Claims
     from coremargin.problems.job import TrainJob
     from coremargin.problems.outcome import Outcome
 
@@ -25,6 +27,11 @@ class OneModel(Kind[J, P, M]):
     """A kind whose model has one certificate."""
 
     thing: ClassVar[str] = "hyperplane"  #: what its model is, for messages
+    remedy: ClassVar[str | None] = None  #: what can be tried where nothing separates the classes
+
+    def claims(self, model: M) -> Claims:
+        """What the certificate of a model claims: a margin, if a kind does not say otherwise."""
+        return MARGIN
 
     def summary(self, model: M, run: Mapping[str, Any]) -> dict[str, Any]:
         """Both bounds."""
@@ -33,11 +40,9 @@ class OneModel(Kind[J, P, M]):
     def verdict(self, outcome: Outcome, job: J) -> list[str]:
         """The margin or the value; or the rows that contradict each other."""
         model = cast("M", outcome.model)
-        if messages.has_loss(model):
-            return messages.value_verdict(outcome, model, job.epsilon, self.thing)
         if model.status == "not_separable":
             return self.contradiction(model)
-        return messages.margin_verdict(outcome, model, job.epsilon, self.thing)
+        return self.claims(model).verdict(outcome, model, job.epsilon, self.thing)
 
     def contradiction(self, model: M) -> list[str]:
         """Which rows show that nothing separates the classes."""
@@ -50,17 +55,13 @@ class OneModel(Kind[J, P, M]):
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The pool, or rows near the margin."""
         model = cast("M", outcome.model)
-        return (
-            messages.memory_for_value(outcome, model)
-            if messages.has_loss(model)
-            else messages.memory_for_margin(outcome, model)
-        )
+        return self.claims(model).driver_memory(outcome, model)
 
     def next_steps(self, outcome: Outcome, job: J) -> list[str]:
         """Where nothing separates the classes, what to try."""
-        if outcome.model.status != "not_separable":
+        if self.remedy is None or outcome.model.status != "not_separable":
             return super().next_steps(outcome, job)
-        return with_a_loss(job)
+        return [*places(job), f"try     {self.remedy}; a look at the rows above: labels may be wrong"]
 
     def rows_meant(self, model: M) -> str:
         """The rows that the certificate is about, for people."""
@@ -68,5 +69,4 @@ class OneModel(Kind[J, P, M]):
 
     def described(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, and the margin or the value."""
-        claims = messages.value_claims if messages.has_loss(model) else messages.margin_claims
-        return messages.described(path, model, made, claims(model, self.rows_meant(model)))
+        return messages.described(path, model, made, self.claims(model).described(model, self.rows_meant(model)))

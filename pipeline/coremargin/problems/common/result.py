@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import A_contra, Problem, S
 
 if TYPE_CHECKING:
+    from coremargin.formats.model_record import Known
     from coremargin.problems.common.pool import Pool
 
 Array = NDArray[np.float64]
@@ -33,7 +34,7 @@ class Result:
 
     status: Literal["certified", "not_separable", "stopped"]
     reason: str
-    kind: Literal["margin", "not_separable", "duality_gap"]
+    kind: Known
     w: Array
     b: float
     lower: float | None

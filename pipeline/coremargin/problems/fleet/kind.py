@@ -10,6 +10,7 @@ from coremargin.formats.run_record import FleetRun
 from coremargin.problems.fleet import messages
 from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.kind import Kind
+from coremargin.report.rounds import in_parts
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -67,9 +68,14 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
         """How many members are proven, and how they do together."""
         return messages.verdict(cast("FleetModel", outcome.model), job.epsilon)
 
+    def bounds_told(self, bounds: str, record: Mapping[str, Any]) -> str:
+        """How many members are proven, and the bounds of the one that is furthest from it."""
+        done = f"{record['members_certified']:,} of {record['members']:,} certified"
+        return f"{done}; lowest: {record['worst']}, {bounds}"
+
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """Rows of all members."""
-        if any("part" in record for record in outcome.rounds):
+        if in_parts(outcome.rounds):
             most_rows = max(record["pool_rows"] for record in outcome.rounds)
             return (
                 "rows",

@@ -23,6 +23,7 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
     job = HardMarginJob
     title = "a hard margin"
     selected_by = "give neither loss nor outliers, classes or folds"
+    remedy = "--loss hinge, if rows are noisy"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """Whatever is said: it is what is left."""

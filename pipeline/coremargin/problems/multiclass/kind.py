@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coremargin.problems.common.claims import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.multiclass.spec import CrammerSingerJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.multiclass import MulticlassModel
+    from coremargin.problems.common.claims import Claims
     from coremargin.problems.multiclass.crammer_singer import CrammerSinger
     from coremargin.problems.multiclass.kesler import KeslerMargin
     from coremargin.problems.multiclass.state import ClassesState
@@ -27,6 +29,7 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"])
     title = "a margin of several classes at once"
     thing = "hypothesis"
     selected_by = 'give classes "crammer-singer"'
+    remedy = "--loss hinge, if rows are noisy"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """The name of the method."""
@@ -43,6 +46,10 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"])
         from coremargin.problems.multiclass.outcome import multiclass_of
 
         return multiclass_of(problem.source, problem.codes, problem.result(state), job.parameters())
+
+    def claims(self, model: MulticlassModel) -> Claims:
+        """A margin, or with a loss a value."""
+        return VALUE if model.certificate.is_value else MARGIN
 
     def facts(self, problem: Margin, state: ClassesState) -> dict[str, Any]:
         """Why the run ended, and the confusion matrix of the last scan."""

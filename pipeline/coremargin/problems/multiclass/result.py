@@ -13,6 +13,7 @@ from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.zone import REASONS
 
 if TYPE_CHECKING:
+    from coremargin.formats.model_record import Known
     from coremargin.problems.multiclass.classes import ClassRows
     from coremargin.problems.multiclass.state import ClassesState
 
@@ -31,7 +32,7 @@ class ClassesResult:
 
     status: Literal["certified", "not_separable", "stopped"]
     reason: str
-    kind: Literal["margin", "not_separable", "duality_gap"]
+    kind: Known
     hypothesis: Array
     constant: float
     lower: float | None

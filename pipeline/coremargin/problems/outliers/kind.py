@@ -63,6 +63,10 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
             f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
         ]
 
+    def work_told(self, bounds: str, figures: Mapping[str, Any]) -> str:
+        """How far the search is."""
+        return f"search: {bounds}; {figures['nodes']:,} nodes; Ctrl-C ends it with that"
+
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
         """A look at the rows that were left out."""
         return [*places(job), f"rows    coremargin outliers {job.out}", *go_on(outcome), check_of(job)]

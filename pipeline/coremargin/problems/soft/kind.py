@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coremargin.problems.common.claims import VALUE
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.soft.spec import SoftMarginJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.models.model import Model
+    from coremargin.problems.common.claims import Claims
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.problem import SoftMargin
 
@@ -34,6 +37,10 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
         from coremargin.problems.soft.make import problem_of
 
         return problem_of(job, source)
+
+    def claims(self, model: Model) -> Claims:
+        """A value."""
+        return VALUE
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

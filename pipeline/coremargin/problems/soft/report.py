@@ -64,7 +64,7 @@ def _about(
         "distance": None if not norm else 1.0 / norm,
         "between": int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum()),
         "full": int(at_cap.sum()),
-        "in_segments": any("part" in row for row in records),
+        "in_segments": rounds.in_parts(records),
         "scanned": any(row.get("kind") != "sample" for row in records),
     }
 
