@@ -14,9 +14,10 @@ import pytest
 from campaign_kit import CLASSES, rows_and_labels, same_state, state_of, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.files import oracle_of
+from coremargin.data.owned import Kind
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
-from coremargin.engine.checkpoint import NoCheckpoint
+from coremargin.engine.checkpoint import Checkpoint, NoCheckpoint
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks, Engine, rounds
 from coremargin.engine.task import one_blas_thread
@@ -418,4 +419,48 @@ def test_a_scan_that_is_interrupted(tmp_path: Path, store: Path, answer: bool) -
             again.tell([question.row], [ORACLE[question.row]])
     assert len(read) == (10 if answer else 6)
     assert again.run(know)["status"] == "certified"
+    assert same_state(again, forgotten(again, tmp_path / "copy"))
+
+
+def rest_of(campaign: Campaign) -> list[int]:
+    """The blocks that are read until a scan is finished."""
+    read: list[int] = []
+    campaign._player._watch = Callbacks(on_block=lambda result: read.append(result.block.index))
+    scans = campaign._player.state.round
+    while campaign._player.state.round == scans:
+        for question in campaign.ask(1):
+            campaign.tell([question.row], [ORACLE[question.row]])
+    return read
+
+
+def test_blocks_of_an_earlier_scan_are_of_no_use(tmp_path: Path, store: Path) -> None:
+    """A process that has seen blocks of a scan, which another one finishes, takes those of the next scan alone."""
+    asked = {"classes": CLASSES, "error": 0.05, "block": 1024, "cluster": "threads", "memory": 4000}
+    interrupted(Campaign.create(tmp_path / "c", store, **asked), after=3)
+    first, second = (Campaign(tmp_path / "c", cluster="threads") for _ in range(2))
+    interrupted(second, after=8)  # seven blocks, and one of the next scan
+    assert len(rest_of(first)) == 9
+    assert same_state(first, forgotten(first, tmp_path / "copy"))
+
+
+def test_blocks_that_a_kill_left_are_of_no_use(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed while it throws a state away leaves its blocks: no other state is taken for theirs."""
+    monkeypatch.setitem(Checkpoint.__init__.__kwdefaults__, "every_s", 0.0)  # a file for each block
+    asked = {"classes": CLASSES, "error": 0.05, "block": 1024, "cluster": "threads", "memory": 4000}
+    interrupted(Campaign.create(tmp_path / "c", store, **asked), after=4)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("coremargin.engine.checkpoint.version", lambda: "another")
+        patch.setattr(Kind, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Campaign(tmp_path / "c")
+    campaign = Campaign(tmp_path / "c", cluster="threads")
+    row = next(row for row in range(600) if row not in campaign._player.labels)
+    campaign.tell([row], [ORACLE[row]], examples=True)
+    interrupted(campaign, after=1)
+    again = Campaign(tmp_path / "c", cluster="threads")
+    assert len(rest_of(again)) == 9
     assert same_state(again, forgotten(again, tmp_path / "copy"))

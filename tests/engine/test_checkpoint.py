@@ -192,8 +192,9 @@ def test_another_job(job: TrainJob, store: Store, interrupted: Path, change: dic
     ("written", "whose"),
     [
         ({"version": 1}, "an earlier one wrote"),
+        ({"version": 2}, "an earlier one wrote"),
         ({"version": 99}, "another wrote"),
-        ({"software": "0.0.1"}, r"another wrote \(0.0.1, format 2\)"),
+        ({"software": "0.0.1"}, r"another wrote \(0.0.1, format 3\)"),
     ],
 )
 def test_a_checkpoint_of_another_coremargin(
@@ -358,6 +359,31 @@ def test_only_the_newest_state_is_held_and_each_is_written(tmp_path: Path) -> No
         checkpoint.discard()
 
 
+def test_a_state_and_its_history_change_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill between a new state and the record that names it leaves the old state with the old history."""
+    with Checkpoint(tmp_path / "m", {}) as checkpoint:
+        checkpoint.scan_begins(Numbers(0, 1.0), {"answers": 1})
+        checkpoint.save()
+        checkpoint.scan_begins(Numbers(0, 2.0), {"answers": 2})
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoint, "_point_at", killed)
+            with pytest.raises(KeyboardInterrupt):
+                checkpoint.save()
+        assert len(list(checkpoint.folder.glob("state-*.npz"))) == 2
+        again = Checkpoint(tmp_path / "m", {})
+        assert (again.load(lambda arrays: float(arrays["value"])), again.history) == (1.0, {"answers": 1})
+        again.scan_begins(Numbers(0, 3.0), {"answers": 3})
+        again.save()
+        assert again.load(lambda arrays: float(arrays["value"])) == 3.0
+        assert len(list(checkpoint.folder.glob("state-*.npz"))) == 1
+        checkpoint.discard()
+
+
+def killed(*_: object) -> None:
+    """The end of a process."""
+    raise KeyboardInterrupt
+
+
 def test_the_lock_leaves_no_trace(tmp_path: Path) -> None:
     """After a job its lock is gone, and the next job gets it; another job's error passes through."""
     for _ in range(2):
@@ -372,3 +398,13 @@ def test_half_a_file_that_a_kill_left_goes_with_the_checkpoint(job: TrainJob, in
     (interrupted / f".{state.name}.aside").write_bytes(b"half")
     assert resume(job).model.status == "certified"
     assert not interrupted.exists()
+
+
+def test_a_checkpoint_that_is_gone_on_with_is_swept(job: TrainJob, store: Store, interrupted: Path) -> None:
+    """Files that two kills never finished are gone once the job goes on, long before it is done."""
+    for name in ("state-70.npz", "blocks-3-000001.npz"):
+        (interrupted / f".{name}.aside").write_bytes(b"half")
+    with pytest.raises(Interrupted):
+        train_job(job, store, InProcess(1), begin="resume", progress=stop_after(1))
+    assert not list(interrupted.glob(".*"))
+    assert resume(job).model.status == "certified"

@@ -16,7 +16,6 @@ from coremargin.problems.active.state import ActiveState
 
 if TYPE_CHECKING:
     from coremargin.engine.problem import State
-    from coremargin.engine.protocols import BlockResult
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Kept(Checkpoint):
         super().__init__(folder, {"campaign": first})
         self.folder = folder
         self.mark = Mark()
-        self._blocks: Mark | None = None  # of the state whose blocks are on disk, or on their way there
+        self._stored: Mark | None = None  # of the state that was read
 
     def stamp(self) -> tuple[int, int] | None:
         """What changes whenever a state is saved; None where there is none."""
@@ -95,18 +94,13 @@ class Kept(Checkpoint):
         if marked is None:
             self.discard()
             return None
-        self.mark = marked.mark
-        self._blocks = marked.mark if self._found else None
+        self.mark = self._stored = marked.mark
         return marked
 
     def scan_begins(self, state: State, history: Mapping[str, Any] | None = None) -> None:
-        """As of any checkpoint; blocks of a scan of another state with the same round go."""
-        if self._blocks not in (None, self.mark) and state.round == self._stored_round:
-            self.discard()
-        self._blocks = self._blocks if self._blocks == self.mark and state.round == self._stored_round else None
+        """As of any checkpoint; the state is saved with its mark."""
         super().scan_begins(Marked(state, self.mark), history)
 
-    def block_done(self, result: BlockResult) -> None:
-        """As of any checkpoint."""
-        self._blocks = self.mark
-        super().block_done(result)
+    def _is_stored(self, state: State) -> bool:
+        """As of any checkpoint; states with as many scans behind them differ by what they know of the log."""
+        return super()._is_stored(state) and self.mark == self._stored

@@ -104,21 +104,19 @@ class Player:
     def refresh(self) -> None:
         """Read what others have written, and bring the state up to it."""
         self.log.refresh()
-        stamp = self.kept.stamp()
-        if stamp != self._stamp:
-            self._look(stamp)
+        if self._state is None or self.kept.stamp() != self._stamp:
+            self._look()
         if self._state is None:
             self._begin()
         self.advance()
 
-    def _look(self, stamp: tuple[int, int] | None) -> None:
-        """Take the state on disk where it has come further than this one."""
-        self._stamp = stamp
-        marked = self.kept.found() if stamp is not None else None
+    def _look(self) -> None:
+        """Take the state on disk where it has come as far as this one: blocks that lie there are of a scan of it."""
+        marked = self.kept.found()
+        self._stamp = self.kept.stamp()
         if marked is None or not self._fits(marked.mark):
             return
-        rounds_known = -1 if self._state is None else self._state.round
-        if self._state is None or (marked.mark.lines, marked.round) > (self.mark.lines, rounds_known):
+        if self._state is None or (marked.mark.lines, marked.round) >= (self.mark.lines, self._state.round):
             self._state, self.mark, self._saved = marked.state, marked.mark, marked.state
             self.labels = effective(self.log.lines[: self.mark.lines])
             self.meters = RunCounters(**dict(self.kept.history))

@@ -3,8 +3,9 @@
 A folder ``.NAME.checkpoint`` beside the model holds the state at the start of the current scan, the summaries of the
 blocks that are done, and the rounds so far. It is written every few seconds of scanning and when the job is
 interrupted, and removed when the model is in place. ``job.json`` makes it a checkpoint: it is written after the state
-that it points at and goes first, so that whatever a kill leaves behind is a whole checkpoint or none. The lock
-``.NAME.lock`` refuses a second job on the same output; the kernel frees it when a job is killed.
+that it points at and goes first, so that whatever a kill leaves behind is a whole checkpoint or none. Each state that
+is written has a number of its own, which its blocks bear: whatever else lies there, none of it belongs to them. The
+lock ``.NAME.lock`` refuses a second job on the same output; the kernel frees it when a job is killed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-VERSION = 2
+VERSION = 3
 RECORD = "job.json"
 _STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
 #: What of a record says which coremargin wrote it.
@@ -77,6 +78,8 @@ class Checkpoint:
         self._state: State | None = None
         self._state_is_new = False  # not written yet
         self._stored_round = -1
+        self._number = -1  # of the state that is on disk
+        self._loaded = False  # the state on disk was read, and none was begun from since
         self._fresh: dict[int, Summary] = {}
         self._found: dict[int, dict[str, np.ndarray]] = {}
         self._parts = 0
@@ -104,27 +107,36 @@ class Checkpoint:
 
         Raises CheckpointError for the checkpoint of another job and for damaged files.
         """
+        self._forget()
         if not self.exists():
             self.discard()
             return None
         self.check()
+        CHECKPOINT.sweep(self.folder)
         try:
-            state = restore(self._read(f"state-{self._stored_round}.npz"))
-            for path in sorted(self.folder.glob(f"blocks-{self._stored_round}-*.npz")):
-                self._parts += 1
+            state = restore(self._read(f"state-{self._number}.npz"))
+            for path in sorted(self.folder.glob(f"blocks-{self._number}-*.npz")):
+                self._parts = int(path.stem.rpartition("-")[2]) + 1
                 for name, values in self._read(path.name).items():
                     index, _, field = name.partition(".")
                     self._found.setdefault(int(index), {})[field] = values
         except (DataError, OSError, KeyError, ValueError, IndexError, TypeError) as error:
             raise self._damaged(error) from error
+        self._loaded = True
         return state
+
+    def _forget(self) -> None:
+        """Know nothing of what is on disk, nor of what was on its way there."""
+        self._state, self._state_is_new, self._loaded = None, False, False
+        self._stored_round, self._number, self._parts = -1, -1, 0
+        self._found, self._fresh = {}, {}
 
     def check(self) -> None:
         """Read the record. Raises CheckpointError when it is another job's, or cannot be read."""
         try:
             record = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
             identity, history = dict(record["identity"]), dict(record["history"])
-            self._stored_round, self.history = int(record["round"]), history
+            self._stored_round, self._number, self.history = int(record["round"]), int(record["state"]), history
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from error
         if [identity.get(key) for key in _WRITER] != [self._identity[key] for key in _WRITER]:
@@ -154,8 +166,7 @@ class Checkpoint:
                 (self.folder / RECORD).unlink()
             with suppress(OSError):
                 CHECKPOINT.remove(self.folder)
-        self._stored_round, self._parts = -1, 0
-        self._found, self._fresh = {}, {}
+        self._forget()
 
     # what is coming
 
@@ -164,13 +175,18 @@ class Checkpoint:
 
         State, history and blocks change together, no signal between them: what is saved then fits together.
         """
-        self._state_is_new = self._state_is_new or state is not self._state
+        if state is not self._state:
+            resumes = self._loaded and len(self._found) > 0 and self._is_stored(state)
+            self._state_is_new, self._loaded = not resumes, False
+            self._found = self._found if resumes else {}
         self._state, self.history = state, self.history if history is None else history
         self._fresh = {}
-        if state.round != self._stored_round:
-            self._found, self._parts = {}, 0
         if time.monotonic() - self._saved >= self._every_s:
             self.save()
+
+    def _is_stored(self, state: State) -> bool:
+        """Whether a state is the one that was read, which is on disk with blocks of its scan."""
+        return state.round == self._stored_round
 
     def known(self, probe: Probe) -> dict[int, Summary]:
         """Summaries of blocks that need not run again."""
@@ -192,27 +208,37 @@ class Checkpoint:
             return
         with output_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
-            if self._state_is_new:  # of the same round where work goes on between two scans
-                self._write(f"state-{self._state.round}.npz", self._state.to_arrays())
+            if self._state_is_new:
+                number = self._unused()
+                self._write(f"state-{number}.npz", self._state.to_arrays())
+                self._number, self._stored_round, self._parts = number, self._state.round, 0
                 self._state_is_new = False
-                self._parts = self._parts if self._state.round == self._stored_round else 0
-            self._point_at(self._state.round)
+            self._point_at(self._number)
             if self._fresh:
                 arrays = {f"{i}.{k}": v for i, s in sorted(self._fresh.items()) for k, v in s.to_arrays().items()}
-                self._write(f"blocks-{self._stored_round}-{self._parts:06d}.npz", arrays)
+                self._write(f"blocks-{self._number}-{self._parts:06d}.npz", arrays)
                 self._parts += 1
                 self._fresh = {}
         self._saved = time.monotonic()
 
-    def _point_at(self, number: int) -> None:
-        """Make the state of this round, and what the job has cost so far, what to go on with; older files go."""
-        record = {"identity": self._identity, "round": number, "history": self.history}
-        write_whole(self.folder / RECORD, [json.dumps(record).encode()])
-        sync_folder(self.folder)
-        self._stored_round = number
+    def _steps(self) -> Iterator[tuple[Path, int]]:
+        """The files of states and blocks that are there, each with the number of its state."""
         for path in self.folder.iterdir():
             step = re.fullmatch(_STEP, path.name)
-            if step is not None and str(number) not in step.groups():
+            if step is not None:
+                yield path, int(step[1] or step[2])
+
+    def _unused(self) -> int:
+        """The number of a state that no file bears: what a kill has left behind is of other states."""
+        return 1 + max([self._number, *(number for _, number in self._steps())])
+
+    def _point_at(self, number: int) -> None:
+        """Make this state, and what the job has cost so far, what to go on with; files of other states go."""
+        record = {"identity": self._identity, "state": number, "round": self._stored_round, "history": self.history}
+        write_whole(self.folder / RECORD, [json.dumps(record).encode()])
+        sync_folder(self.folder)
+        for path, its in list(self._steps()):
+            if its != number:
                 path.unlink()
 
     def _write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:

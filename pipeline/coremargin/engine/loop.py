@@ -96,9 +96,9 @@ class Engine:
         step = self.executor.workers if problem.eager else max(1, len(blocks))
         answer = probe.empty()
         read: list[Block] = []
+        known = self.checkpoint.known(probe)
         for first in range(0, len(blocks), step):
             part = blocks[first : first + step]
-            known = self.checkpoint.known(probe)
             answer = answer.merge(
                 run_scan(self.executor, self.source, probe, part, done=known, on_block=self._block_done)
             )
