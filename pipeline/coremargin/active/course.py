@@ -14,7 +14,7 @@ import numpy as np
 
 from coremargin.maths.rows import take
 from coremargin.problems.active.probe import decisions
-from coremargin.problems.active.state import ActiveState, Draws, Scanned
+from coremargin.problems.active.state import ActiveState, Scanned
 
 if TYPE_CHECKING:
     from coremargin.problems.active.problem import ActiveMargin
@@ -62,7 +62,8 @@ def revised(problem: ActiveMargin, state: ActiveState, signs: Signs) -> ActiveSt
 
     What was drawn and answered is among the rows answered now, and the next attempt draws others.
     """
-    drawn, pool = state.draws, state.answered.add(state.draws.ids, state.draws.rows, state.draws.signs)
+    state = problem.voided(state)
+    pool = state.answered
     kept = pool.take(
         np.flatnonzero([signs.get(int(row)) == sign for row, sign in zip(pool.ids, pool.signs, strict=True)])
     )
@@ -70,15 +71,12 @@ def revised(problem: ActiveMargin, state: ActiveState, signs: Signs) -> ActiveSt
     if not again and len(kept):  # the problem solves when it is told something: one of the rows is told once more
         again = {int(kept.ids[0]): int(kept.signs[0])}
         kept = kept.take(np.arange(1, len(kept)))
-    features, sparse = problem.source.features, problem.source.sparse
-    attempt = state.attempt + bool(len(drawn))
     if not again:
-        begun = problem.start()
-        return replace(begun, round=state.round, attempt=attempt, sample_bytes=state.sample_bytes + begun.sample_bytes)
+        begun, more = problem.start(), state.sample_bytes
+        return replace(begun, round=state.round, attempt=state.attempt, sample_bytes=more + begun.sample_bytes)
     empty = replace(
-        state, status="running", answered=_without_weights(kept), draws=Draws.none(features, sparse=sparse),
-        attempt=attempt, w=np.zeros(features), b=0.0, lower=0.0, upper=np.inf, scanned=Scanned.nothing(),
-        reach=0, wanted=np.zeros(0, np.int64),
+        state, status="running", answered=_without_weights(kept), w=np.zeros(problem.source.features), b=0.0,
+        lower=0.0, upper=np.inf, scanned=Scanned.nothing(), wanted=np.zeros(0, np.int64),
     )  # fmt: skip
     return problem.answered(empty, again)
 

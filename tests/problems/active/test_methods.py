@@ -11,6 +11,7 @@ from asking import Person, apart, source_of, states
 from nightmare import Adversary, circle
 from scipy.sparse import csr_array
 
+from coremargin.active.course import chosen
 from coremargin.formats.choices import Method
 from coremargin.maths.pool import solve_pool
 from coremargin.problems.active.methods.table import METHODS
@@ -69,17 +70,21 @@ def test_methods_take_sparse_rows_and_go_through_the_origin(method: Method, spar
 
 
 @pytest.mark.parametrize("method", QUICK)
-def test_methods_ask_in_batches_and_go_on_from_any_state(method: Method) -> None:
-    """Five questions at a time, no row twice; a state that was written and read again leads to the same bits."""
+def test_methods_go_on_from_any_state_and_ask_about_some_rows_at_a_time(method: Method) -> None:
+    """No row twice; a state that was written and read again leads to the same bits, and wants the same rows."""
     X, signs = apart(np.random.default_rng(5), 900, 3, 0.3)
-    problem = ActiveMargin(source_of(X), method=method, batch=5, error=0.05, resident_rows=90)
-    person = Person(signs, most=5)
+    problem = ActiveMargin(source_of(X), method=method, error=0.05, resident_rows=90)
+    person = Person(signs)
     every = states(problem, person)
     assert len(set(person.asked)) == len(person.asked)
     check(problem, every[-1], X, signs)
     middle = every[len(every) // 2]
     again = problem.restore({name: value.copy() for name, value in middle.to_arrays().items()})
-    last, end = every[-1].to_arrays(), states(problem, Person(signs, most=5), again)[-1].to_arrays()
+    rows = chosen(problem, middle, 5, [])
+    assert rows == chosen(problem, again, 5, [])
+    assert 0 < len(set(rows)) == len(rows) <= 5
+    assert not set(rows) & set(middle.answered.ids.tolist())
+    last, end = every[-1].to_arrays(), states(problem, Person(signs), again)[-1].to_arrays()
     assert all(np.array_equal(end[name], last[name]) for name in last)
 
 

@@ -68,24 +68,6 @@ def test_few_labels_where_random_ones_need_many(rng: np.random.Generator) -> Non
     assert margin < 0.5 * problem.round_of(state).lower
 
 
-@pytest.mark.parametrize("most", [2, 7])
-def test_questions_come_in_batches(rng: np.random.Generator, most: int) -> None:
-    """Different rows, none answered before; all of them answered at a time, or only some: the claim is the same."""
-    X, signs = apart(rng, 3000, 5, 0.2)
-    problem = ActiveMargin(source_of(X), batch=7, resident_rows=300)
-    seen: list[int] = []
-
-    class Few(Person):
-        def __call__(self, questions: list[int]) -> dict[int, int]:  # type: ignore[override]
-            assert 0 < len(set(questions)) == len(questions) <= 7
-            assert not set(questions) & set(self.asked)
-            seen.append(len(questions))
-            return super().__call__(questions)
-
-    is_true(problem, states(problem, Few(signs, most))[-1], X, signs)
-    assert max(seen) == 7
-
-
 def test_a_campaign_goes_on_from_any_state(rng: np.random.Generator) -> None:
     """A state that was written and read again, wherever, leads to the same bits."""
     X, signs = apart(rng, 2000, 4, 0.1)
@@ -118,7 +100,9 @@ def test_a_rare_class_is_tried_by_itself(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("seen", [0, 5])
 def test_a_late_answer_makes_an_attempt_void(rng: np.random.Generator, seen: int) -> None:
-    """It changes the hypothesis that the draws are to try: none of those answered is evidence for the next one."""
+    """It changes the hypothesis that the draws are to try: none of those answered is evidence for the next one, and
+    what was drawn has spent its chance, answered or only seen.
+    """
     X, signs = apart(rng, 2000, 4, 0.1)
     problem = ActiveMargin(source_of(X), resident_rows=100)
     drawing = next(
@@ -129,7 +113,7 @@ def test_a_late_answer_makes_an_attempt_void(rng: np.random.Generator, seen: int
     late = next(row for row in range(2000) if row not in drawing.draws.ids and row not in drawing.answered.ids)
     after = problem.answered(drawing, {late: int(signs[late])})
     assert len(after.draws) == 0
-    assert after.attempt == drawing.attempt + (seen > 0)
+    assert after.attempt == drawing.attempt + 1
     assert np.isin(drawing.draws.ids[drawing.draws.signs != 0], after.answered.ids).all()
     is_true(problem, states(problem, Person(signs), after)[-1], X, signs)
 

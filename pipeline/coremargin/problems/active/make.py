@@ -18,6 +18,6 @@ def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:
     room = max(2, job.memory // (4 * max(1, float64_row_bytes(source))))
     return ActiveMargin(
         source, method=job.method, epsilon=job.epsilon, error=job.error, confidence=job.confidence, seed=job.seed,
-        intercept=job.intercept, batch=1, resident_rows=min(RESIDENT_ROWS, room),
+        intercept=job.intercept, resident_rows=min(RESIDENT_ROWS, room),
         blocks=len(plan_blocks(source, job.block)), sample_share=job.sample,
     )  # fmt: skip

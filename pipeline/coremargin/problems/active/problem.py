@@ -26,7 +26,7 @@ from coremargin.maths.rows import as_float64, concatenate, take
 from coremargin.problems.active.methods.method import Asking
 from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.active.probe import SlabProbe, decisions, distances_below, margin_below
-from coremargin.problems.active.spread import far_apart
+from coremargin.problems.active.spread import furthest
 from coremargin.problems.active.state import ActiveState, Draws, Scanned, Status
 from coremargin.problems.active.summary import SlabSummary
 from coremargin.problems.common.driver_rows import DriverRows
@@ -51,7 +51,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     method: which rows are asked about, and what stands for the largest margin of them (``methods/table.py``).
     epsilon: what may be missing of the margin, as a share. error, confidence: at most so many rows are labelled
     wrongly, as a share, and how sure that is to be; by_class: of the rows on each side of the hyperplane, which says
-    more where one class is rare. seed: of the draws. batch: questions at a time. Labels are signs.
+    more where one class is rare. seed: of the draws. Labels are signs.
     """
 
     method: Method = "coreset"
@@ -61,7 +61,6 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     by_class: bool = False
     seed: int = 0
     intercept: bool = True
-    batch: int = 1
     resident_rows: int = RESIDENT_ROWS
     blocks: int = 1
     sample_share: float = SAMPLE_SHARE
@@ -118,8 +117,8 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     # questions
 
     def questions(self, state: ActiveState) -> Sequence[int]:
-        """Rows whose labels are wanted now, at most ``batch``."""
-        return [int(row) for row in state.wanted[: self.batch]]
+        """The row whose label is wanted now; none: a scan is next."""
+        return [int(row) for row in state.wanted[:1]]
 
     def answered(self, state: ActiveState, labels: Mapping[int, Any]) -> ActiveState:
         """The state that knows these labels, 1 or -1, of any rows that have been asked for."""
@@ -130,15 +129,18 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         state = replace(state, draws=draws)
         if not len(others):
             return self._tried(state)
-        state = self._joined(self._void(state), others, np.array([signs[int(row)] for row in others]))
+        state = self._joined(self.voided(state), others, np.array([signs[int(row)] for row in others]))
         return self._next(self._solved(state))
 
-    def _void(self, state: ActiveState) -> ActiveState:
-        """Without the attempt on the way: its draws are rows like any other, or may be drawn again, none answered."""
-        seen = np.flatnonzero(state.draws.signs)
-        found, nothing = state.draws.take(seen), Draws.none(self.source.features, sparse=self.source.sparse)
-        answered = state.answered.add(found.ids, found.rows, found.signs)
-        return replace(state, answered=answered, draws=nothing, attempt=state.attempt + (len(seen) > 0), reach=0)
+    def voided(self, state: ActiveState) -> ActiveState:
+        """Without the attempt on the way: its draws are rows like any other, or may be drawn again, none answered.
+
+        Its number is spent as soon as there are draws: somebody may have seen them, and told what they show.
+        """
+        found = state.draws.take(np.flatnonzero(state.draws.signs))
+        nothing = Draws.none(self.source.features, sparse=self.source.sparse)
+        answered, spent = state.answered.add(found.ids, found.rows, found.signs), bool(len(state.draws))
+        return replace(state, answered=answered, draws=nothing, attempt=state.attempt + spent, reach=0)
 
     def _joined(self, state: ActiveState, ids: NDArray[np.int64], signs: NDArray[np.int8]) -> ActiveState:
         """With these rows among those answered."""
@@ -157,7 +159,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         predicted = np.where(decisions(draws.rows, state.w, state.b) >= 0, 1, -1)
         seen = draws.signs != 0
         if (draws.signs[seen] != predicted[seen]).any():
-            return self._next(self._solved(self._void(state)))
+            return self._next(self._solved(self.voided(state)))
         if seen.all():
             return replace(state, status="certified", wanted=np.zeros(0, np.int64))
         return replace(state, wanted=draws.ids[~seen])
@@ -190,7 +192,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             return replace(state, wanted=self._near(state))
         if len(state.answered) < min(SPREAD, len(state.resident)):
             rows = self._open(state)
-            return replace(state, wanted=rows.ids[far_apart(rows.rows, state.answered.rows, self.batch)])
+            return replace(state, wanted=rows.ids[[furthest(rows.rows, state.answered.rows)]])
         return replace(state, wanted=np.zeros(0, np.int64))
 
     def _open(self, state: ActiveState) -> DriverRows:
@@ -198,29 +200,14 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return state.resident.take(np.flatnonzero(np.isin(state.resident.ids, state.answered.ids, invert=True)))
 
     def _near(self, state: ActiveState) -> NDArray[np.int64]:
-        """Rows in memory while one lies within the slab, each chosen as if those before were as it foretells them."""
-        rows, wanted = self._open(state), list[int]()
-        if not len(rows):
+        """A row in memory, while one lies within the slab."""
+        rows = self._open(state)
+        sizes = distances_below(rows.rows, state.w, state.b)
+        within = sizes < self._share * state.upper
+        if not within.any():
             return np.zeros(0, np.int64)
-        sizes, ahead = distances_below(rows.rows, state.w, state.b), state
-        while (within := sizes < self._share * ahead.upper).any():
-            asking = Asking(rows, sizes, within, ahead.answered, self.intercept, self.seed)
-            place = METHODS[self.method].pick(asking)
-            wanted.append(int(rows.ids[place]))
-            if len(wanted) == self.batch:
-                break
-            ahead = self._foretold(ahead, rows, place)
-            if ahead.status != "running":
-                break
-            sizes = np.abs(decisions(rows.rows, ahead.w, ahead.b))
-            sizes[np.isin(rows.ids, wanted)] = np.inf
-        return np.array(wanted, np.int64)
-
-    def _foretold(self, state: ActiveState, rows: DriverRows, place: int) -> ActiveState:
-        """As if the row at a place had the label that the hypothesis says."""
-        one = rows.take(np.array([place]))
-        sign = np.where(decisions(one.rows, state.w, state.b) >= 0, 1, -1).astype(np.int8)
-        return self._solved(replace(state, answered=state.answered.add(one.ids, one.rows, sign)))
+        asking = Asking(rows, sizes, within, state.answered, self.intercept, self.seed)
+        return rows.ids[[METHODS[self.method].pick(asking)]]
 
     # scan
 

@@ -13,20 +13,13 @@ if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
 
 
-def far_apart(rows: Rows, before: Rows, count: int) -> list[int]:
-    """Places of at most ``count`` rows (n, d), each the furthest from all others before it, and from rows ``before``.
-
-    The first of all is the longest.
-    """
+def furthest(rows: Rows, before: Rows) -> int:
+    """The place of the row of (n, d) that is the furthest from all rows ``before``; the longest where there is none."""
     exact, squares = as_float64(rows), lengths(rows) ** 2
-    nearest, places = np.full(len(squares), np.inf), list[int]()
+    nearest = np.full(len(squares), np.inf)
     for row in before if before.shape[0] else ():
         nearest = np.minimum(nearest, _squares(exact, squares, row))
-    while len(places) < min(count, len(squares)):
-        place = int(squares.argmax() if np.isinf(nearest).all() else nearest.argmax())
-        places.append(place)
-        nearest = np.minimum(nearest, _squares(exact, squares, exact[[place]]))
-    return places
+    return int((nearest if before.shape[0] else squares).argmax())
 
 
 def _squares(rows: Any, squares: Array, row: Any) -> Array:

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 class Asking:
     """What a method chooses by. At least one of the rows lies within the slab.
 
-    rows: those in memory that may be asked about; sizes (n,): their distance from the hyperplane, infinite for rows
-    that may not; within (n,): whether that is within the slab. answered: the rows with labels, of both classes; seed:
-    of what is left to chance.
+    rows: those in memory that may be asked about; sizes (n,): their distance from the hyperplane; within (n,): whether
+    that is within the slab. answered: the rows with labels, of both classes; seed: of what is left to chance.
     """
 
     rows: DriverRows
@@ -55,4 +54,4 @@ class Method(ABC):
 
     @abstractmethod
     def pick(self, asking: Asking) -> int:
-        """The place of the row to ask about next: one of finite size."""
+        """The place of the row to ask about next."""

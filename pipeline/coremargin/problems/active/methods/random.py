@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from coremargin.problems.active.methods.method import Method
 
 if TYPE_CHECKING:
@@ -17,4 +15,4 @@ class Random(Method):
 
     def pick(self, asking: Asking) -> int:
         """Each with the same chance."""
-        return int(asking.chance.choice(np.flatnonzero(np.isfinite(asking.sizes))))
+        return int(asking.chance.choice(len(asking.sizes)))
