@@ -26,6 +26,9 @@ from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.models.registry import read_model
 from coremargin.problems.active.make import problem_of
+from coremargin.problems.active.methods.coreset import Coreset
+from coremargin.problems.active.methods.slab import Slab
+from coremargin.verify import verify
 
 X, LABELS = rows_and_labels()
 ORACLE = dict(enumerate(LABELS))
@@ -463,4 +466,38 @@ def test_blocks_that_a_kill_left_are_of_no_use(tmp_path: Path, store: Path, monk
     interrupted(campaign, after=1)
     again = Campaign(tmp_path / "c", cluster="threads")
     assert len(rest_of(again)) == 9
+    assert same_state(again, forgotten(again, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("before", ["loose", "exact"])
+def test_a_state_that_is_computed_otherwise_spends_no_attempt_twice(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, before: str
+) -> None:
+    """Where another coremargin comes to other hypotheses, what was tried before is over: the evidence is of an attempt
+    of which the log has no draw yet, and the campaign is verified.
+    """
+    solvers = {"loose": Slab.solve, "exact": Coreset.solve}
+    after = "exact" if before == "loose" else "loose"
+    campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05, memory=4000, epsilon=0.4)
+    with monkeypatch.context() as patch:
+        patch.setattr(Coreset, "solve", solvers[before])
+        for _ in range(3):
+            rows = [one.row for one in drawing(campaign)[:6]]
+            campaign.tell(rows[:4], [ORACLE[row] for row in rows[:4]])
+            campaign.skip(rows[4])
+            campaign.undo(rows[0])
+        rows = [one.row for one in drawing(campaign)]
+        campaign.tell(rows, [ORACLE[row] for row in rows])
+        campaign.close()
+    tried = max(line.attempt for line in campaign._player.log.lines if line.attempt is not None)
+    record = json.loads((campaign.path / "state" / "job.json").read_text())
+    record["identity"]["software"] = "0.0.9"
+    (campaign.path / "state" / "job.json").write_text(json.dumps(record))
+    monkeypatch.setattr(Coreset, "solve", solvers[after])
+    again = Campaign(campaign.path)
+    assert again.run(know)["status"] == "certified"
+    assert again.model.evidence["attempt"] > tried >= 3
+    assert verify(campaign.path, store).ok
+    (warned,) = [one.getMessage() for one in caplog.records if "computed again" in one.getMessage()]
+    assert "found one that another wrote (0.0.9, format 3); the state is computed again from the answers" in warned
     assert same_state(again, forgotten(again, tmp_path / "copy"))

@@ -57,12 +57,25 @@ def _decision(problem: ActiveMargin, state: ActiveState, row: int) -> float:
     return float(decisions(problem.source.rows_at(np.array([row]))[0], state.w, state.b)[0])
 
 
-def revised(problem: ActiveMargin, state: ActiveState, signs: Signs) -> ActiveState:
+def fits(state: ActiveState, row: int, attempt: int | None) -> bool:
+    """Whether a row was drawn for the attempt of that number, None: for none, as far as the state knows.
+
+    Else the state was computed again, by another coremargin or on another kind of processor, and has come to other
+    draws than people were shown: these attempts are spent, and those draws show nothing.
+    """
+    if row in state.draws.ids:
+        return attempt == state.attempt
+    return attempt is None or attempt < state.attempt
+
+
+def revised(problem: ActiveMargin, state: ActiveState, signs: Signs, *, spent: int = 0) -> ActiveState:
     """As if the answers that hold now had been given from the start; an attempt that was on the way is void.
 
-    What was drawn and answered is among the rows answered now, and the next attempt draws others.
+    What was drawn and answered is among the rows answered now, and the next attempt draws others. spent: number of an
+    attempt that is over, and so are those before.
     """
     state = problem.voided(state)
+    state = replace(state, attempt=max(state.attempt, spent + 1))
     pool = state.answered
     kept = pool.take(
         np.flatnonzero([signs.get(int(row)) == sign for row, sign in zip(pool.ids, pool.signs, strict=True)])

@@ -8,8 +8,9 @@
     state/            a checkpoint: what the log would give again, without its scans and solves; may be lost
     model/            the model, when the campaign is certified or stopped
 
-The state is a function of the first two and of the store, to the bit: answers are taken one at a time in the order of
-the log, and each line says how many scans there were before it.
+The state is a function of the first two and of the store, to the bit where the same coremargin computes it on the same
+kind of processor: answers are taken one at a time in the order of the log, and each line says how many scans there were
+before it, and for which attempt its row was drawn. Elsewhere attempts that were begun stay spent.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from coremargin.problems.active.state import ActiveState
 
 if TYPE_CHECKING:
     from coremargin.engine.problem import State
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,16 @@ class Kept(Checkpoint):
             return found.st_ino, found.st_mtime_ns
         return None
 
-    def found(self) -> Marked | None:
-        """The state on disk; None where there is none that can be used, which is then removed."""
+    def found(self, scans: int) -> Marked | None:
+        """The state on disk; None where there is none that can be used, which is then removed.
+
+        scans: that it takes to compute it again.
+        """
         try:
             marked = self.load(Marked.from_arrays)
-        except CheckpointError:
-            marked = None
+        except CheckpointError as error:
+            marked, reason = None, str(error).rpartition("; ")[0]  # what to do is another matter here
+            log.warning("%s; the state is computed again from the answers, with %d scans of the store", reason, scans)
         if marked is None:
             self.discard()
             return None

@@ -112,7 +112,7 @@ class Player:
 
     def _look(self) -> None:
         """Take the state on disk where it has come as far as this one: blocks that lie there are of a scan of it."""
-        marked = self.kept.found()
+        marked = self.kept.found(self.log.lines[-1].scans if self.log.lines else 0)
         self._stamp = self.kept.stamp()
         if marked is None or not self._fits(marked.mark):
             return
@@ -159,8 +159,7 @@ class Player:
     def advance(self) -> None:
         """Bring the state up to the log, line by line."""
         for line in self.log.lines[self.mark.lines :]:
-            while self.state.round < line.scans and self.state.status == "running":
-                self.scan()  # the state was lost: it was scanned before this line was written
+            self._scan_before(line)
             labels = effective([line], self.labels)
             after, wrong = self._after(line, labels)
             last = self.log.answers.hashes[line.number - 1]
@@ -169,12 +168,26 @@ class Player:
             self._state, self.labels = after, labels
             self.mark = Mark(line.number, last, about, self.mark.wrong + wrong)
 
+    def _scan_before(self, line: Line) -> None:
+        """Where the state was lost: scan as often as it was done before a line was written.
+
+        Computed by another coremargin, or on another kind of processor, it may have come to draws, or to an end, by now
+        that it had not come to then: the draws are void.
+        """
+        while self.state.round < line.scans and self.state.status == "running":
+            if len(self.state.draws):
+                self._state = course.revised(self.problem, self.state, signs_of(self.labels, self.classes))
+            self.scan()
+        if self.state.round < line.scans:
+            self._state = replace(self.state, round=line.scans)
+
     def _after(self, line: Line, labels: Mapping[int, Any]) -> tuple[ActiveState, bool]:
         """The state that knows a line, and whether it is a draw that was foretold wrongly; labels: with the line."""
-        state = self.state
+        state, signs = self.state, signs_of(labels, self.classes)
+        if not course.fits(state, line.row, line.attempt):
+            return course.revised(self.problem, state, signs, spent=line.attempt or 0), False
         if line.action in ("skip", "unsure"):
             return state, False
-        signs = signs_of(labels, self.classes)
         if line.action != "label":
             return course.revised(self.problem, state, signs), False
         drawn = state.status == "running" and line.row in state.draws.ids
