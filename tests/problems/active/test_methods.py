@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from coremargin.active.course import chosen
 from coremargin.formats.choices import Method
+from coremargin.maths.active.centres import CENTRES
 from coremargin.maths.pool import solve_pool
 from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.active.problem import ActiveMargin
@@ -151,6 +152,24 @@ def test_where_the_version_space_is_too_thin_the_nearest_row_is_asked_about(monk
     X, signs = apart(np.random.default_rng(9), 600, 3, 0.2)
     problem = ActiveMargin(source_of(X), method="perceptron", error=0.05, resident_rows=600)
     monkeypatch.setattr("coremargin.maths.active.centres.UPDATES", 0)
+    thin, known = Person(signs), Person(signs)
+    states(problem, thin)
+    states(replace(problem, method="coreset"), known)
+    assert thin.asked == known.asked
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, FloatingPointError])
+def test_where_a_centre_overflows_the_nearest_row_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """An answer that is in the log already must never end in an error of a centre."""
+
+    def centre(*_: object) -> None:
+        raise error
+
+    X, signs = apart(np.random.default_rng(9), 300, 3, 0.3)
+    problem = ActiveMargin(source_of(X), method="ep", error=0.1, resident_rows=300)
+    monkeypatch.setitem(CENTRES, "ep", centre)  # type: ignore[arg-type]
     thin, known = Person(signs), Person(signs)
     states(problem, thin)
     states(replace(problem, method="coreset"), known)

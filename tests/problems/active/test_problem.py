@@ -15,7 +15,7 @@ from coremargin.maths.evidence import draws_needed
 from coremargin.problems.active.problem import ActiveMargin
 
 if TYPE_CHECKING:
-    from coremargin.problems.active.state import ActiveState
+    from coremargin.problems.active.state import ActiveState, Status
 
 
 def best_margin(X: np.ndarray, signs: np.ndarray) -> float:
@@ -115,6 +115,19 @@ def test_a_late_answer_makes_an_attempt_void(rng: np.random.Generator, seen: int
     assert len(after.draws) == 0
     assert after.attempt == drawing.attempt + 1
     assert np.isin(drawing.draws.ids[drawing.draws.signs != 0], after.answered.ids).all()
+    is_true(problem, states(problem, Person(signs), after)[-1], X, signs)
+
+
+@pytest.mark.parametrize("ended", ["stalled", "certified"])
+def test_an_answer_goes_on_from_an_end(rng: np.random.Generator, ended: Status) -> None:
+    """Where float64 told no rows apart another row may: the campaign runs as if it had not ended."""
+    X, signs = apart(rng, 500, 3, 0.3)
+    problem = ActiveMargin(source_of(X), resident_rows=100)
+    before = states(problem, Person(signs, patience=12))[-1]
+    (row,) = problem.questions(before)
+    at_end = replace(before, status=ended, wanted=np.zeros(0, np.int64))
+    after, expected = (problem.answered(state, {row: int(signs[row])}) for state in (at_end, before))
+    assert (after.status, problem.questions(after)) == ("running", problem.questions(expected))
     is_true(problem, states(problem, Person(signs), after)[-1], X, signs)
 
 

@@ -165,8 +165,8 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return replace(state, wanted=draws.ids[~seen])
 
     def _solved(self, state: ActiveState) -> ActiveState:
-        """The largest margin of the rows answered; nothing is known of others by it."""
-        state, pool = replace(state, scanned=Scanned.nothing()), state.answered
+        """The largest margin of the rows answered; nothing is known of others by it, nor by what ended it before."""
+        state, pool = replace(state, status="running", scanned=Scanned.nothing()), state.answered
         if not pool.both_classes:
             return replace(state, w=np.zeros(self.source.features), b=float(pool.signs[0]))
         solution = METHODS[self.method].solve(pool, intercept=self.intercept, epsilon=self.epsilon)

@@ -36,6 +36,6 @@ class Centred(Method):
         seed = int(asking.chance.integers(2**31))
         try:
             w, b = centre_of(self.name, pool.rows, pool.signs, constant=constant, seed=seed)
-        except ValueError:
+        except (ValueError, ArithmeticError):
             return int(asking.sizes.argmin())
         return nearest(asking.rows.rows, w, b, asking.within, constant)
