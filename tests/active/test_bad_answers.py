@@ -253,3 +253,18 @@ def test_labels_of_any_kind(tmp_path: Path, store: Path) -> None:
     (one,) = other.ask()
     assert other.tell([one.row], ["true"]) == 1
     assert other._player.labels == {one.row: True}
+
+
+def test_questions_are_on_the_disk(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anybody sees a question the folder that names its file is synced, behind the file."""
+    steps: list[str] = []
+    for name in ("replace", "fsync"):
+        real = getattr(os, name)
+
+        def noted(*args: Any, name: str = name, real: Any = real) -> Any:
+            steps.append(name if name != "fsync" else str(Path(f"/proc/self/fd/{args[0]}").readlink()))
+            return real(*args)
+
+        monkeypatch.setattr(os, name, noted)
+    assert campaign.ask(3)
+    assert steps == [str(campaign.path / ".asked.json.aside"), "replace", str(campaign.path)]

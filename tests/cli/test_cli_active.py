@@ -93,6 +93,26 @@ def test_questions_go_out_and_come_back_as_files(tmp_path: Path, pool: tuple[Sto
     assert (first["who"], first["action"], first["why"]) == ("anna", "label", "start")
 
 
+def test_questions_replace_no_file(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """Answers that people have typed are never written over, and no row is booked for a file that cannot be written;
+    where there is no question, there is no file.
+    """
+    out, held = tmp_path / "c", tmp_path / "q.csv"
+    run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
+    run_cli("active", "ask", out, "-n", "4", "--to", held)
+    filled = held.read_bytes().replace(b"start,,,", b"start,,ham,")
+    held.write_bytes(filled)
+    booked = (out / "asked.json").read_bytes()
+    for target in (held, tmp_path / "nowhere" / "q.csv"):
+        for again in ([], ["--again"]):
+            refused = run_cli("active", "ask", out, "-n", "4", "--to", target, *again, exit_code=5).stderr
+            assert f"`coremargin active tell {out} {held}`" in refused or "nowhere" in refused
+    assert (held.read_bytes(), (out / "asked.json").read_bytes()) == (filled, booked)
+    run_cli("active", "tell", out, held)
+    assert "nothing" in run_cli("active", "ask", out, "--again", "--to", tmp_path / "none.csv").stdout
+    assert not (tmp_path / "none.csv").exists()
+
+
 def test_an_oracle_that_does_not_know_all(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
     """Exit code 4 where answers are missing; there is a model that says how far it came, and it can be gone on with."""
     store, oracle = pool

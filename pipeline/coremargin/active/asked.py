@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, to_builtins
 
-from coremargin.data.files import write_json
+from coremargin.data.files import sync_folder, write_json
 from coremargin.errors import DataError
 from coremargin.formats.choices import Why
 from coremargin.formats.model_record import Count, Strict, Word
@@ -76,8 +76,9 @@ def read_asked(path: Path) -> dict[int, Asked]:
 
 
 def write_asked(path: Path, asked: Iterable[Asked]) -> None:
-    """Put them in place. Raises OutputError."""
+    """Put them in place, on the disk. Raises OutputError."""
     write_json(path, to_builtins(_File(format="coremargin-asked", version=1, asked=list(asked))))
+    sync_folder(path.parent)  # people hold these questions: after a power cut, too
 
 
 def still_open(

@@ -5,18 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.active.told import Given
-from coremargin.data.files import write_whole
+from coremargin.data.files import output_errors, write_whole
 from coremargin.data.sources.npy import is_npy, map_npy
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import DataError, OutputError, UsageError
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import cut, read_object
 
@@ -49,6 +51,20 @@ def read_answers_of(path: Path) -> list[Given]:
             raise DataError(f"{place}: row: expected a whole number, found {cut(repr(row))}; correct the line")
         found.append(Given(number, None if missing else label, action, place))
     return found
+
+
+def refuse_taken(path: Path, campaign: Path) -> None:
+    """Raises OutputError where questions cannot be written to a file, or answers may be in it that people have typed.
+
+    campaign: its folder, for the message.
+    """
+    if os.path.lexists(path):
+        raise OutputError(
+            f"{path}: expected no file for the questions yet, found one, which may hold answers; take them with "
+            f"`coremargin active tell {campaign} {path}`, or choose another name"
+        )
+    with output_errors(path), TemporaryFile(dir=path.parent):  # a folder that can be written to
+        pass
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> None:

@@ -108,12 +108,14 @@ def ask(campaign: Path, count: int, target: Path | None, **options: Any) -> None
     \b
       coremargin active ask rows.campaign -n 20 --to questions.csv
     """
-    from coremargin.active.files import write_questions
+    from coremargin.active.files import refuse_taken, write_questions
 
+    if target is not None:  # before rows are booked
+        refuse_taken(target, campaign)
     with _opened(campaign, options["cluster"], quiet=options["quiet"] or options["as_json"]) as opened:
         questions = opened.ask(count, who=options["who"], again=options["again"])
         status = opened.status
-    if target is not None:
+    if target is not None and questions:
         write_questions(target, questions)
     if options["as_json"]:
         print_json({**status, "questions": [{"row": q.row, "why": q.why, "attempt": q.attempt} for q in questions]})
