@@ -145,6 +145,48 @@ def test_the_log_alone_gives_the_state_again(store: Path, tmp_path: Path) -> Non
     assert same_state(campaign, forgotten(campaign, tmp_path / "last"))
 
 
+@pytest.mark.parametrize("how", ["undo", "correct", "number"])
+def test_a_mistyped_label_is_taken_back(store: Path, tmp_path: Path, how: str) -> None:
+    """A label that no answer holds any longer is no class: the campaign goes on to its proof with the two that are
+    meant, the log alone gives its state again, and the model has their names.
+    """
+    campaign = Campaign.create(tmp_path / "c", store, error=0.05)
+    first, second, *rest = [one.row for one in campaign.ask(6)]
+    typed = 1 if how == "number" else "hma"
+    campaign.tell([first, second], [typed, typed])
+    campaign.undo(second)
+    if how == "correct":
+        campaign.tell(rest[:1], ["egg"])
+        campaign.correct(rest[0], typed)
+        campaign.correct(rest[0], "egg")
+        campaign.undo(rest[0])
+        campaign.correct(first, ORACLE[first])
+    else:
+        campaign.undo(first)
+        assert campaign.classes == []
+        campaign.tell([first], [ORACLE[first]])
+    assert campaign.run(know)["status"] == "certified"
+    assert sorted(campaign.classes) == list(CLASSES)
+    assert campaign.model.predict(X).tolist() == LABELS
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
+def test_a_class_whose_answers_all_go_changes_the_sides(store: Path, tmp_path: Path) -> None:
+    """Where the negative class goes with its last answer the positive one takes its side, in the log's state, too."""
+    campaign = Campaign.create(tmp_path / "c", store, error=0.05)
+    plane = np.linalg.lstsq(X, np.where(np.array(LABELS) == "spam", 1.0, -1.0), rcond=None)[0]
+    low, high = int(np.argmin(X @ plane)), int(np.argmax(X @ plane))
+    campaign.tell([low, high], ["eggs", "spam"], examples=True)
+    campaign.undo(low)
+    assert campaign.classes == ["spam"]
+    assert campaign._player.state.answered.signs.tolist() == [-1]
+    campaign.tell([low], ["ham"], examples=True)
+    assert campaign.run(know)["status"] == "certified"
+    assert campaign.classes == ["spam", "ham"]
+    assert campaign.model.predict(X).tolist() == LABELS
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
 @pytest.mark.parametrize("batch", [1, 7, 50])
 def test_batches_end_the_same_way(campaign: Campaign, tmp_path: Path, batch: int) -> None:
     """Many questions at a time, answered in any order, end in a certified model whose margin holds, too."""

@@ -58,7 +58,8 @@ def test_a_log_is_read_line_by_line() -> None:
     head = read_answers(lines[0] + b"\n", FIRST, "log")
     assert read_answers(data[head.whole :], FIRST, "log", after=head) == found
     assert effective(found.lines) == {4: 'b"ü'}
-    assert classes_of(found.lines, None) == ["a", 'b"ü']
+    assert classes_of(found.lines[:2], None) == ["a", 'b"ü']
+    assert classes_of(found.lines, None) == ['b"ü']
     assert classes_of(found.lines, ["x", "y"]) == ["x", "y"]
     assert read_answers(b"", FIRST, "log").lines == ()
     assert not same(True, 1)
@@ -120,6 +121,27 @@ def test_undone_answers_may_be_given_again() -> None:
     lines = read_answers(log_of(*entries), FIRST, "log").lines
     check_lines(lines, 100, ["a", "b"], "log")
     assert effective(lines) == {0: "b", 1: "a"}
+
+
+def test_a_mistyped_label_is_no_class_for_good() -> None:
+    """A class lasts as long as an answer holds it; corrected, the new label has its place; named classes stay."""
+    undo = {"action": "undo", "label": None}
+    entries = [
+        {"label": "hma"}, {"row": 1, "label": "spam"}, {"action": "correct", "label": "ham"},
+        {"row": 2, "label": "ham"},
+        {"row": 1} | undo, {"row": 3, "label": "eggs"}, {} | undo, {"row": 2} | undo, {"row": 4, "label": "bacon"},
+    ]  # fmt: skip
+    lines = read_answers(log_of(*entries), FIRST, "log").lines
+    check_lines(lines, 100, None, "log")
+    assert [classes_of(lines[:count], None) for count in range(1, 10)] == [
+        ["hma"], ["hma", "spam"], ["ham", "spam"], ["ham", "spam"], ["ham"], ["ham", "eggs"], ["ham", "eggs"], ["eggs"],
+        ["eggs", "bacon"],
+    ]  # fmt: skip
+    with pytest.raises(DataError, match="line 1: label: expected 'x' or 'y', found 'hma'"):
+        check_lines(lines, 100, ["x", "y"], "log")
+    third = read_answers(log_of(*entries[:2], {"row": 2, "label": "ham"}), FIRST, "log").lines
+    with pytest.raises(DataError, match="line 3: label: expected 'hma' or 'spam', found 'ham'"):
+        check_lines(third, 100, None, "log")
 
 
 def test_a_campaign_is_read_strictly() -> None:

@@ -282,7 +282,7 @@ class Campaign(CampaignFolder):
             given = list(given)
             if examples:
                 player.refuse_weightless(one.row for one in given)
-            known = Known(player.labels, asked, player.classes, self.facts.rows, examples)
+            known = Known(player.log.held, asked, self.facts.rows, examples)
             new = taken(given, known)
             if new:
                 player.take(new, self._questions.asked, name_of(who))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from coremargin.data.labels import checked_label
 from coremargin.data.sources.vocabulary import label_from_text
 from coremargin.errors import LabelError
-from coremargin.formats.answers import same
+from coremargin.formats.answers import fits, same
 from coremargin.formats.strict_json import cut
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def meant(given: Any, classes: Sequence[Any], place: str) -> Any:
     known = next((label for label in classes if new is not None and same(new, label)), None)
     if known is not None:
         return known
-    kinds = {isinstance(label, str) for label in (*classes, new)}
-    if len(classes) == 2 or new is None or len(kinds) > 1:
+    if new is None or not fits(new, classes):
         expected = " or ".join(repr(label) for label in classes) or "a label"
         more = "" if len(classes) != 1 else " or another of its kind"
         raise LabelError(f"{place}: expected {expected}{more}, found {cut(repr(given))}; correct the answer")

@@ -10,14 +10,14 @@ from typing import Any
 
 from coremargin.data.files import output_errors
 from coremargin.errors import DataError, raise_if_limit
-from coremargin.formats.answers import Answers, Line, bytes_of, check_lines, hash_of, read_answers
+from coremargin.formats.answers import Answers, Held, Line, bytes_of, check_lines, hash_of, read_answers
 from coremargin.formats.plain_file import opened_plain
 
 log = logging.getLogger(__name__)
 
 
 class Log:
-    """``answers.jsonl``; whoever uses it holds the lock of the campaign.
+    """``answers.jsonl``, and the labels that it holds; whoever uses it holds the lock of the campaign.
 
     first: the hash of ``campaign.toml``; rows: of the store; classes: where they are known.
     """
@@ -25,6 +25,8 @@ class Log:
     def __init__(self, path: Path, first: str, rows: int, classes: list[Any] | None) -> None:
         self._path, self._first, self._rows, self._classes = path, first, rows, classes
         self.answers = Answers((), (), 0)
+        self.held = Held(classes)
+        self._classes_after = [self.held.classes]
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -35,6 +37,16 @@ class Log:
     def last(self) -> str:
         """The hash of the last line, or of ``campaign.toml``."""
         return self.answers.hashes[-1] if self.answers.hashes else self._first
+
+    def classes(self, number: int) -> list[Any]:
+        """(negative, positive) as far as they are known after so many lines."""
+        return self._classes_after[number]
+
+    def _know(self, answers: Answers) -> None:
+        for line in answers.lines[len(self.lines) :]:
+            self.held.take(line.row, line.action, line.label)
+            self._classes_after.append(self.held.classes)
+        self.answers = answers
 
     def refresh(self) -> None:
         """Read what others have written since; half a line, as a killed writer leaves it, is cut off.
@@ -66,7 +78,7 @@ class Log:
                 self._path, size - found.whole, len(found.lines),
             )  # fmt: skip
             self._cut(found.whole)
-        self.answers = found
+        self._know(found)
 
     def append(self, entries: Iterable[dict[str, Any]]) -> None:
         """Write lines, all but their numbers and hashes, to the disk. Raises OutputError; then none is written."""
@@ -83,7 +95,7 @@ class Log:
             except OSError:
                 self._cut(self.answers.whole)
                 raise
-        self.answers = written
+        self._know(written)
 
     def _write(self, data: bytes) -> None:
         with open(self._path, "ab", buffering=0) as file:

@@ -22,7 +22,7 @@ from coremargin.active.log import Log
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Engine, ScanCost, rounds
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, UsageError
-from coremargin.formats.answers import Line, classes_of, effective
+from coremargin.formats.answers import Line, effective
 from coremargin.formats.campaign import ANSWERS
 from coremargin.learn.record import RunCounters
 from coremargin.maths.evidence import most_wrong, share_of
@@ -79,7 +79,7 @@ class Player:
     @property
     def classes(self) -> list[Any]:
         """(negative, positive) as far as they are known."""
-        return classes_of(self.log.lines, self.facts.classes)
+        return self.log.classes(len(self.log.lines))
 
     @property
     def executor(self) -> Executor:
@@ -176,14 +176,15 @@ class Player:
         """
         while self.state.round < line.scans and self.state.status == "running":
             if len(self.state.draws):
-                self._state = course.revised(self.problem, self.state, signs_of(self.labels, self.classes))
+                signs = signs_of(self.labels, self.log.classes(self.mark.lines))
+                self._state = course.revised(self.problem, self.state, signs)
             self.scan()
         if self.state.round < line.scans:
             self._state = replace(self.state, round=line.scans)
 
     def _after(self, line: Line, labels: Mapping[int, Any]) -> tuple[ActiveState, bool]:
         """The state that knows a line, and whether it is a draw that was foretold wrongly; labels: with the line."""
-        state, signs = self.state, signs_of(labels, self.classes)
+        state, signs = self.state, signs_of(labels, self.log.classes(line.number))
         if not course.fits(state, line.row, line.attempt):
             return course.revised(self.problem, state, signs, spent=line.attempt or 0), False
         if line.action in ("skip", "unsure"):

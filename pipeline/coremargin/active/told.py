@@ -8,7 +8,7 @@ from typing import Any
 
 from coremargin.active.labels import meant
 from coremargin.errors import DataError, UsageError
-from coremargin.formats.answers import ACTIONS, Action, same
+from coremargin.formats.answers import ACTIONS, Action, Held, same
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,13 @@ class Given:
 
 @dataclass(frozen=True)
 class Known:
-    """What answers are checked against: labels (by row) that hold, rows that may be answered, and the classes so far.
+    """What answers are checked against: labels that hold with their classes, and rows that may be answered.
 
     rows: of the store. examples: answers of any row are taken, whether it was asked about or not.
     """
 
-    labels: Mapping[int, Any]
+    held: Held
     asked: frozenset[int]
-    classes: list[Any]
     rows: int
     examples: bool = False
 
@@ -41,14 +40,14 @@ def taken(given: Iterable[Given], known: Known) -> list[Given]:
     Raises DataError and LabelError: a row that was not asked about, an unknown label, two answers for a row that
     differ, a change of an answer that there is not. Nothing is taken then.
     """
-    labels, classes, found = dict(known.labels), list(known.classes), list[Given]()
+    held, found = known.held.copy(), list[Given]()
+    labels = held.labels
     for one in given:
         _check(one, labels, known)
         label = None
         if one.action in ("label", "correct"):
+            classes = held.beside(one.row) if one.action == "correct" else held.classes
             label = meant(one.label, classes, one.place)
-            if not any(same(label, other) for other in classes):
-                classes.append(label)
             if one.row in labels and same(labels[one.row], label):
                 continue  # told twice, as after a kill
             if one.action == "label" and one.row in labels:
@@ -56,9 +55,7 @@ def taken(given: Iterable[Given], known: Known) -> list[Given]:
                     f"{one.place}: row {one.row:,}: expected {labels[one.row]!r}, which it was answered with, found "
                     f"{label!r}; to change an answer, give it with the action 'correct'"
                 )
-            labels[one.row] = label
-        elif one.action == "undo":
-            del labels[one.row]
+        held.take(one.row, one.action, label)
         found.append(Given(one.row, label, one.action, one.place))
     return found
 

@@ -112,15 +112,75 @@ def effective(lines: Iterable[Line], known: Mapping[int, Any] | None = None) -> 
     return labels
 
 
+class Held:
+    """Labels that hold, by row, and the classes that they are of, (negative, positive) as far as they are known.
+
+    known: the classes, where the campaign names them. Else a class is one as long as an answer holds it: a label that
+    was mistyped goes with its last answer, and what this is corrected to takes its place.
+    """
+
+    def __init__(self, known: Sequence[Any] | None = None) -> None:
+        self.labels: dict[int, Any] = {}
+        self._classes: list[tuple[Any, int]] = [(label, 0) for label in known or ()]  # with how many rows have it
+        self._named = known is not None
+
+    def copy(self) -> Held:
+        """Another that goes its own way."""
+        found = Held()
+        found.labels, found._classes, found._named = dict(self.labels), list(self._classes), self._named
+        return found
+
+    @property
+    def classes(self) -> list[Any]:
+        """(negative, positive) as far as they are known."""
+        return [label for label, _ in self._classes]
+
+    def beside(self, row: int) -> list[Any]:
+        """The classes that there would be without the answer about a row."""
+        alone = self._alone(row)
+        return [label for place, label in enumerate(self.classes) if place != alone]
+
+    def take(self, row: int, action: Action, label: Any) -> None:
+        """What a line says of a row."""
+        if action not in ("label", "correct", "undo"):
+            return
+        alone = self._alone(row)
+        if alone is not None and action != "undo" and self._place(label) is None:
+            self._classes[alone] = label, 1
+        else:
+            self._count(self.labels.pop(row, None), -1)
+            self._count(label, 1)
+        self.labels.pop(row, None)
+        if label is not None:
+            self.labels[row] = label
+
+    def _count(self, label: Any, more: int) -> None:
+        place = None if label is None else self._place(label)
+        if place is not None:
+            label, count = self._classes[place]
+            self._classes[place] = label, count + more
+            if count + more == 0 and not self._named:
+                del self._classes[place]
+        elif label is not None:
+            self._classes.append((label, more))
+
+    def _place(self, label: Any) -> int | None:
+        return next((place for place, (known, _) in enumerate(self._classes) if same(label, known)), None)
+
+    def _alone(self, row: int) -> int | None:
+        """The place of a class that no other row holds, nor the campaign names."""
+        place = self._place(self.labels[row]) if row in self.labels and not self._named else None
+        return place if place is not None and self._classes[place][1] == 1 else None
+
+
 def classes_of(lines: Iterable[Line], known: Sequence[Any] | None) -> list[Any]:
-    """(negative, positive) of a campaign: those that it names or, in this order, the first that were answered."""
+    """(negative, positive) of a campaign: those that it names or else, in this order, those that its answers hold."""
     if known is not None:
         return list(known)
-    found: list[Any] = []
+    held = Held()
     for line in lines:
-        if line.label is not None and not any(same(line.label, label) for label in found):
-            found.append(line.label)
-    return found
+        held.take(line.row, line.action, line.label)
+    return held.classes
 
 
 def same(first: Any, second: Any) -> bool:
@@ -133,7 +193,7 @@ def check_lines(lines: Sequence[Line], rows: int, classes: Sequence[Any] | None,
 
     A row that has an answer is not labelled again, and only its answer is corrected or taken back.
     """
-    known, found, scans = set[int](), list(classes or ()), 0
+    held, scans = Held(classes), 0
     for line in lines:
         where = f"{place}, line {line.number}"
         if line.row >= rows:
@@ -141,18 +201,20 @@ def check_lines(lines: Sequence[Line], rows: int, classes: Sequence[Any] | None,
         if line.scans < scans:
             raise DataError(f"{where}: scans: expected at least {scans}, found {line.scans}; get an unaltered copy")
         scans = line.scans
-        if line.label is not None and not any(same(line.label, label) for label in found):
-            if len(found) == 2 or (found and isinstance(line.label, str) != isinstance(found[0], str)):
-                raise DataError(
-                    f"{where}: label: expected {' or '.join(repr(label) for label in found)}, found "
-                    f"{cut(repr(line.label))}; get an unaltered copy"
-                )
-            found.append(line.label)
-        if line.action in ("undo", "correct", "label") and (line.row in known) != (line.action != "label"):
+        found = held.beside(line.row)
+        if line.label is not None and not fits(line.label, found):
+            raise DataError(
+                f"{where}: label: expected {' or '.join(repr(label) for label in found)}, found "
+                f"{cut(repr(line.label))}; get an unaltered copy"
+            )
+        if line.action in ("undo", "correct", "label") and (line.row in held.labels) != (line.action != "label"):
             what = "one without" if line.action == "label" else "one with"
             raise DataError(f"{where}: {line.action}: expected {what} an answer, found row {line.row:,}; get a copy")
-        (known.discard if line.action == "undo" else known.add if line.label is not None else _nothing)(line.row)
+        held.take(line.row, line.action, line.label)
 
 
-def _nothing(_: int) -> None:
-    """Neither known nor unknown by it."""
+def fits(label: Any, classes: Sequence[Any]) -> bool:
+    """Whether a label is one of the classes, or may be the one that is not known yet: texts go with texts only."""
+    if any(same(label, known) for known in classes):
+        return True
+    return len(classes) < 2 and all(isinstance(label, str) == isinstance(known, str) for known in classes)
