@@ -188,7 +188,7 @@ def test_two_processes(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(folder_module, "PATIENCE_S", 0.1)
     code = (
         "import sys, time; from coremargin.active import Campaign; c = Campaign(sys.argv[1])\n"
-        "with c._held():\n    print('held', flush=True); sys.stdin.read(1)\n"
+        "with c.held():\n    print('held', flush=True); sys.stdin.read(1)\n"
         "q = c.ask(again=True)[0]; c.tell([q.row], [sys.argv[2]])"
     )
     row = campaign.ask(again=True)[0].row

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import pty
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
+from coremargin.errors import Busy
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -79,7 +88,7 @@ def test_questions_go_out_and_come_back_as_files(tmp_path: Path, pool: tuple[Sto
     (tmp_path / "q.csv").write_text("\n".join([head, *filled, f"{rows[3]},start,,,skip", *lines[4:]]) + "\n")
     told = json.loads(run_cli("active", "tell", out, tmp_path / "q.csv", "--who", "anna", "--json").stdout)
     assert (told["new"], told["labels_asked"], told["passed"], told["awaited"]) == (4, 3, 1, 2)
-    assert "1 new answers" in run_cli("active", "tell", out, tmp_path / "q.csv").stdout  # put off once more
+    assert "1 new answer\n" in run_cli("active", "tell", out, tmp_path / "q.csv").stdout  # put off once more
     run_cli("active", "ask", out, "--again", "--to", tmp_path / "again.jsonl")
     again = [json.loads(line) for line in (tmp_path / "again.jsonl").read_text().splitlines()]
     assert [str(one["row"]) for one in again] == rows[4:]
@@ -129,6 +138,29 @@ def test_an_oracle_that_does_not_know_all(tmp_path: Path, pool: tuple[Store, Pat
     run_cli("active", "run", out, "--oracle", oracle, "--batch", "5")
 
 
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are read from the input that click's runner plays; test_a_terminal has a real one."""
+    monkeypatch.setattr("coremargin.cli.labelling.at_terminal", lambda: True)
+
+
+def pressed(out: Path, keys: str, who: str = "eva") -> str:
+    """What `label` prints while these keys are pressed."""
+    from click.testing import CliRunner
+
+    from coremargin.cli import main
+
+    done = CliRunner().invoke(main, ["active", "label", str(out), "--who", who], input=keys)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+def lines_of(out: Path) -> list[dict[str, Any]]:
+    """The log of a campaign."""
+    return [json.loads(line) for line in (out / "answers.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.usefixtures("at_terminal")
 def test_a_key_an_answer(tmp_path: Path, pool: tuple[Store, Path]) -> None:
     """In a terminal 1 and 2 answer, s puts off, ? gives up, u takes back, q ends; rows are shown with their numbers."""
     from click.testing import CliRunner
@@ -149,10 +181,176 @@ def test_a_key_an_answer(tmp_path: Path, pool: tuple[Store, Path]) -> None:
     assert numbers in done.stdout
     words = CliRunner().invoke(main, ["active", "start", str(store.path), "--out", str(tmp_path / "d")])
     assert words.exit_code == 0
-    done = CliRunner().invoke(main, ["active", "label", str(tmp_path / "d")], input="one\ntwo\n1q")
+    done = CliRunner().invoke(main, ["active", "label", str(tmp_path / "d")], input="one\ntwo\ny\n1q")
     assert done.exit_code == 0, done.stdout
     labels = [json.loads(line)["label"] for line in (tmp_path / "d" / "answers.jsonl").read_text().splitlines()]
     assert labels == ["one", "two", "one"]
+
+
+def test_labelling_needs_a_terminal(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """Without a terminal `label` waits for no key: exit code 2, and what to use instead."""
+    run_cli("active", "start", pool[0].path, "--out", tmp_path / "c")
+    refused = run_cli("active", "label", tmp_path / "c", exit_code=2).stderr
+    assert "active label: expected a terminal, found none; use `coremargin active ask CAMPAIGN --to FILE`" in refused
+
+
+def test_a_terminal(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """In a real terminal a word and keys are answers as soon as they are pressed; Ctrl-D ends like q."""
+    out = tmp_path / "c"
+    rows = dict(reversed(line.split(",")) for line in pool[1].read_text().splitlines()[:0:-1])
+    (tmp_path / "two.csv").write_text(f"row,label\n{rows['ham']},ham\n{rows['spam']},spam\n")
+    run_cli("active", "start", pool[0].path, "--out", out, "--examples", tmp_path / "two.csv")
+    driver, terminal = pty.openpty()
+    command = [sys.executable, "-m", "coremargin", "active", "label", str(out), "--who", "eva"]
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True) as process:
+        os.close(terminal)
+        said = b""
+        for keys in (b"1", b"s", b"\x04"):
+            while said.count(b"q quit") < (1, 2, 3)[(b"1", b"s", b"\x04").index(keys)]:
+                said += os.read(driver, 4096)
+            while termios.tcgetattr(driver)[3] & termios.ICANON:  # click drops what is pressed before it listens
+                time.sleep(0.01)
+            os.write(driver, keys)
+        with suppress(OSError):  # as the kernel says that the other end was closed
+            while data := os.read(driver, 4096):
+                said += data
+        assert process.wait(30) == 0, said
+    os.close(driver)
+    assert [(line["action"], line["label"]) for line in lines_of(out)[2:]] == [("label", "ham"), ("skip", None)]
+    assert b"3 of 300 rows" in said
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_a_new_label_is_asked_about_twice(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """A second class is one only if somebody says so, and a number at a prompt for words, too; a typo that was taken
+    back leaves nothing behind: the campaign comes to its proof, which verify finds true.
+    """
+    out = tmp_path / "c"
+    run_cli("active", "start", pool[0].path, "--out", out, "--error", "0.05")
+    said = pressed(out, "1\nn\nhma\nham\nn\nu\nq\n")
+    assert "1 is new: is it one of the two labels? (y/n)" in said
+    assert "'ham' is new: is it the other label? (y/n)" in said
+    assert f"taken back: row {lines_of(out)[0]['row']} 'hma'" in said
+    assert [line["label"] for line in lines_of(out)] == ["hma", None]
+    ran = json.loads(run_cli("active", "run", out, "--oracle", pool[1], "--json").stdout.splitlines()[-1])
+    assert (ran["status"], sorted(ran["classes"])) == ("certified", ["ham", "spam"])
+    assert "status   certified\n" in run_cli("active", "status", out).stdout
+    run_cli("verify", out, pool[0].path)
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_u_takes_back_what_oneself_has_answered(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """Another person's answer is left alone, the row and its label are named, and an attempt ends only after a word."""
+    out = tmp_path / "c"
+    run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam", "--error", "0.05")
+    pressed(out, "1q", who="eva")
+    pressed(out, "2q", who="anna")
+    first, second = lines_of(out)
+    said = pressed(out, "uuq", who="eva")
+    assert f"taken back: row {first['row']:,} 'ham'" in said
+    assert "there is no answer of eva to take back" in said
+    assert [(line["row"], line["action"]) for line in lines_of(out)[2:]] == [(first["row"], "undo")]
+    run_cli("active", "run", out, "--oracle", pool[1], "--most", "40", exit_code=4)
+    found = json.loads(run_cli("active", "status", out, "--json").stdout)
+    assert found["draws_done"] > 0
+    assert found["draws_open"] > 0
+    count = len(lines_of(out))
+    said = pressed(out, "un\nq", who="anna")
+    assert f"this ends attempt 1 to try the model, with its {found['draws_done']} answers; take back? (y/n)" in said
+    assert len(lines_of(out)) == count
+    assert f"taken back: row {second['row']:,} 'spam'" in pressed(out, "uy\nq", who="anna")
+    assert json.loads(run_cli("active", "status", out, "--json").stdout)["attempt"] == 2
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_labelling_waits_for_others(
+    tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that is pressed while another process works on the campaign is an answer when that one has ended."""
+    from coremargin.active import folder
+    from coremargin.cli import labelling
+    from coremargin.data.locked import Locked
+
+    out = tmp_path / "c"
+    run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
+    monkeypatch.setattr(folder, "PATIENCE_S", 0.1)
+    others = Locked((out / "answers.jsonl").resolve(), "this campaign")
+    key, wait = labelling._key, labelling.print_lines
+
+    def taken(classes: list[Any]) -> str:
+        others.__enter__()
+        return key(classes)
+
+    def freed(*lines: str) -> None:
+        wait(*lines)
+        if "another process works" in lines[0]:
+            others.__exit__(None, None, None)
+
+    monkeypatch.setattr(labelling, "_key", taken)
+    monkeypatch.setattr(labelling, "print_lines", freed)
+    said = pressed(out, "12")
+    assert said.count("another process works on the campaign, and may be reading the store: waiting for it") == 3
+    assert [line["label"] for line in lines_of(out)] == ["ham", "spam"]
+
+
+@pytest.mark.parametrize("command", ["tell", "ask"])
+def test_a_command_is_done_or_not(
+    tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Whenever another process comes in between: what ends with an error has taken no answer and booked no row."""
+    from coremargin.active import folder
+
+    out, real, codes = tmp_path / "c", folder.Locked, []
+    run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
+    run_cli("active", "ask", out, "-n", "3", "--to", tmp_path / "q.csv")
+    text = (tmp_path / "q.csv").read_text().replace("start,,,", "start,,ham,")
+    (tmp_path / "q.csv").write_text(text)
+    words = ["tell", out, tmp_path / "q.csv"] if command == "tell" else ["ask", out, "--to", tmp_path / "more.csv"]
+    for refused in range(1, 6):
+        turns = iter([False] * (refused - 1) + [True])
+
+        def busy(*words: Any, turns: Iterator[bool] = turns, **options: Any) -> Any:
+            if next(turns, False):
+                raise Busy("somebody else")
+            return real(*words, **options)
+
+        before = [(out / name).read_bytes() for name in ("answers.jsonl", "asked.json")]
+        with monkeypatch.context() as patched:
+            patched.setattr(folder, "Locked", busy)
+            done = run_cli("active", *words, exit_code=None)
+        after = [(out / name).read_bytes() for name in ("answers.jsonl", "asked.json")]
+        assert (done.exit_code, before == after) in [(5, True), (0, False)]
+        codes.append(done.exit_code)
+        if done.exit_code == 0:
+            break
+    assert codes[0] == 5
+    assert codes[-1] == 0
+
+
+def test_rows_that_nobody_can_tell_are_named(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """Where only rows are left that nobody could answer they are named, with what to do; a label for them goes on."""
+    out, asked = tmp_path / "c", tmp_path / "q.csv"
+    labels = dict(line.split(",") for line in pool[1].read_text().splitlines()[1:])
+    run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam", "--error", "0.05")
+    run_cli("active", "run", out, "--oracle", pool[1], "--most", "40", exit_code=4)
+    run_cli("active", "ask", out, "-n", "300", "--to", asked)
+    head, *lines = asked.read_text().splitlines()
+    asked.write_text("\n".join([head, *(f"{line}unsure" for line in lines)]) + "\n")
+    run_cli("active", "tell", out, asked)
+    rows = sorted(int(line.split(",")[0]) for line in lines)
+    said = run_cli("active", "ask", out).stdout
+    first = ", ".join(map(str, rows[:12]))
+    assert f"nothing to ask but rows that nobody could answer: {first} and {len(rows) - 12} more" in said
+    assert "give one its label by `coremargin active tell`" in said
+    assert f"rows {first} and" in run_cli("active", "status", out).stdout
+    assert json.loads(run_cli("active", "status", out, "--json").stdout)["passed_rows"] == rows
+    asked.write_text(f"row,label,action\n{rows[0]},ham,correct\n")
+    assert (
+        "found none; give its label with the action 'label'"
+        in run_cli("active", "tell", out, asked, exit_code=3).stderr
+    )
+    asked.write_text("row,label\n" + "".join(f"{row},{labels[str(row)]}\n" for row in rows))
+    assert json.loads(run_cli("active", "tell", out, asked, "--json").stdout)["status"] == "certified"
 
 
 def test_a_job_file(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:

@@ -33,6 +33,7 @@ SMALLER = {
 NOT_RUN = {
     "make demo": "test_demo.py runs what it runs; before that it makes a virtual environment, from the network",
     "make test": "it would run this",
+    "coremargin active label rows.campaign": "people press its keys; test_cli_active.py does so",
 }
 
 COMMAND = re.compile(r"(?:coremargin|make|python|pip) ")

@@ -153,7 +153,7 @@ class Campaign(CampaignFolder):
         """
         if n < 1:
             raise UsageError(f"n: expected at least one question, found {n}")
-        with self._held():
+        with self.held():
             if again:
                 found = [one for one in self._questions.open() if who is None or one.who == name_of(who)]
             else:
@@ -223,21 +223,22 @@ class Campaign(CampaignFolder):
         Parameters
         ----------
         row : int, optional
-            Its row; None: the one that was answered last.
+            Its row; None: the one that ``who`` answered last.
         who : str, optional
-            Who says so.
+            Who says so; None: the user of this process.
 
         Returns
         -------
         int
             1.
         """
-        if row is None:
-            lines = self._player.log.lines
-            row = next((line.row for line in reversed(lines) if line.row in self._player.labels), None)
+        with self.held():
             if row is None:
-                raise UsageError(f"{self.path}: expected an answer to take back, found none")
-        return self.answer([Given(int(row), None, "undo", "undo")], who=who)
+                last = self.last_answer(who)
+                if last is None:
+                    raise UsageError(f"{self.path}: expected an answer of {name_of(who)} to take back, found none")
+                row = last[0]
+            return self.answer([Given(int(row), None, "undo", "undo")], who=who)
 
     def skip(self, row: int, *, unsure: bool = False, who: str | None = None) -> int:
         """Put a question off: it is asked again when no other is left.
@@ -276,7 +277,7 @@ class Campaign(CampaignFolder):
         int
             How many are new.
         """
-        with self._held():
+        with self.held():
             player = self._player
             asked = frozenset(self._questions.asked) | frozenset(line.row for line in player.log.lines)
             given = list(given)

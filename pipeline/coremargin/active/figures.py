@@ -29,6 +29,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
     evidence = evidence_of(player.problem, state) or {}
     both = found.lower is not None and found.upper is not None and found.upper > 0
     draws = {line.row for line in lines if line.why == "draw"} & set(player.labels)
+    passed = player.passed()
     ended = "running" if state.status == "running" else found.status
     return {
         "status": "stopped" if one_class(state) else ended,
@@ -39,7 +40,8 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "ratio": ratio(found.lower, found.upper) if both else None,  # type: ignore[arg-type]
         "error_bound": evidence.get("error_bound"), "population": evidence.get("population"),
         "confidence": player.problem.confidence, "attempt": state.attempt, "draws_open": _draws_open(player),
-        "awaited": awaited, "passed": len(player.passed()), "classes": player.classes, "rows": player.facts.rows,
+        "draws_done": int((state.draws.signs != 0).sum()), "awaited": awaited, "passed": len(passed),
+        "passed_rows": sorted(passed), "classes": player.classes, "rows": player.facts.rows,
         "contradiction": _contradiction(player), "seconds": player.meters.seconds,
         "peak_rss_bytes": player.ran.peak_rss_bytes(), "store": player.facts.store, "out": str(player.path),
     }  # fmt: skip

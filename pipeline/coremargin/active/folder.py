@@ -18,24 +18,27 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from threadpoolctl import ThreadpoolController
 
+from coremargin.active.asked import name_of
 from coremargin.active.facts import job_of, problem_at, read_facts
 from coremargin.active.figures import figures, save, settle
 from coremargin.active.player import Player
 from coremargin.active.questions import Questions
 from coremargin.data.locked import Locked
 from coremargin.engine.loop import Callbacks
+from coremargin.errors import Busy
 from coremargin.formats.campaign import ANSWERS
 
 if TYPE_CHECKING:
     from coremargin.models.active import ActiveModel
 
 PATIENCE_S = 5.0  #: for another process that works on the same campaign
+ADVICE = "wait for it, as it may be reading the whole store, then give the same command again"  #: nothing is half done
 
 
 class CampaignFolder:
@@ -58,8 +61,9 @@ class CampaignFolder:
         self._player = Player(self.path, self.facts, first, job, problem, watch or Callbacks(), cluster)
         self._questions = Questions(self.path, self._player, self.facts.expires)
         self._settled: tuple[str, str] | None = None
+        self._depth = 0
         self._blas = ThreadpoolController()  # one thread: the same bits on any number of cores; it takes long to make
-        with self._held():  # reads the log, and brings the state up to it
+        with self.held():  # reads the log, and brings the state up to it
             pass
 
     def __enter__(self) -> Self:
@@ -70,42 +74,80 @@ class CampaignFolder:
 
     def close(self) -> None:
         """Save what would have to be computed again, and stop what scans were run by."""
-        with self._held():
+        with suppress(Busy), self.held():  # nothing but time is lost where somebody else is at work
             self._player.save()
         self._player.close()
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """The right to work on the campaign, with all that others have written known."""
+    def held(self) -> Iterator[None]:
+        """The right to work on the campaign, with all that others have written known.
+
+        Every method takes it for itself; whoever holds it does several things with nobody in between.
+
+        Yields
+        ------
+        None
+            While this is so.
+
+        Raises
+        ------
+        Busy
+            Another process works on it.
+        """
+        if self._depth:
+            yield
+            return
         with (
-            Locked(self.path / ANSWERS, "this campaign", wait_s=PATIENCE_S),
+            Locked(self.path / ANSWERS, "this campaign", advice=ADVICE, wait_s=PATIENCE_S),
             self._blas.limit(limits=1, user_api="blas"),
         ):
             self._player.refresh()
             self._questions.refresh()
             started = time.perf_counter()
+            self._depth = 1
             try:
                 yield
             finally:
+                self._depth = 0
                 self._player.meters.seconds += time.perf_counter() - started
 
     @property
     def classes(self) -> list[Any]:
         """The labels, (negative, positive), as far as they are known."""
-        with self._held():
+        with self.held():
             return self._player.classes
 
     @property
     def status(self) -> dict[str, Any]:
         """Where the campaign stands: answers, draws, scans, bounds."""
-        with self._held():
+        with self.held():
             return figures(self._player, awaited=len(self._questions.open()))
 
     @property
     def model(self) -> ActiveModel:
         """The model of the answers so far."""
-        with self._held():
+        with self.held():
             return self._player.model()
+
+    def last_answer(self, who: str | None = None) -> tuple[int, Any] | None:
+        """The answer that somebody gave last, of those that hold.
+
+        Parameters
+        ----------
+        who : str, optional
+            Who gave it; None: the user of this process.
+
+        Returns
+        -------
+        (int, object) or None
+            Its row and label; None where there is none.
+        """
+        with self.held():
+            name, held = name_of(who), self._player.log.held.labels
+            last = {line.row: line for line in self._player.log.lines if line.row in held}
+            mine = [line for line in last.values() if line.who == name]
+            row = max(mine, key=lambda line: line.number).row if mine else None
+            return None if row is None else (row, held[row])
 
     def rows(self, ids: Sequence[int]) -> Any:
         """Rows of the store as they are.
@@ -132,7 +174,7 @@ class CampaignFolder:
         bool
             False where answers are of one class only: there is no model.
         """
-        with self._held():
+        with self.held():
             self._player.save()
             return save(self._player, self.path)
 

@@ -66,7 +66,10 @@ def _check(one: Given, labels: Mapping[int, Any], known: Known) -> None:
     if not 0 <= one.row < known.rows:
         raise DataError(f"{one.place}: expected a row from 0 to {known.rows - 1:,}, found {one.row:,}; correct it")
     if one.action in ("undo", "correct") and one.row not in labels:
-        raise DataError(f"{one.place}: row {one.row:,}: expected one with an answer to {one.action}, found none")
+        advice = "give its label with the action 'label'" if one.action == "correct" else "leave it out"
+        raise DataError(
+            f"{one.place}: row {one.row:,}: expected one with an answer to {one.action}, found none; {advice}"
+        )
     if one.action in ("skip", "unsure") and one.row in labels:
         raise DataError(f"{one.place}: row {one.row:,} has the answer {labels[one.row]!r}; take it back with 'undo'")
     if one.row not in known.asked and one.row not in labels and not known.examples:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -88,7 +88,7 @@ def start(store: Path, **options: Any) -> None:
     given = [] if examples is None else read_answers_of(examples)
     with terminable(), Campaign.create(out, store, **options) as begun:
         begun.answer(given, examples=True)
-        _tell(begun, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
+        _say(begun.status, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
 
 
 @active.command()
@@ -143,11 +143,13 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
       coremargin active tell rows.campaign questions.csv
     """
     from coremargin.active.files import read_answers_of
+    from coremargin.report.text import count
 
     given = read_answers_of(file)
-    with _opened(campaign, None, quiet=True) as opened:
+    with _opened(campaign) as opened:
         new = opened.answer(given, who=options["who"], examples=options["examples"])
-        _tell(opened, options["as_json"], f"{new:,} new answers", new=new)
+        status = opened.status
+    _say(status, options["as_json"], count(new, "new answer"), new=new)
 
 
 @active.command()
@@ -172,9 +174,10 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
     from coremargin.active.files import oracle_of
 
     answers = oracle_of(oracle)
-    with _opened(campaign, options["cluster"], quiet=options["quiet"] or options["as_json"]) as opened:
+    quiet = options["quiet"] or options["as_json"]
+    with _opened(campaign, options["cluster"], quiet=quiet, whole=False) as opened:
         status = opened.run(answers, batch=max(1, options["batch"]), most=options["most"], who=f"file {oracle.name}")
-        _tell(opened, options["as_json"])
+    _say(status, options["as_json"])
     return 0 if status["status"] == "certified" else 4
 
 
@@ -193,9 +196,9 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     else:
         begin(job, None, None)
     where = cluster if cluster is not None else None if job.cluster is None else str(job.cluster)
-    with _opened(job.out, where, quiet=flags["quiet"] or flags["as_json"]) as opened:
+    with _opened(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
         status = opened.run(oracle_of(job.oracle), batch=job.batch, who=f"file {job.oracle.name}")
-        _tell(opened, flags["as_json"])
+    _say(status, flags["as_json"])
     return 0 if status["status"] == "certified" else 4
 
 
@@ -207,16 +210,19 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
 def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> None:
     """Answer in this terminal, one key an answer: 1 and 2 for the two labels.
 
-    s puts a question off, ? says that nobody can tell, u takes the last answer back, q ends.
+    As long as the two labels are not known they are typed as words. s puts a question off, ? says that nobody can tell,
+    u takes back the last answer of --who, q ends. Several people may answer at the same time.
 
     \b
       coremargin active label rows.campaign --who anna
     """
-    from coremargin.cli.labelling import session
+    from coremargin.cli.labelling import require_terminal, session, when_free
 
-    with _opened(campaign, cluster, quiet=quiet) as opened:
+    require_terminal()
+    with _opened(campaign, cluster, quiet=quiet, whole=False) as opened:
         session(opened, who)
-        _tell(opened, as_json=False)
+        status = when_free(lambda: opened.status)
+    _say(status, as_json=False)
 
 
 @active.command()
@@ -228,8 +234,9 @@ def status(campaign: Path, as_json: bool) -> None:
     \b
       coremargin active status rows.campaign --json
     """
-    with _opened(campaign, None, quiet=True) as opened:
-        _tell(opened, as_json)
+    with _opened(campaign) as opened:
+        found = opened.status
+    _say(found, as_json)
 
 
 @active.command()
@@ -241,15 +248,16 @@ def stop(campaign: Path, as_json: bool) -> None:
     \b
       coremargin active stop rows.campaign
     """
-    with _opened(campaign, None, quiet=True) as opened:
+    with _opened(campaign) as opened:
         _ = opened.model  # refused where answers are of one class only
         opened.stop()
-        _tell(opened, as_json, f"model   {campaign / 'model'}")
+        found = opened.status
+    _say(found, as_json, f"model   {campaign / 'model'}")
 
 
 @contextmanager
-def _opened(path: Path, cluster: str | None, *, quiet: bool) -> Iterator[Campaign]:
-    """A campaign; scans are told of on stderr."""
+def _opened(path: Path, cluster: str | None = None, *, quiet: bool = True, whole: bool = True) -> Iterator[Campaign]:
+    """A campaign; scans are told of on stderr. whole: nobody else works on it until the command has ended."""
     from coremargin.active import Campaign
     from coremargin.engine.loop import Callbacks
     from coremargin.spec import format_size
@@ -257,18 +265,16 @@ def _opened(path: Path, cluster: str | None, *, quiet: bool) -> Iterator[Campaig
     def scan(number: int, size: int) -> None:
         print_lines(f"scan {number}: no row in memory is worth a question; reading {format_size(size)}", err=True)
 
-    with (
-        terminable(),
-        Campaign(path, cluster=cluster, watch=Callbacks() if quiet else Callbacks(on_scan=scan)) as opened,
-    ):
-        yield opened
+    with terminable():
+        opened = Campaign(path, cluster=cluster, watch=Callbacks() if quiet else Callbacks(on_scan=scan))
+        with opened.held() if whole else nullcontext(), opened:
+            yield opened
 
 
-def _tell(campaign: Campaign, as_json: bool, *head: str, **more: Any) -> None:
+def _say(found: dict[str, Any], as_json: bool, *head: str, **more: Any) -> None:
     """Where a campaign stands."""
     from coremargin.cli.labelling import status_text
 
-    found = campaign.status
     if as_json:
         print_json({**more, **found})
     else:
@@ -276,12 +282,17 @@ def _tell(campaign: Campaign, as_json: bool, *head: str, **more: Any) -> None:
 
 
 def _nothing_to_ask(found: dict[str, Any]) -> list[str]:
+    from coremargin.cli.labelling import listed
+
     if found["status"] != "running":
         return [f"nothing to ask: the campaign has ended ({found['reason']})"]
     if found["awaited"]:
         waiting = f"nothing to ask before others are answered: {found['awaited']:,} questions have no answer yet"
         return [f"{waiting} (`coremargin active ask --again` shows them)"]
-    return [f"nothing to ask but rows that nobody could answer ({found['passed']:,}); correct one of them, or stop"]
+    return [
+        f"nothing to ask but rows that nobody could answer: {listed(found['passed_rows'])}",
+        "nothing is proven while they have no label: give one its label by `coremargin active tell`, or stop",
+    ]
 
 
 COMMANDS = (active,)

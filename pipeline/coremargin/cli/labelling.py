@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from coremargin.active.asked import name_of
+from coremargin.active.labels import meant
 from coremargin.cli.printing import print_lines
-from coremargin.errors import LabelError
+from coremargin.errors import Busy, LabelError, UsageError
+from coremargin.formats.answers import same
 from coremargin.report.numbers import plain_bounds
 from coremargin.report.text import count, facts
 from coremargin.spec import format_size
@@ -17,58 +22,145 @@ if TYPE_CHECKING:
     from coremargin.active import Campaign
     from coremargin.active.asked import Question
 
-SHOWN = 12  #: numbers of a row
+T = TypeVar("T")
+SHOWN = 12  #: numbers of a row, rows of a list
+
+
+def require_terminal() -> None:
+    """Raises UsageError where there is no terminal whose keys could be read."""
+    if not at_terminal():
+        raise UsageError(
+            "active label: expected a terminal, found none; use `coremargin active ask CAMPAIGN --to FILE` and "
+            "`coremargin active tell CAMPAIGN FILE`"
+        )
+
+
+def at_terminal() -> bool:
+    """Whether somebody can press keys."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def session(campaign: Campaign, who: str | None) -> None:
     """Ask until the campaign ends, nothing is left to ask, or somebody presses q."""
     who = name_of(who)
-    waiting = campaign.ask(1, who=who, again=True)
-    while question := next(iter(waiting or campaign.ask(1, who=who)), None):
+    waiting = when_free(lambda: campaign.ask(1, who=who, again=True))
+    while question := next(iter(waiting or when_free(lambda: campaign.ask(1, who=who))), None):
         print_lines("", *_shown(question))
         if not _answered(campaign, question, who):
             return
-        waiting = [one for one in campaign.ask(1, who=who, again=True) if one.row != question.row]
+        waiting = [one for one in when_free(lambda: campaign.ask(1, who=who, again=True)) if one.row != question.row]
 
 
-def _answered(campaign: Campaign, question: Question, who: str | None) -> bool:
+def when_free(call: Callable[[], T]) -> T:
+    """What a call gives, tried again as long as another process works on the campaign."""
+    said = False
+    while True:
+        try:
+            return call()
+        except Busy:
+            if not said:
+                print_lines("another process works on the campaign, and may be reading the store: waiting for it")
+            said = True
+
+
+def _answered(campaign: Campaign, question: Question, who: str) -> bool:
     """Whether to go on; what was answered is on disk."""
     while True:
-        classes = campaign.classes
-        key = _key(classes)
-        if key in ("q", "\x03", "\x04", ""):
+        classes = when_free(lambda: campaign.classes)
+        key = _key(classes) if len(classes) == 2 else _word(classes)
+        if key == "q":
             return False
         if key == "u":
-            if not campaign.status["labels_asked"]:
-                print_lines("there is no answer to take back")
-                continue
-            campaign.undo(who=who)
-            print_lines("taken back: the last answer")
+            done = when_free(partial(_undone, campaign, who))
+        elif key in ("s", "?"):
+            done = bool(when_free(partial(campaign.skip, question.row, unsure=key == "?", who=who)))
+            if key == "?":
+                print_lines(f"row {question.row:,} is not asked about again; while it has no label the proof may fail")
+        else:
+            label = classes[int(key) - 1] if len(classes) == 2 else key
+            done = _told(campaign, question.row, label, classes, who)
+        if done:
             return True
-        if key == "s":
-            campaign.skip(question.row, who=who)
-            return True
-        if key == "?":
-            campaign.skip(question.row, unsure=True, who=who)
-            return True
-        try:
-            campaign.tell([question.row], [classes[int(key) - 1] if len(classes) == 2 else key], who=who)
-        except LabelError as error:
-            print_lines(str(error))
-            continue
+
+
+def _told(campaign: Campaign, row: int, label: Any, classes: list[Any], who: str) -> bool:
+    """Whether an answer was taken; what cannot be one is said, and a label that is new is asked about."""
+    try:
+        if len(classes) < 2 and not _is_meant(label, classes):
+            return False
+        when_free(partial(campaign.tell, [row], [label], who=who))
+    except LabelError as error:
+        print_lines(str(error))
+        return False
+    return True
+
+
+def _undone(campaign: Campaign, who: str) -> bool:
+    """Take back what was answered last by the person here; False where nothing was."""
+    last, found = campaign.last_answer(who), campaign.status
+    if last is None:
+        print_lines(f"there is no answer of {who} to take back")
+        return False
+    row, label = last
+    if found["draws_open"]:
+        done = count(found["draws_done"], "answer")
+        question = f"this ends attempt {found['attempt']} to try the model, with its {done}; take back? (y/n)"
+        if not _yes(question):
+            return False
+    campaign.undo(row, who=who)
+    print_lines(f"taken back: row {row:,} {label!r}")
+    return True
+
+
+def _is_meant(word: str, classes: list[Any]) -> bool:
+    """Whether a word is a label that is known, or one that somebody who was asked once more says is one.
+
+    Raises LabelError for a word that is none.
+    """
+    label = meant(word, classes, "label")
+    if any(same(label, known) for known in classes) or (not classes and isinstance(label, str)):
         return True
+    what = "the other label" if classes else "one of the two labels"
+    return _yes(f"{label!r} is new: is it {what}? (y/n)")
+
+
+def _yes(question: str) -> bool:
+    while True:
+        word = _line(question).lower()
+        if word in ("y", "yes", "n", "no", "q"):
+            return word.startswith("y")
+
+
+def _word(classes: list[Any]) -> str:
+    """A word, as long as the two labels are not known."""
+    known = f"{classes[0]!r} or the other label" if classes else "a label"
+    while True:
+        word = _line(f"type {known}, or s skip   ? unsure   u undo   q quit")
+        if word:
+            return word
+
+
+def _line(question: str) -> str:
+    """A line that somebody types; q at the end of the input."""
+    print_lines(question)
+    try:
+        return input("> ").strip()
+    except EOFError:
+        return "q"
 
 
 def _key(classes: list[Any]) -> str:
-    """One key, or a word as long as the labels are not known."""
-    if len(classes) < 2:
-        known = f" ({classes[0]!r} or another)" if classes else ""
-        return str(click.prompt(f"label{known}, s(kip), ?, u(ndo), q(uit)", prompt_suffix=" ")).strip()
+    """One key; q at the end of the input."""
     print_lines(f"1 {classes[0]!r}   2 {classes[1]!r}   s skip   ? unsure   u undo   q quit")
     while True:
-        key = click.getchar()
-        if key in ("1", "2", "s", "?", "u", "q", "\x03", "\x04", ""):
+        try:
+            key = click.getchar()
+        except EOFError:
+            return "q"
+        if key in ("1", "2", "s", "?", "u", "q"):
             return key
+        if not key:  # the terminal is gone, and its signal is ignored, as by nohup
+            return "q"
 
 
 def _shown(question: Question) -> list[str]:
@@ -82,6 +174,12 @@ def _shown(question: Question) -> list[str]:
     return [f"row {question.row:,} ({question.why})", f"  {numbers}{more}"]
 
 
+def listed(rows: Sequence[int]) -> str:
+    """The numbers of rows, the first of them where there are many."""
+    text = ", ".join(map(str, rows[:SHOWN]))
+    return text if len(rows) <= SHOWN else f"{text} and {len(rows) - SHOWN:,} more"
+
+
 def status_text(found: dict[str, Any]) -> list[str]:
     """Where a campaign stands, for people."""
     lower, upper = (text or "not known" for text in plain_bounds(found["lower"], found["upper"]))
@@ -91,8 +189,9 @@ def status_text(found: dict[str, Any]) -> list[str]:
             f"at most {found['error_bound']:,} of {found['population']:,} rows without an answer are wrong, with "
             f"confidence {found['confidence']}"
         )
+    said = found["status"]
     pairs = [
-        ("status", f"{found['status']}: {found['reason']}" if found["status"] != "running" else "running"),
+        ("status", said + ("" if said in ("running", found["reason"]) else f": {found['reason']}")),
         ("answers", f"{found['labels_asked']:,} of {found['rows']:,} rows, {found['draws']:,} of them drawn"),
         ("margin", f"{lower} if the rows without an answer are labelled as the model says; at most {upper}"),
         ("labels", labels),
@@ -101,6 +200,8 @@ def status_text(found: dict[str, Any]) -> list[str]:
     ]
     if found["draws_open"]:
         pairs.append(("draws", f"{found['draws_open']:,} of attempt {found['attempt']} are still to be answered"))
+    if found["passed"] and not found["awaited"] and found["status"] == "running":
+        pairs.append(("passed", f"rows {listed(found['passed_rows'])}: a label for them may be what the proof needs"))
     if found["contradiction"]:
         shown = ", ".join(f"{one['row']} ({one['label']!r})" for one in found["contradiction"][:8])
         pairs.append(("look at", f"rows {shown}: one of these answers is wrong, or a hyperplane is not enough"))

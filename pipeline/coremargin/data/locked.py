@@ -20,11 +20,13 @@ from coremargin.errors import Busy, OutputError
 class Locked:
     """The right to write at ``out`` while the context lasts. Entering raises Busy when another job has it.
 
-    what: the output in one or two words, for the message. wait_s: how long to wait for another job.
+    what: the output in one or two words, and advice, for the message. wait_s: how long to wait for another job.
     """
 
-    def __init__(self, out: Path, what: str, *, wait_s: float = 0.0) -> None:
-        self._out, self._what = Path(os.path.realpath(out)), what  # one lock for all names of a place
+    def __init__(
+        self, out: Path, what: str, *, advice: str = "wait for it, or choose another output", wait_s: float = 0.0
+    ) -> None:
+        self._out, self._what, self._advice = Path(os.path.realpath(out)), what, advice  # one lock for all its names
         self._lock = FileLock(self._out.with_name(f".{self._out.name}.lock"), timeout=wait_s)
 
     def __enter__(self) -> Self:
@@ -33,9 +35,7 @@ class Locked:
             try:
                 self._lock.acquire()
             except Timeout:
-                raise Busy(
-                    f"{self._out}: another job is writing {self._what}; wait for it, or choose another output"
-                ) from None
+                raise Busy(f"{self._out}: another job is writing {self._what}; {self._advice}") from None
             file = Path(self._lock.lock_file)
             if not file.is_file() or file.stat().st_size:
                 self._lock.release()
