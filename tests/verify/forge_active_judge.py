@@ -93,7 +93,10 @@ def _upper(rows: Rows, record: Record, known: dict[int, int]) -> Iterator[str]:
 
 
 def _evidence(record: Record, arrays: Arrays, population: list[int], values: list[Fraction]) -> Iterator[str]:
-    evidence, asked = record["evidence"], record["parameters"]
+    evidence, asked, claims = record["evidence"], record["parameters"], record["certificate"]
+    bounds = [-1.0 if claims[name] is None else claims[name] for name in ("lower", "upper")]
+    if min(bounds) <= 0 or Fraction(bounds[0]) < (1 - Fraction(claims["epsilon"])) * Fraction(bounds[1]):
+        yield f"evidence, and lower and upper {bounds} do not prove epsilon {claims['epsilon']}"
     if evidence["population"] != len(population) or evidence["confidence"] != asked["confidence"]:
         yield f"population {evidence['population']} of {len(population)}, confidence {evidence['confidence']}"
     some = set(population)

@@ -21,7 +21,7 @@ from coremargin.cli import main
 from coremargin.errors import DataError
 from coremargin.verify.examine import examine
 from forge_active import CLASSES, LINE, Change, Played, drawing, hidden_corner, played, two_sides
-from forge_active_judge import chance
+from forge_active_judge import chance, lies
 
 ASKED = {"error": 0.05, "confidence": 0.9}
 
@@ -285,7 +285,7 @@ MODELS: dict[str, tuple[Change, set[str]]] = {
     "hopeless": (hopeless(flip=False), {"overlap", "upper bound"}),
     "hopeless by turned signs": (hopeless(flip=True), {"overlap", "upper bound", "coreset"}),
     "not separable, with evidence": (hopeless_by_name, {"overlap", "evidence"}),
-    "epsilon": (record(epsilon=0.001), {"status"}),
+    "epsilon": (record(epsilon=0.001), {"status", "evidence"}),
 }  # fmt: skip
 
 
@@ -320,6 +320,63 @@ def test_wrong_draws_are_evidence_if_their_number_was_fixed_before(once: Played,
         evidence["error_bound"] = population - draws + 1  # nothing is proven, nothing is claimed
         noisy.write_model(tmp_path / str(fewer))
         assert failures(tmp_path / str(fewer), once.rows.path) == ["evidence"] * fewer
+
+
+def fitted(played: Played, *, lower: float | None) -> None:
+    """Another hyperplane, that fits the draws and nothing else; lower None: or no draw even, which are chosen for it.
+
+    The rows that it labels wrongly are said to be answered, where no lower bound is claimed of them.
+    """
+    arrays, evidence, claims = played.arrays, played.record["evidence"], played.record["certificate"]
+    truth = {line["row"]: 1 if line["label"] == "yes" else -1 for line in played.lines}
+    known = np.array(sorted(truth) if lower is not None else arrays["draws_ids"])
+    X, signs = played.rows.X, np.array([truth[row] for row in known.tolist()])
+    w = np.linalg.lstsq(np.hstack([X[known], np.ones((len(known), 1))]), signs, rcond=None)[0]
+    arrays.update(w=w[:-1] / np.linalg.norm(w[:-1]), b=w[-1:] / np.linalg.norm(w[:-1]))
+    claims.update(lower=lower, ratio=None if lower is None else max(0.0, lower / claims["upper"]))
+    played.record["status"] = "stopped"
+    assert evidence["draws"] == len(arrays["draws_ids"])
+
+
+def chosen_draws(played: Played, truth: np.ndarray) -> None:
+    """The draws that a hyperplane gets wrong are said to be answered before, and others are drawn."""
+    arrays, evidence, claims = played.arrays, played.record["evidence"], played.record["certificate"]
+    w = np.random.default_rng(4).standard_normal(played.rows.X.shape[1])
+    arrays.update(w=w / np.linalg.norm(w), b=np.zeros(1))
+    right = played.rows.X @ w * truth > 0
+    known, draws, wrong = set(arrays["answered_ids"].tolist()), list[int](), list[int]()
+    for row in drawing(claims["store_digest"], 0, 1, played.record["rows"]):
+        if row not in known:
+            (draws if right[row] else wrong).append(row)
+        if len(draws) == evidence["draws"]:
+            break
+    arrays.update(draws_ids=np.array(draws), draws_signs=truth[draws].astype(np.int8))
+    answered_more(played, wrong, truth[wrong].tolist())
+    evidence["population"] -= len(wrong)
+    bounds = range(evidence["population"])
+    evidence["error_bound"] = next(b for b in bounds if chance(len(bounds), b + 1, len(draws), 0) <= Fraction(1, 20))
+    claims.update(lower=None, ratio=None)
+    played.record["status"] = "stopped"
+
+
+@pytest.mark.parametrize("way", ["fitted", "chosen", -1e300, 1e-300], ids=str)
+def test_evidence_is_of_a_hypothesis_that_the_answers_leave(tmp_path: Path, way: str | float) -> None:
+    """What draws say of a hyperplane that was made of them, or they for it, is refused, bounds being as they are; and
+    of one whose bounds prove epsilon it holds, though too few were drawn to certify it.
+    """
+    rows, truth = two_sides(tmp_path, 400, 200)
+    honest = played(rows, truth, **ASKED)
+    forged = honest.copy()
+    if way == "chosen":
+        chosen_draws(forged, truth)
+    else:
+        fitted(forged, lower=way if isinstance(way, float) else None)
+    place = forged.write_model(tmp_path / "m")
+    assert failures(place, rows.path) == ["evidence"]
+    assert any("do not prove epsilon" in lie for lie in lies(rows, forged.record, forged.arrays))
+    few = honest.copy()
+    few.record["status"] = "stopped"
+    assert failures(few.write_model(tmp_path / "few"), rows.path) == []
 
 
 def test_a_draw_in_the_coreset_is_called_one(once: Played, tmp_path: Path) -> None:

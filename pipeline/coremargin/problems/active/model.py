@@ -9,6 +9,7 @@ import numpy as np
 
 from coremargin.data.scaled import scaling_of
 from coremargin.maths.evidence import most_wrong, share_of
+from coremargin.maths.margin import is_certified
 from coremargin.models.active import ActiveModel
 from coremargin.problems.common.model import record_of
 
@@ -65,9 +66,15 @@ def _wrong_at_most(problem: ActiveMargin, state: ActiveState) -> int:
 
 
 def evidence_of(problem: ActiveMargin, state: ActiveState) -> dict[str, Any] | None:
-    """What the draws show, once all are answered, none wrongly; None before, and where no row is without an answer."""
+    """What the draws show, once all are answered, none wrongly; None before, and where no row is without an answer.
+
+    None, too, where rounding has left bounds that prove less than epsilon: such answers do not fix the hypothesis.
+    """
     population = int(state.scanned.sides.sum())
-    if state.status != "certified" or not population:
+    near = state.answered.both_classes and not is_certified(
+        min(state.lower, state.scanned.nearest), state.upper, problem.epsilon
+    )
+    if state.status != "certified" or not population or near:
         return None
     return {
         "attempt": state.attempt, "draws": len(state.draws), "wrong": 0, "population": population,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coremargin.formats.draws import drawn
 from coremargin.verify.active.odds import at_most_wrong, least_bound, ruled_out, share_of
-from coremargin.verify.checks import Check
+from coremargin.verify.checks import Check, certified, shown
 
 if TYPE_CHECKING:
     from coremargin.formats.active import Evidence
@@ -77,6 +77,9 @@ def _counted(claim: ActiveClaim, evidence: Evidence, population: int, wrong: lis
         problems.append(f"model claims {evidence.wrong:,} wrong draws, found {len(wrong):,}{named}")
     if claim.status == "not_separable":
         problems.append("model claims evidence for a hypothesis that no hyperplane can be")
+    elif not certified(claim.lower, claim.upper, claim.proven_epsilon):  # else the draws may have made it, or it them
+        text = f"lower {shown(claim.lower)} and upper {shown(claim.upper)} do not prove epsilon {claim.proven_epsilon}"
+        problems.append(f"model claims evidence for a hypothesis that its answers need not lead to: {text}")
     if claim.status == "certified" and not evidence.error_bound <= claim.error * evidence.population:
         text = f"{evidence.error_bound:,} of {evidence.population:,} rows may be wrong"
         problems.append(f"model claims to be certified to a share of {claim.error}, {text}")
