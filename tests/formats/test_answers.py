@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from typing import Any
 
 import pytest
+import tomli_w
 
 from coremargin.errors import DataError
 from coremargin.formats.answers import bytes_of, check_lines, classes_of, effective, read_answers, same
@@ -164,3 +166,12 @@ def test_a_campaign_is_read_strictly() -> None:
             read_campaign(FACTS.replace(old, new).encode(), "campaign.toml")
     with pytest.raises(DataError, match="expected TOML"):
         read_campaign(b"\xff", "campaign.toml")
+
+
+@pytest.mark.parametrize(
+    "classes", [["no", "yes"], [-1, 1], [False, True], [-0.5, 1e300], ['a"b\\', "]{x.y=\n#é\u2028"]]
+)
+def test_what_is_written_is_read(classes: list[Any]) -> None:
+    """Lists over several lines, and labels with signs that mean something in TOML."""
+    facts = tomllib.loads(FACTS) | {"classes": classes, "scaling": "standard", "expires": 60.0}
+    assert read_campaign(tomli_w.dumps(facts).encode(), "campaign.toml").classes == classes

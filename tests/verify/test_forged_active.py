@@ -7,6 +7,8 @@ as it is read.
 from __future__ import annotations
 
 import json
+import os
+import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -637,7 +639,19 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no log": (lambda place: (place / "answers.jsonl").unlink(), "without answers.jsonl"),
     "no model": (lambda place: (place / "model").rename(place / "other"), "none yet"),
     "no TOML": (lambda place: (place / "campaign.toml").write_text("format ="), "campaign.toml"),
+    "a log of line feeds": (lambda place: (place / "answers.jsonl").write_bytes(b"\n" * (64 << 20)), "line 1"),
+    "a log without end": (lambda place: os.truncate(place / "answers.jsonl", 1 << 30), "at most 65,536"),
+    "a log beyond all": (lambda place: os.truncate(place / "answers.jsonl", 1 << 40), "at most 1,073,741,824"),
+    "an endless file": (lambda place: os.truncate(place / "campaign.toml", 1 << 30), "at most 65,536"),
     "a newer format": (_other_toml("version = 1", "version = 2"), "newer coremargin"),
+    "a number of many digits": (_other_toml("memory = 1048576", f"memory = {'9' * 5000}"), "campaign.toml"),
+    "a version beyond all floats": (_other_toml("version = 1", f"version = 0x{'f' * 300}"), "beyond 64 bits"),
+    "a number that nobody can print": (_other_toml("memory = 1048576", f"memory = 0x{'f' * 4000}"), "beyond 64 bits"),
+    "a number in a list": (_other_toml("classes = [", f"classes = [[0x{'f' * 4000}],"), "beyond 64 bits"),
+    "no number": (_other_toml("error = 0.05", "error = nan"), "nan"),
+    "tables in tables": (_other_toml("memory", f"{'a.' * 20_000}a"), "line 13"),
+    "quoted tables in tables": (_other_toml("memory", '  "".' + '"".' * 15_000 + '"a"'), "line 13"),
+    "a long file": (_other_toml("memory", f"#{' ' * (1 << 16)}\nmemory"), "at most 65,536 bytes"),
 }  # fmt: skip
 
 
@@ -647,8 +661,13 @@ def test_broken_folders_are_refused(once: Played, tmp_path: Path, name: str) -> 
     place = once.copy().write(tmp_path / "c")
     change, words = BROKEN[name]
     change(place)
-    with pytest.raises(DataError, match=words):
+    tracemalloc.start()
+    with pytest.raises(DataError, match=words) as told:
         examine(place, once.rows.path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 24 << 20  # of which 16 are for the record
+    assert len(str(told.value)) < 1000
 
 
 def test_a_third_label_is_refused_though_the_chain_is_whole(once: Played, tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ line feed is what a killed writer left: half a line, of an answer that nobody wa
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 from msgspec import Meta
 
@@ -73,16 +74,19 @@ def bytes_of(line: Line) -> bytes:
     return json.dumps(values, allow_nan=False, ensure_ascii=False).encode("utf-8")
 
 
-def read_answers(data: bytes, first: str, place: str, *, after: Answers | None = None) -> Answers:
-    """The lines in the bytes of a log; first: the hash that its first line holds; place: its path, for messages.
+def read_answers(data: bytes | BinaryIO, first: str, place: str, *, after: Answers | None = None) -> Answers:
+    """The lines in the bytes, or in the file, of a log; first: the hash that its first line holds; place: its path.
 
     after: what was read before; data is what follows. Raises DataError that names the line: no JSON, an unknown or
     missing key, a number or a hash that does not follow from the line before.
     """
     lines, hashes = ([], []) if after is None else (list(after.lines), list(after.hashes))
-    start = 0 if after is None else after.whole
-    whole = data.rfind(b"\n") + 1
-    for text in data[:whole].split(b"\n")[:-1]:
+    whole = 0 if after is None else after.whole
+    file = io.BytesIO(data) if isinstance(data, bytes) else data
+    while text := file.readline(LONGEST_LINE + 1):
+        if text[-1:] != b"\n" and len(text) <= LONGEST_LINE:
+            break
+        whole, text = whole + len(text), text.removesuffix(b"\n")
         line = _line(text, f"{place}, line {len(lines) + 1}")
         expected = hashes[-1] if hashes else first
         if line.number != len(lines) + 1 or line.before != expected:
@@ -94,7 +98,7 @@ def read_answers(data: bytes, first: str, place: str, *, after: Answers | None =
             )
         lines.append(line)
         hashes.append(hash_of(text))
-    return Answers(tuple(lines), tuple(hashes), start + whole)
+    return Answers(tuple(lines), tuple(hashes), whole)
 
 
 def _line(text: bytes, place: str) -> Line:

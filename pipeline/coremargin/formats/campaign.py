@@ -6,8 +6,10 @@ The log of answers (answers.py) goes on from its bytes, so that neither can be c
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 import tomllib
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -25,12 +27,16 @@ from coremargin.formats.model_record import (
     check_version,
     different_labels,
 )
-from coremargin.formats.strict_json import LARGEST, typed
+from coremargin.formats.strict_json import cut, typed
 
 FORMAT = "coremargin-campaign"
 VERSION = 1
 FILE = "campaign.toml"
 ANSWERS = "answers.jsonl"
+LARGEST = 1 << 16  #: bytes
+#: A line: a name and a value, an element of a list or its end, a table. A key with dots would need memory with the
+#: square of their number.
+_LINE = re.compile(rb'[a-z_]+ *=.*|\s*"(?:[^"\\]|\\.)*",?|\s*[-+\w.]+,?|\]|\[[a-z_]+\]|\s*')
 
 
 class Campaign(Strict, frozen=True, kw_only=True):
@@ -70,12 +76,30 @@ def read_campaign(data: bytes, place: str) -> Campaign:
     """What the bytes of a ``campaign.toml`` say; place: its path, for messages. Raises DataError."""
     if len(data) > LARGEST:
         raise DataError(f"{place}: expected at most {LARGEST:,} bytes of TOML, found more; get an unaltered copy")
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not _LINE.fullmatch(line):
+            text = f"expected TOML, a name and a value, found {cut(repr(line))}"
+            raise DataError(f"{place}, line {number}: {text}; get an unaltered copy")
     try:
         content = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise DataError(f"{place}: expected TOML, cannot be read: {error}; get an unaltered copy") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: expected TOML, cannot be read: {cut(str(error))}; get an unaltered copy") from error
+    _check_numbers(content, place)
     check_version(content, FORMAT, VERSION, place, "a campaign's folder")
     return typed(Campaign, content, place)
+
+
+def _check_numbers(content: dict[str, Any], place: str) -> None:
+    """Raises DataError for a number, however deep, that a machine does not hold."""
+    values: list[Any] = [content]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict | list):
+            values += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            raise DataError(f"{place}: expected numbers, found one beyond 64 bits; get an unaltered copy")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise DataError(f"{place}: expected numbers, found {value}; get an unaltered copy")
 
 
 def first_hash(data: bytes) -> str:

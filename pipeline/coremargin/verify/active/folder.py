@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from coremargin.errors import DataError
 from coremargin.formats.answers import check_lines, read_answers
-from coremargin.formats.campaign import ANSWERS, FILE, first_hash, read_campaign
+from coremargin.formats.campaign import ANSWERS, FILE, LARGEST, first_hash, read_campaign
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import opened, previous_of, read_folder
 from coremargin.verify.active.claim import ActiveClaim, History, active_claim
@@ -32,22 +35,27 @@ def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
         raise DataError(
             f"{place}: expected the model of a campaign, found one of {files.record.problem!r}; get an unaltered copy"
         )
-    data = _bytes(folder, path, FILE)
+    with _opened(folder, path, FILE, LARGEST) as file:
+        data = file.read()
     campaign = read_campaign(data, f"{path}/{FILE}")
     where = f"{path}/{ANSWERS}"
-    answers = read_answers(_bytes(folder, path, ANSWERS), first_hash(data), where)
+    with _opened(folder, path, ANSWERS, _LONGEST) as file:
+        answers = read_answers(file, first_hash(data), where)
     check_lines(answers.lines, campaign.rows, campaign.classes, where)
     return with_late(replace(active_claim(files), path=path, history=History(campaign, answers)))
 
 
-def _bytes(folder: int, path: Path, name: str) -> bytes:
+@contextmanager
+def _opened(folder: int, path: Path, name: str, most: int) -> Iterator[BinaryIO]:
+    """A file of the campaign's, of so many bytes at most, for reading."""
     try:
         with opened(folder, path, name) as file:
-            data = file.read(_LONGEST + 1)
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                text = f"expected at most {most:,} bytes, found {size:,}"
+                raise DataError(f"{path}/{name}: {text}; get an unaltered copy")
+            yield file
     except FileNotFoundError:
         raise DataError(f"{path}: expected a campaign, found a folder without {name}; get a whole copy") from None
     except OSError as error:
         raise DataError(f"{path}/{name}: cannot be read: {error.strerror}; get a whole copy") from error
-    if len(data) > _LONGEST:
-        raise DataError(f"{path}/{name}: expected at most {_LONGEST:,} bytes, found more; get an unaltered copy")
-    return data
