@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PENDING_BYTES = 256 << 20  # chunks in memory at a time
-_REMEMBERED = 64  # chunks of which is known which rows weigh anything
+_REMEMBERED = 64 << 20  # bytes that hold which rows weigh anything, one bit a row
 
 
 @dataclass(frozen=True)
@@ -82,19 +82,28 @@ class Rows:
             codes, weights = self._labels(index)
             yield codes, np.ones(len(codes)) if weights is None else weights
 
-    def weighs(self, row: int) -> bool:
-        """Whether a row has a weight above 0. For few rows: each may take the reading of a chunk's weights.
+    def weigh(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows (n,), by number, have a weight above 0; the weights of a chunk are read once for all.
 
         Raises DamagedChunk.
         """
-        if not self.weighted:
-            return True
-        index, place = divmod(row, self.chunk_rows)
+        found = np.ones(len(rows), bool)
+        if self.weighted and len(rows):
+            order = np.argsort(rows, kind="stable")
+            index, place = np.divmod(rows[order], self.chunk_rows)
+            for mine in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(index)) + 1):
+                bits = self._heavy_in(int(index[mine[0]]))
+                found[order[mine]] = bits[place[mine] >> 3] >> (7 - (place[mine] & 7)) & 1
+        return found
+
+    def _heavy_in(self, index: int) -> np.ndarray:
+        """Which rows of a chunk have a weight above 0: a bit a row, the first one the highest of a byte."""
         if index not in self._heavy:
-            if len(self._heavy) == _REMEMBERED:
+            bits = np.packbits(np.asarray(self._labels(index)[1]) > 0)
+            while self._heavy and sum(map(len, self._heavy.values())) + len(bits) > _REMEMBERED:
                 del self._heavy[next(iter(self._heavy))]
-            self._heavy[index] = np.asarray(self._labels(index)[1]) > 0
-        return bool(self._heavy[index][place])
+            self._heavy[index] = bits
+        return self._heavy[index]
 
     def _span(self, index: int) -> tuple[int, int, str]:
         """The rows [start, stop) of a chunk, and words for messages."""

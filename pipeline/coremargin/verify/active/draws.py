@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Container, Iterator
+import struct
+from collections.abc import Callable, Container, Iterator
 from fractions import Fraction
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
-from coremargin.formats.draws import drawn
+import numpy as np
+
 from coremargin.verify.active.odds import at_most_wrong, least_bound, ruled_out, share_of
 from coremargin.verify.checks import Check, certified, shown
 
@@ -16,13 +20,37 @@ if TYPE_CHECKING:
     from coremargin.verify.active.claim import ActiveClaim
     from coremargin.verify.rows import Rows
 
+_AT_ONCE = 1 << 16  # draws whose weights are looked up together, at most
 _ROUNDING = Fraction(1, 10**8)  # by which trainers may take a chance for larger
 
 
-def fresh(claim: ActiveClaim, rows: Rows, attempt: int, known: Container[int]) -> Iterator[int]:
-    """Rows in the order in which an attempt draws them: of a weight above 0, and none of those that are known."""
-    order = drawn(claim.store_digest, claim.seed, attempt, rows.rows)
-    return (row for row in order if row not in known and rows.weighs(row))
+def drawn(digest: str, seed: int, attempt: int, rows: int) -> Iterator[int]:
+    """All rows in the order in which they are drawn, by the definition in formats/draws.py."""
+    below, seen = 2**64 - 2**64 % max(1, rows), set[int]()
+    for block in count():
+        if len(seen) == rows:
+            return
+        text = hashlib.sha256(f"coremargin draws 1 {digest} {seed} {attempt} {block}".encode("ascii"))
+        for number in struct.unpack(">4Q", text.digest()):
+            if number < below and number % rows not in seen:
+                seen.add(number % rows)
+                yield number % rows
+
+
+def fresh(
+    claim: ActiveClaim, rows: Rows, attempt: int, known: Container[int], spend: Callable[[int], object] | None = None
+) -> Iterator[int]:
+    """Rows in the order in which an attempt draws them: of a weight above 0, and none of those that are known.
+
+    spend: is told how many are drawn, before they are looked at.
+    """
+    order, size = drawn(claim.store_digest, claim.seed, attempt, rows.rows), 64
+    while some := list(islice(order, size)):
+        if spend is not None:
+            spend(len(some))
+        new = np.array([row for row in some if row not in known], np.int64)
+        yield from new[rows.weigh(new)].tolist()
+        size = min(2 * size, _AT_ONCE)
 
 
 def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.errors import DataError
 from coremargin.formats.answers import classes_of, effective, same
 from coremargin.verify.active.claim import Signed
 from coremargin.verify.active.draws import fresh
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Rows
 
 _ASIDE = ("skip", "unsure")  #: what says nothing of a row's label
+_TOLD = 3  #: problems of one kind that people are told
+_WALKED = 4_000_000  #: draws of earlier attempts that are gone over, and ten a line
 
 
 def last_line(claim: ActiveClaim, history: History) -> int | None:
@@ -143,38 +146,65 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
         seen.add(line.row)
     if missing := sorted(drawn - seen):
         problems.append(f"{listed(missing)} answered before attempt {attempt} began, and yet draws of it")
-    return problems[:3]
+    return problems[:_TOLD]
 
 
 def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line]) -> list[str]:
     """Which draws in the log no generator has drawn, of attempts that are not the model's evidence."""
     final = None if claim.evidence is None else claim.evidence.attempt
     wanted: dict[int, set[int]] = {}
-    before: dict[int, int] = {}
-    for k, line in enumerate(lines):
+    for line in lines:
         if line.attempt is not None and line.attempt != final:
             wanted.setdefault(line.attempt, set()).add(line.row)
-            before.setdefault(line.attempt, k)
-    problems = []
-    for attempt, those in wanted.items():
-        if strange := sorted(those - _could_draw(claim, rows, attempt, lines[: before[attempt]], those)):
-            problems.append(f"{listed(strange)} no draw of attempt {attempt} by seed {claim.seed} and the store")
-    return problems[:3]
+    problems, walked = list[str](), _Walked(claim, _WALKED + 10 * len(lines))
+    known, undone = set[int](), 0
+    for line in lines:
+        those = wanted.pop(line.attempt, None) if line.attempt is not None else None
+        if those is not None and line.attempt is not None:
+            strange = sorted(those - _could_draw(walked, rows, line.attempt, those, known, undone))
+            if strange:
+                text = f"{listed(strange)} no draw of attempt {line.attempt} by seed {claim.seed} and the store"
+                problems.append(text)
+            if len(problems) == _TOLD:
+                break
+        if line.action == "undo":
+            known.discard(line.row)
+            undone += 1
+        elif line.label is not None:
+            known.add(line.row)
+    return problems
 
 
-def _could_draw(claim: ActiveClaim, rows: Rows, attempt: int, lines: Sequence[Line], wanted: set[int]) -> set[int]:
-    """Which of the rows an attempt can have drawn that began before these lines ended.
+@dataclass
+class _Walked:
+    """How many draws may still be gone over for the attempts of a log, so that none takes for ever."""
 
-    Rows that were answered since are passed over here and were not then, and those taken back since were: so at most as
-    many more are drawn as were taken back.
+    claim: ActiveClaim
+    left: int
+
+    def spend(self, draws: int) -> None:
+        """Raises DataError where there have been too many."""
+        self.left -= draws
+        if self.left < 0:
+            raise DataError(
+                f"{self.claim.path}: expected draws among the first ones of their attempts, found attempts without "
+                "number that name others; get an unaltered copy"
+            )
+
+
+def _could_draw(walked: _Walked, rows: Rows, attempt: int, wanted: set[int], known: set[int], undone: int) -> set[int]:
+    """Which of the rows an attempt can have drawn; known: those that had an answer when its first draw was told of.
+
+    Rows that were answered since it began are passed over here and were not then, and those taken back since were: so
+    at most as many more are drawn as were taken back.
     """
+    claim, found = walked.claim, set[int]()
     log = math.log(attempt) + math.log(attempt + 1) - math.log(1.0 - claim.confidence)
     most = min(rows.rows, 2 + log / claim.error * (1 + 1e-6))  # no attempt needs more draws, whatever the store has
-    most += sum(line.action == "undo" for line in lines)
-    found = set[int]()
-    for count, row in enumerate(fresh(claim, rows, attempt, effective(lines)), 1):
-        if row in wanted:
+    possible = wanted - known
+    for count, row in enumerate(fresh(claim, rows, attempt, known, walked.spend) if possible else (), 1):
+        if row in possible:
             found.add(row)
-        if count >= most or len(found) == len(wanted):
+        if count >= most + undone or len(found) == len(possible):
             break
     return found
