@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
@@ -29,20 +29,21 @@ class Evidence(Strict, frozen=True, kw_only=True):
     """What draws show: at most error_bound rows of the population are labelled wrongly, with this confidence.
 
     population: the rows with a weight above 0 and no answer when they were drawn. attempt: attempt j spends (1 -
-    confidence) / (j (j + 1)). draws: rows drawn, all answered; wrong: those that the hypothesis labels otherwise.
+    confidence) / (j (j + 1)). draws: rows drawn, all answered; wrong: those that the hypothesis labels otherwise, none:
+    one wrong draw ends an attempt, so that their number cannot follow from the answers.
     """
 
     attempt: Annotated[int, Meta(ge=1)]
     draws: Count
-    wrong: Count
+    wrong: Literal[0]
     population: Count
     error_bound: Count
     confidence: Share
 
     def __post_init__(self) -> None:
         """Raises ValueError for more rows than there are."""
-        if not self.wrong <= self.draws <= self.population or self.error_bound > self.population:
-            raise ValueError(f"more rows than there are: {self.wrong} of {self.draws} draws of {self.population}")
+        if not self.draws <= self.population or self.error_bound > self.population:
+            raise ValueError(f"more rows than there are: {self.draws} draws of {self.population}")
 
 
 class Active(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="active"):

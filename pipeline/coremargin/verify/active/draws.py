@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import struct
 from collections.abc import Callable, Container, Iterator
-from fractions import Fraction
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.verify.active.odds import at_most_wrong, least_bound, ruled_out, share_of
+from coremargin.verify.active.odds import at_most_wrong, least_bound, share_of
 from coremargin.verify.checks import Check, certified, shown
+from coremargin.verify.store import listed
 
 if TYPE_CHECKING:
     from coremargin.formats.active import Evidence
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Rows
 
 _AT_ONCE = 1 << 16  # draws whose weights are looked up together, at most
-_ROUNDING = Fraction(1, 10**8)  # by which trainers may take a chance for larger
 
 
 def drawn(digest: str, seed: int, attempt: int, rows: int) -> Iterator[int]:
@@ -76,9 +74,9 @@ def evidence_of(claim: ActiveClaim, population: int, wrong: list[int]) -> Check:
         return _nothing_drawn(claim, population)
     problems = _counted(claim, evidence, population, wrong)
     if not problems:
-        problems = _bounded(claim, evidence)
+        problems = _bounded(evidence)
     text = (
-        f"{evidence.draws:,} draws of {population:,} rows, {evidence.wrong:,} of them wrong: with confidence "
+        f"{evidence.draws:,} draws of {population:,} rows, none of them wrong: with confidence "
         f"{evidence.confidence} at most {evidence.error_bound:,} are labelled wrongly (attempt {evidence.attempt})"
     )
     return Check("evidence", not problems, "; ".join(problems) or text)
@@ -100,9 +98,8 @@ def _counted(claim: ActiveClaim, evidence: Evidence, population: int, wrong: lis
     if evidence.population != population:
         text = f"{population:,} rows have a weight above 0 and no answer"
         problems.append(f"model claims a population of {evidence.population:,}, {text}")
-    if evidence.wrong != len(wrong):
-        named = f" (row {wrong[0]}{' and others' * (len(wrong) > 1)})" if wrong else ""
-        problems.append(f"model claims {evidence.wrong:,} wrong draws, found {len(wrong):,}{named}")
+    if wrong:
+        problems.append(f"model claims that no draw is wrong; {listed(wrong)} answered otherwise")
     if claim.status == "not_separable":
         problems.append("model claims evidence for a hypothesis that no hyperplane can be")
     elif not certified(claim.lower, claim.upper, claim.proven_epsilon):  # else the draws may have made it, or it them
@@ -114,24 +111,12 @@ def _counted(claim: ActiveClaim, evidence: Evidence, population: int, wrong: lis
     return problems
 
 
-def _bounded(claim: ActiveClaim, evidence: Evidence) -> list[str]:
+def _bounded(evidence: Evidence) -> list[str]:
     """What is wrong with the bound; all else is as it was found."""
-    rows, draws, wrong, bound = evidence.population, evidence.draws, evidence.wrong, evidence.error_bound
+    rows, draws, bound = evidence.population, evidence.draws, evidence.error_bound
     delta = share_of(evidence.confidence, evidence.attempt)
-    if not at_most_wrong(rows, draws, wrong, bound, delta):
-        least = least_bound(rows, draws, wrong, delta)
-        text = f"{draws:,} draws with {wrong:,} wrong prove at most {least:,} (attempt {evidence.attempt})"
-        return [f"model claims that at most {bound:,} of {rows:,} rows are labelled wrongly, {text}"]
-    if wrong and not _planned(rows, draws, math.floor(claim.error * rows), delta):
-        text = f"how many are drawn for a share of {claim.error} is fixed before their answers are known"
-        return [f"model claims {draws:,} draws, {wrong:,} of them wrong; {text}, and they are others"]
-    return []
-
-
-def _planned(rows: int, draws: int, allowed: int, delta: Fraction) -> bool:
-    """Whether so many draws are the fewest that rule out more than ``allowed`` wrong rows, if none is wrong.
-
-    With wrong ones among them their number must not have followed from the answers; with none it may have.
-    """
-    enough = at_most_wrong(rows, draws, 0, allowed, delta)
-    return enough and not (draws and ruled_out(rows, allowed + 1, draws - 1, 0, delta * (1 - _ROUNDING)))
+    if at_most_wrong(rows, draws, bound, delta):
+        return []
+    proven = f"{draws:,} draws, none of them wrong, prove at most {least_bound(rows, draws, delta):,}"
+    text = f"model claims that at most {bound:,} of {rows:,} rows are labelled wrongly, {proven}"
+    return [f"{text} (attempt {evidence.attempt})"]
