@@ -5,6 +5,7 @@ With --forget behind it, remove what the tour left there.
 Stores and models that an earlier tour left in the folder are removed; whatever else is there stays.
 
 digits.X.npy, digits.y.npy   8 x 8 pixel images of handwritten digits, values 0 to 16, and the digits
+zeros.txt                    which of them are zeros: "zero" or "other", one a line; README's oracle for few labels
 cancer.csv                   30 measurements of cell nuclei, in standard deviations from their mean, and the diagnosis
 """
 
@@ -29,17 +30,19 @@ def forget(folder: Path) -> None:
         STORE.remove(folder / f"{name}.zarr")
         MODEL.remove(folder / f"{name}.model")
         CHECKPOINT.remove(folder_of(folder / f"{name}.model"))
-    for name in ("digits.X.npy", "digits.y.npy", "cancer.csv"):
+    for name in ("digits.X.npy", "digits.y.npy", "zeros.txt", "cancer.csv"):
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # something else is in it
         folder.rmdir()
 
 
 def write_digits(folder: Path) -> None:
-    """All images and their digits, as NumPy files."""
+    """All images and their digits, as NumPy files, and which are zeros."""
     X, y = load_digits(return_X_y=True)
     np.save(folder / "digits.X.npy", X)
     np.save(folder / "digits.y.npy", y)
+    words = "".join("zero\n" if digit == 0 else "other\n" for digit in y)
+    (folder / "zeros.txt").write_text(words, encoding="utf-8")
 
 
 def write_cancer(folder: Path) -> None:

@@ -21,6 +21,9 @@ def test_the_demo_data_are_digits_and_cancer_measurements(repository: Path, tmp_
     subprocess.run([sys.executable, repository / "jobs" / "demo_data.py", tmp_path], check=True, timeout=120)
     X, y = np.load(tmp_path / "digits.X.npy"), np.load(tmp_path / "digits.y.npy")
     assert (X.shape, set(y.tolist())) == ((1797, 64), set(range(10)))
+    words = (tmp_path / "zeros.txt").read_text(encoding="utf-8").splitlines()
+    assert [word == "zero" for word in words] == (y == 0).tolist()
+    assert set(words) == {"zero", "other"}
     with (tmp_path / "cancer.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     assert (len(rows), len(header), header[-1]) == (569, 31, "diagnosis")
@@ -40,7 +43,8 @@ def test_an_earlier_demo_is_forgotten_and_nothing_else(repository: Path, tmp_pat
     (tmp_path / "mine.txt").write_text("mine")
     subprocess.run([sys.executable, repository / "jobs" / "demo_data.py", tmp_path], check=True, timeout=120)
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
-    assert left == {"cancer.csv", "cancer.zarr", "cancer.zarr/notes.txt", "digits.X.npy", "digits.y.npy", "mine.txt"}
+    written = {"cancer.csv", "digits.X.npy", "digits.y.npy", "zeros.txt"}
+    assert left == {"cancer.zarr", "cancer.zarr/notes.txt", "mine.txt"} | written
     subprocess.run(
         [sys.executable, repository / "jobs" / "demo_data.py", tmp_path, "--forget"], check=True, timeout=120
     )

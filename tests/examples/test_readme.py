@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,6 +37,10 @@ NOT_RUN = {
     "make test": "it would run this",
     "coremargin active label rows.campaign": "people press its keys; test_cli_active.py does so",
 }
+
+#: Commands that ask in a terminal, and the keys that answer, one for each time that they offer to quit.
+KEYS = {"coremargin active label zeros.campaign": "1q"}
+OFFER = b"q quit"
 
 COMMAND = re.compile(r"(?:coremargin|make|python|pip) ")
 NUMBER = re.compile(r"\d[\d,.]*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
@@ -84,10 +90,39 @@ def run(step: Step, folder: Path) -> str:
     for large, small in SMALLER.items():
         code = code.replace(large, small)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    if step.code in KEYS:
+        return typed(code, KEYS[step.code], folder, environment)
     words = [sys.executable, "-c", code] if step.python else ["bash", "-euc", code]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=170)
     assert done.returncode == 0, f"README says {code!r}; it ends with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return f"{done.stdout}\n{done.stderr}"
+
+
+def typed(code: str, keys: str, folder: Path, environment: dict[str, str]) -> str:
+    """What a command shows on a terminal on which a person presses ``keys``; it must go well."""
+    driver, terminal = pty.openpty()
+    command = ["bash", "-euc", code]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=terminal, stdout=terminal, stderr=terminal
+    ) as process:
+        os.close(terminal)
+        shown, waiting = b"", list(keys)
+        while part := read(driver):
+            shown += part
+            if shown.count(OFFER) > len(keys) - len(waiting) and waiting:
+                time.sleep(0.3)  # what is typed before a key is waited for is thrown away
+                os.write(driver, waiting.pop(0).encode())
+    os.close(driver)
+    assert (process.returncode, waiting) == (0, []), shown.decode()
+    return shown.decode()
+
+
+def read(terminal: int) -> bytes:
+    """What has come; nothing at the end."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux says that the other end is closed
+        return b""
 
 
 @pytest.fixture
@@ -99,8 +134,10 @@ def page(repository: Path) -> str:
 def test_commands_are_found(page: str) -> None:
     """The blocks of README hold commands and Python, each one once, and those that are not run here are among them."""
     found = [step.code for step in steps(page)]
-    assert {'coremargin synth big.zarr --size "8 GB" --features 100 --margin 0.5 --seed 1', *NOT_RUN} <= set(found)
-    assert sum(step.python for step in steps(page)) == 1
+    assert {'coremargin synth big.zarr --size "8 GB" --features 100 --margin 0.5 --seed 1', *NOT_RUN, *KEYS} <= set(
+        found
+    )
+    assert sum(step.python for step in steps(page)) == 2
     assert len(set(found)) == len(found) >= 11
     assert all(any(large in code for code in found) for large in SMALLER)
 
