@@ -56,10 +56,7 @@ class Passes(BaseProblem[PassState, Sums]):
 
     def round_of(self, state: PassState) -> Round:
         number = state.passes + (state.part > 0)
-        return Round(
-            number, state.status, state.total, state.total, np.inf, 0, 0, new_rows=1,
-            finished=state.part == 0, more={"part": state.part},
-        )  # fmt: skip
+        return Round(number, state.status, state.total, state.total, np.inf, 0, 0, new_rows=1, part=state.part)
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,12 @@ A_contra = TypeVar("A_contra", contravariant=True)  #: the summary that answers 
 class Round:
     """What is told of a state: a line of ``rounds.jsonl``, but for what the scan cost.
 
-    number: of the last scan, 0 before the first; a scan that is made in parts has one number for all of them, and is
-    finished with the last. status: as in the state. lower, upper: what is proven, infinite where nothing is; lower_now:
-    what the last scan alone proved. pool_rows: held in the driver; coreset_rows: those that carry the proof; new_rows:
-    those that the last scan sent; rows_below: those that it found below the upper bound, None where it did not
-    count them. more: what only this kind of problem tells, by its key in ``rounds.jsonl``.
+    number: of the last scan, 0 before the first; a scan that is made in parts has one number for all of them. part: so
+    many of its parts are done, 0 when it is over; None where scans are never made in parts. status: as in the state.
+    lower, upper: what is proven, infinite where nothing is; lower_now: what the last scan alone proved. pool_rows: held
+    in the driver; coreset_rows: those that carry the proof; new_rows: those that the last scan sent; rows_below: those
+    that it found below the upper bound, None where it did not count them. more: what only this kind of problem tells,
+    by its key in ``rounds.jsonl``.
     """
 
     number: int
@@ -62,8 +63,13 @@ class Round:
     coreset_rows: int
     new_rows: int
     rows_below: int | None = None
-    finished: bool = True
+    part: int | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last scan is over."""
+        return not self.part
 
     @property
     def next_scan(self) -> int:
@@ -73,9 +79,11 @@ class Round:
     @property
     def figures(self) -> dict[str, Any]:
         """Bounds and counts, by their keys in ``rounds.jsonl``."""
+        part = {} if self.part is None else {"part": self.part}
         return {
             "lower": self.lower, "lower_now": self.lower_now, "upper": self.upper, "pool_rows": self.pool_rows,
-            "coreset_rows": self.coreset_rows, "new_rows": self.new_rows, "rows_below": self.rows_below, **self.more,
+            "coreset_rows": self.coreset_rows, "new_rows": self.new_rows, "rows_below": self.rows_below,
+            **self.more, **part,
         }  # fmt: skip
 
 

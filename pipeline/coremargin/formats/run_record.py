@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +37,11 @@ class FleetRun(Run, frozen=True, kw_only=True):
 
     members: _Count
     members_certified: _Count
+
+
+def in_parts(rounds: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether scans were made in parts; rounds: the lines of ``rounds.jsonl``."""
+    return any("part" in line for line in rounds)
 
 
 def read_run(folder: Path, kind: type[Run]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +39,6 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...] | int, ...]
-
-
-def in_parts(rounds: Iterable[Json]) -> bool:
-    """Whether scans were made in parts, each for rows of a segment."""
-    return any("part" in record for record in rounds)
 
 
 def table(rounds: Sequence[Json], columns: Sequence[Column]) -> Table | None:

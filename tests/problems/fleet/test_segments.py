@@ -133,11 +133,33 @@ def test_members_go_in_step_and_a_pass_is_one_scan(loss: str) -> None:
         told = fleet.round_of(after)
         assert told.finished == (read[0] % source.chunks == 0)
         assert told.number == -(-read[0] // source.chunks)
-        assert told.more["part"] == 0 or not told.finished
+        assert (told.part == 0) == told.finished
+        assert "part" not in told.more
 
     state = run(fleet, look)
     assert state.status == "certified"
     assert read[0] == source.chunks * state.scans
+
+
+def test_which_part_comes_next_is_known_without_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates of a fleet and of its members ask nobody what people are told, whose words may change."""
+    _, _, source = three(1)
+    fleet = fleet_on(source)
+    untold = replace(fleet)
+
+    def tell(*_: Any) -> Any:
+        raise AssertionError("what people are told decides")
+
+    state, other, parts = fleet.start(), fleet.start(), []
+    for _ in range(4):
+        after = step(fleet, state)
+        parts.append(fleet.round_of(after).part)
+        with monkeypatch.context() as patch:
+            patch.setattr(BlockMinimisation, "round_of", tell)
+            other = step(untold, other)
+        assert other.scans == after.scans
+        state = after
+    assert parts[:2] == [1, 2]
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])

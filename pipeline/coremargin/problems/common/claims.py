@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from coremargin.formats.run_record import in_parts
 from coremargin.problems.common import messages
 from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, plain_share, relative_gap
-from coremargin.report.rounds import in_parts
 
 if TYPE_CHECKING:
     from coremargin.models.single import Single

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.formats.run_record import FleetRun
+from coremargin.formats.run_record import FleetRun, in_parts
 from coremargin.problems.fleet import messages
 from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.kind import Kind
-from coremargin.report.rounds import in_parts
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

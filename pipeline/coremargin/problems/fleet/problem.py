@@ -275,11 +275,12 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         more = {
             "members": len(statuses), "members_certified": statuses.count("certified"),
             "members_done": len(statuses) - statuses.count("running"), "worst": self.plan.members[worst].name,
-        } | ({"part": part} if self.kind.in_parts else {})  # fmt: skip
+        }  # fmt: skip
         return Round(
-            number=state.scans + (part > 0), finished=part == 0, status=state.status, lower=rounds[worst].lower,
-            lower_now=rounds[worst].lower_now, upper=rounds[worst].upper, pool_rows=len(state.shared_rows), more=more,
-            coreset_rows=sum(each.coreset_rows for each in rounds), new_rows=sum(sent),
+            number=state.scans + (part > 0), part=part if self.kind.in_parts else None, status=state.status,
+            lower=rounds[worst].lower, lower_now=rounds[worst].lower_now, upper=rounds[worst].upper,
+            pool_rows=len(state.shared_rows), more=more, coreset_rows=sum(each.coreset_rows for each in rounds),
+            new_rows=sum(sent),
         )  # fmt: skip
 
     def results(self, state: FleetState) -> list[Result]:

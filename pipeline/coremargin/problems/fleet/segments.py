@@ -150,4 +150,4 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
 
     def part(self, problem: BlockMinimisation, state: SoftState) -> int:
         """Segments of a pass that are done."""
-        return int(problem.round_of(state).more["part"])
+        return problem.part(state)

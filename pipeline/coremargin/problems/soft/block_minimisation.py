@@ -249,14 +249,14 @@ class BlockMinimisation:
         block_pass, zone = replace(block_pass, wait=wait, waited=0), replace(state.zone, idle=idle)
         return replace(state, newest=block_pass.at, block_pass=block_pass, zone=zone)
 
-    def round_of(self, state: SoftState) -> Round:
-        """What is told of a state; before the first proof nothing is proven.
+    def part(self, state: SoftState) -> int:
+        """The segments of a pass that are done, 0 when it is over."""
+        return 0 if self.proving(state) else _block_pass(state).segment
 
-        A pass or a proof is a scan; part: the segments of a pass that are done, 0 when it is over.
-        """
-        block_pass, found = _block_pass(state), round_of(state)
-        part = 0 if self.proving(state) else block_pass.segment
-        found = replace(found, number=block_pass.scans + (part > 0), finished=part == 0, more={"part": part})
+    def round_of(self, state: SoftState) -> Round:
+        """What is told of a state; before the first proof nothing is proven. A pass or a proof is a scan."""
+        part = self.part(state)
+        found = replace(round_of(state), number=_block_pass(state).scans + (part > 0), part=part)
         return found if np.isfinite(state.upper) else replace(found, lower=-np.inf, lower_now=-np.inf)
 
 

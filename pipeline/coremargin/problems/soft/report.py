@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.formats.model_record import FILE
+from coremargin.formats.run_record import in_parts
 from coremargin.problems.common import report as common
 from coremargin.problems.soft.report_zones import ZONES, MarginBin, margins
 from coremargin.report import charts, page, rounds, rulers
@@ -64,7 +65,7 @@ def _about(
         "distance": None if not norm else 1.0 / norm,
         "between": int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum()),
         "full": int(at_cap.sum()),
-        "in_segments": rounds.in_parts(records),
+        "in_segments": in_parts(records),
         "scanned": any(row.get("kind") != "sample" for row in records),
     }
 
