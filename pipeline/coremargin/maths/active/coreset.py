@@ -1,8 +1,8 @@
 """Figure 2 of Har-Peled, Roth, Zimak (2006) on rows in memory, in the paper's own names, and its variant for streams.
 
-``problems/active`` is the first for a store, with resident rows, scans, and draws without replacement; tests hold the
-two against each other. Hypotheses go through the origin, as in the figure; rows with a last entry that is constant have
-an offset.
+``problems/active`` is the first for a store, with resident rows, scans, and draws without replacement; a test holds
+both to the same questions where all rows are resident. Hypotheses go through the origin, as in the figure; rows with a
+last entry that is constant have an offset.
 """
 
 from __future__ import annotations
