@@ -45,7 +45,7 @@ def test_every_command_and_option_has_help() -> None:
     silent += [
         f"{words} {option.opts[-1]}"
         for words, command in found.items()
-        for option in command.params
+        for option in command.get_params(click.Context(command))
         if isinstance(option, click.Option) and not option.hidden and not (option.help or "").strip()
     ]
     assert silent == []

@@ -307,7 +307,7 @@ def digits(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.slow
 def test_real_digits_are_separated_and_proven(tmp_path: Path) -> None:
-    """All 5,620 rows of optdigits have their own class, by a margin that LinearSVC's solution at a high price nears."""
+    """All 5,620 rows of optdigits have their own class, by a margin that LinearSVC's solution does not exceed."""
     X, y = digits("optdigits")
     store = make_store(tmp_path / "s.zarr", X, y.tolist(), chunk_rows=500)
     model = coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", intercept=False, epsilon=1e-6,
@@ -349,8 +349,8 @@ def test_real_digits_that_overlap_are_proven_to(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("memory", "most_scans"), [(256 << 20, 1), (64 << 20, 8)])
 def test_all_of_mnist_is_proven(tmp_path: Path, memory: int, most_scans: int) -> None:
-    """60,000 rows of ten classes: where memory holds them one scan proves what is solved, else a few; LinearSVC, which
-    goes on until its own rough tolerance, lies within the bounds.
+    """60,000 rows of ten classes: where memory holds them one scan proves what is solved, else a few; LinearSVC's value
+    is not below the lower bound, and the value reached at most a thousandth above it.
     """
     names = [DATA / "mnist" / f"train-{name}.gz" for name in ("images-idx3-ubyte", "labels-idx1-ubyte")]
     if not all(name.exists() for name in names):

@@ -211,3 +211,8 @@ def test_the_histogram_is_that_of_the_model(tmp_path: Path, store: Store) -> Non
     """When the last scan proved the model, its histogram of margins is the model's own, and says so."""
     outcome = train_job(new_job(store=store.path, out=tmp_path / "m"), store, InProcess(1))
     assert outcome.run["histogram"]["hypothesis"] == "final"
+    found, at = outcome.run["histogram"], Model.load(tmp_path / "m")
+    X, codes = store.rows_at(np.arange(store.rows))[:2]
+    for code, side in ((0, "negative"), (1, "positive")):
+        margins = at.decision_function(X[codes == code]) * (2 * code - 1) / np.linalg.norm(at.coef)
+        assert np.histogram(margins, found["edges"])[0].tolist() == found[side]
