@@ -23,6 +23,7 @@ from coremargin.errors import ClaimRefuted, DataError
 from coremargin.maths.exact import exact_decisions
 from coremargin.models.model import Model
 from coremargin.problems.soft import problem as soft_margin
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
@@ -435,8 +436,8 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
     exact = exact_decisions(X, w, b)
     assert 0 < np.count_nonzero(exact < 1) < np.count_nonzero(exact <= 1) < 400
     probe = NearMarginProbe(
-        base=np.append(w, b)[:, None], points=np.ones(1), codes=(0, 1), class_c=np.ones(2), loss="hinge", keep=0,
-        cached=np.zeros(0, np.int64), curve=False, low=0.0, high=2.0, bins=4, chunk_rows=400, dtype="float64",
+        base=np.append(w, b)[:, None], points=np.ones(1), codes=(0, 1), class_c=np.ones(2), loss=LOSSES["hinge"],
+        keep=0, cached=np.zeros(0, np.int64), curve=False, low=0.0, high=2.0, bins=4, chunk_rows=400, dtype="float64",
         sparse=False,
     )  # fmt: skip
     for shift in range(5):

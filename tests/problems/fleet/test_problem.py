@@ -32,6 +32,7 @@ from coremargin.problems.fleet.summary import packed, unpacked
 from coremargin.problems.fleet.threads import side_by_side
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft import job as soft_job
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
 
 COSTS = (0.1, 1.0, 10.0)
@@ -56,7 +57,10 @@ def soft_fleet(source: ArraySource, loss: Any = "hinge", *, epsilon: float = 1e-
     choice: dict[str, Any] = {"against_rest": True, "costs": COSTS, "folds": 0, "seed": 0} | options
 
     def make(view: Any, cost: Any) -> SoftMargin:
-        return SoftMargin(view, epsilon, loss, cost, sample_share=0.2, sample_bytes=2_000, near_bytes=memory // 4)
+        near_bytes = memory // 4
+        return SoftMargin(
+            view, epsilon, LOSSES[loss], cost, sample_share=0.2, sample_bytes=2_000, near_bytes=near_bytes
+        )
 
     return Fleet(source, fleet_plan(source, make, **choice), SoftMargins(), memory)
 
@@ -113,7 +117,9 @@ def test_members_prove_what_they_would_prove_alone(rng: np.random.Generator, los
     fold = fold_of(np.arange(len(X)), 2, 3)
     for member, found in zip(fleet.plan.members, fleet.results(state), strict=True):
         mine = codes >= 0 if member.fold is None else (codes >= 0) & (fold != member.fold)
-        alone = SoftMargin(ArraySource(X[mine], codes[mine] == member.code), 1e-6, loss, float(member.cost or 0))  # type: ignore[arg-type]
+        alone = SoftMargin(
+            ArraySource(X[mine], codes[mine] == member.code), 1e-6, LOSSES[loss], float(member.cost or 0)
+        )  # type: ignore[arg-type]
         value, _ = run(alone)
         assert found.lower is not None
         assert found.upper is not None
@@ -148,7 +154,9 @@ def test_members_that_hold_all_rows_hold_them_once(
         slack = np.maximum(0, 1 - np.where(codes == member.code, 1, -1) * (X @ found.w + found.b))[mine]
         value = 0.5 * found.w @ found.w + member.cost * (slack if loss == "hinge" else slack**2).sum()
         assert found.upper == pytest.approx(value, rel=1e-9)
-        alone = SoftMargin(ArraySource(X[mine], codes[mine] == member.code), 1e-6, loss, float(member.cost or 0))  # type: ignore[arg-type]
+        alone = SoftMargin(
+            ArraySource(X[mine], codes[mine] == member.code), 1e-6, LOSSES[loss], float(member.cost or 0)
+        )  # type: ignore[arg-type]
         best, _ = run(alone)
         assert found.lower <= best.upper
         assert best.lower <= found.upper

@@ -20,15 +20,17 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import row_sizes
 from coremargin.problems.common.start import read_sample
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
-from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe, contradictions
+from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
 from coremargin.problems.soft.block_steps import balanced, spread
 from coremargin.problems.soft.job import SoftJob
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.make import soft_margin
 from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.problem import SoftMargin
 from coremargin.problems.soft.rows_with_c import RowsWithC
 
 if TYPE_CHECKING:
+    from coremargin.problems.soft.losses.loss import Loss
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 
@@ -39,6 +41,7 @@ SMALL: dict[str, Any] = {"memory_bytes": 40_000, "sample_bytes": 10_000, "sample
 def make(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> BlockMinimisation:
     """A problem in chunks of fifty rows."""
     given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | SMALL | options
+    given["loss"] = LOSSES[given["loss"]]
     problem = BlockMinimisation(SoftJob(ArraySource(X, y, weights=weights, chunk_rows=50), **given))
     assert len(problem.segments) > 2
     return problem
@@ -68,7 +71,7 @@ def test_it_is_proven_and_agrees_with_other_solvers(loss: str, intercept: bool) 
     state = solve(problem)
     assert state.status == "certified"
     assert_true(X, y, np.full(len(y), 0.3), problem.job, state)
-    whole = SoftMargin(ArraySource(X, y), 1e-7, loss, 0.3, intercept=intercept)  # type: ignore[arg-type]
+    whole = SoftMargin(ArraySource(X, y), 1e-7, LOSSES[loss], 0.3, intercept=intercept)  # type: ignore[arg-type]
     best = solve(whole)
     assert best.status == "certified"
     assert state.lower <= best.upper * (1 + 1e-12)
@@ -192,16 +195,16 @@ def test_the_proof_of_the_squared_hinge_asks_for_no_rows() -> None:
     assert len(scan(problem, state).row_id) == 0
 
 
-@pytest.mark.parametrize("squared", [True, False])
-def test_contradictions_are_those_of_the_best_dual(squared: bool) -> None:
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_contradictions_are_those_of_the_best_dual(loss: Loss) -> None:
     """No contradiction exactly where a grid finds no better dual for a row that is alone in changing its own."""
     rng = np.random.default_rng(0)
-    row_c = 0.7
+    row_c, squared = 0.7, loss.word == "squared_hinge"
     for _ in range(200):
         margin, a = rng.choice([0.2, 1.0, 1.7, rng.normal()]), rng.choice([0.0, row_c, rng.uniform(0, row_c)])
         slope = 1 - margin - (a / (2 * row_c) if squared else 0.0)
         up, down = slope > 1e-12 and (squared or a < row_c), slope < -1e-12 and a > 0
-        found = contradictions(np.array([margin]), np.array([a]), np.array([row_c]), squared=squared)[0]
+        found = loss.contradictions(np.array([margin]), np.array([a]), np.array([row_c]))[0]
         assert (found > 1e-12) == (up or down)
         assert found in (0.0, pytest.approx(abs(slope)))
 
@@ -209,13 +212,13 @@ def test_contradictions_are_those_of_the_best_dual(squared: bool) -> None:
 def test_where_rows_or_sums_fit_nothing_is_swept() -> None:
     """Where rows or sums are what models are kept as the problem stays; the others are refused as it is."""
     X, y = texts(9)
-    fits = SoftMargin(ArraySource(X, y), 1e-3, "hinge", 1.0)
+    fits = SoftMargin(ArraySource(X, y), 1e-3, LOSSES["hinge"], 1.0)
     assert soft_margin(fits) is fits
-    dense = SoftMargin(ArraySource(X.toarray(), y), 1e-3, "hinge", 1.0, memory_bytes=40_000)
+    dense = SoftMargin(ArraySource(X.toarray(), y), 1e-3, LOSSES["hinge"], 1.0, memory_bytes=40_000)
     assert soft_margin(dense) is dense
     for problem in (fits, dense):
         problem.check()
-    neither = SoftMargin(ArraySource(X, y), 1e-3, "hinge", 1.0, memory_bytes=40_000)
+    neither = SoftMargin(ArraySource(X, y), 1e-3, LOSSES["hinge"], 1.0, memory_bytes=40_000)
     swept = soft_margin(neither)
     assert isinstance(swept, BlockMinimisation)
     assert (swept.job.cost, swept.job.memory_bytes) == (1.0, 40_000)
@@ -243,7 +246,7 @@ def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((200, 410)).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
     source = ArraySource(X, y, chunk_rows=10)
-    problem = BlockMinimisation(SoftJob(source, 1e-2, "hinge", 1e-6, memory_bytes=60_000, sample_bytes=10_000))
+    problem = BlockMinimisation(SoftJob(source, 1e-2, LOSSES["hinge"], 1e-6, memory_bytes=60_000, sample_bytes=10_000))
     state = problem.start()
     while not problem.done(state):
         state = problem.update(state, scan(problem, state))

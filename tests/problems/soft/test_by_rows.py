@@ -17,6 +17,7 @@ from wide_kit import assert_true, bounds, texts
 from coremargin.data.arrays import ArraySource
 from coremargin.maths.margin import is_certified
 from coremargin.problems.soft import job as soft_job
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ DATA = Path(__file__).parents[4] / "shared" / "data"
 def start(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> tuple[SoftMargin, SoftState]:
     """A problem in chunks of a hundred rows and its first state."""
     given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | options
+    given["loss"] = LOSSES[given["loss"]]
     problem = SoftMargin(ArraySource(X, y, weights=weights, chunk_rows=100), **given)
     return problem, problem.start()
 

@@ -11,6 +11,7 @@ import pytest
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.summary import NearMarginSummary
 
@@ -25,8 +26,10 @@ def ask(source: ArraySource, base: np.ndarray, **changes: Any) -> NearMarginProb
         "cached": np.zeros(0, np.int64), "low": -3.0, "high": 5.0, "bins": 16, "dtype": source.dtype.name,
         "chunk_rows": source.chunk_rows, "sparse": source.sparse,
     }  # fmt: skip
-    options["curve"] = (options | changes)["loss"] == "squared_hinge"
-    return NearMarginProbe(**(options | changes))
+    options |= changes
+    options["loss"] = LOSSES[options["loss"]]
+    options.setdefault("curve", options["loss"].curves)
+    return NearMarginProbe(**options)
 
 
 def answer(source: ArraySource, probe: NearMarginProbe, together: int = 1) -> NearMarginSummary:
@@ -59,7 +62,7 @@ def assert_true(
     for loss, t in zip(found.losses, probe.points, strict=True):
         at = t * m + (1 - t) * margins[:, -1]
         xi = np.maximum(0, 1 - at)
-        assert loss == pytest.approx(c @ (xi**2 if probe.squared else xi), rel=1e-10)
+        assert loss == pytest.approx(c @ (xi**2 if probe.loss.curves else xi), rel=1e-10)
     xi = np.maximum(0, 1 - m)
     for k, group in enumerate((sign > 0, sign < 0)):
         assert found.slack[k] == pytest.approx(c[group] @ xi[group], rel=1e-10)
@@ -74,7 +77,7 @@ def assert_true(
     assert found.far_value[0] == pytest.approx(weight @ xi**2, rel=1e-10)
     assert found.far_linear == pytest.approx((weight * sign) @ points, rel=1e-10, abs=1e-10 * size * len(m))
     assert found.far_slope == pytest.approx((weight * xi * sign) @ points, rel=1e-10, abs=1e-10 * size * len(m))
-    if probe.squared:
+    if probe.loss.curves:
         assert_curve(X, source, found, points, weight, mine, m)
     else:
         assert found.far_curve.shape == (0, 0)
@@ -117,7 +120,7 @@ def assert_band(
     """
     nearest = np.abs(margins - 1).min(axis=1)
     distance = np.where((margins < 1).any(axis=1) & (margins >= 1).any(axis=1), -nearest, nearest)
-    if probe.squared:
+    if probe.loss.curves:
         distance = np.abs(margins[:, 0] - 1)
     for chunk in range(source.chunks):
         start, stop = source.span(chunk)

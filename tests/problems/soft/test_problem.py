@@ -14,6 +14,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BadRow, LabelError, UsageError
 from coremargin.maths import soft_margin as soft
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 def start(X: np.ndarray, y: np.ndarray, *, chunk_rows: int = 50, **options: Any) -> tuple[SoftMargin, SoftState]:
     """A problem on arrays and its first state."""
     given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | options
+    given["loss"] = LOSSES[given["loss"]]
     problem = SoftMargin(ArraySource(X, y, chunk_rows=chunk_rows), **given)
     return problem, problem.start()
 
@@ -39,7 +41,7 @@ def value(problem: SoftMargin, w: np.ndarray, b: float) -> float:
     sign = np.where(codes == problem.codes[0], 1, np.where(codes == problem.codes[1], -1, 0))
     xi = np.maximum(0, 1 - sign * (rows @ w + b)) * (sign != 0)
     row_c = np.where(sign > 0, problem.class_c[0], problem.class_c[1])
-    return float(0.5 * w @ w + row_c @ (xi if problem.loss == "hinge" else xi**2))
+    return float(0.5 * w @ w + row_c @ (xi if problem.loss.word == "hinge" else xi**2))
 
 
 def dual(problem: SoftMargin, state: SoftState) -> float:
@@ -48,7 +50,7 @@ def dual(problem: SoftMargin, state: SoftState) -> float:
     sign = np.where(codes == problem.codes[0], 1, np.where(codes == problem.codes[1], -1, 0))
     row_c = np.where(sign > 0, problem.class_c[0], problem.class_c[1])
     margins = sign * (rows @ state.bounds.reference[:-1] + state.bounds.reference[-1])
-    if problem.loss == "hinge":
+    if problem.loss.word == "hinge":
         a = np.where((margins < 1) & (sign != 0), row_c, 0.0)
         a[state.bounds.near_ids] = state.bounds.near_duals
         assert (a >= 0).all()
@@ -220,7 +222,7 @@ def test_a_hypothesis_that_no_scan_has_seen_proves_the_last_one(away: float, int
     assert_true(problem, state)
     exact, best = solve(rows, y, chunk_rows=1000, sample_bytes=1 << 30, **(options | {"epsilon": 1e-8}))
     assert state.lower <= best.upper
-    assert exact.loss == "squared_hinge"
+    assert exact.loss.word == "squared_hinge"
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -319,10 +321,10 @@ def test_rows_that_cannot_be_trained_on_are_refused() -> None:
 def test_wide_summaries_come_in_fewer_blocks(rng: np.random.Generator) -> None:
     """The d x d sums of one scan's blocks fit into the job's memory, however large the store is."""
     source = ArraySource(rng.standard_normal((3200, 60)).astype(np.float32), np.arange(3200) % 2, chunk_rows=16)
-    problem = SoftMargin(source, 1e-3, "squared_hinge", 1.0, memory_bytes=1 << 20)
+    problem = SoftMargin(source, 1e-3, LOSSES["squared_hinge"], 1.0, memory_bytes=1 << 20)
     blocks = plan_blocks(source, problem.least_block_bytes)
     assert len(blocks) * 8 * 61**2 <= (1 << 20) * 1.1
-    assert SoftMargin(source, 1e-3, "hinge", 1.0).least_block_bytes == 1
+    assert SoftMargin(source, 1e-3, LOSSES["hinge"], 1.0).least_block_bytes == 1
 
 
 def equal_rows(seed: int, kinds: int = 60, copies: int = 100) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from soft_kit import to_the_end
 from coremargin.data.arrays import ArraySource
 from coremargin.errors import LabelError
 from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
 from plain_loop import Run, proceed
 
@@ -34,6 +35,7 @@ def solve(
 ) -> tuple[SoftMargin, SoftState]:
     """A whole job in a plain loop."""
     given = {"epsilon": 1e-6, "loss": "hinge", "cost": 0.5} | options
+    given["loss"] = LOSSES[given["loss"]]
     problem = SoftMargin(ArraySource(X, y, weights=weights, chunk_rows=chunk_rows), **given)
     state = to_the_end(problem, problem.start())
     assert state.status == "certified"
@@ -108,7 +110,7 @@ def test_weights_of_one_change_no_bit() -> None:
 def test_a_class_that_weighs_nothing_is_refused() -> None:
     """Where all rows of a class weigh 0 there is nothing to separate: said with the class, before rows are read."""
     X, y, _ = noisy(5)
-    for make in (lambda s: SoftMargin(s, 1e-3, "hinge", 1.0), lambda s: HardMargin(s, 1e-3)):
+    for make in (lambda s: SoftMargin(s, 1e-3, LOSSES["hinge"], 1.0), lambda s: HardMargin(s, 1e-3)):
         problem = make(ArraySource(X, y, weights=(y > 0).astype(float)))
         with pytest.raises(LabelError, match="class -1 weigh 0"):
             problem.start()

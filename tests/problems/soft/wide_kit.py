@@ -36,9 +36,9 @@ def bounds(X: Any, y: np.ndarray, row_c: np.ndarray, problem: SoftJob, state: So
     assert state.best is not None
     X, sign = csr_array(X).astype(np.float64), np.where(y > 0, 1, -1)
     xi = np.maximum(0, 1 - sign * (X @ state.best[:-1] + state.best[-1]))
-    value = 0.5 * state.best[:-1] @ state.best[:-1] + row_c @ (xi if problem.loss == "hinge" else xi**2)
+    value = 0.5 * state.best[:-1] @ state.best[:-1] + row_c @ (xi if problem.loss.word == "hinge" else xi**2)
     margins = sign * (X @ state.bounds.reference[:-1] + state.bounds.reference[-1])
-    if problem.loss == "hinge":
+    if problem.loss.word == "hinge":
         a = np.where(margins < 1, row_c, 0.0)
         a[state.bounds.near_ids] = state.bounds.near_duals
         assert (a >= 0).all()

@@ -14,6 +14,7 @@ from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.segments import InSegments
 from coremargin.problems.hard.make import hard_margin
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.make import job_of
 from coremargin.problems.soft.problem import SoftMargin
 
@@ -44,11 +45,10 @@ def _members(
     job: FleetJob, source: Source, count: int
 ) -> tuple[MemberKind[Any, Any], Callable[[Source, float | None], MemberProblem]]:
     """The kind of all members, and what makes one: they share the memory, and their rows are of the same size."""
-    loss = job.loss
-    if loss is None:
+    if job.loss is None:
         return HardMargins(), lambda view, cost: hard_margin(job, view, sharing=count)
 
-    kind = InSegments(job.memory, count)
+    kind, loss = InSegments(job.memory, count), LOSSES[job.loss]
 
     def soft(view: Source, cost: float | None) -> SoftMargin:
         return SoftMargin(

@@ -10,7 +10,6 @@ below, with the hinge these duals, with the squared hinge those that belong to t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -141,13 +140,12 @@ class BlockMinimisation:
         job, block_pass, nothing = self.job, _block_pass(state), np.zeros(0, np.int64)
         if not self.proving(state):
             least = SETTLED * job.epsilon * max(0.0, block_pass.value) / float(job.class_c @ job.totals)
-            least = math.sqrt(least) if job.loss == "squared_hinge" else least
             most = max(1, job.memory_bytes // SEGMENT_PART // job.row_bytes)  # rows that are sent
             keep = most // len(self.segments[block_pass.segment])
             plain = job.near_probe(replace(state, best=None), keep=keep, cached=state.rows.cached.ids)
-            return BlockProbe(**_fields(plain), duals=block_pass.duals, first=0, least=least)
+            return BlockProbe(**_fields(plain), duals=block_pass.duals, first=0, least=job.loss.slack(least))
         plain = job.near_probe(replace(state, best=block_pass.at), keep=0, cached=nothing)
-        return plain if job.loss == "squared_hinge" else ProofProbe(**_fields(plain), duals=block_pass.duals, first=0)
+        return ProofProbe(**_fields(plain), duals=block_pass.duals, first=0) if job.loss.names_duals else plain
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """All chunks but those of the segment."""
@@ -216,7 +214,7 @@ class BlockMinimisation:
         block_pass = _block_pass(state)
         if not proof:
             return replace(state, block_pass=_again(block_pass))
-        if self.job.loss == "hinge" and self.job.intercept:
+        if self.job.loss.names_duals and self.job.intercept:
             block_pass = balanced(state.rows.cached, block_pass)
         return replace(state, newest=block_pass.mean, block_pass=block_pass)
 
@@ -228,7 +226,7 @@ class BlockMinimisation:
         last_scan = replace(state.last_scan, histogram=summary.histogram, rows_below=int(summary.below[0]))
         state = replace(state, last_scan=last_scan, block_pass=block_pass)
         between = replace(state, best=block_pass.at)
-        bound = squared_bound if objective.squared else _hinge_bound
+        bound = _hinge_bound if objective.loss.names_duals else squared_bound
         state, points = bound(objective, state, summary), self.job.points(between)
         tried = best_point(objective, points[:1], between, summary)
         if not (self.evaluated and is_certified(state.lower, tried.upper, objective.epsilon)):

@@ -49,7 +49,7 @@ class BlockProbe(DualProbe):
 
     def urgency(self, counted: Counted, margins: Array) -> Array:
         """The largest contradiction first."""
-        wrong = contradictions(margins[0], self.own(counted), counted.row_c, squared=self.squared)
+        wrong = self.loss.contradictions(margins[0], self.own(counted), counted.row_c)
         return np.where(counted.cached | (wrong <= self.least), np.inf, -wrong)
 
     def near_far_split(
@@ -90,13 +90,3 @@ class ProofProbe(DualProbe):
         losing, columns = parts.losing.copy(), parts.columns.copy()
         losing[named], columns[:, 2] = False, duals * counted.signs
         return replace(parts, near=named, losing=losing, columns=columns)
-
-
-def contradictions(margins: Array, duals: Array, row_c: Array, *, squared: bool) -> Array:
-    """By how much a row's margin (n,) would have to change for its dual (n,), from 0 to its c, to be best."""
-    if squared:
-        ahead = 1.0 - margins - duals / (2.0 * row_c)
-        return np.where((duals == 0) & (ahead < 0), 0.0, np.abs(ahead))
-    ahead = 1.0 - margins
-    settled = ((duals == 0) & (ahead < 0)) | ((duals == row_c) & (ahead > 0))
-    return np.where(settled, 0.0, np.abs(ahead))

@@ -31,21 +31,21 @@ def solved(objective: Objective, some: RowsWithC, block_pass: BlockPass, sharper
 
     sharper: by so many powers of ten than at first.
     """
-    squared = objective.squared
+    loss = objective.loss
     before = block_pass.duals[some.ids] * some.signs
     model = row_steps.model_of(objective, some, block_pass.dual_sum)
     dual_sum = block_pass.dual_sum - model.dual_sum(before)
-    rest = block_pass.dual_total - _dual_total(before, some.row_c, squared=squared)
+    rest = block_pass.dual_total - loss.dual_total(before, some.row_c)
     model = replace(model, linear=row_steps.within_reach(dual_sum, model), constant=rest)
     share = LEFT * 0.1**sharper * max(1.0, min(1.0, block_pass.gain) / objective.epsilon)
     at, duals = row_steps.minimum(objective, model, block_pass.at, before, share)
-    if squared:
+    if not loss.names_duals:
         duals = model.duals(model.margins(at))
     every = block_pass.duals.copy()
     every[some.ids] = duals * some.signs
     after = replace(
         block_pass, duals=every, dual_sum=dual_sum + model.dual_sum(duals), at=at,
-        dual_total=rest + _dual_total(duals, some.row_c, squared=squared),
+        dual_total=rest + loss.dual_total(duals, some.row_c),
     )  # fmt: skip
     value = after.value
     after = replace(after, gain=max(0.0, value - block_pass.value) / value if value > 0 else 1.0)
@@ -94,7 +94,3 @@ def balanced(cached: RowsWithC, block_pass: BlockPass) -> BlockPass:
         dual_sum=dual_sum,
         dual_total=block_pass.dual_total + float((moved - duals[free]).sum()),
     )
-
-
-def _dual_total(duals: Array, row_c: Array, *, squared: bool) -> float:
-    return float(duals.sum() - (0.25 * duals @ (duals / row_c) if squared else 0.0))

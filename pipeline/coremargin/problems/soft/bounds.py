@@ -46,11 +46,7 @@ def best_point(objective: Objective, points: Array, state: SoftState, summary: N
 def _rounded_up(objective: Objective, value: float, size: Array, summary: NearMarginSummary) -> float:
     """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|."""
     margin = gamma(len(size) + 8) * (objective.magnitudes.reach(size[:-1]) + float(size[-1]) + 1.0)
-    row_c = float(summary.total_c.sum())
-    if objective.squared:
-        lost = 2.0 * margin * float(np.sqrt(row_c * max(value, 0.0))) + margin * margin * row_c
-    else:
-        lost = margin * row_c
+    lost = objective.loss.lost(margin, value, float(summary.total_c.sum()))
     return value * (1.0 + 4.0 * objective.magnitudes.sum_error) + 4.0 * lost
 
 

@@ -39,7 +39,7 @@ from coremargin.problems.soft.state import SoftState
 from coremargin.problems.soft.summary import NearMarginSummary
 
 if TYPE_CHECKING:
-    from coremargin.formats.choices import Loss
+    from coremargin.problems.soft.losses.loss import Loss
 
 Array = NDArray[np.float64]
 
@@ -145,7 +145,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
         source = self.source
         if source.rows < source.features or self.sums_bytes > max(self.memory_bytes, LEAST_FOR_SUMS):
             return True
-        if source.sparse and self.loss == "hinge" and self.duals_fit:
+        if source.sparse and not self.loss.curves and self.duals_fit:
             return True
         short = source.rows < FEW_ROWS * source.features
         return (source.sparse or short or source.features >= MANY_FEATURES) and self.fits
@@ -153,7 +153,7 @@ class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
     @property
     def sums_bytes(self) -> int:
         """Bytes of the d x d sums that exist at a time."""
-        copies = CURVES * self.sharing if self.loss == "squared_hinge" else 2  # the hinge's exist while it is solved
+        copies = CURVES * self.sharing if self.loss.curves else 2  # the hinge's exist while it is solved
         return 8 * (self.source.features + 1) ** 2 * copies
 
     @property

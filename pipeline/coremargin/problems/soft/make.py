@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
 from coremargin.problems.soft.job import SoftJob
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
 def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | BlockMinimisation:
     """The problem on these rows, by the method that fits them."""
     problem = SoftMargin(
-        source, job.epsilon, job.loss, job.C, job.class_weight, job.intercept, job.memory, 1, sample_share=job.sample
+        source,
+        job.epsilon,
+        LOSSES[job.loss],
+        job.C,
+        job.class_weight,
+        job.intercept,
+        job.memory,
+        1,
+        sample_share=job.sample,
     )
     return soft_margin(problem)
 

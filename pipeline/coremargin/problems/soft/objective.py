@@ -14,7 +14,7 @@ from coremargin.maths.margin import gamma
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.formats.choices import Loss
+    from coremargin.problems.soft.losses.loss import Loss
 
 Array = NDArray[np.float64]
 
@@ -76,11 +76,6 @@ class Objective:
     intercept: bool
     epsilon: float
     magnitudes: Magnitudes
-
-    @property
-    def squared(self) -> bool:
-        """True for the squared hinge."""
-        return self.loss == "squared_hinge"
 
     @property
     def metric(self) -> Array:

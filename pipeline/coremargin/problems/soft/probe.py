@@ -32,6 +32,7 @@ from coremargin.problems.soft.summary import NearMarginSummary
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
+    from coremargin.problems.soft.losses.loss import Loss
 
 Array = NDArray[np.float64]
 Pick = Callable[[NDArray[np.intp]], Rows]
@@ -92,7 +93,7 @@ class NearMarginProbe:
     points: Array
     codes: tuple[int, int]
     class_c: Array
-    loss: str
+    loss: Loss
     keep: int
     cached: NDArray[np.int64]
     curve: bool
@@ -102,11 +103,6 @@ class NearMarginProbe:
     chunk_rows: int
     dtype: str
     sparse: bool
-
-    @property
-    def squared(self) -> bool:
-        """True for the squared hinge."""
-        return self.loss == "squared_hinge"
 
     def narrow(self, block: Block) -> NearMarginProbe:
         """The same question with the cached ids in this block only."""
@@ -168,7 +164,7 @@ class NearMarginProbe:
         signs, row_c = counted.signs, counted.row_c
         far = ~counted.cached
         far[near] = False
-        if not self.squared:
+        if self.loss.names_duals:
             self._settle(pick, signs, margins[0], far, longest)
         slack = np.maximum(1.0 - margins[0], 0.0)
         cost = row_c * slack
@@ -217,16 +213,15 @@ class NearMarginProbe:
     def urgency(self, counted: Counted, margins: Array) -> Array:
         """By what (n,) rows are chosen to be sent, the least first; inf: not at all.
 
-        The squared hinge's curve says how rows change on a long way.
+        The curve of a loss that has one says how rows change on a long way.
         """
-        return np.where(counted.cached, np.inf, distances(margins[:1] if self.squared else margins))
+        return np.where(counted.cached, np.inf, distances(margins[:1] if self.loss.curves else margins))
 
     def _losses(self, margins: Array, row_c: Array) -> Array:
         losses = np.empty(len(self.points))
         for k, t in enumerate(self.points):
             m = margins[0] if len(margins) == 1 or t == 1 else t * margins[0] + (1 - t) * margins[1]
-            slack = np.maximum(1.0 - m, 0.0)
-            losses[k] = row_c @ (slack * slack if self.squared else slack)
+            losses[k] = row_c @ self.loss.value(np.maximum(1.0 - m, 0.0))
         return losses
 
     def _bin(self, margins: Array) -> NDArray[np.int64]:

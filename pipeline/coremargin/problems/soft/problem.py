@@ -49,14 +49,10 @@ NEAR_SHARE = 0.05
 NEAR_BYTES_LEAST = 1 << 20
 #: Share of the memory for these rows: dense ones of models of sums, copied while they are solved, and all others.
 NEAR_PART = (0.25, 0.625)
-#: A step of the hinge is gone on from unless more than this share of them changed sides: then others did, too.
-CROSSED = 0.9
 #: Rows of the sample that stand for the far ones in the hinge's step.
 SURROGATES = 20_000
 #: Rows longer than this are left to sums, whose steps mind units less.
 FAR = 1e6
-#: The sample is thinned out to so many rows times (d + 1)^2: solving on it takes seconds at most.
-SOLVE_COST = {"squared_hinge": 5e9, "hinge": 1.5e9}
 
 
 @dataclass(frozen=True)
@@ -126,7 +122,7 @@ class SoftMargin(SoftJob):
     def _solvable(self) -> int:
         """Rows of a sample that are solved in seconds by means of d x d sums."""
         p = self.source.features + 1
-        return max(1000, 5 * p, int(SOLVE_COST[self.loss] / p**2))
+        return max(1000, 5 * p, int(self.loss.solve_cost / p**2))
 
     # scan
 
@@ -138,13 +134,13 @@ class SoftMargin(SoftJob):
     @property
     def _curved(self) -> bool:
         """True where scans sum up a d x d matrix."""
-        return self.loss == "squared_hinge" and not self.all_cached
+        return self.loss.curves and not self.all_cached
 
     @property
     def _near_rows(self) -> NearRows:
         """Rows that are sent: where models keep sparse ones, or all are cached, as many as memory allows."""
         # Sparse ones are few bytes, and models keep them as they are, but for the hinge's models of sums.
-        many = self.all_cached or (self.source.sparse and self.loss == "squared_hinge")
+        many = self.all_cached or (self.source.sparse and self.loss.curves)
         size = self.row_bytes if many else 8 * (self.source.features + 1)
         most = self.memory_bytes * NEAR_PART[many] if self.near_bytes is None else self.near_bytes
         share = np.inf if many else NEAR_SHARE
@@ -202,7 +198,7 @@ class SoftMargin(SoftJob):
     def _advance(self, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
         if len(state.rows.cached):
             return row_steps.step(self.objective, state, summary)
-        return (squared_step if self.loss == "squared_hinge" else hinge_step)(self.objective, state, summary)
+        return (squared_step if self.loss.curves else hinge_step)(self.objective, state, summary)
 
     def _on_all_rows(self, state: SoftState) -> SoftState:
         """The same job with all rows in memory from now on, which are read here, and the minimiser over them."""
@@ -223,12 +219,12 @@ class SoftMargin(SoftJob):
         """
         if (not stuck and (state.round < 2 or state.lower > 0)) or self.objective.magnitudes.longest > FAR:
             return False
-        by_sums = self.loss == "hinge" and not len(state.rows.cached)
+        by_sums = self.loss.names_duals and not len(state.rows.cached)
         return by_sums and self.sharing == 1 and self.fits
 
     def _overshot(self, state: SoftState, astray: float) -> bool:
         """A small zone led too far, a share ``astray`` of it across the margin: the next is about the best point."""
         capped = state.last_scan.near_rows < state.total_rows and self._near_rows.capped(state.zone.widen)
         cached = len(state.rows.cached) > 0  # all of them
-        much = self.loss == "squared_hinge" or astray > CROSSED
+        much = astray > self.loss.crossed
         return not (self._curved or cached) and capped and moved(state.newest, state.best) and much

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.errors import DataError
 from coremargin.formats.model_record import FILE
 from coremargin.formats.run_record import in_parts
 from coremargin.problems.common import report as common
+from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.report_zones import ZONES, MarginBin, margins
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report.claims import claims_of
 from coremargin.report.numbers import Precision, finite, relative_gap
 
 if TYPE_CHECKING:
+    from coremargin.problems.soft.losses.loss import Loss
     from coremargin.report.page import Json
     from coremargin.report.rounds import Column
-
-LOSSES = {"hinge": "max(0, 1 \u2212 m)", "squared_hinge": "max(0, 1 \u2212 m)\u00b2"}
 
 
 def page_of(folder: Path, name: str) -> str:
@@ -55,8 +56,7 @@ def _about(
     parameters, alpha = model.get("parameters") or {}, np.asarray(coreset["alpha"])
     norm, at_cap = finite(coreset.get("norm")), np.asarray(coreset["at_cap"])
     return {
-        "loss": str(parameters.get("loss") or "hinge"),
-        "formula": LOSSES.get(str(parameters.get("loss")), LOSSES["hinge"]),
+        "loss": _loss(parameters.get("loss")),
         "cost": parameters.get("C"),
         "class_weight": parameters.get("class_weight"),
         "gap": relative_gap(model.get("certificate") or {}),
@@ -68,6 +68,15 @@ def _about(
         "in_segments": in_parts(records),
         "scanned": any(row.get("kind") != "sample" for row in records),
     }
+
+
+def _loss(word: Any) -> Loss:
+    """What a record calls by this word. Raises DataError where no loss is called so."""
+    if word not in LOSSES:
+        known = " or ".join(repr(loss) for loss in LOSSES)
+        raise DataError(f"{FILE}: parameters.loss: expected {known}, found {word!r}; get an unaltered copy")
+    loss: Loss = LOSSES[word]
+    return loss
 
 
 def heaviest(coreset: Mapping[str, Any], model: Json) -> dict[str, Any]:

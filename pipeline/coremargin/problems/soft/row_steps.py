@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import weighted_sum
-from coremargin.maths.smooth import RowModel, minimise_hinge, minimise_squared_hinge
+from coremargin.maths.smooth import RowModel
 from coremargin.problems.soft.bounds import hinge_bound, sided, squared_bound
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def first_step(objective: Objective, some: RowsWithC, near: Array, duals: Array 
 
 def model_of(objective: Objective, some: RowsWithC, linear: Array) -> RowModel:
     """The losses of some rows, and a linear term (d + 1,) for all others."""
-    squared, row_c = objective.squared, some.row_c
+    curvatures, limit = objective.loss.bends(some.row_c)
     linear = linear if objective.intercept else np.append(linear[:-1], 0.0)
     return RowModel(
         linear=linear, rows=some.rows, signs=some.signs, intercept=objective.intercept, target=np.ones(len(some)),
-        curvatures=2.0 * row_c if squared else row_c, limit=np.full(len(some), np.inf) if squared else row_c,
+        curvatures=curvatures, limit=limit,
     )  # fmt: skip
 
 
@@ -59,21 +59,19 @@ def minimum(
     objective: Objective, model: RowModel, near: Array, duals: Array | None, share: float
 ) -> tuple[Array, Array]:
     """The minimiser (d + 1,) to a share of the gap that is asked for, and with the hinge its duals (m,), else zeros."""
-    if objective.squared:
-        return minimise_squared_hinge(model, near, share * objective.epsilon), np.zeros(len(model.signs))
-    return minimise_hinge(model, near, duals, share * objective.epsilon)
+    return objective.loss.minimum(model, near, duals, share * objective.epsilon)
 
 
 def step(objective: Objective, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
     """The dual bound that a scan proves, and the next hypothesis: all rows once more, solved more sharply."""
     cached, duals = state.rows.cached, state.rows.cached_duals
-    state = (squared_bound if objective.squared else _bound)(objective, state, summary)
+    state = (_bound if objective.loss.names_duals else squared_bound)(objective, state, summary)
     if is_certified(state.lower, state.upper, objective.epsilon):
         return state.newest, state
     model = model_of(objective, cached, np.zeros(len(state.newest)))
     ahead, duals = minimum(objective, model, state.newest, duals, LATER_SHARE)
     state = replace(state, rows=replace(state.rows, cached_duals=duals))
-    return ahead, state if objective.squared else _bound(objective, state, summary)
+    return ahead, _bound(objective, state, summary) if objective.loss.names_duals else state
 
 
 def _bound(objective: Objective, state: SoftState, summary: NearMarginSummary) -> SoftState:

@@ -37,7 +37,7 @@ def _filled(rows: row_ops.Rows, signs: NDArray[np.int8], intercept: bool) -> Arr
 def first_step(objective: Objective, some: RowsWithC, near: Array) -> Array:
     """The minimiser over some rows; near (d + 1,): a solution to start from."""
     p = len(near)
-    if objective.squared:
+    if objective.loss.curves:
         rows = _signed(some.rows, some.signs, objective.intercept)
         model = Rows(rows, some.row_c, rows @ near)
         return minimise_squared_hinge(near, objective.metric, Quadratic.zero(p), model)[0]

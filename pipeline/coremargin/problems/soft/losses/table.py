@@ -1,0 +1,16 @@
+"""The losses that there are: a line for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coremargin.problems.soft.losses.hinge import Hinge
+from coremargin.problems.soft.losses.squared import SquaredHinge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.formats.choices import Loss as Word
+    from coremargin.problems.soft.losses.loss import Loss
+
+LOSSES: Mapping[Word, Loss] = {loss.word: loss for loss in (Hinge(), SquaredHinge())}
