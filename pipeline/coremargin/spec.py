@@ -199,15 +199,18 @@ def _member(data: Any, union: inspect.UnionType, where: str, path: tuple[str, ..
     if field not in data:
         raise SpecError(f"{_place(where, path)}: key {field!r} is missing; expected one of {', '.join(tags)}")
     if data[field] not in tags:
-        raise SpecError(
-            f"{_place(where, path)}: {field} = {data[field]!r} is not known{_nearest(str(data[field]), tags)}"
-        )
+        raise unknown_word(_place(where, path), field, data[field], tags)
     return structs[tags.index(data[field])]
 
 
 def unknown_key(where: str, key: str, known: Sequence[str]) -> SpecError:
     """The error for a key that is not known, naming the nearest that is."""
     return SpecError(f"{where}: unknown key {key!r}{_nearest(key, known)}")
+
+
+def unknown_word(where: str, key: str, word: object, known: Sequence[str]) -> SpecError:
+    """The error for a word that is not one of those that a key may have, naming the nearest that is."""
+    return SpecError(f"{where}: {key} = {word!r} is not known{_nearest(str(word), known)}")
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

@@ -425,7 +425,7 @@ def test_matrices_that_do_not_fit_are_done_without(rng: np.random.Generator, mak
         ({"folds": None, "fold_seed": 3}, "fold_seed: .* give folds too"),
         ({"fold_seed": -1}, "fold_seed: expected int >= 0"),
         ({"classes": "ovo"}, "classes: invalid enum value 'ovo'"),
-        ({"loss": None}, "C and class_weight: a hard margin has none"),
+        ({"loss": None}, "C: a hard margin has none, found"),
         ({"loss": None, "C": None, "strategy": "paper"}, "strategy: a fleet of models has none"),
     ],
 )

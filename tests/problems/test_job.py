@@ -174,8 +174,11 @@ def test_what_is_said_decides_which_kind_is_meant(said: dict[str, Any], kind: st
             {"classes": "crammer-singer", "loss": "squared_hinge"},
             "loss: .* has only 'hinge', found 'squared_hinge'",
         ),
-        ({"classes": "crammer-singer", "C": 2.0}, "C and class_weight: a hard margin has none; give loss too"),
-        ({"classes": "ovr", "class_weight": [1.0, 2.0]}, "C and class_weight: a hard margin has none; give loss too"),
+        ({"classes": "crammer-singer", "C": 2.0}, "C: a hard margin has none, found 2.0; give loss too"),
+        (
+            {"classes": "ovr", "class_weight": [1.0, 2.0]},
+            r"class_weight: a hard margin has none, found \[1.0, 2.0\]; give loss too",
+        ),
         ({"loss": "hinge", "class_weight": [0.0, 2.0]}, "class_weight: expected two numbers above 0"),
         ({"classes": "ovo"}, "classes: invalid enum value 'ovo'; expected 'ovr' or 'crammer-singer'"),
         ({"epsilon": 0}, "epsilon: expected a number between 0 and 1"),
@@ -186,6 +189,26 @@ def test_what_does_not_belong_together(said: dict[str, Any], message: str) -> No
     """A parameter of another kind is refused with the kinds that have it and how they are asked for."""
     with pytest.raises(SpecError, match=message):
         new_job(store="a", out="b", **said)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('job = "activ"', "job = 'activ' is not known; did you mean 'active'. known: active, train"),
+        ("job = 3", "job = 3 is not known; known: active, train"),
+        ("", "required key 'job' is missing; expected 'active' or 'train'"),
+        ('job = "train"\nseed = 0', r'seed: a hard margin has none, found 0; it belongs to a campaign .job = "active"'),
+        ('job = "train"\nmethod = "coreset"', "method: a hard margin has none, found 'coreset'"),
+        ('job = "active"\nC = 1.0', "C: a campaign has none, found 1.0; it belongs to .*a soft margin .give loss"),
+    ],
+)
+def test_the_word_that_a_job_begins_with(tmp_path: Path, text: str, message: str) -> None:
+    """One that is none is refused with those that there are; jobs of one word have no parameters of another."""
+    path = tmp_path / "job.toml"
+    path.write_text(f'{text}\nstore = "a"\nout = "b"\n')
+    with pytest.raises(SpecError, match=message) as caught:
+        load_job(path)
+    assert str(caught.value).startswith(f"{path}: ")
 
 
 def test_python_says_the_same_as_job_files() -> None:

@@ -45,6 +45,16 @@ def trained() -> Iterator[AnyKind]:
     return (kind for kind in kinds() if _tag(kind.job) == _tag(TrainJob))
 
 
+def _kinds_of(word: object, where: str) -> list[AnyKind]:
+    """The kinds that a job may mean that says this word. Raises SpecError for none of those that there are."""
+    words = list(dict.fromkeys(_tag(kind.job) for kind in kinds()))
+    if word is None:
+        raise SpecError(f"{where}: required key 'job' is missing; expected {' or '.join(map(repr, words))}")
+    if word not in words:
+        raise specs.unknown_word(where, "job", word, words)
+    return [kind for kind in kinds() if _tag(kind.job) == word]
+
+
 def _tag(job: type[TrainJob]) -> str:
     return str(job.__struct_config__.tag)
 
@@ -87,20 +97,22 @@ def load_job(path: Path) -> TrainJob:
 def job_of(options: Mapping[str, Any], *, where: str = "spec", base: Path | None = None) -> TrainJob:
     """The training job of plain values, None being what is not said.
 
-    Parameters of other kinds are refused, unless they are what they would be if nothing was said. Raises SpecError.
+    ``job`` is the word that kinds are chosen by first. Parameters of other kinds are refused, unless jobs of this word
+    have them and they are what they would be if nothing was said. Raises SpecError.
     """
     given = {
         key: os.fspath(value) if isinstance(value, os.PathLike) else value
         for key, value in options.items()
         if value is not None
     }
-    kind = next(kind for kind in kinds() if kind.matches(given))
+    alike = _kinds_of(given.get("job"), where)
+    kind = next(kind for kind in alike if kind.matches(given))
     own = _defaults(kind)
     for key in [key for key in given if key not in own]:
         others = [other for other in kinds() if key in _defaults(other)]
         if not others:
             raise specs.unknown_key(where, key, sorted({name for other in kinds() for name in _defaults(other)}))
-        if any(given[key] == _defaults(other)[key] for other in others):
+        if any(given[key] == _defaults(other)[key] for other in others if other in alike):
             del given[key]
             continue
         raise SpecError(f"{where}: {key}: {kind.title} has none, found {given[key]!r}; it belongs to {_named(others)}")

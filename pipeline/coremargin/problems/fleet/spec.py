@@ -9,7 +9,13 @@ from msgspec import Meta
 from coremargin.formats.choices import Loss
 from coremargin.formats.limits import MOST_FOLDS, MOST_SEED
 from coremargin.problems.job import TrainJob
-from coremargin.problems.soft.spec import ClassWeight, check_class_weight, check_costs, loss_parameters
+from coremargin.problems.soft.spec import (
+    ClassWeight,
+    check_class_weight,
+    check_costs,
+    check_without_loss,
+    loss_parameters,
+)
 
 
 class FleetJob(TrainJob, frozen=True, kw_only=True):
@@ -34,8 +40,8 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
         super().__post_init__()
         check_costs(self.costs)
         check_class_weight(self.class_weight)
-        if self.loss is None and (self.C != 1.0 or self.class_weight is not None):
-            raise ValueError("C and class_weight: a hard margin has none; give loss too")
+        if self.loss is None:
+            check_without_loss(self.C, self.class_weight)
         if self.fold_seed and self.folds is None:
             raise ValueError("fold_seed: it says which rows each fold has; give folds too")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from coremargin.problems.job import TrainJob
-from coremargin.problems.soft.spec import check_costs, loss_parameters
+from coremargin.problems.soft.spec import check_costs, check_without_loss, loss_parameters
 
 
 class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
@@ -32,8 +32,8 @@ class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
         """Refuse what is out of range. Raises ValueError."""
         super().__post_init__()
         check_costs([self.C])
-        if self.loss is None and (self.C != 1.0 or self.class_weight is not None):
-            raise ValueError("C and class_weight: a hard margin has none; give loss too")
+        if self.loss is None:
+            check_without_loss(self.C, self.class_weight)
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps."""

@@ -65,7 +65,7 @@ class SoftMargin(SoftJob):
         if self.in_segments:
             raise UsageError(
                 f"memory: expected room for all rows, or for sums of d x d numbers, found "
-                f"{format_size(self.memory_bytes)}; give more memory, or have the method chosen (soft/make.py)"
+                f"{format_size(self.memory_bytes)}; give more memory, or use coremargin.train, which takes segments"
             )
 
     # start

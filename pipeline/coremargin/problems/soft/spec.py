@@ -52,6 +52,14 @@ def check_class_weight(weight: ClassWeight | None) -> None:
         raise ValueError(f"class_weight: expected two numbers above 0; found {list(weight)}")
 
 
+def check_without_loss(cost: float | tuple[float, ...], weight: ClassWeight | None) -> None:
+    """Refuse what only a loss has. Raises ValueError."""
+    for name, found, nothing in (("C", cost, 1.0), ("class_weight", weight, None)):
+        if found != nothing:
+            shown = list(found) if isinstance(found, tuple) else found
+            raise ValueError(f"{name}: a hard margin has none, found {shown!r}; give loss too")
+
+
 def loss_parameters(loss: str, cost: float, weight: ClassWeight | None) -> dict[str, Any]:
     """What a record keeps of a loss."""
     return {"loss": loss, "C": cost, "class_weight": list(weight) if isinstance(weight, tuple) else weight}
