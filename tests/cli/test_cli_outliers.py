@@ -73,6 +73,9 @@ def test_the_heuristic_is_called_by_its_name(tmp_path: Path, store: Store, run_c
     asked = ("--outliers", "40", "--outlier-search", "heuristic", "--epsilon", "1e-7")
     trained = run_cli("train", store.path, "--out", model, *asked, exit_code=4)
     assert "heuristic: the heuristic's answer, with an upper bound" in trained.stdout
+    run = json.loads((model / "run.json").read_text())
+    assert (run["word"], run["resumable"]) == ("heuristic", False)
+    assert "--resume" not in (model / "report.html").read_text()
     assert "verified: the bounds hold" in run_cli("verify", model, store.path).stdout
 
 

@@ -103,8 +103,16 @@ def test_support_rows_alone_give_the_same_answer(cancer: tuple[np.ndarray, np.nd
 def test_overlapping_classes_refuse_a_hard_margin() -> None:
     """A hard margin on rows that no hyperplane separates says so, and what to choose instead."""
     X = np.array([[0.0], [1.0], [2.0], [3.0]])
-    with pytest.raises(NotCertified, match="choose loss='hinge'"):
+    with pytest.raises(NotCertified, match="no hyperplane .* hulls .*; choose loss='hinge' or loss='squared_hinge'$"):
         MarginCoresetClassifier(loss=None).fit(X, [0, 1, 0, 1])
+
+
+def test_overlapping_classes_refuse_one_margin_of_all_of_them() -> None:
+    """A hard margin of all classes at once is refused in its own words, with the one loss that it can have."""
+    X, y = np.array([[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]), [0, 1, 2, 0, 1, 2]
+    said = r"no hypothesis gives all rows their own class: rows \[[\d, ]+\] contradict each other; choose loss='hinge'$"
+    with pytest.raises(NotCertified, match=said):
+        MarginCoresetClassifier(loss=None, multi_class="crammer_singer").fit(X, y)
 
 
 def test_words_as_labels_and_weights_by_label(cancer: tuple[np.ndarray, np.ndarray]) -> None:

@@ -118,6 +118,7 @@ def test_max_scans(tmp_path: Path, store: Store) -> None:
     job = new_job(store=store.path, out=tmp_path / "m", epsilon=1e-6, max_scans=1, memory=20_000)
     outcome = train_job(job, store, InProcess(1))
     assert (outcome.model.status, outcome.run["scans"], outcome.run["reason"]) == ("stopped", 1, "a limit was reached")
+    assert outcome.run["resumable"]
     assert summary_of(outcome)["lower"] < summary_of(outcome)["upper"]
     assert verify(tmp_path / "m", store.path).ok
     again = train_job(job, store, InProcess(1), begin="resume")
@@ -125,6 +126,7 @@ def test_max_scans(tmp_path: Path, store: Store) -> None:
     more = msgspec.structs.replace(job, max_scans=None)
     ended = train_job(more, store, InProcess(1), begin="resume")
     whole = train_job(msgspec.structs.replace(more, out=tmp_path / "whole"), store, InProcess(1))
+    assert not ended.run["resumable"]
     assert ended.model.status == whole.model.status == "certified"
     assert exact(tmp_path / "m") == exact(tmp_path / "whole")
     assert not (tmp_path / ".m.checkpoint").exists()

@@ -22,6 +22,7 @@ from coremargin.formats.kinds import Parts
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.registry import read_model
 from coremargin.problems import registry
+from coremargin.report import page
 from coremargin.verify.registry import KINDS as CLAIMS
 from kinds_kit import with_a_line
 from model_kit import store_of
@@ -121,6 +122,16 @@ def test_its_parameters_are_refused_elsewhere() -> None:
     """Jobs of other kinds are told who has the parameter, its own are told what it has not."""
     with pytest.raises(SpecError, match=r"loss: the longest row has none.*it belongs to .*a soft margin"):
         registry.new_job(store="a", out="b", farthest=True, loss="hinge")
+
+
+def test_its_page_may_be_a_template_of_its_own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template of another package is found by its name, has the words of all, and takes in those of this one."""
+    (tmp_path / "far_pages").mkdir()
+    (tmp_path / "far_pages" / "__init__.py").touch()
+    text = '{% import "report/confusion.html.j2" as taken %}<p>{{ 12345 | count }} {{ taken.section is defined }}'
+    (tmp_path / "far_pages" / "report.html.j2").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert page.template("far_pages:report.html.j2").render() == "<p>12,345 True"
 
 
 def test_its_command_replaces_no_other() -> None:

@@ -94,7 +94,7 @@ def test_labels_cannot_break_out(parts: Any) -> None:
 def test_what_is_not_proven_is_not_claimed(parts: Any) -> None:
     """A stopped member shows first, the headline counts it, and the command resumes."""
     fleet, run, rounds = copy.deepcopy(parts)
-    fleet["status"] = "stopped"
+    fleet["status"], run["resumable"] = "stopped", True
     fleet["members"][7] |= {"status": "stopped", "lower": None, "ratio": None}
     fleet["evaluations"], fleet["validation"], fleet["chosen"] = [], None, None
     page = render_fleet(fleet, run, rounds)

@@ -246,10 +246,28 @@ def test_an_epsilon_is_never_made_up(parts: Example) -> None:
     Page(render_report(model, *others))
     for wrong in (None, 0.0, 1.0, "0.1", float("nan")):
         model["parameters"]["epsilon"] = wrong
-        with pytest.raises(DataError, match="expected an epsilon"):
+        with pytest.raises(DataError, match="^MODEL/model.json: expected an epsilon"):
             render_report(model, *others)
     model["certificate"]["epsilon"] = asked
     Page(render_report(model, *others))
+
+
+@pytest.mark.parametrize("parts", [example("stopped"), soft_example("stopped")], ids=["margin", "value"])
+def test_only_a_run_that_goes_on_is_to_be_resumed(parts: Example) -> None:
+    """A run that more scans would not help is followed by a check; what an older run does not say is taken for yes."""
+    model, run, *others = parts
+    for says, goes_on in (({"resumable": False}, False), ({"resumable": True}, True), ({}, True)):
+        page = render_report(model, run | says, *others)
+        assert ("--resume" in page) is goes_on
+        assert ("coremargin verify" in page) is not goes_on
+
+
+def test_labels_are_never_made_up() -> None:
+    """A record without labels has a page that names none."""
+    model, *others = example()
+    del model["classes"]
+    Page(page := render_report(model, *others))
+    assert f"<title>{numbers.DASH} against {numbers.DASH}" in page
 
 
 def test_hostile_labels_stay_text() -> None:

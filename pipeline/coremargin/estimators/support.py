@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from coremargin.errors import NotCertified
 from coremargin.models.decision import leads
+from coremargin.problems.registry import kind_of_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,10 +71,7 @@ def check_proof(models: Sequence[Any], epsilon: float, *, batches: bool = False)
     """Raise NotCertified, or warn, where the proof that was asked for is not there; batches: the rows came in them."""
     for model in models:
         if model.status == "not_separable":
-            raise NotCertified(
-                f"no hyperplane separates the rows: the hulls of rows {model.coreset_ids[:8].tolist()} meet; "
-                f"choose loss='hinge' or loss='squared_hinge'"
-            )
+            raise NotCertified(kind_of_model(model).inseparable(model))
         if model.status == "stopped":
             remedy = "more scans would not raise it; choose a larger epsilon or more memory"
             if batches:

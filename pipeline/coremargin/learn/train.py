@@ -173,9 +173,10 @@ def run_problem(
                 if not problem.done(state):
                     engine.check_time()
         counters.seconds = before + time.perf_counter() - clock
-    run = as_run(job, problem, state, counters, executor)
+    resumable = not problem.done(state)
+    run = as_run(job, problem, state, counters, executor) | {"resumable": resumable}
     model = kind_of(job).model(job, problem, state)
-    return Outcome(model, run, counters.rounds, resumable=not problem.done(state))
+    return Outcome(model, run, counters.rounds, resumable)
 
 
 @contextmanager

@@ -65,6 +65,10 @@ class Kind(ABC, Generic[J, P, M]):
     def verdict(self, outcome: Outcome, job: J) -> list[str]:
         """What a finished job has found, for people."""
 
+    def inseparable(self, model: M) -> str:
+        """Why there is no answer where nothing separates the classes, and what to choose: a line for Python."""
+        return f"{self.title}: nothing separates the classes"
+
     @abstractmethod
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """What the driver held in memory, in a word and in a sentence."""

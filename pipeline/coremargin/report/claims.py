@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import DataError
+from coremargin.formats.model_record import FILE
 from coremargin.report.numbers import Precision, finite, precision_for
 
 if TYPE_CHECKING:
@@ -32,20 +33,20 @@ class Claims:
         return dict(vars(self))
 
 
-def claims_of(model: Json) -> Claims:
-    """The claims in the record of a model. Raises DataError where it has no epsilon."""
+def claims_of(model: Json, name: str) -> Claims:
+    """The claims in the record of a model in the folder ``name``. Raises DataError where it has no epsilon."""
     certificate = model.get("certificate") or {}
     lower, upper = finite(certificate.get("lower")), finite(certificate.get("upper"))
     ratio = _ratio(certificate, lower, upper)
-    return Claims(certificate, lower, upper, ratio, _epsilon(model), precision_for(lower, upper))
+    return Claims(certificate, lower, upper, ratio, _epsilon(model, name), precision_for(lower, upper))
 
 
-def _epsilon(model: Json) -> float:
+def _epsilon(model: Json, name: str) -> float:
     for holder in (model.get("certificate"), model.get("parameters")):
         found = finite((holder or {}).get("epsilon"))
         if found is not None and 0.0 < found < 1.0:
             return found
-    raise DataError("model.json: expected an epsilon between 0 and 1, found none; is this a model's folder?")
+    raise DataError(f"{name}/{FILE}: expected an epsilon between 0 and 1, found none; is this a model's folder?")
 
 
 def _ratio(certificate: Json, lower: float | None, upper: float | None) -> float | None:

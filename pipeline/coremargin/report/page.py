@@ -52,16 +52,20 @@ def read_folder(folder: Path, file: str) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def template(name: str) -> jinja2.Template:
-    """A template by its place in the package, which may be a folder, a wheel or a zip."""
+    """A template by its place in the package, which may be a folder, a wheel or a zip; "other:place" in another one."""
     return _environment().get_template(name)
+
+
+def _text(name: str) -> str:
+    package, _, place = name.rpartition(":")
+    return resources.files(package or "coremargin").joinpath(*place.split("/")).read_text(encoding="utf-8")
 
 
 @cache
 def _environment() -> jinja2.Environment:
-    package = resources.files("coremargin")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        loader=jinja2.FunctionLoader(lambda place: package.joinpath(*place.split("/")).read_text(encoding="utf-8")),
+        loader=jinja2.FunctionLoader(_text),
     )  # fmt: skip
     environment.filters.update(
         count=numbers.count,

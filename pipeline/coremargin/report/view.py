@@ -17,24 +17,28 @@ if TYPE_CHECKING:
 def view(record: Json, run: Json, records: Sequence[Json], columns: Sequence[Column], name: str) -> dict[str, Any]:
     """The record of a model, its run, the table of its rounds, and commands.
 
-    ``name`` is the model's folder, for the commands. Missing and non-finite numbers become dashes.
+    ``name`` is the model's folder, for the commands; the next one resumes the run where it goes on, else it is that
+    which verifies. Missing and non-finite numbers become dashes.
     """
     parameters = record.get("parameters") or {}
     store, model = shlex.quote(str(run.get("store") or "STORE")), shlex.quote(name)
+    verify = f"coremargin verify {model} {store}"
+    goes_on = record.get("status") == "stopped" and run.get("resumable") is not False  # of older runs it is not known
     return {
         "record": record,
         "run": run,
         "status": str(record.get("status")),
         "parameters": parameters,
         "scaling": numbers.SCALINGS.get(str(parameters.get("scaling"))),
-        "classes": [numbers.label_text(label) for label in record.get("classes") or ("-1", "+1")],
+        "classes": [numbers.label_text(label) for label in record.get("classes") or (numbers.DASH,) * 2],
         "rows": numbers.count(record.get("rows")),
         "rounds": rounds.table(records, columns),
         "reading": reading(run, records),
         "started": moment(run.get("started")),
+        "goes_on": goes_on,
         "commands": {
-            "verify": f"coremargin verify {model} {store}",
-            "resume": f"coremargin train {store} --out {model} --resume",
+            "verify": verify,
+            "next": f"coremargin train {store} --out {model} --resume" if goes_on else verify,
         },
     }
 

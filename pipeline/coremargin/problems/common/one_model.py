@@ -27,7 +27,7 @@ class OneModel(Kind[J, P, M]):
     """A kind whose model has one certificate."""
 
     thing: ClassVar[str] = "hyperplane"  #: what its model is, for messages
-    remedy: ClassVar[str | None] = None  #: what can be tried where nothing separates the classes
+    losses: ClassVar[tuple[str, ...]] = ()  #: one of these can be tried where nothing separates the classes
 
     def claims(self, model: M) -> Claims:
         """What the certificate of a model claims: a margin, if a kind does not say otherwise."""
@@ -52,6 +52,15 @@ class OneModel(Kind[J, P, M]):
             f"so that no {self.thing} gives all rows their own class. The proof is in the model.",
         ]
 
+    def inseparable(self, model: M) -> str:
+        """Some of those rows, and losses that are for such rows."""
+        choose = " or ".join(f"loss={loss!r}" for loss in self.losses)
+        return f"{self.met(model.coreset_ids[:8].tolist())}{f'; choose {choose}' if choose else ''}"
+
+    def met(self, rows: list[int]) -> str:
+        """That these rows are the proof, in a line."""
+        return f"no {self.thing} gives all rows their own class: rows {rows} contradict each other"
+
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The pool, or rows near the margin."""
         model = cast("M", outcome.model)
@@ -59,9 +68,10 @@ class OneModel(Kind[J, P, M]):
 
     def next_steps(self, outcome: Outcome, job: J) -> list[str]:
         """Where nothing separates the classes, what to try."""
-        if self.remedy is None or outcome.model.status != "not_separable":
+        if not self.losses or outcome.model.status != "not_separable":
             return super().next_steps(outcome, job)
-        return [*places(job), f"try     {self.remedy}; a look at the rows above: labels may be wrong"]
+        noisy = f"--loss {self.losses[0]}, if rows are noisy"
+        return [*places(job), f"try     {noisy}; a look at the rows above: labels may be wrong"]
 
     def rows_meant(self, model: M) -> str:
         """The rows that the certificate is about, for people."""

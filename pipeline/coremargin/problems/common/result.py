@@ -29,7 +29,7 @@ class Result:
     on all rows, upper: from the dual weights), "not_separable" or "duality_gap" (upper: the value of the hypothesis on
     all rows, lower: from the dual). w (d,), b; proof: the rows that carry it with their dual weights, rows (m, 0) where
     the rows themselves are not needed; extra: further arrays that the model keeps. final: the last scan was about this
-    very hypothesis.
+    very hypothesis. word: how it ended, where a kind has more words for it than there are of status.
     """
 
     status: Literal["certified", "not_separable", "stopped"]
@@ -42,6 +42,7 @@ class Result:
     proof: Pool
     final: bool
     extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    word: str = ""
 
 
 class OneProblem(Problem[S, A_contra], Protocol[S, A_contra]):

@@ -29,7 +29,7 @@ class TwoClasses(OneModel[J, P, "Model"]):
         import numpy as np
 
         found = problem.result(state)
-        return {
+        return ({"word": found.word} if found.word else {}) | {
             "reason": found.reason,
             "histogram": {
                 "edges": np.linspace(state.low, state.high, state.histogram.shape[1] + 1).tolist(),

@@ -23,7 +23,7 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
     job = HardMarginJob
     title = "a hard margin"
     selected_by = "give neither loss nor outliers, classes or folds"
-    remedy = "--loss hinge, if rows are noisy"
+    losses = ("hinge", "squared_hinge")
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """Whatever is said: it is what is left."""
@@ -42,6 +42,10 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
             f"not separable: the hulls of {rows},",
             "so that no hyperplane has all rows of one class on one side. The proof is in the model.",
         ]
+
+    def met(self, rows: list[int]) -> str:
+        """The hulls of the classes meet."""
+        return f"no hyperplane separates the rows: the hulls of rows {rows} meet"
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

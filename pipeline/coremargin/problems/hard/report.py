@@ -22,7 +22,7 @@ def page_of(folder: Path, name: str) -> str:
 
 def render(model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL") -> str:
     """The page as text; what it is made of: common/report.py."""
-    claims = claims_of(model)
+    claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"])
     return page.template("problems/hard/report.html.j2").render(view)

@@ -29,7 +29,7 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"])
     title = "a margin of several classes at once"
     thing = "hypothesis"
     selected_by = 'give classes "crammer-singer"'
-    remedy = "--loss hinge, if rows are noisy"
+    losses = ("hinge",)
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """The name of the method."""

@@ -27,7 +27,7 @@ def page_of(folder: Path, name: str) -> str:
 
 def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL") -> str:
     """The page as text, of what ``model.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py."""
-    claims = claims_of(model)
+    claims = claims_of(model, name)
     view = common_view(model, run, records, _columns(claims.precision), name)
     soft = view["parameters"].get("loss") is not None
     of, ruler = ("value", rulers.value) if soft else ("margin", rulers.margin)

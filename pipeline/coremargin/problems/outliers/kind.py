@@ -59,7 +59,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         possible = f"at most {upper}" if upper else "not known"
         reason = outcome.run["reason"]
         return [
-            f"{'heuristic' if 'heuristic' in reason else 'stopped'}: {reason};",
+            f"{'heuristic' if outcome.run.get('word') == 'heuristic' else 'stopped'}: {reason};",
             f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
         ]
 

@@ -50,7 +50,7 @@ def render(
     model: Json, run: Json, records: Sequence[Json], coreset: Json, left_out: Json, steps: Sequence[Step], *, name: str
 ) -> str:
     """The page as text; what it is made of: common/report.py, and what ``read_arrays`` finds."""
-    claims = claims_of(model)
+    claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"], OTHERS)
     view["about"] = _about(left_out, steps, view["status"])

@@ -69,9 +69,9 @@ def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Res
     w, b = (best.w, best.b) if np.any(best.w) else (state.next_directions[0], state.offset)  # before the first scan
     upper = [search.upper if known else np.inf for search in state.searches]
     extra = _extra(state, upper, gains) | (kept if known else {})
+    word = "not_separable" if lost else state.status if known else "too_large"
     return Result(
-        status="not_separable" if lost else "certified" if proven else "stopped",
-        reason=REASONS["not_separable" if lost else state.status if known else "too_large"],
+        status="not_separable" if lost else "certified" if proven else "stopped", word=word, reason=REASONS[word],
         kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin, upper=upper[-1],
         proof=Pool(pool.ids[core], of_dense(pool.x[core], sparse=sparse), pool.signs[core], weights[core]), final=False,
         extra={f"outliers_{name}": values for name, values in extra.items()},

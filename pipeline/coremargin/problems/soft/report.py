@@ -33,7 +33,7 @@ def page_of(folder: Path, name: str) -> str:
 
 def render(model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL") -> str:
     """The page as text; what it is made of: common/report.py."""
-    claims = claims_of(model)
+    claims = claims_of(model, name)
     coreset, bins = heaviest(coreset, model), margin_bins(run.get("histogram"))
     view = common.view(model, run, records, coreset, _columns(claims.precision), name)
     drawn = charts.by_round(records, run, claims, of="value") | {"ruler": rulers.value(claims), "margins": None}
