@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 class ThresholdJob(TrainJob, frozen=True, kw_only=True):
     """Find where the labels change."""
-
-    PROBLEM: ClassVar[str] = "threshold"
 
     threshold: Annotated[bool, Meta(description="Find where the labels change.")]
 

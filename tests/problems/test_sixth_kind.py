@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from coremargin.cli import kinds, main
 from coremargin.cli.common import Main
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
-from coremargin.errors import Interrupted, SpecError, UsageError
+from coremargin.errors import DataError, Interrupted, SpecError, UsageError
 from coremargin.formats.kinds import Parts
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.registry import read_model
@@ -64,9 +65,13 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     assert "farthest = true" in say("plan", job)
     told = say("run", job, "--cluster", "threads", "--quiet")
     assert told.startswith(f"certified: row {longest} is the longest.")
+    claims = read_model(model).certificate
+    square = max(sum(Fraction(float(value)) ** 2 for value in row) for row in rows)
+    assert 0 < Fraction(claims.lower) ** 2 < square < Fraction(claims.upper) ** 2
+    assert claims.kind == "length"
     assert coremargin.verify(model, store).ok
     assert say("verify", model, store, "--quiet").endswith("verified: no row is longer\n")
-    assert "farthest" in say("show", model)
+    assert f"length    from {claims.lower!r} to {claims.upper!r}" in say("show", model)
     assert "The longest row." in (model / "report.html").read_text()
     assert read_model(model).kind == "farthest"
     (command,) = (command for command in kinds.commands() if command.name == "farthest")
@@ -122,6 +127,20 @@ def test_its_parameters_are_refused_elsewhere() -> None:
     """Jobs of other kinds are told who has the parameter, its own are told what it has not."""
     with pytest.raises(SpecError, match=r"loss: the longest row has none.*it belongs to .*a soft margin"):
         registry.new_job(store="a", out="b", farthest=True, loss="hinge")
+
+
+@pytest.mark.usefixtures("_farthest")
+def test_its_certificate_is_of_its_own_kind(tmp_path: Path, store: Path) -> None:
+    """A certificate that claims what its record does not list is refused: a length of another kind, or no length."""
+    coremargin.train(store, farthest=True, out=tmp_path / "far")
+    coremargin.train(store, loss="hinge", out=tmp_path / "soft")
+    for name, kind, expected in (("far", "margin", "length"), ("soft", "length", "duality_gap")):
+        file = tmp_path / name / "model.json"
+        record = json.loads(file.read_text())
+        record["certificate"]["kind"] = kind
+        file.write_text(json.dumps(record))
+        with pytest.raises(DataError, match=f"expected a certificate of kind {expected}, found '{kind}'"):
+            read_model(tmp_path / name)
 
 
 def test_its_page_may_be_a_template_of_its_own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,6 @@ from coremargin.models.single import Single
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
 
-PROBLEM = "crammer_singer"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MulticlassModel(Single):

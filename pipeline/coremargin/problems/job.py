@@ -24,7 +24,6 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     store's size.
     """
 
-    PROBLEM: ClassVar[str]
     EXACT: ClassVar[bool] = False  #: epsilon may be 0: as close as float64 can tell
 
     store: Path
@@ -59,7 +58,9 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     @property
     def problem(self) -> str:
         """Its name in the record of a model; of many models, that of each."""
-        return self.PROBLEM
+        from coremargin.problems.registry import kind_of
+
+        return kind_of(self).name
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that decides about the result, nothing about the machine."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from far_model import FarthestModel
 from far_problem import FarthestRow, FarthestState
 from msgspec import Meta
 
+from coremargin.problems.common import messages
 from coremargin.problems.common.model import record_of
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.job import TrainJob
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 class FarthestJob(TrainJob, frozen=True, kw_only=True):
     """Find the longest row."""
-
-    PROBLEM: ClassVar[str] = "farthest"
 
     farthest: Annotated[bool, Meta(description="Find the longest row.")]
     epsilon: Annotated[float, Meta(description="What may be missing of its length, as a share.")] = 0.01
@@ -48,10 +47,8 @@ class FarthestKind(OneModel[FarthestJob, FarthestRow, FarthestModel]):
 
     def model(self, job: FarthestJob, problem: FarthestRow, state: FarthestState) -> FarthestModel:
         """The row."""
-        source, kind = problem.source, "margin"
-        found = SimpleNamespace(
-            status="certified" if state.round else "stopped", kind=kind, lower=state.lower, upper=state.upper
-        )
+        source, status = problem.source, "certified" if state.round else "stopped"
+        found = SimpleNamespace(status=status, kind="length", lower=state.lower, upper=state.upper)
         ids = np.array([state.id])
         codes = range(len(source.classes))
         record = record_of(source, codes, found, self.name, job.parameters(), 1)
@@ -69,6 +66,11 @@ class FarthestKind(OneModel[FarthestJob, FarthestRow, FarthestModel]):
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """Nothing to speak of."""
         return "rows", "one row was held"
+
+    def described(self, path: Path, model: FarthestModel, made: Sequence[tuple[str, str]]) -> list[str]:
+        """Its length."""
+        claims = model.certificate
+        return messages.described(path, model, made, [("length", f"from {claims.lower!r} to {claims.upper!r}")])
 
     def report(self, folder: Path, name: str) -> str:
         """A page of one line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.engine.problem import BaseProblem, Round
+from coremargin.maths.margin import gamma
 from coremargin.maths.rows import lengths
 from coremargin.problems.common.stored import arrays_of, fields_of
 
@@ -63,7 +65,7 @@ class FarthestProbe:
 
 @dataclass(frozen=True)
 class FarthestState:
-    """lower: the length of row ``id``; upper: of all rows, infinite before the scan."""
+    """lower: of the length of row ``id``; upper: of those of all rows; both infinite before the scan."""
 
     round: int
     status: str
@@ -95,17 +97,17 @@ class FarthestRow(BaseProblem[FarthestState, Longest]):
 
         found = FarthestProbe()(self.source, Block(0, (0,)))
         read = self.source.nbytes // self.source.chunks
-        return FarthestState(0, "running", found.length, np.inf, found.id, read)
+        return FarthestState(0, "running", -np.inf, np.inf, found.id, read)
 
     def probe(self, state: FarthestState) -> FarthestProbe:
         """The only question."""
         return FarthestProbe()
 
     def update(self, state: FarthestState, summary: Longest) -> FarthestState:
-        """After a scan everything is known."""
-        return replace(
-            state, round=state.round + 1, status="certified", lower=summary.length, upper=summary.length, id=summary.id
-        )
+        """After a scan everything is known, but for the rounding of the lengths: it goes outward."""
+        room = gamma(self.source.features + 3)
+        lower, upper = (math.nextafter(summary.length * (1 + room * way), math.inf * way) for way in (-1, 1))
+        return replace(state, round=state.round + 1, status="certified", lower=lower, upper=upper, id=summary.id)
 
     def round_of(self, state: FarthestState) -> Round:
         """What is told of a state."""

@@ -8,6 +8,8 @@ from coremargin.formats.model_record import ModelRecord, Parameters
 class Farthest(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="farthest"):
     """The longest row, which stands in the coreset; both bounds are its length."""
 
+    KINDS = ("length",)
+
     parameters: Parameters
 
 

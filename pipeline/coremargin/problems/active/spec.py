@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -18,8 +18,6 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
     error, confidence: at most this share of the rows is labelled wrongly, and how sure that is to be. batch: questions
     at a time. oracle: who answers; None where people do.
     """
-
-    PROBLEM: ClassVar[str] = "active"
 
     epsilon: Annotated[float, Meta(description="Share of the best margin that may be missed.")] = 0.1
     oracle: Path | None = None

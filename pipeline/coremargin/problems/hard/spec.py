@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -15,8 +15,6 @@ class HardMarginJob(TrainJob, frozen=True, kw_only=True):
 
     strategy: "fast"; "paper" (one example a scan) and "any-violator" are the references.
     """
-
-    PROBLEM: ClassVar[str] = "hard_margin"
 
     strategy: Annotated[
         Strategy,

@@ -45,7 +45,7 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"])
         """The hypothesis that a state stands for."""
         from coremargin.problems.multiclass.outcome import multiclass_of
 
-        return multiclass_of(problem.source, problem.codes, problem.result(state), job.parameters())
+        return multiclass_of(problem.source, problem.codes, problem.result(state), self.name, job.parameters())
 
     def claims(self, model: MulticlassModel) -> Claims:
         """A margin, or with a loss a value."""

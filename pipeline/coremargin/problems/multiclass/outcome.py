@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coremargin.data.scaled import scaling_of
-from coremargin.models.multiclass import PROBLEM, MulticlassModel
+from coremargin.models.multiclass import MulticlassModel
 from coremargin.problems.common.model import record_of
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def multiclass_of(
-    source: Source, codes: tuple[int, ...], found: ClassesResult, parameters: Mapping[str, Any]
+    source: Source, codes: tuple[int, ...], found: ClassesResult, problem: str, parameters: Mapping[str, Any]
 ) -> MulticlassModel:
     """A result on a source as a model; codes: label codes of the classes, in their order."""
     scaling = scaling_of(source)
-    record = record_of(source, codes, found, PROBLEM, parameters, len(found.rows), constant=found.constant)
+    record = record_of(source, codes, found, problem, parameters, len(found.rows), constant=found.constant)
     return MulticlassModel(
         record=record, hypothesis=found.hypothesis, duals=found.duals, coreset_ids=found.rows.ids,
         coreset_x=found.rows.rows, coreset_classes=found.rows.classes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -17,8 +17,6 @@ class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
     n / (classes n_class). Of the hinge with fewer than 50 rows for each number of the hypothesis as much is read first
     as memory takes.
     """
-
-    PROBLEM: ClassVar[str] = "crammer_singer"
 
     classes: Annotated[
         Literal["crammer-singer"],

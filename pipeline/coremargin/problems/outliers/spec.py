@@ -29,7 +29,6 @@ class OutlierJob(TrainJob, frozen=True, kw_only=True):
     whatever the distance; None: exact up to 1,000 outliers. epsilon may be 0: as close as float64 can tell (1e-8).
     """
 
-    PROBLEM: ClassVar[str] = "outliers"
     EXACT: ClassVar[bool] = True
 
     outliers: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -72,8 +72,6 @@ class SoftMarginJob(TrainJob, frozen=True, kw_only=True):
     for the negative and the positive class, or "balanced": n / (2 n_class). Weights that the store has of its rows are
     factors of C too, and n are their sums; a row of weight 0 is left out.
     """
-
-    PROBLEM: ClassVar[str] = "soft_margin"
 
     loss: Annotated[Loss, Meta(description="For noisy rows; without it: hard margin.")]
     C: Annotated[
