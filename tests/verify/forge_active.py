@@ -21,6 +21,7 @@ from coremargin.data.store import Store
 from coremargin.engine.protocols import Block
 from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.problems.active.problem import ActiveMargin
+from coremargin.problems.active.state import Draws
 from forge_specimens import Rows, write_store
 
 if TYPE_CHECKING:
@@ -171,8 +172,7 @@ def made(rows: Rows, player: Player, state: ActiveState, scaling: str | None = N
             "confidence": problem.confidence,
         }  # fmt: skip
     else:
-        seen = draws.take(np.flatnonzero(draws.signs))
-        answered, draws = answered.add(seen.ids, seen.rows, seen.signs), draws.take(np.zeros(0, np.int64))
+        answered, draws = problem.voided(state).answered, Draws.none()
     core = state.answered.take(state.answered.support)
     lower = None if ended == "not_separable" or state.scanned.nearest == 0 else min(state.lower, state.scanned.nearest)
     upper = float(state.upper)

@@ -46,14 +46,16 @@ def agrees(problem: ActiveMargin, state: ActiveState, row: int, sign: int) -> bo
 
 def foretold(problem: ActiveMargin, state: ActiveState, row: int) -> int:
     """The sign that the hypothesis says a row has."""
+    place = np.flatnonzero(state.draws.ids == row)
+    if len(place):
+        return int(state.draws.sides[place[0]])
     return 1 if _decision(problem, state, row) >= 0 else -1
 
 
 def _decision(problem: ActiveMargin, state: ActiveState, row: int) -> float:
-    for held in (state.resident, state.draws):
-        place = np.flatnonzero(held.ids == row)
-        if len(place):
-            return float(decisions(take(held.rows, place), state.w, state.b)[0])
+    place = np.flatnonzero(state.resident.ids == row)
+    if len(place):
+        return float(decisions(take(state.resident.rows, place), state.w, state.b)[0])
     return float(decisions(problem.source.rows_at(np.array([row]))[0], state.w, state.b)[0])
 
 

@@ -12,7 +12,8 @@ from scipy.sparse import csr_array
 from sklearn.svm import SVC
 
 from coremargin.maths.evidence import draws_needed
-from coremargin.problems.active.problem import ActiveMargin
+from coremargin.problems.active.model import evidence_of, found_of
+from coremargin.problems.active.problem import HELD_BYTES, ActiveMargin
 from margin_judges import margin_by_daqp
 
 if TYPE_CHECKING:
@@ -153,17 +154,68 @@ def test_rows_of_no_weight_are_nobodys(rng: np.random.Generator) -> None:
     assert (state.attempt, len(state.draws)) == (1, draws_needed(len(counted), 0.01, 0.005))
 
 
-def test_a_wrong_draw_begins_another_attempt(rng: np.random.Generator) -> None:
-    """A far cluster of the other class: the slab is empty, draws find it, and the claim is about all rows again."""
+def with_a_far_cluster(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, and signs, that a hyperplane leans away from which nobody has asked about far rows."""
     near = np.stack([rng.choice([-1, 1], 1900) * rng.uniform(0.3, 2.0, 1900), rng.uniform(-1.0, 1.0, 1900)], axis=1)
     far = np.stack([np.tile([5.0, -5.0], 50), np.full(100, 2000.0)], axis=1) + rng.standard_normal((100, 2)) * 0.1
     X = np.concatenate([near, far])
-    signs = np.where(X[:, 0] > 0, 1, -1)
-    problem = ActiveMargin(source_of(X), resident_rows=300)
+    return X, np.where(X[:, 0] > 0, 1, -1)
+
+
+def from_two_examples(problem: ActiveMargin, signs: np.ndarray) -> list[ActiveState]:
+    """The states of a campaign that begins with a row of each class."""
     examples = {int(np.flatnonzero(signs == sign)[0]): sign for sign in (1, -1)}
-    every = states(problem, Person(signs), problem.answered(problem.start(), examples))
+    return states(problem, Person(signs), problem.answered(problem.start(), examples))
+
+
+@pytest.mark.parametrize("held", [None, 0, 1000])
+def test_a_wrong_draw_begins_another_attempt(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, held: int | None
+) -> None:
+    """A far cluster of the other class: the slab is empty, draws find it, and the claim is about all rows again,
+    however few of the rows drawn are in memory.
+    """
+    if held is not None:
+        monkeypatch.setattr("coremargin.problems.active.problem.HELD_BYTES", held)
+    X, signs = with_a_far_cluster(rng)
+    problem = ActiveMargin(source_of(X), resident_rows=300)
+    every = from_two_examples(problem, signs)
     is_true(problem, every[-1], X, signs)
     assert every[-1].attempt > 1
+
+
+def test_after_a_wrong_draw_the_others_are_told_without_a_read(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of answers about all draws costs no chunk for each of them, though the first one is wrong."""
+    X, signs = with_a_far_cluster(rng)
+    problem = ActiveMargin(source_of(X), resident_rows=300)
+    state = next(one for one in from_two_examples(problem, signs) if len(one.draws) and not one.draws.seen.any())
+    wrong = np.flatnonzero(state.draws.sides != signs[state.draws.ids])
+    rows = [int(row) for row in np.roll(state.draws.ids, -int(wrong[0]))[:12]]
+
+    def rows_at(*_: object) -> None:
+        raise AssertionError("the store was read")
+
+    monkeypatch.setattr(type(problem.source), "rows_at", rows_at)
+    for row in rows:
+        state = problem.answered(state, {row: int(signs[row])})
+    assert state.attempt == 2
+    assert np.isin(rows, state.answered.ids).all()
+
+
+def test_rows_that_are_wide_are_certified_like_any_others(rng: np.random.Generator) -> None:
+    """Some 340 draws of 30,000 dense features each are more than come along with a scan: all of them are tried."""
+    X = np.zeros((600, 30_000), np.float32)
+    X[:, :3], signs = apart(rng, 600, 3, 0.3)
+    problem = ActiveMargin(source_of(X, 100), resident_rows=50)
+    state = states(problem, Person(signs))[-1]
+    is_true(problem, state, X.astype(np.float64), signs)
+    assert len(state.draws) * 30_000 * 8 > HELD_BYTES
+    evidence = evidence_of(problem, state)
+    assert (found_of(problem, state).status, evidence and evidence["draws"]) == ("certified", len(state.draws))
+    assert evidence is not None
+    assert evidence["error_bound"] <= 0.01 * evidence["population"]
 
 
 def test_answers_that_contradict_each_other_end_it() -> None:

@@ -11,6 +11,7 @@ from coremargin.data.scaled import scaling_of
 from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.maths.margin import is_certified
 from coremargin.models.active import ActiveModel
+from coremargin.problems.active.state import Draws
 from coremargin.problems.common.model import record_of
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ class Found:
 def found_of(problem: ActiveMargin, state: ActiveState) -> Found:
     """What a state claims; the lower bound is that of the rows answered and of all others.
 
-    It is certified only where all is proven that was asked for: draws that were too few, as no more had room in memory,
-    show less.
+    It is certified only where all is proven that was asked for.
     """
     status = ENDED.get(state.status, "stopped")
     both = state.answered.both_classes
@@ -87,21 +87,24 @@ def model_of(
 ) -> ActiveModel:
     """The model; classes: (negative, positive). log: hash of the last line that the state knows, None without one."""
     source, found, evidence = problem.source, found_of(problem, state), evidence_of(problem, state)
-    answered, draws = state.answered, state.draws
-    if evidence is None:
-        seen = draws.take(np.flatnonzero(draws.signs))
-        answered, draws = answered.add(seen.ids, seen.rows, seen.signs), draws.take(np.zeros(0, np.int64))
+    draws = state.draws if evidence is not None else Draws.none()
+    ids, signs = state.answered.ids, state.answered.signs
+    if evidence is None:  # what was drawn is answered like any other row
+        seen = state.draws.seen
+        ids = np.concatenate([ids, state.draws.ids[seen]])
+        signs = np.concatenate([signs, state.draws.signs[seen]])
+    order = np.argsort(ids, kind="stable")
     core = state.answered.take(state.answered.support)
     record = record_of(
         source, (), found, "active", parameters, len(core),
-        evidence=evidence, answers=len(answered) + len(draws), log=log,
+        evidence=evidence, answers=len(ids) + len(draws), log=log,
     )  # fmt: skip
     scaling = scaling_of(source)
     return ActiveModel(
         record=record | {"classes": list(classes)}, w=state.w, b=state.b, alpha=core.weights, coreset_ids=core.ids,
         coreset_x=core.rows, coreset_y=core.signs,
         extra={
-            "answered_ids": answered.ids, "answered_signs": answered.signs, "draws_ids": draws.ids,
+            "answered_ids": ids[order], "answered_signs": signs[order], "draws_ids": draws.ids,
             "draws_signs": draws.signs,
         },
         shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,

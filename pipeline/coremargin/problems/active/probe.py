@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import Array, gamma, safe_projections
-from coremargin.maths.rows import Rows, is_sparse, precision, products, take
+from coremargin.maths.rows import Rows, as_float64, is_sparse, precision, products, take
 from coremargin.problems.active.summary import SlabSummary
 from coremargin.problems.hard.selection import ChunkRows, LowestRows
 
@@ -30,14 +30,15 @@ MANY_CANDIDATES = 512
 class SlabProbe:
     """How near do rows without an answer come to the hyperplane w.x + b = 0, ||w|| = 1 or w = 0, and which are nearest?
 
-    w (d,), b; known (m,) int64, sorted: rows that are answered; drawn (t,) int64, sorted: rows to send, wherever
-    they lie. keep: rows of each side worth sending, per block.
+    w (d,), b; known (m,) int64, sorted: rows that are answered; drawn (t,) int64, sorted: rows whose sides are wanted,
+    wherever they lie; held (h,) int64, sorted: those of them to send. keep: rows of each side worth sending, per block.
     """
 
     w: Array
     b: float
     known: NDArray[np.int64]
     drawn: NDArray[np.int64]
+    held: NDArray[np.int64]
     keep: int
     dtype: str
     chunk_rows: int
@@ -46,8 +47,8 @@ class SlabProbe:
     def narrow(self, block: Block) -> SlabProbe:
         """The same question with the ids in this block only."""
         ends = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
-        known, drawn = (ids[slice(*np.searchsorted(ids, ends))] for ids in (self.known, self.drawn))
-        return replace(self, known=known, drawn=drawn)
+        mine = {name: getattr(self, name) for name in ("known", "drawn", "held")}
+        return replace(self, **{name: ids[slice(*np.searchsorted(ids, ends))] for name, ids in mine.items()})
 
     def empty(self) -> SlabSummary:
         """The answer for no rows."""
@@ -77,7 +78,12 @@ class SlabProbe:
         drawn = self.drawn[slice(*self._span(self.drawn, data))]
         drawn = drawn[open_ones[drawn - data.start]]
         mine = np.flatnonzero(open_ones)
-        nothing = replace(self.empty(), drawn_id=drawn, drawn_x=take(data.rows, drawn - data.start))
+        right = decisions(as_float64(take(data.rows, drawn - data.start)), self.w, self.b) >= 0
+        held = drawn[np.isin(drawn, self.held)]
+        nothing = replace(
+            self.empty(), drawn_id=drawn, drawn_side=np.where(right, 1, -1).astype(np.int8), held_id=held,
+            held_x=take(data.rows, held - data.start),
+        )  # fmt: skip
         if not len(mine):
             return nothing
         values, error = self._decisions(data, mine)

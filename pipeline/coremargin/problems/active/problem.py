@@ -22,7 +22,7 @@ from coremargin.engine.problem import BaseProblem, Round
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import draws_needed, share_of
 from coremargin.maths.pool import hulls_meet
-from coremargin.maths.rows import as_float64, concatenate, take
+from coremargin.maths.rows import concatenate, take
 from coremargin.problems.active.methods.method import Asking
 from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.active.probe import SlabProbe, decisions, distances_below, margin_below
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 RESIDENT_ROWS = 20_000
 #: Questions before both classes are seen that go to rows far from each other; after them rows are drawn.
 SPREAD = 20
-#: Where too few rows of a side were drawn, so many times as many are; and all that may come along, in bytes.
-REACH, DRAWN_BYTES = 8, 64 << 20
+#: Where too few rows of a side were drawn, so many times as many are.
+REACH = 8
+#: Bytes of rows drawn that come along with their scan: needed when their attempt is void, they need not be read again.
+HELD_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         state = ActiveState(
             round=0, status="running", answered=Pool.nothing(source.features, sparse=source.sparse), resident=resident,
             w=np.zeros(source.features), b=0.0, lower=0.0, upper=np.inf, scanned=Scanned.nothing(), attempt=1,
-            draws=Draws.none(source.features, sparse=source.sparse), reach=0, wanted=np.zeros(0, np.int64), new_rows=0,
+            draws=Draws.none(), reach=0, wanted=np.zeros(0, np.int64), new_rows=0,
             sample_bytes=sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows,
         )  # fmt: skip
         return self._next(state)
@@ -137,10 +139,9 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
 
         Its number is spent as soon as there are draws: somebody may have seen them, and told what they show.
         """
-        found = state.draws.take(np.flatnonzero(state.draws.signs))
-        nothing = Draws.none(self.source.features, sparse=self.source.sparse)
-        answered, spent = state.answered.add(found.ids, found.rows, found.signs), bool(len(state.draws))
-        return replace(state, answered=answered, draws=nothing, attempt=state.attempt + spent, reach=0)
+        draws, spent = state.draws, bool(len(state.draws))
+        empty = replace(state, draws=Draws.none(), attempt=state.attempt + spent, reach=0)
+        return self._joined(empty, draws.ids[draws.seen], draws.signs[draws.seen])
 
     def _joined(self, state: ActiveState, ids: NDArray[np.int64], signs: NDArray[np.int8]) -> ActiveState:
         """With these rows among those answered."""
@@ -149,16 +150,14 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         order = np.argsort(state.resident.ids, kind="stable")
         places = order[np.searchsorted(state.resident.ids[order], ids[known])]
         answered = state.answered.add(ids[known], take(state.resident.rows, places), signs[known])
-        if len(missing):  # asked for long ago: the rows in memory have changed since
+        if len(missing):  # asked for long ago, and the rows in memory have changed since; or drawn, and too wide
             answered = answered.add(ids[missing], self.source.rows_at(ids[missing])[0], signs[missing])
         return replace(state, answered=answered)
 
     def _tried(self, state: ActiveState) -> ActiveState:
         """With what the draws say so far: wrong, not yet known, or right, all of them."""
-        draws = state.draws
-        predicted = np.where(decisions(draws.rows, state.w, state.b) >= 0, 1, -1)
-        seen = draws.signs != 0
-        if (draws.signs[seen] != predicted[seen]).any():
+        draws, seen = state.draws, state.draws.seen
+        if (draws.signs[seen] != draws.sides[seen]).any():
             return self._next(self._solved(self.voided(state)))
         if seen.all():
             return replace(state, status="certified", wanted=np.zeros(0, np.int64))
@@ -213,8 +212,10 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
 
     def probe(self, state: ActiveState) -> SlabProbe:
         """The question of the next scan, which brings the rows along that are drawn where the slab is empty."""
+        order = self._drawn(state)
         return SlabProbe(
-            w=state.w, b=state.b, known=state.answered.ids, drawn=np.sort(self._drawn(state)),
+            w=state.w, b=state.b, known=state.answered.ids, drawn=np.sort(order),
+            held=np.sort(order[: HELD_BYTES // pool_row_bytes(self.source)]),
             keep=max(1, self.resident_rows // (2 * self.blocks)), dtype=self.source.dtype.name,
             chunk_rows=self.source.chunk_rows, sparse=self.source.sparse,
         )  # fmt: skip
@@ -223,7 +224,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """Rows of the next attempt in the order drawn, of those without an answer: as many as can be needed."""
         order = drawn(unscaled(self.source).digest, self.seed, state.attempt, self.source.rows)
         needed = max(state.reach, self._needed(state, self.source.rows - len(state.answered)))
-        needed, found = min(needed, self._most_drawn), np.zeros(0, np.int64)
+        found = np.zeros(0, np.int64)
         while len(some := np.fromiter(islice(order, max(1, needed - len(found))), np.int64)) and len(found) < needed:
             some = some[np.isin(some, state.answered.ids, invert=True)]
             found = np.concatenate([found, some[self._counts(some)]])
@@ -250,20 +251,18 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """With rows that try the hypothesis; where too few of a side came along, the next scan brings more of them."""
         order = self._drawn(state)
         places = np.argsort(summary.drawn_id)[np.searchsorted(np.sort(summary.drawn_id), order)]
-        rows = as_float64(take(summary.drawn_x, places))
-        sides = (decisions(rows, state.w, state.b) < 0).astype(np.intp) * self.by_class
+        found = summary.drawn_side[places]
+        sides = (found < 0).astype(np.intp) * self.by_class
         counts = summary.sides if self.by_class else summary.sides.sum(keepdims=True)
         needed = [self._needed(state, int(rows)) for rows in counts]
         chosen = np.sort(np.concatenate([np.flatnonzero(sides == k)[:most] for k, most in enumerate(needed)]))
-        if len(chosen) < sum(needed) and len(order) < min(self._most_drawn, summary.sides.sum()):
+        if len(chosen) < sum(needed) and len(order) < summary.sides.sum():
             return replace(state, reach=REACH * len(order))
-        draws = Draws(order[chosen], take(rows, chosen), np.zeros(len(chosen), np.int8))
-        return self._tried(replace(state, draws=draws))
-
-    @property
-    def _most_drawn(self) -> int:
-        """Rows that may come along to be drawn from: where a side is so rare that they do not do, less is claimed."""
-        return max(1, DRAWN_BYTES // pool_row_bytes(self.source))
+        draws = Draws(order[chosen], found[chosen], np.zeros(len(chosen), np.int8))
+        held = np.isin(summary.held_id, draws.ids) & np.isin(summary.held_id, state.resident.ids, invert=True)
+        more = DriverRows(summary.held_id, summary.held_x).take(np.flatnonzero(held))
+        resident = DriverRows.joined([state.resident, more]).in_order()
+        return self._tried(replace(state, draws=draws, resident=resident))
 
     def _residents(self, state: ActiveState, summary: SlabSummary) -> tuple[DriverRows, int]:
         """The rows that were sent and those from before, the nearest to the hyperplane of all, by their ids."""

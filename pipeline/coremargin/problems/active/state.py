@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import nothing
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.stored import arrays_of, fields_of, part_of
@@ -22,18 +21,38 @@ STATUSES: tuple[Status, ...] = ("running", "certified", "contradiction", "stalle
 
 
 @dataclass(frozen=True)
-class Draws(DriverRows):
-    """Rows that are drawn to try the newest hypothesis, in the order drawn: ids (t,), rows (t, d), signs (t,) int8.
+class Draws:
+    """Rows that are drawn to try the newest hypothesis, in the order drawn: ids (t,), sides (t,) int8, signs (t,) int8.
 
-    signs: as answered, 0 where no answer has come yet.
+    sides: where the hypothesis has them, 1 or -1; signs: as answered, 0 where no answer has come yet. The rows
+    themselves are not needed for that; some of them are among those in memory.
     """
 
+    ids: NDArray[np.int64]
+    sides: NDArray[np.int8]
     signs: NDArray[np.int8]
 
+    def __len__(self) -> int:
+        return len(self.ids)
+
     @classmethod
-    def none(cls, features: int, *, sparse: bool = False) -> Draws:
+    def none(cls) -> Draws:
         """No attempt is on the way."""
-        return cls(np.zeros(0, np.int64), nothing(features, sparse=sparse), np.zeros(0, np.int8))
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int8), np.zeros(0, np.int8))
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Which (t,) are answered."""
+        return np.asarray(self.signs != 0)
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Plain arrays ``NAME_ids`` and so on; exact."""
+        return {f"{name}_{field.name}": getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Draws:
+        """Inverse of ``to_arrays``."""
+        return cls(**{field.name: arrays[f"{name}_{field.name}"] for field in fields(cls)})
 
 
 @dataclass(frozen=True)

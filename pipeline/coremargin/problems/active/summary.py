@@ -24,7 +24,8 @@ class SlabSummary:
 
     nearest (1,): a lower bound on |w.x + b| of all of them, nearest_id (1,) the row that has it. sides (2,) int64: how
     many lie on the positive and on the negative side. row_id (m,), row_x (m, d): some of the nearest rows; drawn_id
-    (t,), drawn_x (t, d): those of the rows drawn that are in these blocks.
+    (t,), drawn_side (t,) int8: those of the rows drawn that are in these blocks, and their sides, 1 or -1; held_id
+    (h,), held_x (h, d): some of them.
     """
 
     nearest: Array
@@ -33,13 +34,16 @@ class SlabSummary:
     row_id: NDArray[np.int64]
     row_x: maths_rows.Rows
     drawn_id: NDArray[np.int64]
-    drawn_x: maths_rows.Rows
+    drawn_side: NDArray[np.int8]
+    held_id: NDArray[np.int64]
+    held_x: maths_rows.Rows
 
     @classmethod
     def nothing(cls, features: int, dtype: np.dtype[Any], *, sparse: bool = False) -> SlabSummary:
         """The identity of ``merge``."""
         none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
-        return cls(np.array([np.inf]), np.array([NO_ROW]), np.zeros(2, np.int64), none, rows, none, rows)
+        sides = np.zeros(0, np.int8)
+        return cls(np.array([np.inf]), np.array([NO_ROW]), np.zeros(2, np.int64), none, rows, none, sides, none, rows)
 
     def merge(self, later: SlabSummary) -> SlabSummary:
         """This answer and that of later blocks; of equal distances the smaller row id has it."""
@@ -48,7 +52,8 @@ class SlabSummary:
         return SlabSummary(
             first.nearest, first.nearest_id, self.sides + later.sides,
             np.concatenate([self.row_id, later.row_id]), maths_rows.concatenate([self.row_x, later.row_x]),
-            np.concatenate([self.drawn_id, later.drawn_id]), maths_rows.concatenate([self.drawn_x, later.drawn_x]),
+            np.concatenate([self.drawn_id, later.drawn_id]), np.concatenate([self.drawn_side, later.drawn_side]),
+            np.concatenate([self.held_id, later.held_id]), maths_rows.concatenate([self.held_x, later.held_x]),
         )  # fmt: skip
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -59,4 +64,4 @@ class SlabSummary:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SlabSummary:
         """Inverse of ``to_arrays``."""
         rows = maths_rows.from_arrays
-        return cls(**fields_of(cls, arrays, {"row_x": rows, "drawn_x": rows}))
+        return cls(**fields_of(cls, arrays, {"row_x": rows, "held_x": rows}))
