@@ -21,7 +21,7 @@ from coremargin.engine.checkpoint import Checkpoint, NoCheckpoint
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks, Engine, rounds
 from coremargin.engine.task import one_blas_thread
-from coremargin.errors import Interrupted, LabelError
+from coremargin.errors import DataError, Interrupted, LabelError
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.models.registry import read_model
@@ -412,11 +412,59 @@ def test_oracles(tmp_path: Path, store: Path) -> None:
     pq.write_table(pa.table({"row": [r for r, _ in pairs], "label": [x for _, x in pairs]}), tmp_path / "a.parquet")
     unlabelled(tmp_path / "labelled", X, LABELS)
     for name in ("a.csv", "a.jsonl", "a.parquet", "a.txt", "labelled"):
-        assert oracle_of(tmp_path / name)([7, 14]) == {7: LABELS[7], 14: LABELS[14]}, name
+        assert oracle_of(tmp_path / name, 600)([7, 14]) == {7: LABELS[7], 14: LABELS[14]}, name
     for name in ("a.npy", "b.npy"):
-        assert oracle_of(tmp_path / name)([7, 14]) == {7: codes[7], 14: codes[14]}, name
-    assert oracle_of(tmp_path / "a.csv")([8]) == {}
-    assert oracle_of(tmp_path / "a.txt")([10_000]) == {}
+        assert oracle_of(tmp_path / name, 600)([7, 14]) == {7: codes[7], 14: codes[14]}, name
+    assert oracle_of(tmp_path / "a.csv", 600)([8]) == {}
+    assert oracle_of(tmp_path / "a.txt", 600)([10_000]) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "row,label\n1,ham\n2,ham\n1,spam\n", "a.csv, line 4: row 1: expected 'ham' as before, found 'spam'"),
+        ("a.csv", "row,label\n3,ham\n", "a.csv, line 2: expected a row from 0 to 2, found 3"),
+        ("a.csv", f"row,label\n{'9' * 5000},ham\n", "line 2: row: expected a whole number, found '999"),
+        ("a.csv", "row,label,Label\n1,ham,spam\n", "line 1: expected different columns, found row, label, label"),
+        ("a.csv", "id,label\n0,ham\n1,spam\n", "line 1: expected a head with the columns row and label"),
+        ("a.tsv", "row\tlabel\n0\tham\n1\tspam\n", "line 1: expected a head with the columns row and label"),
+        ("a.txt", "ham\nspam\n", "expected a label for each of the 3 rows, found 2"),
+        ("a.txt", "ham\nspam\nham\nspam\n", "expected a label for each of the 3 rows, found 4"),
+        ("a.jsonl", '{"row": 1, "lable": "ham"}\n', "line 1: expected the keys row and label, found row, lable"),
+        ("a.jsonl", '{"row": 1, "label": "ham"}\n{"row": -1, "label": "ham"}\n', "line 2: expected a row from 0"),
+        ("a.npy", np.array([0, 1, 1, 0]), "expected a label for each of the 3 rows, found 4"),
+        ("a.npy", np.array([[0, 1], [1.5, 0]]), "pair 1: row: expected a whole number, found"),
+        ("a.npy", np.array([[0, 1], [np.nan, 0]]), "pair 1: row: expected a whole number, found"),
+        ("a.npy", np.array([[2, 1], [2, 0]]), "pair 1: row 2: expected 1 as before, found 0"),
+    ],
+)  # fmt: skip
+def test_oracles_that_contradict_themselves(tmp_path: Path, name: str, content: Any, message: str) -> None:
+    """Two labels for a row, labels of another number of rows, strange rows, misspelt columns: refused by place."""
+    if isinstance(content, str):
+        (tmp_path / name).write_text(content)
+    else:
+        np.save(tmp_path / name, content)
+    with pytest.raises(DataError, match=message):
+        oracle_of(tmp_path / name, 3)
+
+
+def test_labels_hold_what_is_no_end_of_a_line(tmp_path: Path) -> None:
+    """In a list of labels only a line feed ends one; the same label said twice of a row is no contradiction."""
+    (tmp_path / "a.txt").write_text("ham\u2028s\nsp\x0cam\r\nham\u2028s\n", encoding="utf-8", newline="")
+    assert oracle_of(tmp_path / "a.txt", 3)(range(3)) == {0: "ham\u2028s", 1: "sp\x0cam", 2: "ham\u2028s"}
+    (tmp_path / "a.csv").write_text("row,label\n1,1\n1,1.0\n2,\n")
+    assert oracle_of(tmp_path / "a.csv", 3)(range(3)) == {1: "1"}
+    (tmp_path / "a.jsonl").write_text('{"Row": 1, "Label": "ham"}\n')
+    assert oracle_of(tmp_path / "a.jsonl", 3)(range(3)) == {1: "ham"}
+
+
+def test_rows_that_an_oracle_does_not_know_are_named(campaign: Campaign) -> None:
+    """Without some labels everything else is asked about all the same, and the rows that were wanted are named."""
+    first = campaign.ask()[0].row
+    status = campaign.run(lambda rows: {row: ORACLE[row] for row in rows if row != first})
+    assert (status["status"], status["unknown"]) == ("running", [first])
+    assert status["labels_asked"] > 1
+    assert (campaign.run(know)["status"], campaign.run(know)["unknown"]) == ("certified", [])
 
 
 def test_scans_on_workers(tmp_path: Path, store: Path, embedded: Any) -> None:

@@ -131,7 +131,8 @@ def test_an_oracle_that_does_not_know_all(tmp_path: Path, pool: tuple[Store, Pat
     out = tmp_path / "d"
     run_cli("active", "start", store.path, "--out", out)
     some.write_text("\n".join(oracle.read_text().splitlines()[:150]) + "\n")
-    run_cli("active", "run", out, "--oracle", some, exit_code=4)
+    said = run_cli("active", "run", out, "--oracle", some, exit_code=4).stdout
+    assert "the file has no label for rows " in said
     run_cli("active", "run", out, "--oracle", oracle, "--most", "40", exit_code=4)
     assert "status" in run_cli("active", "stop", out).stdout
     assert "nothing is shown of the rows without an answer" in run_cli("show", out / "model").stdout

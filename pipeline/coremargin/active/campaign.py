@@ -303,7 +303,8 @@ class Campaign(CampaignFolder):
         Parameters
         ----------
         oracle : callable
-            Labels by row of some of the rows it is given.
+            Labels by row of some of the rows it is given; where it has none for any of them, it is not asked about
+            them again.
         batch : int, default 1
             Questions at a time.
         most : int, optional
@@ -314,19 +315,25 @@ class Campaign(CampaignFolder):
         Returns
         -------
         dict
-            As ``status``.
+            As ``status``; under ``unknown`` the rows that were asked about and whose labels the oracle has not.
 
         Raises
         ------
         LabelError
             All answers are the same, and draws have found no other.
         """
+        unknown = set[int]()
         while self._player.state.status == "running" and (most is None or len(self._player.labels) < most):
-            questions = self.ask(batch, again=True) or self.ask(batch, who=who)
-            labels = oracle([one.row for one in questions]) if questions else {}
-            if not labels:
+            waiting = [one for one in self.ask(batch, again=True) if one.row not in unknown]
+            rows = [one.row for one in waiting or self.ask(batch, who=who)]
+            if not rows:
                 break
-            self.tell(labels.keys(), labels.values(), who=who)
-        self.stop()
-        self._questions.refuse_one_class()
-        return self.status
+            labels = oracle(rows)
+            if labels:
+                self.tell(labels.keys(), labels.values(), who=who)
+            else:
+                unknown.update(rows)
+        with self.held():
+            self.stop()
+            self._questions.refuse_one_class()
+            return {**self.status, "unknown": sorted(unknown - set(self._player.labels))}

@@ -19,6 +19,7 @@ from coremargin.data.sources.npy import is_npy, map_npy
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
 from coremargin.errors import DataError, OutputError, UsageError
+from coremargin.formats.answers import same
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import cut, read_object
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from coremargin.active.asked import Question
 
 LARGEST = 1 << 31  #: bytes of a file of answers
+DIGITS = 20  #: of a row's number; more are none of a store's
+JSON_LINES = (".jsonl", ".ndjson", ".json")
 COLUMNS = ("row", "why", "attempt", "label", "action")
 
 Oracle = Callable[[Sequence[int]], Mapping[int, Any]]  #: labels of some of the rows, by row
@@ -37,7 +40,7 @@ def read_answers_of(path: Path) -> list[Given]:
     Raises DataError that names the line.
     """
     text = _text(path)
-    lines = _json_lines(text, path) if path.suffix in (".jsonl", ".ndjson", ".json") else _table(text, path)
+    lines = _json_lines(text, path) if path.suffix in JSON_LINES else _table(text, path)
     found = []
     for place, values in lines:
         action: Any = values.get("action") or "label"
@@ -45,11 +48,7 @@ def read_answers_of(path: Path) -> list[Given]:
         missing = label is None or (isinstance(label, str) and not label.strip())
         if missing and action in ("label", "correct"):
             continue
-        row = values.get("row")
-        number = _whole(row)
-        if number is None:
-            raise DataError(f"{place}: row: expected a whole number, found {cut(repr(row))}; correct the line")
-        found.append(Given(number, None if missing else label, action, place))
+        found.append(Given(_row(values.get("row"), place), None if missing else label, action, place))
     return found
 
 
@@ -70,7 +69,7 @@ def refuse_taken(path: Path, campaign: Path) -> None:
 def write_questions(path: Path, questions: Iterable[Question]) -> None:
     """Write questions for people to fill in: CSV, or JSONL by the name of the file. Raises OutputError."""
     rows = [{"row": one.row, "why": one.why, "attempt": one.attempt, "label": None} for one in questions]
-    if path.suffix in (".jsonl", ".ndjson", ".json"):
+    if path.suffix in JSON_LINES:
         write_whole(path, ["".join(json.dumps(row) + "\n" for row in rows).encode()])
         return
     file = io.StringIO(newline="")
@@ -80,25 +79,52 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
     write_whole(path, [file.getvalue().encode()])
 
 
-def oracle_of(path: Path) -> Oracle:
-    """Who answers from a file: a store with labels; CSV, JSONL or Parquet of row and label; one label a row, as text or
-    NPY. Raises DataError, UsageError.
+def oracle_of(path: Path, rows: int) -> Oracle:
+    """Who answers about a store of so many rows from a file: a store with labels; CSV, JSONL or Parquet of row and
+    label; one label a row, as text or NPY. Raises DataError, UsageError.
     """
     if path.is_dir():
         return _store_oracle(Store.open(path))
     if is_npy(path):
-        return _array_oracle(map_npy(path), path)
+        return _array_oracle(map_npy(path), path, rows)
     if path.suffix in (".parquet", ".pq"):
-        return _known(_parquet(path))
+        return _known(_parquet(path), rows)
     text = _text(path)
-    if path.suffix in (".jsonl", ".ndjson", ".json") or _headed(text):
-        return _known((one.row, one.label) for one in read_answers_of(path))
-    return _known(enumerate(label_from_text(line.strip().strip('"')) for line in text.splitlines()))
+    if path.suffix in (*JSON_LINES, ".csv", ".tsv") or _headed(text):
+        return _known(((one.place, one.row, one.label) for one in read_answers_of(path)), rows)
+    lines = text.removesuffix("\n").split("\n")  # a label may hold what other functions take for the end of a line
+    _one_a_row(len(lines), rows, path)
+    labels = (label_from_text(line.strip().strip('"')) for line in lines)
+    return _known(((f"{path}, line {row + 1}", row, label) for row, label in enumerate(labels)), rows)
 
 
-def _known(pairs: Iterable[tuple[int, Any]]) -> Oracle:
-    labels = {row: label for row, label in pairs if label is not None}
-    return lambda rows: {row: labels[row] for row in rows if row in labels}
+def _known(found: Iterable[tuple[str, int, Any]], rows: int) -> Oracle:
+    """An oracle of places, rows and labels."""
+    labels = dict[int, Any]()
+    for place, row, label in found:
+        if not 0 <= row < rows:
+            raise DataError(
+                f"{place}: expected a row from 0 to {rows - 1:,}, found {row:,}; is it another store's file?"
+            )
+        if label is not None and not _agree(labels.setdefault(row, label), label):
+            raise DataError(
+                f"{place}: row {row:,}: expected {labels[row]!r} as before, found {cut(repr(label))}; leave one out"
+            )
+    return lambda asked: {row: labels[row] for row in asked if row in labels}
+
+
+def _agree(first: Any, second: Any) -> bool:
+    """Whether two spellings are of one label."""
+    one, other = (label_from_text(label) if isinstance(label, str) else label for label in (first, second))
+    return same(one, other)
+
+
+def _one_a_row(found: int, rows: int, path: Path) -> None:
+    if found != rows:
+        raise DataError(
+            f"{path}: expected a label for each of the {rows:,} rows, found {found:,}; give those of this store, or a "
+            "table with the columns row and label"
+        )
 
 
 def _store_oracle(store: Store) -> Oracle:
@@ -113,19 +139,22 @@ def _store_oracle(store: Store) -> Oracle:
     return answer
 
 
-def _array_oracle(values: np.ndarray, path: Path) -> Oracle:
+def _array_oracle(values: np.ndarray, path: Path, rows: int) -> Oracle:
     if values.ndim == 2 and values.shape[1] == 2:
-        return _known((int(row), label_from_value(label)) for row, label in values)
+        places = (f"{path}, pair {k}" for k in range(len(values)))
+        pairs = zip(places, values, strict=False)
+        return _known(((at, _row(row, at), label_from_value(label)) for at, (row, label) in pairs), rows)
     if values.ndim != 1:
         raise DataError(
             f"{path}: expected labels (rows,) or pairs of row and label (m, 2), found shape {values.shape}; convert it"
         )
-    return lambda rows: {
-        row: label for row in rows if row < len(values) and (label := label_from_value(values[row])) is not None
+    _one_a_row(len(values), rows, path)
+    return lambda asked: {
+        row: label for row in asked if row < rows and (label := label_from_value(values[row])) is not None
     }
 
 
-def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
+def _parquet(path: Path) -> Iterator[tuple[str, int, Any]]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -138,11 +167,9 @@ def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
     if not {"row", "label"} <= set(table.column_names):
         raise DataError(f"{path}: expected columns row and label, found {', '.join(table.column_names)}; rename them")
     rows, labels = table.column("row").to_pylist(), table.column("label").to_pylist()
-    for row, label in zip(rows, labels, strict=True):
-        number = _whole(row)
-        if number is None:
-            raise DataError(f"{path}: row: expected a whole number, found {cut(repr(row))}; correct the file")
-        yield number, label_from_value(label)
+    for number, (row, label) in enumerate(zip(rows, labels, strict=True), start=1):
+        place = f"{path}, line {number}"
+        yield place, _row(row, place), label_from_value(label)
 
 
 def _text(path: Path) -> str:
@@ -162,10 +189,15 @@ def _headed(text: str) -> bool:
 
 def _table(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not _headed(text):
-        raise DataError(f"{path}, line 1: expected a head with the columns row and label, found none; add it")
+        raise DataError(
+            f"{path}, line 1: expected a head with the columns row and label and commas, found none; add it"
+        )
     _whole_lines(text, path)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
+        names = [name.strip().lower() for name in reader.fieldnames or ()]
+        if len(set(names)) < len(names):
+            raise DataError(f"{path}, line 1: expected different columns, found {cut(', '.join(names))}; rename one")
         for values in reader:
             place = f"{path}, line {reader.line_num}"
             if None in values or None in values.values():
@@ -181,7 +213,11 @@ def _json_lines(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             place = f"{path}, line {number}"
-            yield place, read_object(line.encode(), place)
+            values = {name.strip().lower(): value for name, value in read_object(line.encode(), place).items()}
+            if "row" not in values or not {"label", "action"} & set(values):
+                found = ", ".join(values) or "none"
+                raise DataError(f"{place}: expected the keys row and label, found {cut(found)}; correct the line")
+            yield place, values
 
 
 def _whole_lines(text: str, path: Path) -> None:
@@ -193,11 +229,13 @@ def _whole_lines(text: str, path: Path) -> None:
         )
 
 
-def _whole(value: Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+def _row(value: Any, place: str) -> int:
+    """The number of a row. Raises DataError."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
-    return None
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():  # of pairs, whose labels are such
+        return int(value)
+    text = str(value).strip() if isinstance(value, str) else ""
+    if text.isascii() and text.isdigit() and len(text) <= DIGITS:
+        return int(text)
+    raise DataError(f"{place}: row: expected a whole number, found {cut(repr(value))}; correct the line")

@@ -202,6 +202,8 @@ def status_text(found: dict[str, Any]) -> list[str]:
         pairs.append(("draws", f"{found['draws_open']:,} of attempt {found['attempt']} are still to be answered"))
     if found["passed"] and not found["awaited"] and found["status"] == "running":
         pairs.append(("passed", f"rows {listed(found['passed_rows'])}: a label for them may be what the proof needs"))
+    if found.get("unknown"):
+        pairs.append(("unknown", f"the file has no label for rows {listed(found['unknown'])}"))
     if found["contradiction"]:
         shown = ", ".join(f"{one['row']} ({one['label']!r})" for one in found["contradiction"][:8])
         pairs.append(("look at", f"rows {shown}: one of these answers is wrong, or a hyperplane is not enough"))
