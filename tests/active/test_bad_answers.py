@@ -17,6 +17,7 @@ from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import folder as folder_module
 from coremargin.active.files import read_answers_of
+from coremargin.data.locked import Locked
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, DataError, LabelError, OutputError, SpecError, StoreError, UsageError
 
@@ -237,6 +238,74 @@ def test_campaigns_that_cannot_begin(tmp_path: Path, store: Path, campaign: Camp
         Campaign.create(tmp_path / "d", tmp_path / "nowhere")
     assert not (tmp_path / "d").exists()
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_examples_are_there_or_the_campaign_is_not(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad example leaves no campaign without the others; good ones are in the log of a folder that appears whole."""
+    text = "row,label\n3,ham\n5,{}\n"
+    for number, (name, error) in enumerate([("egg", LabelError), ("spam", None)]):
+        (tmp_path / "examples.csv").write_text(text.format(name))
+        given, place = read_answers_of(tmp_path / "examples.csv"), tmp_path / f"e{number}"
+        if error is not None:
+            with pytest.raises(error, match="examples.csv, line 3: expected 'ham' or 'spam', found 'egg'"):
+                Campaign.create(place, store, classes=CLASSES, examples=given)
+            assert sorted(tmp_path.iterdir()) == [tmp_path / "examples.csv", store]
+            continue
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "rename", lambda *_: died())
+            with pytest.raises(KeyboardInterrupt):
+                Campaign.create(place, store, classes=CLASSES, examples=given)
+        assert not place.exists()
+        begun = Campaign.create(place, store, classes=CLASSES, examples=given)
+        lines = [(line.row, line.label, line.why) for line in begun._player.log.lines]
+        assert lines == [(3, "ham", "example"), (5, "spam", "example")]
+        assert begun.status["labels_asked"] == 2
+
+
+def died() -> None:
+    """As if nothing came after."""
+    raise KeyboardInterrupt
+
+
+def test_a_campaign_begins_alone(tmp_path: Path, store: Path) -> None:
+    """What a killed beginning left is swept, what lies in its place and is somebody's is not, and two do not begin at
+    the same time.
+    """
+    aside = tmp_path / ".c.aside"
+    aside.mkdir()
+    (aside / "answers.jsonl").write_text("{}\n")
+    (aside / "campaign.toml").write_text("seed = 1\n")
+    assert Campaign.create(tmp_path / "c", store).status["labels_asked"] == 0
+    assert not aside.exists()
+    other = tmp_path / ".d.aside"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match="found something else: notes.txt"):
+        Campaign.create(tmp_path / "d", store)
+    assert (other / "notes.txt").read_text() == "mine"
+    with Locked(tmp_path / "e", "a campaign there"), pytest.raises(Busy, match="another job is writing a campaign"):
+        Campaign.create(tmp_path / "e", store)
+    assert not (tmp_path / "e").exists()
+
+
+def test_classes_and_sizes_of_any_spelling(tmp_path: Path, store: Path) -> None:
+    """NumPy's numbers are classes, sizes and times may be texts; one class, three, or a text that is no size are
+    refused with what is expected.
+    """
+    begun = Campaign.create(
+        tmp_path / "a", store, classes=np.unique([3, 7, 3]), memory="64 MiB", block="2 MB", expires="1 h"
+    )
+    facts = begun.facts
+    assert (facts.classes, facts.memory, facts.block, facts.expires) == ([3, 7], 64 << 20, 2_000_000, 3600.0)
+    for classes in (["a"], ["a", "b", "c"]):
+        with pytest.raises(LabelError, match=rf"classes: expected two labels, .* found {len(classes)}"):
+            Campaign.create(tmp_path / "b", store, classes=classes)
+    with pytest.raises(SpecError, match="memory: not a size: 'much'"):
+        Campaign.create(tmp_path / "b", store, memory="much")
+    with pytest.raises(SpecError, match="not a duration: 'soon'"):
+        Campaign.create(tmp_path / "b", store, expires="soon")
 
 
 def test_labels_of_any_kind(tmp_path: Path, store: Path) -> None:

@@ -326,6 +326,34 @@ def test_everything_can_be_taken_back(campaign: Campaign, tmp_path: Path) -> Non
     assert campaign.run(know)["status"] == "certified"
 
 
+def test_a_model_follows_its_log_after_a_kill(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between the line of the log and the model, a campaign leaves no proof behind once it is opened again."""
+    campaign.run(know)
+    campaign.close()
+    row = int(campaign.model.arrays()["draws_ids"][0])
+    with monkeypatch.context() as patched:
+        patched.setattr(Campaign, "_settle", lambda _: None)
+        campaign.undo(row)
+    assert read_model(campaign.path / "model").status == "certified"
+    assert Campaign(campaign.path).status["status"] == "running"
+    assert read_model(campaign.path / "model").status == "stopped"
+
+
+def test_no_model_outlives_its_answers(tmp_path: Path, store: Path) -> None:
+    """Where the answers of one class are all taken back and draws find no other, the model of both goes."""
+    campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05)
+    campaign.tell([0, 1, 2, 3], [ORACLE[row] for row in range(4)], examples=True)
+    assert len({ORACLE[row] for row in range(4)}) == 2
+    assert campaign.stop()
+    assert (campaign.path / "model").exists()
+    for row in range(4):
+        if ORACLE[row] == "spam":
+            campaign.undo(row)
+    with pytest.raises(LabelError, match="all of them 'ham'"):
+        campaign.run(lambda rows: dict.fromkeys(rows, "ham"))
+    assert not (campaign.path / "model").exists()
+
+
 def test_what_is_put_off_comes_back_and_what_nobody_knows_does_not(campaign: Campaign) -> None:
     """Skipped rows are asked again when nothing else is left; rows that nobody can tell end the campaign unproven."""
     put_off = set[int]()

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coremargin.active.asked import Question, name_of
-from coremargin.active.facts import begin
+from coremargin.active.facts import begin, refuse_weightless
 from coremargin.active.folder import CampaignFolder
 from coremargin.active.told import Given, Known, taken
 from coremargin.errors import UsageError
-from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from coremargin.engine.loop import Callbacks
@@ -64,9 +63,10 @@ class Campaign(CampaignFolder):
         intercept: bool = True,
         scaling: ScalingKind | None = None,
         classes: Sequence[Any] | None = None,
-        memory: int = 256 * 2**20,
-        block: int = 128 * 2**20,
-        expires: float | None = None,
+        examples: Iterable[Given] = (),
+        memory: int | str = 256 * 2**20,
+        block: int | str = 128 * 2**20,
+        expires: float | str | None = None,
         cluster: str | os.PathLike[str] | None = None,
         watch: Callbacks | None = None,
     ) -> Campaign:
@@ -92,10 +92,12 @@ class Campaign(CampaignFolder):
             Rows are scaled as they are read.
         classes : sequence of two labels, optional
             (negative, positive); None: those of the store, if it has two, else the first two that are answered.
-        memory, block : int
-            Bytes for the rows in memory, and that one task reads.
-        expires : float, optional
-            Seconds after which a question without an answer may be asked again.
+        examples : iterable of Given, optional
+            Answers that are known already.
+        memory, block : int or str
+            Bytes for the rows in memory, and that one task reads; a text such as "64 MiB".
+        expires : float or str, optional
+            Seconds after which a question without an answer may be asked again; a text such as "2 h".
         cluster : path-like, optional
             Where scans run.
         watch : Callbacks, optional
@@ -104,7 +106,7 @@ class Campaign(CampaignFolder):
         Returns
         -------
         Campaign
-            With no answer yet.
+            With no answer yet but the examples.
 
         Raises
         ------
@@ -112,16 +114,19 @@ class Campaign(CampaignFolder):
             Something is at that place.
         UsageError
             A parameter is out of range.
+        DataError
+            An example cannot be taken.
         """
         from coremargin.problems.active.spec import ActiveJob
-        from coremargin.spec import convert
+        from coremargin.spec import convert, parse_seconds
 
         said = {
             "job": "active", "store": os.path.abspath(store), "out": os.path.abspath(path), "method": method,
             "epsilon": epsilon, "error": error, "confidence": confidence, "seed": seed, "intercept": intercept,
-            "scaling": scaling, "memory": Size(memory), "block": Size(block),
+            "scaling": scaling, "memory": memory, "block": block,
         }  # fmt: skip
-        begin(convert(said, ActiveJob, where="Campaign.create"), classes, expires)
+        after = None if expires is None else parse_seconds(expires)
+        begin(convert(said, ActiveJob, where="Campaign.create"), classes, after, examples, name_of(None))
         return cls(path, cluster=cluster, watch=watch)
 
     # questions
@@ -282,7 +287,7 @@ class Campaign(CampaignFolder):
             asked = frozenset(self._questions.asked) | frozenset(line.row for line in player.log.lines)
             given = list(given)
             if examples:
-                player.refuse_weightless(one.row for one in given)
+                refuse_weightless(player.problem.source, (one.row for one in given), self.path)
             known = Known(player.log.held, asked, self.facts.rows, examples)
             new = taken(given, known)
             if new:

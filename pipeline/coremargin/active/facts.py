@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from coremargin.data.files import aside_of, output_errors, sync_folder, write_whole
+from coremargin.active.labels import two_classes
+from coremargin.active.log import Log, entry_of
+from coremargin.active.told import Known, taken
+from coremargin.data.files import write_whole
+from coremargin.data.folder import replacing
+from coremargin.data.locked import Locked
+from coremargin.data.owned import Kind
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.errors import DataError, OutputError, SpecError, StoreError, raise_if_limit
+from coremargin.formats.answers import Held
 from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, VERSION, Campaign, first_hash, read_campaign
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST
@@ -21,41 +29,66 @@ from coremargin.problems.active.spec import ActiveJob
 from coremargin.spec import Size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from coremargin.active.told import Given
+    from coremargin.data.source import Source
     from coremargin.problems.active.problem import ActiveMargin
 
+#: A campaign that is still being made.
+NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE))))
 
-def begin(job: ActiveJob, classes: Sequence[Any] | None, expires: float | None) -> None:
-    """Make the folder of a campaign at ``job.out``. Raises OutputError, UsageError, and what ``problem_at`` raises.
 
-    classes: (negative, positive); None: those of the store, if it names two, else those that are answered first.
+def begin(
+    job: ActiveJob, classes: Sequence[Any] | None, expires: float | None, examples: Iterable[Given] = (), who: str = ""
+) -> None:
+    """Make the folder of a campaign at ``job.out``, with the answers that are there already, of ``who``.
+
+    classes: (negative, positive); None: those of the store, if it names two, else those that are answered first. Raises
+    OutputError, UsageError, what ``problem_at`` raises, and for examples what ``taken`` does; then nothing is made.
     """
     place = Path(os.path.realpath(job.out))
     check_outside(place)
-    if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
-        there = "a campaign is there already" if (place / FILE).exists() else "something is there already"
-        raise OutputError(f"{job.out}: {there}; go on with it (`coremargin active status`), or choose another place")
-    store = Store.open(job.store)
-    if not store.rows:
-        raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
-    problem_of(job, scaled(store, job.scaling)).start()  # refuses what cannot be asked about
-    known = list(classes) if classes is not None else sorted(store.classes) if len(store.classes) == 2 else None
+    with Locked(place, "a campaign there"):
+        if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
+            there = "a campaign is there already" if (place / FILE).exists() else "something is there already"
+            raise OutputError(
+                f"{job.out}: {there}; go on with it (`coremargin active status`), or choose another place"
+            )
+        store = Store.open(job.store)
+        if not store.rows:
+            raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
+        problem_of(job, scaled(store, job.scaling)).check()  # refuses what cannot be asked about
+        data = _data(job, store, classes, expires, str(place / FILE))
+        facts = read_campaign(data, str(place / FILE))
+        given = taken(examples, Known(Held(facts.classes), frozenset(), store.rows, examples=True))
+        refuse_weightless(store, (one.row for one in given), place)
+        with replacing(place, NEW, overwrite=False) as aside:
+            write_whole(aside / ANSWERS, [])
+            write_whole(aside / FILE, [data])
+            log = Log(aside / ANSWERS, first_hash(data), store.rows, facts.classes)
+            log.append(entry_of(one, who, "example", None, 0) for one in given)
+
+
+def _data(job: ActiveJob, store: Store, classes: Sequence[Any] | None, expires: float | None, place: str) -> bytes:
+    """The bytes of a ``campaign.toml``."""
+    known = two_classes(classes, place) if classes is not None else None
+    if known is None and len(store.classes) == 2:
+        known = sorted(store.classes)
     content = {
         "format": FORMAT, "version": VERSION, "store": str(store.path), "digest": store.digest, "rows": store.rows,
         "features": store.features, **job.parameters(), "memory": int(job.memory), "block": int(job.block),
         "classes": known, "expires": expires,
     }  # fmt: skip
-    data = tomli_w.dumps({key: value for key, value in content.items() if value is not None}).encode("utf-8")
-    read_campaign(data, str(place / FILE))
-    aside = aside_of(place)
-    with output_errors(place):
-        aside.mkdir(parents=True, exist_ok=True)
-        write_whole(aside / ANSWERS, [])
-        write_whole(aside / FILE, [data])
-        sync_folder(aside)
-        os.rename(aside, place)  # over an empty folder, too
-        sync_folder(place.parent)
+    return tomli_w.dumps({key: value for key, value in content.items() if value is not None}).encode("utf-8")
+
+
+def refuse_weightless(source: Source, rows: Iterable[int], place: Path) -> None:
+    """Raises DataError for rows of weight 0, which count for nothing."""
+    for row in rows:
+        weights = source.weights(row // source.chunk_rows) if 0 <= row < source.rows else None
+        if weights is not None and not weights[row % source.chunk_rows] > 0:
+            raise DataError(f"{place}: row {row:,}: expected a weight above 0, found 0; leave the row out")
 
 
 def read_facts(place: Path) -> tuple[Campaign, str]:

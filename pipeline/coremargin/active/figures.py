@@ -72,7 +72,10 @@ def save(player: Player, path: Path) -> bool:
 
 
 def settle(player: Player, path: Path) -> None:
-    """Leave the model of a campaign that has ended, and none that claims more than the answers say by now."""
+    """Leave the model of a campaign that has ended, and none that claims more than the answers say by now.
+
+    Where no answer of one of the classes is left there is no model.
+    """
     running = player.state.status == "running"
     if running and not (path / PLACE).exists():
         return
@@ -85,5 +88,5 @@ def settle(player: Player, path: Path) -> None:
     if running:
         if known is not None and known[0] != "stopped" and not save(player, path):
             MODEL.remove(path / PLACE)
-    elif known != (ended, player.mark.about):
-        save(player, path)
+    elif known != (ended, player.mark.about) and not save(player, path) and known is not None:
+        MODEL.remove(path / PLACE)

@@ -63,8 +63,8 @@ class CampaignFolder:
         self._settled: tuple[str, str] | None = None
         self._depth = 0
         self._blas = ThreadpoolController()  # one thread: the same bits on any number of cores; it takes long to make
-        with self.held():  # reads the log, and brings the state up to it
-            pass
+        with self.held():  # reads the log, and brings the state up to it; who was killed may not have come to the model
+            self._settle()
 
     def __enter__(self) -> Self:
         return self

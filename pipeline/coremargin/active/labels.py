@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.labels import checked_label
 from coremargin.data.sources.vocabulary import label_from_text
 from coremargin.errors import LabelError
 from coremargin.formats.answers import fits, same
+from coremargin.formats.model_record import different_labels
 from coremargin.formats.strict_json import cut
 
 if TYPE_CHECKING:
@@ -35,6 +36,18 @@ def meant(given: Any, classes: Sequence[Any], place: str) -> Any:
         more = "" if len(classes) != 1 else " or another of its kind"
         raise LabelError(f"{place}: expected {expected}{more}, found {cut(repr(given))}; correct the answer")
     return new
+
+
+def two_classes(classes: Iterable[Any], place: str) -> list[Any]:
+    """(negative, positive) as somebody names them, as the plain values that files hold. Raises LabelError."""
+    found = [checked_label(label) for label in classes]
+    if len(found) != 2:
+        raise LabelError(f"{place}: classes: expected two labels, (negative, positive), found {len(found)}; name two")
+    try:
+        different_labels(found)
+    except ValueError as error:
+        raise LabelError(f"{place}: classes: {error}") from error
+    return found
 
 
 def _written(label: Any) -> tuple[str, ...]:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coremargin.data.files import output_errors
 from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.answers import Answers, Held, Line, bytes_of, check_lines, hash_of, read_answers
 from coremargin.formats.plain_file import opened_plain
+
+if TYPE_CHECKING:
+    from coremargin.active.told import Given
+    from coremargin.formats.choices import Why
 
 log = logging.getLogger(__name__)
 
@@ -108,3 +113,12 @@ class Log:
         with output_errors(self._path), open(self._path, "r+b", buffering=0) as file:
             file.truncate(length)
             os.fsync(file.fileno())
+
+
+def entry_of(given: Given, who: str, why: Why, attempt: int | None, scans: int) -> dict[str, Any]:
+    """A line of an answer that comes now, all but its number and hash."""
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "row": given.row, "label": given.label, "action": given.action, "who": who, "when": when, "why": why,
+        "attempt": attempt, "scans": scans,
+    }  # fmt: skip

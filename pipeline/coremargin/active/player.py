@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,10 @@ import numpy as np
 from coremargin.active import course
 from coremargin.active.kept import Kept, Mark
 from coremargin.active.labels import signs_of
-from coremargin.active.log import Log
+from coremargin.active.log import Log, entry_of
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Engine, ScanCost, rounds
-from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, UsageError
+from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, UsageError
 from coremargin.formats.answers import Line, effective
 from coremargin.formats.campaign import ANSWERS
 from coremargin.learn.record import RunCounters
@@ -134,15 +133,11 @@ class Player:
 
     def take(self, given: Iterable[Given], asked: Mapping[int, Asked], who: str) -> None:
         """Write answers to the log, all of them at once, and go on from them."""
-        when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         entries, ahead = [], dict[int, tuple[Any, int | None]]()
         for one in given:
             why, attempt = ahead.get(one.row) or self._why(one, asked)
             ahead[one.row] = why, attempt
-            entries.append({
-                "row": one.row, "label": one.label, "action": one.action, "who": who, "when": when, "why": why,
-                "attempt": attempt, "scans": self.state.round,
-            })  # fmt: skip
+            entries.append(entry_of(one, who, why, attempt, self.state.round))
         self.log.append(entries)
         self.advance()
 
@@ -194,14 +189,6 @@ class Player:
         drawn = state.status == "running" and line.row in state.draws.ids
         wrong = drawn and signs[line.row] != course.foretold(self.problem, state, line.row)
         return course.answered(self.problem, state, line.row, signs), wrong
-
-    def refuse_weightless(self, rows: Iterable[int]) -> None:
-        """Raises DataError for rows of weight 0, which count for nothing."""
-        source = self.problem.source
-        for row in rows:
-            weights = source.weights(row // source.chunk_rows) if 0 <= row < source.rows else None
-            if weights is not None and not weights[row % source.chunk_rows] > 0:
-                raise DataError(f"{self.path}: row {row:,}: expected a weight above 0, found 0; leave the row out")
 
     def passed(self) -> dict[int, int]:
         """Rows that were passed over and have no label: the number of the line that says so."""

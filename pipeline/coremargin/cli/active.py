@@ -74,20 +74,16 @@ def start(store: Path, **options: Any) -> None:
     from coremargin.active import Campaign
     from coremargin.active.files import read_answers_of
     from coremargin.data.sources.vocabulary import label_from_text
-    from coremargin.spec import parse_seconds
 
     out, examples, as_json = (options.pop(name) for name in ("out", "examples", "as_json"))
-    classes, expires = options.pop("classes"), options.pop("expires")
+    classes = options.pop("classes")
     options["intercept"] = not options.pop("no_intercept")
     if classes is not None:
         options["classes"] = [label_from_text(text) for text in classes.split(",")]
         if len(options["classes"]) != 2 or None in options["classes"]:
             raise click.BadParameter(f"expected two labels such as ham,spam; found {classes}", param_hint="--classes")
-    if expires is not None:
-        options["expires"] = parse_seconds(expires)
     given = [] if examples is None else read_answers_of(examples)
-    with terminable(), Campaign.create(out, store, **options) as begun:
-        begun.answer(given, examples=True)
+    with terminable(), Campaign.create(out, store, examples=given, **options) as begun:
         _say(begun.status, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
 
 
