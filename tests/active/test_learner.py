@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -54,6 +57,34 @@ def test_training_rows_and_batches(sparse: bool) -> None:
     taught(learner, batch=5)
     assert learner.status == "certified"
     assert learner.predict(pool).tolist() == LABELS
+
+
+def test_labels_are_taken_together_or_not_at_all() -> None:
+    """One bad label among good ones leaves the learner as it was; a typo that is changed leaves no class behind."""
+    learner = ActiveLearner(X, error=0.05)
+    learner.teach([3], ["hma"])
+    state = learner._state
+    with pytest.raises(LabelError, match="row 2: expected 'hma' or 'spam', found 'egg'"):
+        learner.teach([1, 2], ["spam", "egg"])
+    assert (learner.classes, learner._state) == (["hma"], state)
+    learner.teach([3], [LABELS[3]])
+    assert learner.classes == [LABELS[3]]
+    taught(learner)
+    assert learner.status == "certified"
+    assert learner.predict(X).tolist() == LABELS
+
+
+def test_classes_are_two_plain_labels(tmp_path: Path) -> None:
+    """NumPy's numbers are written as numbers; one class, three, or two that are equal are refused."""
+    codes = np.array([CLASSES.index(label) for label in LABELS])
+    learner = ActiveLearner(X, classes=np.unique(codes), error=0.05)
+    while len(ids := learner.query(1)[0]):
+        learner.teach(ids, codes[ids])
+    learner.model.save(tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "model.json").read_text())["classes"] == [0, 1]
+    for classes, message in [("a", "found 1"), ("abc", "found 3"), ("aa", "expected different labels of one kind")]:
+        with pytest.raises(LabelError, match=message):
+            ActiveLearner(X, classes=classes)
 
 
 def test_what_it_refuses() -> None:

@@ -24,7 +24,10 @@ PLACE = "model"
 
 
 def figures(player: Player, awaited: int) -> dict[str, Any]:
-    """Where a campaign stands, flat, for machines; awaited: questions without an answer."""
+    """Where a campaign stands, flat, for machines; awaited: questions without an answer.
+
+    labels_asked: labels that were given, those that were corrected or taken back since, too; labels: those that hold.
+    """
     state, found, lines = player.state, found_of(player.problem, player.state), player.log.lines
     evidence = evidence_of(player.problem, state) or {}
     both = found.lower is not None and found.upper is not None and found.upper > 0
@@ -34,7 +37,8 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
     return {
         "status": "stopped" if one_class(state) else ended,
         "reason": "all answers are the same" if one_class(state) else REASONS[state.status],
-        "labels_asked": len(player.labels), "draws": len(draws), "draws_wrong": player.mark.wrong,
+        "labels_asked": sum(line.label is not None for line in lines), "labels": len(player.labels),
+        "draws": len(draws), "draws_wrong": player.mark.wrong,
         "scans": player.meters.scans, "bytes_read": player.meters.bytes_read,
         "store_bytes": player.problem.source.nbytes, "lower": found.lower, "upper": found.upper,
         "ratio": ratio(found.lower, found.upper) if both else None,  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.active import course
-from coremargin.active.labels import meant, signs_of
+from coremargin.active.labels import meant, signs_of, two_classes
 from coremargin.data.arrays import ArraySource
 from coremargin.data.scaled import scaled
 from coremargin.engine.checkpoint import NoCheckpoint
@@ -18,7 +18,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks, Engine, rounds
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
-from coremargin.formats.answers import same
+from coremargin.formats.answers import Held, same
 from coremargin.problems.active.make import problem_of
 from coremargin.problems.active.model import evidence_of, model_of
 from coremargin.problems.active.spec import ActiveJob
@@ -86,12 +86,16 @@ class ActiveLearner:
         if len(known) != self._base.rows - pool.rows:
             raise UsageError(f"y_training: expected a label for each row of X_training, found {len(known)}")
         self._problem = problem_of(self._job, scaled(self._base, scaling))
-        self.classes = [] if classes is None else list(classes)
-        self._labels: dict[int, Any] = {}
+        self._held = Held(None if classes is None else two_classes(classes, "ActiveLearner"))
         with one_blas_thread():
             self._state = self._problem.start()
         if known:
             self.teach(np.arange(pool.rows, self._base.rows), known)
+
+    @property
+    def classes(self) -> list[Any]:
+        """The labels, (negative, positive), as far as they are known."""
+        return self._held.classes
 
     @property
     def status(self) -> str:
@@ -138,7 +142,9 @@ class ActiveLearner:
                     self._state = step.state
                 found = course.chosen(self._problem, self._state, n, [])
         if course.one_class(self._state):
-            raise LabelError(f"expected rows of two classes, found {len(self._labels):,} answers that are the same")
+            raise LabelError(
+                f"expected rows of two classes, found {len(self._held.labels):,} answers that are the same"
+            )
         ids = np.array(found, np.int64)
         return ids, self._base.rows_at(ids)[0]
 
@@ -151,24 +157,38 @@ class ActiveLearner:
             Numbers of rows of the pool.
         labels : iterable
             Their labels.
+
+        Raises
+        ------
+        DataError
+            A row that is none of the pool; then nothing is taken.
+        LabelError
+            A label is neither of the two; then nothing is taken.
         """
         rows, given = [int(row) for row in ids], list(labels)
         if len(rows) != len(given):
             raise UsageError(f"labels: expected one for each of {len(rows)} rows, found {len(given)}")
         if any(not 0 <= row < self._base.rows for row in rows):
             raise DataError(f"ids: expected rows from 0 to {self._base.rows - 1}, found {rows}")
-        for row, one in zip(rows, given, strict=True):
-            label = meant(one, self.classes, f"row {row}")
-            had = self._labels.get(row)
-            if not any(same(label, known) for known in self.classes):
-                self.classes.append(label)
-            self._labels[row] = label
-            signs = signs_of(self._labels, self.classes)
-            with one_blas_thread():
-                if had is None:
-                    self._state = course.answered(self._problem, self._state, row, signs)
-                elif not same(had, label):
-                    self._state = course.revised(self._problem, self._state, signs)
+        held, new = self._held.copy(), list[tuple[int, Any]]()
+        for row, one in zip(rows, given, strict=True):  # all of them are looked at before one is taken
+            label = meant(one, held.beside(row), f"row {row}")
+            if row not in held.labels or not same(held.labels[row], label):
+                new.append((row, label))
+            held.take(row, "label", label)
+        for row, label in new:
+            self._take(row, label)
+
+    def _take(self, row: int, label: Any) -> None:
+        held = self._held.copy()
+        held.take(row, "label", label)
+        signs = signs_of(held.labels, held.classes)
+        with one_blas_thread():
+            if row not in self._held.labels:
+                state = course.answered(self._problem, self._state, row, signs)
+            else:
+                state = course.revised(self._problem, self._state, signs)
+        self._state, self._held = state, held
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row.

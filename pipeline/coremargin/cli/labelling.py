@@ -190,9 +190,11 @@ def status_text(found: dict[str, Any]) -> list[str]:
             f"confidence {found['confidence']}"
         )
     said = found["status"]
+    taken_back = found["labels_asked"] - found["labels"]
+    more = f", and {count(taken_back, 'label')} corrected or taken back" if taken_back else ""
     pairs = [
         ("status", said + ("" if said in ("running", found["reason"]) else f": {found['reason']}")),
-        ("answers", f"{found['labels_asked']:,} of {found['rows']:,} rows, {found['draws']:,} of them drawn"),
+        ("answers", f"{found['labels']:,} of {found['rows']:,} rows, {found['draws']:,} of them drawn{more}"),
         ("margin", f"{lower} if the rows without an answer are labelled as the model says; at most {upper}"),
         ("labels", labels),
         ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} passed over"),
