@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -16,7 +17,10 @@ import pytest
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import folder as folder_module
+from coremargin.active import log as log_module
 from coremargin.active.files import read_answers_of
+from coremargin.active.log import Log
+from coremargin.active.told import Given
 from coremargin.data.locked import Locked
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, DataError, LabelError, OutputError, SpecError, StoreError, UsageError
@@ -113,6 +117,55 @@ def test_half_a_line_of_the_log_is_cut_off(campaign: Campaign, caplog: pytest.Lo
     row = again.ask(again=True)[0].row
     assert again.tell([row], [LABELS[row]]) == 1
     assert len(Campaign(campaign.path)._player.log.lines) == 3
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0, None])
+def test_a_telling_is_whole_after_a_kill(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, share: float | None
+) -> None:
+    """Killed at any byte of a file of answers, all of it is in the log when the campaign is opened again, once; killed
+    before, nothing; the same file may be told once more.
+    """
+    rows = [one.row for one in campaign.ask(5)]
+    before, undone = log_of(campaign), next(iter(campaign._player.labels))
+    given = [Given(row, LABELS[row]) for row in rows] + [Given(undone, None, "undo")]
+
+    def died(self: Log, data: bytes) -> None:
+        if share is not None:
+            with self._path.open("ab", buffering=0) as file:
+                file.write(data[: int(share * len(data))])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*((Log, "_write") if share is not None else (log_module, "write_whole")), died)
+        with pytest.raises(KeyboardInterrupt):
+            campaign.answer(given)
+    again = Campaign(campaign.path)
+    expected = [] if share is None else [(one.row, one.action) for one in given]
+    assert [(line.row, line.action) for line in again._player.log.lines[2:]] == expected
+    assert log_of(again).startswith(before)
+    assert not (campaign.path / "telling").exists()
+    assert again.answer(given) == (6 if share is None else 0)
+    assert campaign.status["labels"] == again.status["labels"]
+    assert same_state(campaign, again)
+
+
+def test_a_telling_that_the_disk_has_no_room_for(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is in the log, then or later."""
+    rows, before = [one.row for one in campaign.ask(3)], log_of(campaign)
+
+    def full(self: Log, data: bytes) -> None:
+        with self._path.open("ab", buffering=0) as file:
+            file.write(data[:400])
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "_write", full)
+        with pytest.raises(OutputError, match="the disk is full"):
+            campaign.tell(rows, [LABELS[row] for row in rows])
+    assert log_of(campaign) == before
+    assert len(Campaign(campaign.path)._player.log.lines) == 2
+    assert campaign.tell(rows, [LABELS[row] for row in rows]) == 3
 
 
 def spoilt(line: bytes) -> bytes:

@@ -235,7 +235,7 @@ class Campaign(CampaignFolder):
         Returns
         -------
         int
-            1.
+            1, or 0 where it was taken back before.
         """
         with self.held():
             if row is None:
@@ -284,11 +284,13 @@ class Campaign(CampaignFolder):
         """
         with self.held():
             player = self._player
-            asked = frozenset(self._questions.asked) | frozenset(line.row for line in player.log.lines)
+            last = {line.row: line.action for line in player.log.lines}
+            undone = frozenset(row for row, action in last.items() if action == "undo")
+            asked = frozenset(self._questions.asked) | frozenset(last)
             given = list(given)
             if examples:
                 refuse_weightless(player.problem.source, (one.row for one in given), self.path)
-            known = Known(player.log.held, asked, self.facts.rows, examples)
+            known = Known(player.log.held, asked, self.facts.rows, examples, undone)
             new = taken(given, known)
             if new:
                 player.take(new, self._questions.asked, name_of(who))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from coremargin.active.labels import two_classes
-from coremargin.active.log import Log, entry_of
+from coremargin.active.log import TELLING, Log, entry_of
 from coremargin.active.told import Known, taken
 from coremargin.data.files import write_whole
 from coremargin.data.folder import replacing
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from coremargin.problems.active.problem import ActiveMargin
 
 #: A campaign that is still being made.
-NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE))))
+NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, TELLING))))
 
 
 def begin(

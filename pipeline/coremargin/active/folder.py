@@ -4,6 +4,7 @@
 
     campaign.toml     the store, its commit, and what is to be proven; written once
     answers.jsonl     the log: a line an answer, on disk before the next question; only ever appended to
+    telling           answers that are in the log together or not at all; there only while they are written
     asked.json        rows that were asked about, put in place before anybody sees them
     state/            a checkpoint: what the log would give again, without its scans and solves; may be lost
     model/            the model, when the campaign is certified or stopped

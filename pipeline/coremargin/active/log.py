@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.files import output_errors
+from coremargin.data.files import output_errors, sync_folder, write_whole
 from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.answers import Answers, Held, Line, bytes_of, check_lines, hash_of, read_answers
 from coremargin.formats.plain_file import opened_plain
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TELLING = "telling"  #: lines that are to be in the log together; there while they are written, with where they begin
+
 
 class Log:
     """``answers.jsonl``, and the labels that it holds; whoever uses it holds the lock of the campaign.
@@ -29,6 +31,7 @@ class Log:
 
     def __init__(self, path: Path, first: str, rows: int, classes: list[Any] | None) -> None:
         self._path, self._first, self._rows, self._classes = path, first, rows, classes
+        self._telling = path.with_name(TELLING)
         self.answers = Answers((), (), 0)
         self.held = Held(classes)
         self._classes_after = [self.held.classes]
@@ -56,9 +59,11 @@ class Log:
     def refresh(self) -> None:
         """Read what others have written since; half a line, as a killed writer leaves it, is cut off.
 
-        Raises DataError: the file is missing or shorter than it was, or a line is not as written here.
+        Lines that were to be written together are written to their end. Raises DataError: the file is missing or
+        shorter than it was, or a line is not as written here.
         """
         known = self.answers.whole
+        self._finish()
         try:
             with opened_plain(self._path) as file:
                 size = os.fstat(file.fileno()).st_size
@@ -86,7 +91,10 @@ class Log:
         self._know(found)
 
     def append(self, entries: Iterable[dict[str, Any]]) -> None:
-        """Write lines, all but their numbers and hashes, to the disk. Raises OutputError; then none is written."""
+        """Write lines, all but their numbers and hashes, to the disk, all of them or, after an OutputError, none.
+
+        Whoever reads the log after a kill in between writes the rest.
+        """
         before, texts = self.last, []
         for number, entry in enumerate(entries, start=len(self.lines) + 1):
             text = bytes_of(Line(number=number, before=before, **entry))
@@ -94,13 +102,33 @@ class Log:
             texts.append(text + b"\n")
         data = b"".join(texts)
         written = read_answers(data, self._first, str(self._path), after=self.answers)  # as whoever reads it will
+        if len(texts) > 1:
+            write_whole(self._telling, [f"{self.answers.whole}\n".encode(), data])
+            sync_folder(self._path.parent)
         with output_errors(self._path, len(data)):
             try:
                 self._write(data)
             except OSError:
+                self._telling.unlink(missing_ok=True)
                 self._cut(self.answers.whole)
                 raise
+            self._telling.unlink(missing_ok=True)
         self._know(written)
+
+    def _finish(self) -> None:
+        """Write what a killed writer has not of lines that go together."""
+        try:
+            with opened_plain(self._telling) as file:
+                start, _, data = file.read().partition(b"\n")
+            with opened_plain(self._path) as file:
+                file.seek(int(start))
+                there = file.read(len(data) + 1)
+        except FileNotFoundError:  # as nearly always
+            return
+        with output_errors(self._path, len(data)):
+            if data.startswith(there) and self._path.stat().st_size >= int(start):
+                self._write(data[len(there) :])
+            self._telling.unlink(missing_ok=True)
 
     def _write(self, data: bytes) -> None:
         with open(self._path, "ab", buffering=0) as file:

@@ -25,13 +25,15 @@ class Given:
 class Known:
     """What answers are checked against: labels that hold with their classes, and rows that may be answered.
 
-    rows: of the store. examples: answers of any row are taken, whether it was asked about or not.
+    rows: of the store. examples: answers of any row are taken, whether it was asked about or not. undone: rows whose
+    answer was taken back last.
     """
 
     held: Held
     asked: frozenset[int]
     rows: int
     examples: bool = False
+    undone: frozenset[int] = frozenset()
 
 
 def taken(given: Iterable[Given], known: Known) -> list[Given]:
@@ -43,13 +45,15 @@ def taken(given: Iterable[Given], known: Known) -> list[Given]:
     held, found = known.held.copy(), list[Given]()
     labels = held.labels
     for one in given:
+        if one.action == "undo" and one.row not in labels and one.row in known.undone:
+            continue  # told twice, as after a kill
         _check(one, labels, known)
         label = None
         if one.action in ("label", "correct"):
             classes = held.beside(one.row) if one.action == "correct" else held.classes
             label = meant(one.label, classes, one.place)
             if one.row in labels and same(labels[one.row], label):
-                continue  # told twice, as after a kill
+                continue  # so is this
             if one.action == "label" and one.row in labels:
                 raise DataError(
                     f"{one.place}: row {one.row:,}: expected {labels[one.row]!r}, which it was answered with, found "
