@@ -593,6 +593,54 @@ def test_later_answers_that_agree_change_nothing(once: Played, tmp_path: Path) -
     assert "late answers" in [check.name for check in found.checks]
 
 
+@pytest.mark.parametrize("status", ["stopped", "not_separable"])
+def test_a_model_without_evidence_is_out_of_date_and_not_false(
+    halfway: Played, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, status: str
+) -> None:
+    """Who stops a campaign and goes on without another model: answers that differ from the one there make nothing that
+    it claims false, and are told; where it claims something of all rows they do.
+    """
+    left = halfway
+    if status == "not_separable":
+        rows, truth = two_sides(tmp_path_factory.mktemp("rows"), 300)
+        truth[np.argsort(-np.abs(rows.X @ rows.X[0]))[::7]] *= -1
+        left = played(rows, truth, **ASKED)
+    assert left.record["status"] == status
+    late = left.copy()
+    late.model_line = len(late.lines)
+    for row, action, label in [
+        (unanswered(left, -1), "skip", None), (unanswered(left, -1), "label", "yes"),
+        (left.lines[1]["row"], "correct", "yes"), (left.lines[2]["row"], "undo", None),
+    ]:  # fmt: skip
+        late.lines.append({"row": row, "label": label, "action": action, "why": "query", "attempt": None, **LINE})
+    found = examine(late.write(tmp_path / "c"), left.rows.path)
+    assert found.ok, found.failures
+    told = {check.name: check.text for check in found.checks}
+    assert "out of date by 1 answer;" in told["late answers"]
+    assert "out of date by 3 lines" in told["taken back"]
+
+
+def test_lines_that_are_cut_off_are_nobody_s_to_find(once: Played, tmp_path: Path) -> None:
+    """A log that ends with the model's line is whole, whatever came after it: that is said."""
+    late = once.copy()
+    more(unanswered(late, -1))(late)
+    place = late.write(tmp_path / "c")
+    assert failures(place, once.rows.path) == ["late answers"]
+    lines = (place / "answers.jsonl").read_bytes().split(b"\n")
+    (place / "answers.jsonl").write_bytes(b"\n".join([*lines[:-2], b""]))
+    found = examine(place, once.rows.path)
+    assert found.ok
+    assert any("cut off from the log" in text for text in found.unchecked)
+
+
+@pytest.mark.parametrize("place", ["model", ""])
+def test_seeds_that_were_tried_are_nobody_s_to_find(once: Played, tmp_path: Path, place: str) -> None:
+    """Who draws by one seed after the other, or by one digest, until all draws are right: that is said of both."""
+    once.write(tmp_path / "c")
+    found = examine(tmp_path / "c" / place, once.rows.path)
+    assert any("tried seeds, or ingested the store anew" in text for text in found.unchecked)
+
+
 def _other_toml(old: str, new: str) -> Callable[[Path], Any]:
     def changed(place: Path) -> None:
         file = place / "campaign.toml"

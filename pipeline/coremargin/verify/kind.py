@@ -31,6 +31,7 @@ class Kind(ABC, Generic[C]):
     """One kind of claim, from the model's files to what people are told. Objects of this class have no state."""
 
     unchecked: ClassVar[tuple[str, ...]] = UNCHECKED  #: of all claims of this kind; see ``not_checked``
+    nothing: ClassVar[str] = "no hyperplane separates the classes"  #: true where it is proven that nothing does
 
     @abstractmethod
     def claim(self, files: ModelFiles) -> C:
@@ -62,3 +63,7 @@ class Kind(ABC, Generic[C]):
     @abstractmethod
     def proven(self, epsilon: float, *, soft: bool) -> str:
         """What is true of a model that is certified; soft: as ``AnyClaim`` has it."""
+
+    def unproven(self, epsilon: float, lower: float | None, upper: float | None) -> str:
+        """What is not proven of a model that was stopped, whose bounds, as they were found, hold."""
+        return f"they do not prove epsilon {epsilon}"

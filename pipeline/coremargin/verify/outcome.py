@@ -114,14 +114,14 @@ class Verification:
 
     def verdict(self, shown: Shown) -> str:
         """What has been found, in a sentence."""
-        about = f", on {self.part}" * bool(self.part)
-        none = "no hyperplane separates the classes"
+        about, kind = f", on {self.part}" * bool(self.part), kind_named(self.problem)
+        none = kind.nothing
         if self.upper is not None:
             none += f": none has a margin above {shown(self.upper)}, which is zero for such rows"
         return in_words(self, self.status, {
             "certified": f"{self.proven}{about}",
             "not_separable": f"{none}{about}",
-            "stopped": f"the bounds hold{about}; they do not prove epsilon {self.epsilon}",
+            "stopped": f"the bounds hold{about}; {kind.unproven(self.epsilon, self.lower, self.upper)}",
         })  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:

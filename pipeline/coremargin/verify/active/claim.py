@@ -61,6 +61,11 @@ class ActiveClaim(Claim):
     late: Signed | None = None  #: rows answered after the line of the log that the model is about
 
     @property
+    def of_others(self) -> bool:
+        """Whether something is claimed of the labels of rows without an answer."""
+        return self.status == "certified" or self.evidence is not None
+
+    @property
     def draws(self) -> Signed:
         """The rows drawn, by number."""
         return Signed.of(self.draws_ids, self.draws_signs)

@@ -108,13 +108,20 @@ def same_answers(claim: ActiveClaim, lines: Sequence[Line]) -> Check:
 
 
 def untouched(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
-    """A failed check if an answer that the model uses was changed after it was made."""
+    """A failed check if an answer that the model uses was changed after it was made.
+
+    A model that claims nothing of rows without an answer is about the answers that it has: then it is out of date.
+    """
     used = _used(claim)
     changed = [line for line in later if line.action in ("undo", "correct") and line.row in used]
     if not changed:
         return []
     one = changed[0]
     text = f"line {one.number} ({one.action}) changes the answer about row {one.row}, which the model uses"
+    if not claim.of_others:
+        lines = sum(line.action not in _ASIDE for line in later)
+        many = f"{lines:,} line{'s' * (lines > 1)}"
+        return [Check("taken back", ok=True, text=f"{text}: the model is out of date by {many}")]
     return [Check("taken back", ok=False, text=f"{text}: go on with the campaign")]
 
 
