@@ -234,7 +234,7 @@ def two_sides(
     return write_store(folder / f"rows-{seed}.zarr", X, labels, **options), truth
 
 
-def hidden_corner(folder: Path) -> tuple[Rows, np.ndarray]:
+def hidden_corner(folder: Path, **options: Any) -> tuple[Rows, np.ndarray]:
     """Rows of which few lie where no hyperplane is looked for at first, with the signs that it does not foretell."""
     rng = np.random.default_rng(3)
     X = 0.3 * rng.standard_normal((300, 2))
@@ -244,7 +244,7 @@ def hidden_corner(folder: Path) -> tuple[Rows, np.ndarray]:
     X[corner] += np.array((-5.0, -7.0)) - X[corner]
     truth[corner] = -1
     X[corner] += 0.3 * rng.standard_normal((len(corner), 2))
-    return write_store(folder / "corner.zarr", X, [None] * 300), truth
+    return write_store(folder / "corner.zarr", X, [None] * 300, **options), truth
 
 
 Change = Callable[[Played], Any]

@@ -136,7 +136,8 @@ def log_lies(record: Record, arrays: Arrays, lines: Sequence[dict[str, Any]], ab
     if used != logged:
         yield f"answers {sorted(set(used.items()) ^ set(logged.items()))[:4]} are not in both"
     if draws and not set(draws) - set(last):
-        first = min(last[row] for row in draws)
+        asides = [k for k, line in enumerate(lines) if line["attempt"] == record["evidence"]["attempt"]]
+        first = min([*(last[row] for row in draws), *asides])
         if any(k > first for row, k in last.items() if row not in draws):
             yield f"line {first + 1} is about a draw, others were answered after it"
         attempts = {lines[last[row]]["attempt"] for row in draws}

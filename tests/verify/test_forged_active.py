@@ -501,6 +501,14 @@ def asked_meanwhile(played: Played) -> None:
     played.lines.insert(first_draw(played) + 4, played.lines.pop(0))
 
 
+def looked_at(played: Played) -> None:
+    """Draws are passed over, a row is answered about that was known before, and then the draws are answered."""
+    k = first_draw(played)
+    for place in range(3):
+        played.lines.insert(k, {**played.lines[k + 2 * place], "action": "unsure", "label": None})
+    played.lines.insert(k + 3, played.lines.pop(0))
+
+
 def next_draw(played: Played) -> int:
     """The row that the generator draws next."""
     asked, claims = played.record["evidence"]["attempt"], played.record["certificate"]
@@ -556,6 +564,7 @@ CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
     "an answer changed meanwhile": ("once", corrected_meanwhile, {"attempt"}),
     "a draw changed meanwhile": ("once", draw_corrected, {"attempt"}),
     "an answer that came meanwhile": ("once", asked_meanwhile, {"attempt"}),
+    "draws that were looked at before": ("once", looked_at, {"attempt"}),
     "a draw before the others": ("once", drawn_before, {"attempt"}),
     "a wrong draw that is dropped": ("once", draw_dropped, {"attempt"}),
     "draws of another attempt": ("once", renumbered(1, 2), {"attempt", "earlier draws"}),
@@ -760,11 +769,15 @@ def test_rows_of_weight_zero_count_for_nothing(tmp_path: Path) -> None:
     assert failures(forged.write_model(tmp_path / "n"), rows.path) == ["draws"]
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_campaigns_as_people_leave_them_are_confirmed(tmp_path: Path, seed: int) -> None:
-    """Rows skipped, answers in any order, late, corrected, taken back, attempts void: what is left holds."""
+def test_campaigns_as_people_leave_them_are_confirmed(tmp_path: Path, seed: int, weighted: bool) -> None:
+    """Rows skipped, answers in any order, late, corrected, taken back, attempts void: what is left holds; the engine
+    draws by itself here, of rows with weights, too.
+    """
     rng = np.random.default_rng(seed)
-    rows, truth = hidden_corner(tmp_path) if seed % 2 else two_sides(tmp_path, 300, seed=seed)
+    options = {"weights": rng.choice([0.0, 0.5, 2.0], 300, p=[0.3, 0.4, 0.3])} if weighted else {}
+    rows, truth = hidden_corner(tmp_path, **options) if seed % 2 else two_sides(tmp_path, 300, seed=seed, **options)
     campaign = Campaign.create(tmp_path / "c", rows.path, **ASKED, classes=CLASSES if seed else None, seed=seed)
     waiting, known = list[int](), dict[int, int]()
     while campaign.status["status"] == "running":

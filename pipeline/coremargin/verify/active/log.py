@@ -131,7 +131,7 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
     if evidence is None or not drawn:
         return []
     attempt = evidence.attempt
-    mine = (k for k, line in enumerate(lines) if line.attempt == attempt and line.action not in _ASIDE)
+    mine = (k for k, line in enumerate(lines) if line.attempt == attempt)  # who passes a draw over has seen it
     first = next(mine, None)
     if first is None:
         return [f"model claims attempt {attempt}, of which the log has no draw"]
