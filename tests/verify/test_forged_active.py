@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.sparse import csr_array
 
 from coremargin.active import Campaign
 from coremargin.cli import main
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
 from coremargin.errors import DataError
 from coremargin.verify.examine import examine
 from forge_active import CLASSES, LINE, Change, Played, drawing, hidden_corner, played, two_sides
@@ -648,6 +651,31 @@ def test_seeds_that_were_tried_are_nobody_s_to_find(once: Played, tmp_path: Path
     once.write(tmp_path / "c")
     found = examine(tmp_path / "c" / place, once.rows.path)
     assert any("tried seeds, or ingested the store anew" in text for text in found.unchecked)
+
+
+@pytest.mark.parametrize("kind", list(STORES))
+def test_rows_that_are_appended_change_nothing(tmp_path: Path, kind: str) -> None:
+    """A campaign about a store that grew meanwhile holds of the rows that it began with, and of no others."""
+    rows, truth = two_sides(tmp_path, 300, 4, 11, **STORES[kind])
+    found = played(rows, truth, **ASKED)
+    found.write(tmp_path / "c")
+    options = STORES[kind]
+    x = np.zeros((70, 4), rows.dtype)  # in the slab, wherever that is
+    for _ in range(2):
+        with StoreWriter.append(rows.path) as writer:
+            more = None if options.get("weights") is None else np.ones(70)
+            writer.write(csr_array(x) if options.get("sparse") else x, ["third"] * 70, more)
+    for place in (tmp_path / "c", tmp_path / "c" / "model"):
+        told = examine(place, rows.path)
+        assert told.ok, told.failures
+        assert told.rows == 300
+        [text] = [check.text for check in told.checks if check.name == "rows"]
+        assert "140 rows that were appended since are not looked at" in text
+    forged = found.copy()
+    forged.record["rows"] = 440
+    assert failures(forged.write_model(tmp_path / "m"), rows.path) == ["rows"]
+    forged.record["certificate"]["store_digest"] = Store.open(rows.path).digest
+    assert {"draws", "evidence", "lower bound"} <= set(failures(forged.write_model(tmp_path / "n"), rows.path))
 
 
 def _other_toml(old: str, new: str) -> Callable[[Path], Any]:

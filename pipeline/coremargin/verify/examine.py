@@ -41,11 +41,12 @@ from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
 from coremargin.verify.fleet.inquiry import FleetInquiry, read_fleet
 from coremargin.verify.one import OneModel
-from coremargin.verify.registry import claim_of
+from coremargin.verify.registry import claim_of, kind_named
 from coremargin.verify.rows import Chunk, Rows
 from coremargin.verify.sums import quiet
 
 if TYPE_CHECKING:
+    from coremargin.verify.claim import AnyClaim
     from coremargin.verify.fleet.outcome import FleetVerification
     from coremargin.verify.inquiry import Inquiry
     from coremargin.verify.outcome import Outcome, Verification
@@ -74,8 +75,8 @@ def examine(
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
     path = Path(os.path.abspath(model_path))
-    question = read_folder(path, lambda folder: _question(folder, path))
-    rows = Rows(store_path)
+    question, commit = read_folder(path, lambda folder: _question(folder, path))
+    rows = Rows(store_path, commit)
     with quiet():
         inquiry = question(rows)
         if inquiry.comparable:
@@ -83,16 +84,22 @@ def examine(
         return inquiry.result()
 
 
-def _question(folder: int, path: Path) -> Callable[[Rows], OneModel | FleetInquiry]:
-    """What is to be asked of a store about what is in an open folder, a model or many or a campaign's; read first."""
+def _question(folder: int, path: Path) -> tuple[Callable[[Rows], OneModel | FleetInquiry], str]:
+    """What is to be asked of a store about what is in an open folder, a model or many or a campaign's; read first.
+
+    And the digest of the store's commit that it is to be asked of, "" for the last one.
+    """
     names = os.listdir(folder)
     if FILE in names:
-        return partial(FleetInquiry, read_fleet(folder, path))
+        return partial(FleetInquiry, read_fleet(folder, path)), ""
+    claim: AnyClaim
     if campaign.FILE in names:
         from coremargin.verify.active.folder import read_campaign_claim
 
-        return partial(OneModel, read_campaign_claim(folder, path))
-    return partial(OneModel, claim_of(read_model_files(folder, path)))
+        claim = read_campaign_claim(folder, path)
+    else:
+        claim = claim_of(read_model_files(folder, path))
+    return partial(OneModel, claim), claim.store_digest if kind_named(claim.problem).frozen else ""
 
 
 def _read_all(inquiry: Inquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import crc32c
 import numpy as np
+from msgspec.structs import replace
 
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.limits import LARGEST_WEIGHT
@@ -63,9 +64,12 @@ class _Sums:
 class Rows:
     """The committed rows of a store. Raises StoreError when it is none, newer, or does not fit together."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], commit: str = "") -> None:
+        """commit: the digest of the one whose rows these are, if the store has it; else the last one."""
         self.path = Path(os.path.abspath(path))
-        record = read_store_record(self.path)
+        whole = read_store_record(self.path)
+        record = _as_of(whole, commit, self.path)
+        self.appended = whole.rows - record.rows  #: rows of later commits, which are not looked at
         self.rows, self.features, self.dtype = record.rows, record.features, record.dtype
         self.classes, self.chunk_rows, self.commits = tuple(record.classes), record.chunk_rows, record.commits
         self.chunks = -(-self.rows // self.chunk_rows)
@@ -198,6 +202,19 @@ class Rows:
             **crcs,
         }
         return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _as_of(record: StoreRecord, digest: str, path: Path) -> StoreRecord:
+    """The record as the commit of this digest left it; as it is, where no commit has it."""
+    known = [commit.digest for commit in record.commits]
+    if digest not in known[:-1]:
+        return record
+    commits = record.commits[: known.index(digest) + 1]
+    rows, classes = commits[-1].rows, record.classes[: commits[-1].classes]
+    try:
+        return replace(record, commits=commits, rows=rows, classes=classes)
+    except ValueError as error:
+        raise StoreError(f"{path}: as of its {rows:,} rows: {error}; restore zarr.json from a copy") from error
 
 
 def _read_sums(blocks: Path, record: StoreRecord) -> _Sums:
