@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -13,8 +15,12 @@ from scipy.sparse import csr_array
 import coremargin
 from coremargin.data.writer import StoreWriter
 from coremargin.formats.store_record import read_store_record
+from coremargin.verify.classes.dual import dual
 from coremargin.verify.examine import examine
 from model_kit import altered, store_of
+
+if TYPE_CHECKING:
+    from coremargin.verify.classes.claim import ClassesClaim
 
 _EMPTY = dict.fromkeys(("coreset_ids", "coreset_x", "coreset_classes", "duals"), lambda rows: rows[:0])
 
@@ -256,3 +262,31 @@ def test_equal_rows_of_three_classes_overlap_whatever_they_sum_to(tmp_path: Path
         place = _claimed(folder / "m", folder / "claim", X, y, duals)
         place = _with_sparse_coreset(place, folder / "sparse") if sparse else place
         assert examine(place, store).ok
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-3])
+def test_columns_without_values_cost_nothing(apart: float) -> None:
+    """An overlap of a thousand sparse rows among 2^26 features is judged as that of the same rows among those that they
+    have values in, and takes no more memory.
+    """
+    rng = np.random.default_rng(8)
+    columns, values = np.sort(rng.choice(4000, (500, 3)), axis=1), rng.normal(size=(500, 3))
+    columns[:, 1:] += np.arange(1, 3) * 4000
+    both = np.concatenate([values, values + apart]).ravel()
+    claim = SimpleNamespace(
+        upper=1e-9 + apart, duals=np.where(np.arange(1000)[:, None] < 500, [0.0, 1e-3], [1e-3, 0.0]),
+        y=np.repeat([1, 2], 500), constant=1.0, ids=np.arange(1000), status="not_separable", intercept=True,
+        labels=("a", "b"),
+    )  # fmt: skip
+    told = []
+    for features, step in [(12_000, 1), (1 << 26, 5591)]:
+        indices = np.tile(columns * step, (2, 1)).ravel()
+        claim.x = csr_array((both, indices, np.arange(0, 3001, 3)), shape=(1000, features))
+        claim.features = 12_000  # what rounding may leave goes by it
+        tracemalloc.start()
+        told.append(dual(cast("ClassesClaim", claim)))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 32 << 20
+    assert told[0] == told[1]
+    assert [check.name for check in told[0][1] if not check.ok] == ["overlap"] * (apart > 0)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
 from coremargin.verify.checks import CLOSE, Check
 from coremargin.verify.margins import bounded_above, overlap, zero
@@ -53,7 +53,7 @@ def dual(claim: ClassesClaim) -> tuple[float | None, list[Check]]:
         return None, [check, *overlap(claim, None, 0.0)]
     high, low = normalised_weights(a, [np.ones(len(a), dtype=bool)])
     lifted = lift(claim.x, claim.constant)
-    x, constant = claim.x * lifted, claim.constant * lifted
+    x, constant = _used(claim.x) * lifted, claim.constant * lifted
     pairs = _Pairs(x, row, own, rival, len(claim.labels))
     sums, given = pairs.combined(high, low)
     blocks = np.concatenate([sums.ravel(), constant * given])
@@ -121,6 +121,14 @@ def _unbalanced(claim: ClassesClaim, given: np.ndarray, longest: float, size: fl
         f"than they take from it, of 1 in all; for rows up to {longest:.3g} from their mean zero is at most {limit:.3g}"
     )
     return [Check("overlap", ok=False, text=text)]
+
+
+def _used(x: Any) -> Any:
+    """Rows x (m, d) without the columns in which sparse ones have no values: all that is asked of those is zero."""
+    if not issparse(x):
+        return x
+    columns, places = np.unique(x.indices, return_inverse=True)
+    return csr_array((x.data, places.reshape(-1), x.indptr), shape=(x.shape[0], len(columns)))
 
 
 def _lengths_about(x: Any, mean: np.ndarray) -> np.ndarray:
