@@ -55,6 +55,7 @@ def test_rows_of_a_weight_are_known(
         some = rng.integers(5987, size=many)
         assert np.array_equal(rows.weigh(some), weights[some] > 0)
         held = [len(bits) for bits in rows._heavy.values()]
+        assert sum(held) == rows._heavy_bytes
         assert sum(held) <= remembered or len(held) == 1
 
 

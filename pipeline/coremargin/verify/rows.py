@@ -78,6 +78,7 @@ class Rows:
         self.sparse, self.weighted = self._files.sparse, self._files.weighted
         self._starts = np.concatenate([[0], np.cumsum(self._sums.nonzeros)])
         self._heavy: dict[int, np.ndarray] = {}
+        self._heavy_bytes = 0
         self.digest = ""  # known after a scan
 
     def labels(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -104,8 +105,9 @@ class Rows:
         """Which rows of a chunk have a weight above 0: a bit a row, the first one the highest of a byte."""
         if index not in self._heavy:
             bits = np.packbits(np.asarray(self._labels(index)[1]) > 0)
-            while self._heavy and sum(map(len, self._heavy.values())) + len(bits) > _REMEMBERED:
-                del self._heavy[next(iter(self._heavy))]
+            self._heavy_bytes += len(bits)
+            while self._heavy and self._heavy_bytes > _REMEMBERED:
+                self._heavy_bytes -= len(self._heavy.pop(next(iter(self._heavy))))
             self._heavy[index] = bits
         return self._heavy[index]
 

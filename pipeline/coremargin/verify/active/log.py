@@ -151,6 +151,7 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
             text = f"line {line.number} answers about row {line.row}, no draw of the model's,"
             problems.append(f"{text} while attempt {attempt} was on: it is void")
         seen.add(line.row)
+        del problems[_TOLD:]
     if missing := sorted(drawn - seen):
         problems.append(f"{listed(missing)} answered before attempt {attempt} began, and yet draws of it")
     return problems[:_TOLD]
