@@ -14,8 +14,10 @@ import coremargin
 
 #: Beside what coremargin and its rooms estimators and active offer: the references, and what comes back from them.
 BESIDE = (
+    "coremargin.active.asked.Question",
     "coremargin.learn.published.Enumeration",
     "coremargin.learn.published.outlier_svm",
+    "coremargin.models.active.ActiveModel",
     "coremargin.models.multiclass.MulticlassModel",
 )
 

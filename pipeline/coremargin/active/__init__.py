@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coremargin.active.campaign import Campaign
     from coremargin.active.learner import ActiveLearner
+    from coremargin.active.told import Given
 
-_PLACES = {"ActiveLearner": "learner", "Campaign": "campaign"}
+_PLACES = {"ActiveLearner": "learner", "Campaign": "campaign", "Given": "told"}
 
-__all__ = ["ActiveLearner", "Campaign"]
+__all__ = ["ActiveLearner", "Campaign", "Given"]
 
 
 def __getattr__(name: str) -> Any:

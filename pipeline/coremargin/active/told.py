@@ -13,7 +13,19 @@ from coremargin.formats.answers import ACTIONS, Action, Held, same
 
 @dataclass(frozen=True)
 class Given:
-    """One answer as it was given. place: where it stands, for messages."""
+    """One answer as it was given: what ``Campaign.answer`` takes.
+
+    Parameters
+    ----------
+    row : int
+        Its number in the store.
+    label : object
+        The label; None where the action is not about one.
+    action : {"label", "skip", "unsure", "undo", "correct"}, default "label"
+        What is said of the row.
+    place : str, default ""
+        Where it stands, for messages.
+    """
 
     row: int
     label: Any

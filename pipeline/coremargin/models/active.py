@@ -14,8 +14,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ActiveModel(Model):
-    """A hypothesis of few answers, with its certificate: the margin of the rows answered, and of all others if their
-    labels are as it says; ``evidence`` bounds how many are not.
+    """A hypothesis of few answers, with its certificate.
+
+    The margin is that of the rows answered, and of all others if their labels are as it says; ``evidence`` bounds how
+    many are not. A campaign makes it, ``Model.load`` reads it.
+
+    Parameters
+    ----------
+    record : mapping
+        The content of ``model.json``.
+    w : ndarray of shape (d,)
+        Float64, of length 1.
+    b : float
+        The offset.
+    alpha : ndarray of shape (m,)
+        Float64, dual weights of the coreset.
+    coreset_ids : ndarray of shape (m,)
+        Int64, the rows by number.
+    coreset_x : ndarray or csr_array of shape (m, d)
+        Exact copies of the store's rows.
+    coreset_y : ndarray of shape (m,)
+        Int8, the signs in {-1, +1} that were answered.
+    extra : mapping of str to ndarray, optional
+        What only models of one problem have, by name.
+    shift, factor : ndarray of shape (d,), optional
+        Where rows are scaled, what by.
+
+    Raises
+    ------
+    DataError
+        The parts do not fit together.
     """
 
     RECORD: ClassVar[type[TwoClasses]] = Active
