@@ -2,7 +2,7 @@
 
 ::
 
-    python jobs/bench/run.py                        everything, about half an hour
+    python jobs/bench/run.py                        everything, half an hour or more
     python jobs/bench/run.py --quick                tiny sizes, a minute or two: tells whether it runs, not how fast
     python jobs/bench/run.py --only a,c             some parts
     python jobs/bench/run.py --only d --sizes 30    one large store
@@ -25,6 +25,7 @@ from against_grid import against_grid
 from against_pass import against_pass
 from against_peers import against_peers
 from against_soft_peers import against_soft_peers
+from few_labels import few_labels
 from outlier_search import outlier_search
 from scale import sizes, workers
 from stores import Settings
@@ -40,6 +41,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "f": ("with a loss, against six other tools", against_soft_peers),
     "g": ("ten values of C by the same scans", against_grid),
     "h": ("outliers: the search, against enumeration, a MILP and cleanlab", outlier_search),
+    "i": ("few labels: a campaign, against random labels", few_labels),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -52,6 +54,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: whether it runs, not how fast")
     parser.add_argument("--only", type=_parts, default=tuple(PARTS), metavar="a,b,...", help="some parts")
     parser.add_argument("--sizes", type=_sizes, metavar="1,4,16", help="GB of the stores of part d")
+    parser.add_argument("--large", action="store_true", help="part i on 1e7 x 100 (4 GB), too")
     parser.add_argument("--repetitions", type=int, help="runs of each thing that is timed (default 5)")
     parser.add_argument("--limit", type=float, help="seconds for one scikit-learn method (default 45)")
     parser.add_argument("--data", type=Path, default=REPOSITORY.parent / "shared" / "data", help="folder of real data")
@@ -83,8 +86,10 @@ def settings_of(args: argparse.Namespace, work: Path) -> Settings:
         settings = replace(
             settings, rows=20_000, features=20, repetitions=2, sizes=(0.004, 0.008), workers_gb=0.004, small_rows=500,
             small_features=3, max_scans=40, strategy_s=5, peer_s=3, real=("mnist",),
-            flipped=(10,), soft=(),
+            flipped=(10,), soft=(), labelled=((5_000, 5),), campaigns=5,
         )  # fmt: skip
+    if args.large:
+        settings = replace(settings, labelled=(*settings.labelled, (10_000_000, 100)))
     given = {"sizes": args.sizes, "repetitions": args.repetitions, "peer_s": args.limit}
     return replace(settings, **{name: value for name, value in given.items() if value is not None})
 

@@ -46,6 +46,9 @@ class Settings:
     flipped: tuple[float, ...] = (2, 10)  #: percent of the labels, where a loss is measured
     soft: tuple[str, ...] = ("a9a", "newsgroups_sparse")  #: real data, where a loss is measured
 
+    labelled: tuple[tuple[int, int], ...] = ((1_000_000, 50),)  #: rows and features, where few labels are asked for
+    campaigns: int = 200  #: simulated ones, to count false claims
+
     def synthetic(self, rows: int, features: int, name: str, noise: float = 0.0) -> Path:
         """A store of synthetic rows; one that is there already with the same recipe is used again."""
         path, recipe = self.work / f"{name}.zarr", Recipe(rows, features, noise=noise, seed=1)

@@ -256,6 +256,22 @@ def test_outliers_are_measured_and_others_agree(settings: Any) -> None:
     assert row.read is not None
 
 
+def test_part_i_plays_a_campaign(settings: Any) -> None:
+    """Part (i) ends certified with few labels; more random ones reach 0.9 of the bound; waits are measured."""
+    from dataclasses import replace
+
+    from few_labels import few_labels
+
+    on_store, coverage = few_labels(replace(settings, labelled=((4000, 5),), campaigns=3))
+    campaign, *random = on_store.rows
+    assert campaign.note.startswith("certified; from an answer to the next question 0.")
+    assert campaign.margin >= 0.9
+    assert campaign.scans >= 1
+    assert random[-1].margin >= 0.9 > max(row.margin for row in random[:-1])
+    assert all(row.margin <= 1 + 1e-9 for row in random)
+    assert "claims false, where 0 may be" in coverage.rows[0].note
+
+
 def test_the_command_writes_its_table(bench: Path, tmp_path: Path) -> None:
     """The one command prints the table and writes JSON and markdown with the machine's facts."""
     words = ["--quick", "--only", "b", "--work", tmp_path / "work"]
@@ -288,7 +304,7 @@ def test_unknown_parts_are_refused(capsys: Any) -> None:
 
     with pytest.raises(SystemExit):
         run.main(["--only", "z"])
-    assert "expected some of a, b, c, d, e, f, g, h, got z" in capsys.readouterr().err
+    assert "expected some of a, b, c, d, e, f, g, h, i, got z" in capsys.readouterr().err
 
 
 def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
