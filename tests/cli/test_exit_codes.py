@@ -71,7 +71,8 @@ def ended(
     found: dict[str, set[int]] = {"train": set(), "run": set(), "verify": set(), "check": set()}
 
     def run(*words: object) -> None:
-        found[str(words[0])].add(run_cli(*words, exit_code=None).exit_code)
+        command = "active run" if words[:2] == ("active", "run") else str(words[0])
+        found.setdefault(command, set()).add(run_cli(*words, exit_code=None).exit_code)
 
     run(*train)
     run("train", bad.path, "--out", tmp_path / "n", "--cluster", "threads")
@@ -80,6 +81,9 @@ def ended(
         job = tmp_path / f"{store.path.stem}.toml"
         job.write_text(f'job = "train"\nstore = "{store.path.name}"\nout = "of_{store.path.stem}"\n')
         run("run", job, "--cluster", "threads")
+    run_cli("active", "start", good.path, "--out", tmp_path / "c", "--error", "0.2")
+    for more in (("--most", 3), ()):
+        run("active", "run", tmp_path / "c", "--oracle", good.path, *more)
     run("verify", model, good.path)
     run("verify", model, good.path, "--epsilon", "1e-14")
     record = json.loads((model / "model.json").read_text())
@@ -97,8 +101,9 @@ def ended(
 
 def test_commands_end_as_their_help_says(run_cli: Cli, ended: dict[str, set[int]]) -> None:
     """The codes that a command's help names, and no others, come of rows and models that are good, bad, damaged."""
+    assert set(ended) == {"train", "run", "active run", "verify", "check"}
     for command, codes in ended.items():
-        text = said(run_cli, command).partition("Exit code")[2].partition(".")[0]
+        text = said(run_cli, *command.split()).partition("Exit code")[2].partition(".")[0]
         assert {int(number) for number in re.findall(r"\b\d+\b", text)} | {0} == codes, command
 
 
