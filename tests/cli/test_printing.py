@@ -189,6 +189,13 @@ def test_no_label_of_two_is_obeyed(tmp_path: Path, run_safely: Callable[..., str
         model = tmp_path / f"m{number}\u202e\x07"
         run_safely("train", store, "--out", model, "--cluster", "threads", *kind, codes=(0, 4))
         everything_about(model, store, run_safely)
+    campaign = tmp_path / "c\x1b[31m"
+    run_safely("active", "start", store, "--out", campaign, "--error", "0.3")
+    run_safely("active", "ask", campaign, "-n", 2)
+    run_safely("active", "run", campaign, "--oracle", store, codes=(0, 4))
+    for words in (("active", "status", campaign), ("verify", campaign, store), ("show", campaign / "model")):
+        run_safely(*words)
+        run_safely(*words, "--json")
 
 
 @pytest.mark.parametrize("kind", [("ovr", "--C", "0.1,1", "--folds", "2"), ("ovr",), ("crammer-singer",)])
