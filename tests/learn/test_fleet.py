@@ -93,6 +93,7 @@ def test_what_is_written(store: Store, trained: Path) -> None:
         assert (member.certificate.lower, member.certificate.upper) == (entry["lower"], entry["upper"])
         assert entry["lower"] >= (1 - 1e-3) * entry["upper"]
         assert (member.w == fleet.members[entry["name"]].w).all()
+    assert all(model.facts is model.facts for model in (fleet, *fleet.members.values()))  # read and checked once
     run = json.loads((trained / "run.json").read_text())
     assert (run["members"], run["members_certified"]) == (18, 18)
     assert run["bytes_read"] == run["sample_bytes"] + run["scans"] * store.nbytes

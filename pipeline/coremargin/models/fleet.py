@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -61,9 +62,9 @@ class FleetModel(Trained):
         if self.C is None and facts.chosen is not None:
             object.__setattr__(self, "C", facts.chosen.C)
 
-    @property
+    @cached_property
     def facts(self) -> FleetRecord:
-        """The record, typed. Raises DataError."""
+        """The record, typed, as it is when first asked for. Raises DataError."""
         return typed_fleet(self.record, "record")
 
     @property

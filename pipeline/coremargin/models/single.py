@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -53,9 +54,9 @@ class Single(Trained):
                 object.__setattr__(self, name, frozen_rows(values) if is_sparse(values) else frozen(values, kind))
         check_arrays(self.facts, self.arrays(), "arrays")
 
-    @property
+    @cached_property
     def facts(self) -> ModelRecord:
-        """The record, typed. Raises DataError."""
+        """The record, typed, as it is when first asked for. Raises DataError."""
         return typed_record(self.record, "record")
 
     @property

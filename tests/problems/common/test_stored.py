@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 
 import numpy as np
 import pytest
@@ -67,3 +67,29 @@ def test_only_what_may_be_missing_is_none() -> None:
         rest = {other: values for other, values in arrays.items() if other != name}
         with pytest.raises(KeyError, match=name if name in {f.name for f in fields(Example)} - {"held"} else "held_"):
             again(rest)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A part with a field of its own."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Twice:
+    """A whole whose part has a field of the same name."""
+
+    part: Inner
+    count: int
+
+
+def test_two_arrays_of_one_name_are_refused() -> None:
+    """A part's array never takes the place of another one, whichever comes first: the name and the field are told."""
+    with pytest.raises(ValueError, match=r"Twice\.count: .*'count'"):
+        arrays_of(Twice(Inner(1), 2))
+    pool = Pool(np.arange(2), np.zeros((2, 1)), np.ones(2, np.int8), np.zeros(2))
+    names = list(pool.to_arrays("held"))
+    clash = make_dataclass("Clash", [(names[0], int), ("held", Pool)])
+    with pytest.raises(ValueError, match=rf"Clash\.held: .*'{names[0]}'"):
+        arrays_of(clash(1, pool))

@@ -26,7 +26,6 @@ def summaries(draw: st.DrawFn) -> MarginSummary:
         row_x=rng.standard_normal((m, 2)).astype(np.float32),
         row_sign=rng.choice([-1, 1], m).astype(np.int8),
         histogram=rng.integers(0, 9, (2, 4)),
-        seen=rng.integers(0, 9, 2),
         below=rng.integers(0, 9, 1),
     )
 
@@ -59,7 +58,6 @@ def test_merging_keeps_the_smallest_and_the_sums(parts: list[MarginSummary]) -> 
     assert (whole.smallest == values.min(axis=0)).all()
     ids = np.where(values == values.min(axis=0), [part.smallest_id for part in parts], np.iinfo(np.int64).max)
     assert (whole.smallest_id == ids.min(axis=0)).all()
-    assert (whole.seen == sum(part.seen for part in parts)).all()
     assert (whole.row_id == np.concatenate([part.row_id for part in parts])).all()
     assert (whole.floor == np.concatenate([part.floor for part in parts])).all()
 

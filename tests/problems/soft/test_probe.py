@@ -81,9 +81,8 @@ def assert_true(
         assert_curve(X, source, found, points, weight, mine, m)
     else:
         assert found.far_curve.shape == (0, 0)
-    assert found.seen.tolist() == [(sign > 0).sum(), (sign < 0).sum()]
     assert found.below[0] == (m < 1).sum()
-    assert found.histogram.sum(axis=1).tolist() == found.seen.tolist()
+    assert found.histogram.sum(axis=1).tolist() == [(sign > 0).sum(), (sign < 0).sum()]
     edges = np.concatenate([[-np.inf], np.linspace(probe.low, probe.high, probe.bins + 1)[1:-1], [np.inf]])
     for k, group in enumerate((sign > 0, sign < 0)):
         assert np.abs(found.histogram[k] - np.histogram(m[group], edges)[0]).sum() <= 2
@@ -178,7 +177,7 @@ def test_a_class_may_be_missing_and_chunks_may_be_unlabelled(rng: np.random.Gene
     assert_true(X, y, source, probe, answer(source, probe))
     only = ArraySource(X, np.array(["a"] * 90, object), classes=("a", "b"), chunk_rows=15)
     found = answer(only, ask(only, base[:, :1]))
-    assert found.slack[1] == found.squares[1] == found.seen[1] == 0
+    assert found.slack[1] == found.squares[1] == found.total_c[1] == 0
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e20, 1e30])

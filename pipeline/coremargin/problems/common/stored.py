@@ -21,22 +21,30 @@ def arrays_of(values: Any, statuses: Sequence[str] = ()) -> dict[str, NDArray[An
     """The fields of a dataclass as arrays, exact: ``fields_of`` gives the same bits back.
 
     A word is stored as its place in ``statuses``. Pools and rows of classes name their own arrays; the fields of other
-    parts are stored as if they were the whole's.
+    parts are stored as if they were the whole's. Raises ValueError for two arrays of one name.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for f in fields(values):
-        value = getattr(values, f.name)
-        if isinstance(value, str):
-            arrays[f.name] = np.array(statuses.index(value))
-        elif hasattr(value, "to_arrays"):
-            arrays |= value.to_arrays(f.name)
-        elif is_dataclass(value):
-            arrays |= arrays_of(value, statuses)
-        elif is_sparse(value):
-            arrays |= to_arrays(f.name, value)
-        elif value is not None:
-            arrays[f.name] = np.asarray(value)
+        found = _arrays_of_field(f.name, getattr(values, f.name), statuses)
+        if twice := sorted(arrays.keys() & found.keys()):
+            raise ValueError(
+                f"{type(values).__name__}.{f.name}: expected arrays of names of their own, found {twice[0]!r} there "
+                f"already; rename a field"
+            )
+        arrays |= found
     return arrays
+
+
+def _arrays_of_field(name: str, value: Any, statuses: Sequence[str]) -> dict[str, NDArray[Any]]:
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {name: np.array(statuses.index(value))}
+    if hasattr(value, "to_arrays"):
+        return dict(value.to_arrays(name))
+    if is_dataclass(value):
+        return arrays_of(value, statuses)
+    return to_arrays(name, value) if is_sparse(value) else {name: np.asarray(value)}
 
 
 def fields_of(

@@ -114,7 +114,7 @@ class MarginProbe:
             histogram[k] = self._bin(margins)
             floor[0, k] = self._collect(data, lowest, mine, k, values[0], float(error[0]), known)
         return replace(
-            nothing, smallest=smallest, smallest_id=ids, histogram=histogram, seen=np.array([len(m) for m in members]),
+            nothing, smallest=smallest, smallest_id=ids, histogram=histogram,
             below=np.array([below]), floor_chunk=np.array([data.chunk]), floor=floor,
         )  # fmt: skip
 

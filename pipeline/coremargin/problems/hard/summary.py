@@ -26,7 +26,7 @@ class MarginSummary:
     floor_chunk (c,) int64 and floor (c, 2) float64: for each chunk read, a lower bound on y w.x of hypothesis 0 over
     its rows that are neither in the pool nor among ``row_id``.
     row_id (m,), row_x (m, d), row_sign (m,) int8: the rows worth having, in row order within a block.
-    histogram (2, bins) int64 of the margins of hypothesis 0; seen (2,) int64 rows of each class;
+    histogram (2, bins) int64 of the margins of hypothesis 0;
     below (1,) int64: rows whose margin at hypothesis 0 is below the upper bound, as far as the scan's precision tells.
     """
 
@@ -38,7 +38,6 @@ class MarginSummary:
     row_x: maths_rows.Rows
     row_sign: NDArray[np.int8]
     histogram: NDArray[np.int64]
-    seen: NDArray[np.int64]
     below: NDArray[np.int64]
 
     @classmethod
@@ -55,7 +54,6 @@ class MarginSummary:
             row_x=maths_rows.nothing(features, dtype, sparse=sparse),
             row_sign=np.zeros(0, np.int8),
             histogram=np.zeros((2, bins), np.int64),
-            seen=np.zeros(2, np.int64),
             below=np.zeros(1, np.int64),
         )
 
@@ -73,7 +71,6 @@ class MarginSummary:
             row_x=maths_rows.concatenate([self.row_x, later.row_x]),
             row_sign=np.concatenate([self.row_sign, later.row_sign]),
             histogram=self.histogram + later.histogram,
-            seen=self.seen + later.seen,
             below=self.below + later.below,
         )
 

@@ -104,8 +104,7 @@ class ClassesProbe:
         fresh = np.flatnonzero(np.isin(data.ids, self.known, invert=True))
         lowest.offer(margin[fresh], data, fresh)
         return replace(
-            answer, smallest=smallest, smallest_id=data.ids[[int(margin.argmin())]],
-            below=np.array([np.count_nonzero(margin < self.level)]),
+            answer, smallest=smallest, below=np.array([np.count_nonzero(margin < self.level)]),
         )  # fmt: skip
 
     def _proven(self, data: ClassRows, margin: Array, at: Array, longest: float) -> float:

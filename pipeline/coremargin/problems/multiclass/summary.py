@@ -14,22 +14,19 @@ from coremargin.problems.multiclass.classes import ClassRows
 
 Array = NDArray[np.float64]
 
-NO_ROW = np.iinfo(np.int64).max
-
 
 @dataclass(frozen=True)
 class ClassesSummary:
     """What the rows of some blocks say about k hypotheses on the segment from the best (0) to the newest (1).
 
-    smallest (k,): the smallest margins, rounded down so that they are proofs, newest first; smallest_id (1,): the row
-    of the newest's. losses (k,): sum c max_r t_r. Far rows on the losing side at the newest: far_c (1,) sum c,
+    smallest (k,): the smallest margins, rounded down so that they are proofs, newest first. losses
+    (k,): sum c max_r t_r. Far rows on the losing side at the newest: far_c (1,) sum c,
     far_linear (K, d + 1) sum c z, z being Kesler's vector of the row and its worst rival (0 x 0 for the hard margin).
     near: the rows that are sent. total_c (1,): sum c; confusion (K, K): rows of class i that are given class j;
     below (1,): rows with a margin below what was asked about.
     """
 
     smallest: Array
-    smallest_id: NDArray[np.int64]
     losses: Array
     far_c: Array
     far_linear: Array
@@ -42,18 +39,15 @@ class ClassesSummary:
     def nothing(cls, points: int, classes: int, near: ClassRows, shape: tuple[int, int]) -> ClassesSummary:
         """The identity of ``merge``."""
         return cls(
-            smallest=np.full(points, np.inf), smallest_id=np.array([NO_ROW]), losses=np.zeros(points),
+            smallest=np.full(points, np.inf), losses=np.zeros(points),
             far_c=np.zeros(1), far_linear=np.zeros(shape), near=near, total_c=np.zeros(1),
             confusion=np.zeros((classes, classes), np.int64), below=np.zeros(1, np.int64),
         )  # fmt: skip
 
     def merge(self, later: ClassesSummary) -> ClassesSummary:
-        """This answer and that of later blocks; of equally small margins the smaller row id."""
-        mine = (float(self.smallest[0]), int(self.smallest_id[0]))
-        other = (float(later.smallest[0]), int(later.smallest_id[0]))
+        """This answer and that of later blocks."""
         return ClassesSummary(
             smallest=np.minimum(self.smallest, later.smallest),
-            smallest_id=self.smallest_id if mine <= other else later.smallest_id,
             near=ClassRows.joined([self.near, later.near]),
             **{name: getattr(self, name) + getattr(later, name) for name in _SUMS},
         )

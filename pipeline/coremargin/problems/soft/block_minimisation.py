@@ -234,7 +234,6 @@ class BlockMinimisation:
         if tried.upper < state.upper:
             state = replace(state, best=tried.best, bounds=replace(state.bounds, primal=tried.upper))
         gap = soft.relative_gap(state.upper, state.lower)
-        state = replace(state, last_scan=replace(state.last_scan, gap_now=gap))
         if is_certified(state.lower, state.upper, objective.epsilon):
             return replace(state, status="certified")
         rise = np.diff(block_pass.values, prepend=0.0)[-max(1, block_pass.waited) :].sum()

@@ -192,7 +192,6 @@ class NearMarginProbe:
             far_curve=curve, far_spread=np.array([spread]),
             row_id=ids, row_x=near, row_sign=signs[parts.near], row_c=row_c[parts.near],
             histogram=np.stack([self._bin(newest[positive]), self._bin(newest[~positive])]),
-            seen=np.array([np.count_nonzero(positive), np.count_nonzero(~positive)]),
             total_c=np.array([row_c[positive].sum(), row_c[~positive].sum()]),
             below=np.array([np.count_nonzero(newest < 1.0)]), below_c=np.array([row_c[newest < 1.0].sum()]),
             far_least=np.array([parts.least]),

@@ -181,7 +181,6 @@ class SoftMargin(SoftJob):
         state = best_point(self.objective, self.points(state), state, summary)
         step, state = self._advance(state, summary)
         gap = soft.relative_gap(state.upper, state.lower)
-        state = replace(state, last_scan=replace(state.last_scan, gap_now=gap))
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
         same = np.array_equal(step, state.newest)

@@ -57,13 +57,12 @@ class RowCache:
 
 @dataclass(frozen=True)
 class LastScan:
-    """What the last scan saw: rows that were sent, the gap after it, rows with margins below 1 (None: no scan yet).
+    """What the last scan saw: rows that were sent, rows with margins below 1 (None: no scan yet).
 
     histogram (2, bins) of the margins of both classes over [low, high].
     """
 
     near_rows: int
-    gap_now: float
     histogram: NDArray[np.int64]
     low: float
     high: float
@@ -72,7 +71,7 @@ class LastScan:
     @classmethod
     def nothing(cls, low: float, high: float) -> LastScan:
         """Before the first scan."""
-        return cls(0, np.inf, np.zeros((2, BINS), np.int64), low, high, None)
+        return cls(0, np.zeros((2, BINS), np.int64), low, high, None)
 
 
 @dataclass(frozen=True)

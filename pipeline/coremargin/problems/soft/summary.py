@@ -26,8 +26,8 @@ class NearMarginSummary:
     far_slope (d + 1,) sum c xi y (x, 1), far_curve (d + 1, d + 1) sum c (x, 1)(x, 1)^T (0 x 0 where nobody asked),
     far_spread (1,) sum c ||x - z||^2 over it, z being the point around which its products were made.
     row_id (m,), row_x (m, d), row_sign (m,) int8, row_c (m,): the rows near the margin.
-    histogram (2, bins) of margins; seen (2,) rows of each class, total_c (2,) their sums of c; below (1,): rows with
-    margin below 1, below_c (1,): their sum of c. far_least (1,): the least |margin - 1| of far rows, of both sides.
+    histogram (2, bins) of margins; total_c (2,): sums of c of each class; below (1,): rows with margin below 1,
+    below_c (1,): their sum of c. far_least (1,): the least |margin - 1| of far rows, of both sides.
     """
 
     losses: Array
@@ -45,7 +45,6 @@ class NearMarginSummary:
     row_sign: NDArray[np.int8]
     row_c: Array
     histogram: NDArray[np.int64]
-    seen: NDArray[np.int64]
     total_c: Array
     below: NDArray[np.int64]
     below_c: Array
@@ -61,7 +60,7 @@ class NearMarginSummary:
             far_c=np.zeros(1), far_value=np.zeros(1), far_linear=np.zeros(p), far_slope=np.zeros(p),
             far_curve=np.zeros((p, p) if curve else (0, 0)), far_spread=np.zeros(1),
             row_id=np.zeros(0, np.int64), row_x=rows, row_sign=np.zeros(0, np.int8), row_c=np.zeros(0),
-            histogram=np.zeros((2, bins), np.int64), seen=np.zeros(2, np.int64), total_c=np.zeros(2),
+            histogram=np.zeros((2, bins), np.int64), total_c=np.zeros(2),
             below=np.zeros(1, np.int64), below_c=np.zeros(1), far_least=np.full(1, np.inf),
         )  # fmt: skip
 
