@@ -31,7 +31,7 @@ from coremargin.problems.fleet.state import FleetState, SharedRows, rows_of, wit
 from coremargin.problems.fleet.summary import packed, unpacked
 from coremargin.problems.fleet.threads import side_by_side
 from coremargin.problems.hard.problem import HardMargin
-from coremargin.problems.soft import job as soft_job
+from coremargin.problems.soft import base as soft_base
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
 
@@ -136,7 +136,7 @@ def test_members_that_hold_all_rows_hold_them_once(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, loss: str, zeros: float, folds: int
 ) -> None:
     """One scan is the proof of all, and the rows are there once: sparse where most of them is zero."""
-    monkeypatch.setattr(soft_job, "FEW_ROWS", 1000)
+    monkeypatch.setattr(soft_base, "FEW_ROWS", 1000)
     source = blobs(rng, some=0.1, zeros=zeros)
     fleet = soft_fleet(source, loss, folds=folds, epsilon=1e-4)
     start = fleet.start()
@@ -168,7 +168,7 @@ def test_when_time_is_over_the_other_members_wait(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, rows: int, calls: int
 ) -> None:
     """Time ends among the first solves, or among those after the first scan; what is said is true, and it goes on."""
-    monkeypatch.setattr(soft_job, "FEW_ROWS", rows)
+    monkeypatch.setattr(soft_base, "FEW_ROWS", rows)
     source, left = blobs(rng), itertools.count(calls, -1)
     fleet = replace(soft_fleet(source, epsilon=1e-7), late=lambda: next(left) <= 0)
     state = fleet.start()

@@ -9,7 +9,7 @@ import numpy as np
 from coremargin.engine.plan import plan_blocks
 
 if TYPE_CHECKING:
-    from coremargin.problems.multiclass.job import ClassesJob
+    from coremargin.problems.multiclass.base import ClassesBase
     from coremargin.problems.multiclass.state import ClassesState
 
 
@@ -28,12 +28,12 @@ def finish(problem: Any, state: ClassesState, limit: int = 60) -> list[ClassesSt
     return states
 
 
-def solve(problem: ClassesJob) -> ClassesState:
+def solve(problem: ClassesBase) -> ClassesState:
     """The last state of a whole job."""
     return finish(problem, problem.start())[-1]  # type: ignore[attr-defined]
 
 
-def table(problem: ClassesJob) -> tuple[np.ndarray, np.ndarray]:
+def table(problem: ClassesBase) -> tuple[np.ndarray, np.ndarray]:
     """All rows with the constant (n, d + 1), dense, and their classes."""
     rows, codes = problem.source.rows_at(np.arange(problem.source.rows))
     dense = rows.toarray() if hasattr(rows, "toarray") else rows

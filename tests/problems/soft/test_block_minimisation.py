@@ -19,10 +19,10 @@ from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import row_sizes
 from coremargin.problems.common.start import read_sample
+from coremargin.problems.soft.base import SoftBase
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
 from coremargin.problems.soft.block_steps import balanced, spread
-from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.make import soft_margin
 from coremargin.problems.soft.probe import NearMarginProbe
@@ -42,7 +42,7 @@ def make(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: An
     """A problem in chunks of fifty rows."""
     given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | SMALL | options
     given["loss"] = LOSSES[given["loss"]]
-    problem = BlockMinimisation(SoftJob(ArraySource(X, y, weights=weights, chunk_rows=50), **given))
+    problem = BlockMinimisation(SoftBase(ArraySource(X, y, weights=weights, chunk_rows=50), **given))
     assert len(problem.segments) > 2
     return problem
 
@@ -246,7 +246,7 @@ def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((200, 410)).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
     source = ArraySource(X, y, chunk_rows=10)
-    problem = BlockMinimisation(SoftJob(source, 1e-2, LOSSES["hinge"], 1e-6, memory_bytes=60_000, sample_bytes=10_000))
+    problem = BlockMinimisation(SoftBase(source, 1e-2, LOSSES["hinge"], 1e-6, memory_bytes=60_000, sample_bytes=10_000))
     state = problem.start()
     while not problem.done(state):
         state = problem.update(state, scan(problem, state))

@@ -16,7 +16,7 @@ from wide_kit import assert_true, bounds, texts
 
 from coremargin.data.arrays import ArraySource
 from coremargin.maths.margin import is_certified
-from coremargin.problems.soft import job as soft_job
+from coremargin.problems.soft import base as soft_base
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
 
@@ -57,7 +57,7 @@ def test_where_all_rows_fit_the_first_scan_is_the_proof(loss: str, intercept: bo
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sparse rows and the same rows made dense have the same value within both gaps, class and sample weights too."""
-    monkeypatch.setattr(soft_job, "FEW_ROWS", 1)
+    monkeypatch.setattr(soft_base, "FEW_ROWS", 1)
     X, y = texts(1)
     weights = np.random.default_rng(1).choice([0.0, 0.5, 3.0], len(y))
     options: dict[str, Any] = {"loss": loss, "epsilon": 1e-6, "class_weight": "balanced"}

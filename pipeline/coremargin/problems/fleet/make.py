@@ -15,7 +15,7 @@ from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.segments import InSegments
 from coremargin.problems.hard.make import hard_margin
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.make import job_of
+from coremargin.problems.soft.make import base_of
 from coremargin.problems.soft.problem import SoftMargin
 
 if TYPE_CHECKING:
@@ -59,4 +59,4 @@ def _members(
 
     if not soft(source, None).in_segments:
         return SoftMargins(), soft
-    return kind, lambda view, cost: kind.member(job_of(soft(view, cost)))
+    return kind, lambda view, cost: kind.member(base_of(soft(view, cost)))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.problems.common.start import Sample
-    from coremargin.problems.soft.job import SoftJob
+    from coremargin.problems.soft.base import SoftBase
 
 Array = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
     probe = SoftFleetProbe
     in_parts = True
 
-    def member(self, job: SoftJob) -> BlockMinimisation:
+    def member(self, job: SoftBase) -> BlockMinimisation:
         """The problem of a member."""
         return BlockMinimisation(replace(job, memory_bytes=self.rows_bytes(job.source)), evaluated=True)
 

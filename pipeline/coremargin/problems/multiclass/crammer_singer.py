@@ -20,8 +20,8 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.problems.common.start import balanced, check_scale, class_weights, row_bytes
 from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
+from coremargin.problems.multiclass.base import ClassesBase
 from coremargin.problems.multiclass.classes import sample_of_classes, thinned
-from coremargin.problems.multiclass.job import ClassesJob
 from coremargin.problems.multiclass.probe import ClassesProbe
 from coremargin.problems.multiclass.state import ClassesState
 from coremargin.problems.multiclass.steps import Objective, dual_step, minimise_rows
@@ -47,7 +47,7 @@ ALL_SHARE = 0.3
 
 
 @dataclass(frozen=True)
-class CrammerSinger(ClassesJob):
+class CrammerSinger(ClassesBase):
     """Minimise 1/2 ||V||^2 + sum c_i max_r t_ir until the duality gap is at most epsilon of the value.
 
     cost: C; class_weight "balanced": times n / (K n_class).

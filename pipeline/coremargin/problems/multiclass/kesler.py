@@ -21,8 +21,8 @@ from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
 from coremargin.problems.common.start import check_scale, rows_sent
 from coremargin.problems.common.zone import Zone
+from coremargin.problems.multiclass.base import ClassesBase
 from coremargin.problems.multiclass.classes import ClassRows
-from coremargin.problems.multiclass.job import ClassesJob
 from coremargin.problems.multiclass.probe import ClassesProbe
 from coremargin.problems.multiclass.state import ClassesState
 
@@ -40,7 +40,7 @@ IDLE_SCANS = 3
 
 
 @dataclass(frozen=True)
-class KeslerMargin(ClassesJob):
+class KeslerMargin(ClassesBase):
     """Maximum-margin separation of several classes, to a share 1 - epsilon of the best possible margin.
 
     blocks: tasks a scan has (rows are kept per task).

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.problem import Round
     from coremargin.problems.common.result import Result
-    from coremargin.problems.soft.job import SoftJob
+    from coremargin.problems.soft.base import SoftBase
     from coremargin.problems.soft.objective import Objective
     from coremargin.problems.soft.probe import NearMarginProbe
     from coremargin.problems.soft.summary import NearMarginSummary
@@ -55,13 +55,13 @@ MOST_IDLE = 4
 
 @dataclass(frozen=True)
 class BlockMinimisation:
-    """``SoftJob`` by selective block minimisation.
+    """``SoftBase`` by selective block minimisation.
 
     evaluated: the mean of a pass is the model where it is good enough, though a better point may lie beside it: whoever
     counts what the mean decides, in the same scan, needs no other one.
     """
 
-    job: SoftJob
+    job: SoftBase
     evaluated: bool = False
 
     eager = False

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from coremargin.problems.soft.base import SoftBase
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
-from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
 
@@ -35,9 +35,9 @@ def soft_margin(problem: SoftMargin) -> SoftMargin | BlockMinimisation:
     """The problem by the method that fits it: where rows fit into no form, that of segments."""
     if not problem.in_segments:
         return problem
-    return BlockMinimisation(job_of(problem))
+    return BlockMinimisation(base_of(problem))
 
 
-def job_of(problem: SoftMargin) -> SoftJob:
+def base_of(problem: SoftMargin) -> SoftBase:
     """What it minimises, with no method."""
-    return SoftJob(**{field.name: getattr(problem, field.name) for field in fields(SoftJob)})
+    return SoftBase(**{field.name: getattr(problem, field.name) for field in fields(SoftBase)})

@@ -25,8 +25,8 @@ from coremargin.problems.common.start import (
 )
 from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
 from coremargin.problems.soft import row_steps
+from coremargin.problems.soft.base import SoftBase
 from coremargin.problems.soft.bounds import best_point
-from coremargin.problems.soft.job import SoftJob
 from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import evenly, histogram_range, thinned
@@ -56,8 +56,8 @@ FAR = 1e6
 
 
 @dataclass(frozen=True)
-class SoftMargin(SoftJob):
-    """``SoftJob`` by the near-margin method: its objective until the duality gap is at most epsilon of the value."""
+class SoftMargin(SoftBase):
+    """``SoftBase`` by the near-margin method: its objective until the duality gap is at most epsilon of the value."""
 
     def check(self) -> None:
         """Refuse what cannot be trained, or not by this method. Raises LabelError, StoreError, UsageError."""

@@ -56,7 +56,7 @@ KNOWN = 17
 
 
 @dataclass(frozen=True)
-class SoftJob(BaseProblem[SoftState, NearMarginSummary]):
+class SoftBase(BaseProblem[SoftState, NearMarginSummary]):
     """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and

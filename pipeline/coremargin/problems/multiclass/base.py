@@ -36,7 +36,7 @@ HYPOTHESES = 16
 
 
 @dataclass(frozen=True)
-class ClassesJob(BaseProblem[ClassesState, ClassesSummary]):
+class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
     """Several classes at once. epsilon in (0, 1); memory_bytes: for the rows in the driver."""
 
     epsilon: float
