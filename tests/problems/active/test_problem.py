@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,12 +11,15 @@ from asking import Person, apart, source_of, states
 from scipy.sparse import csr_array
 from sklearn.svm import SVC
 
+from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import draws_needed
 from coremargin.problems.active.model import evidence_of, found_of
 from coremargin.problems.active.problem import HELD_BYTES, ActiveMargin
 from margin_judges import margin_by_daqp
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from coremargin.problems.active.state import ActiveState, Status
 
 
@@ -152,6 +155,37 @@ def test_rows_of_no_weight_are_nobodys(rng: np.random.Generator) -> None:
     counted = np.setdiff1d(np.flatnonzero(weights), state.answered.ids)
     assert state.scanned.sides.sum() == len(counted)
     assert (state.attempt, len(state.draws)) == (1, draws_needed(len(counted), 0.01, 0.005))
+
+
+def test_where_few_rows_count_no_number_is_drawn_twice(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 of 20,000 rows count: the order of an attempt is walked once, however often it is scanned, not twice a scan;
+    what is drawn is what the definition says, with the walk interrupted at any number.
+    """
+    X, signs = apart(rng, 20_000, 3, 0.3)
+    weights = (np.arange(20_000) % 66 == 0).astype(float)
+    walked = 0
+
+    def counted(*attempt: Any) -> Iterator[int]:
+        nonlocal walked
+        for number in drawn(*attempt):
+            walked += 1
+            if walked == 5000:
+                raise KeyboardInterrupt
+            yield number
+
+    monkeypatch.setattr("coremargin.problems.active.order.drawn", counted)
+    problem = ActiveMargin(source_of(X, 1000, weights=weights), resident_rows=20)
+    with pytest.raises(KeyboardInterrupt):
+        states(problem, Person(signs))
+    state = states(problem, Person(signs))[-1]
+    assert state.status == "certified"
+    assert state.round >= state.attempt
+    assert walked <= 5000 + 20_000 * state.attempt
+    order = drawn(problem.source.digest, 0, state.attempt, 20_000)
+    open_ones = [row for row in order if weights[row] > 0 and row not in state.answered.ids]
+    assert state.draws.ids.tolist() == open_ones[: len(state.draws)]
 
 
 def with_a_far_cluster(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from coremargin.data.scaled import unscaled
 from coremargin.engine.problem import BaseProblem, Round
-from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import draws_needed, share_of
 from coremargin.maths.pool import hulls_meet
 from coremargin.maths.rows import concatenate, take
 from coremargin.problems.active.methods.method import Asking
 from coremargin.problems.active.methods.table import METHODS
+from coremargin.problems.active.order import Order
 from coremargin.problems.active.probe import SlabProbe, decisions, distances_below, margin_below
 from coremargin.problems.active.spread import furthest
 from coremargin.problems.active.state import ActiveState, Draws, Scanned, Status
@@ -222,13 +222,13 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
 
     def _drawn(self, state: ActiveState) -> NDArray[np.int64]:
         """Rows of the next attempt in the order drawn, of those without an answer: as many as can be needed."""
-        order = drawn(unscaled(self.source).digest, self.seed, state.attempt, self.source.rows)
         needed = max(state.reach, self._needed(state, self.source.rows - len(state.answered)))
-        found = np.zeros(0, np.int64)
-        while len(some := np.fromiter(islice(order, max(1, needed - len(found))), np.int64)) and len(found) < needed:
-            some = some[np.isin(some, state.answered.ids, invert=True)]
-            found = np.concatenate([found, some[self._counts(some)]])
-        return found
+        attempt = unscaled(self.source).digest, self.seed, state.attempt, self.source.rows
+        return self._order.first(attempt, needed, state.answered.ids)
+
+    @cached_property
+    def _order(self) -> Order:
+        return Order(self._counts)
 
     def _needed(self, state: ActiveState, rows: int) -> int:
         """Draws of a side, or of all rows, that has so many."""
