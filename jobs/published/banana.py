@@ -1,6 +1,6 @@
-"""Figure 4 of Louche and Ralaivola 2015 on Banana: `python jobs/published/banana.py DATA [--runs 50]`.
+"""Figure 4 of Louche and Ralaivola 2015 on Banana: `python jobs/published/banana.py DATA [--runs 50] [--json FILE]`.
 
-DATA: the folder that holds ``banana/banana.tsv.gz``. 400 rows to learn from, all of them the pool, 4,900 to judge by;
+DATA: the folder that holds ``banana/banana.tsv.gz``. 400 rows to learn from, all of them the pool, 4,891 to judge by;
 two labelled to start, one of each class; the kernel exp(-||x - y||^2 / (2 sigma^2)), sigma = 0.5 (the paper does not
 say how sigma enters). Rows are taken as coordinates in the space that the pool spans there: few labels need no more.
 """
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg as sla
@@ -81,14 +82,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     X, y = read(options.data)
     print(f"{len(y):,} rows, {int((y > 0).sum()):,} positive; after {AFTER} questions, {options.runs} runs")
     methods: tuple[tuple[str, CentreName], ...] = (("Active-BPM (EP)", "ep"), ("Active-SVM", "chebyshev"))
+    told: dict[str, Any] = {"after": AFTER, "rows": len(y), "runs": options.runs}
     for name, centre in methods:
         runs = np.array([measure(X, y, centre, seed) for seed in range(options.runs)])
         print(f"{name:16} mean " + " ".join(f"{value:.3f}" for value in runs.mean(axis=0)))
         print(f"{name:16} std  " + " ".join(f"{value:.3f}" for value in runs.std(axis=0, ddof=1)), flush=True)
+        told[name] = {"mean": runs.mean(axis=0).tolist(), "std": runs.std(axis=0, ddof=1).tolist()}
+    if options.json:
+        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
