@@ -9,15 +9,18 @@ import subprocess
 import sys
 import termios
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
 
 from coremargin.errors import Busy
+from coremargin.formats.choices import Method
+from coremargin.problems.active.spec import ActiveJob
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -326,6 +329,24 @@ def test_a_command_is_done_or_not(
             break
     assert codes[0] == 5
     assert codes[-1] == 0
+
+
+def test_options_of_a_campaign_are_those_of_its_job(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """Every method has a word of explanation in the help; what is not said is what a job file leaves out, and sizes may
+    be texts.
+    """
+    shown = " ".join(run_cli("active", "start", "--help", env={"COLUMNS": "200"}).stdout.split())
+    explained = shown.split("How rows are chosen: ")[1].split(" --epsilon")[0]
+    assert {method for method in get_args(Method) if method not in explained} == set()
+    assert "else those of the store, if it has two, else those answered first" in shown
+    run_cli("active", "start", pool[0].path, "--out", tmp_path / "c", "--memory", "64 MiB", "--expires", "1 h")
+    facts = tomllib.loads((tmp_path / "c" / "campaign.toml").read_text())
+    job = ActiveJob(store=Path("s"), out=Path("c"))
+    assert (facts["memory"], facts["expires"]) == (64 << 20, 3600.0)
+    assert {name: facts[name] for name in job.parameters()} == job.parameters()
+    assert facts["block"] == job.block
+    refused = run_cli("active", "start", pool[0].path, "--out", tmp_path / "d", "--block", "much", exit_code=2)
+    assert "block: not a size: 'much'" in refused.stderr
 
 
 def test_rows_that_nobody_can_tell_are_named(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:

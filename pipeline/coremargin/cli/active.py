@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, WHOLE, cluster_option, json_option, quiet_option
+from coremargin.cli.common import WHOLE, cluster_option, json_option, quiet_option
+from coremargin.cli.options import StartCommand
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.errors import SpecError
-from coremargin.formats.choices import Method
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
@@ -41,27 +41,15 @@ def active() -> None:
     """
 
 
-@active.command()
+@active.command(cls=StartCommand)
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the campaign.")
 @click.option(
-    "--method", type=click.Choice(get_args(Method)), default="coreset", show_default=True, help="How rows are chosen."
-)
-@click.option("--epsilon", type=float, default=0.1, show_default=True, help="Share of the margin that may be missed.")
-@click.option(
-    "--error", type=float, default=0.01, show_default=True, help="Share of rows that may be labelled wrongly."
-)
-@click.option("--confidence", type=float, default=0.99, show_default=True, help="How sure that share is to be.")
-@click.option("--classes", metavar="A,B", help="The two labels, the negative one first; else those answered first.")
+    "--classes", metavar="A,B",
+    help="The two labels, the negative one first; else those of the store, if it has two, else those answered first.",
+)  # fmt: skip
 @click.option("--examples", type=click.Path(path_type=Path), help="A file of row,label that is known already.")
-@click.option("--seed", type=WHOLE, default=0, show_default=True, help="Of the rows drawn to try the model.")
-@click.option("--no-intercept", is_flag=True, help="A hyperplane through the origin (of the scaled rows).")
-@click.option(
-    "--scaling", type=click.Choice(["standard", "minmax", "maxabs", "rownorm"]), help="Scale rows as they are read."
-)
 @click.option("--expires", metavar="TIME", help='Questions may be asked again after so long, such as "2 h".')
-@click.option("--memory", type=BYTES, default="256 MiB", show_default=True, help="For the rows in memory.")
-@click.option("--block", type=BYTES, default="128 MiB", show_default=True, help="Bytes that one task reads.")
 @json_option
 def start(store: Path, **options: Any) -> None:
     """Begin a campaign about the rows of STORE.
@@ -77,13 +65,14 @@ def start(store: Path, **options: Any) -> None:
 
     out, examples, as_json = (options.pop(name) for name in ("out", "examples", "as_json"))
     classes = options.pop("classes")
-    options["intercept"] = not options.pop("no_intercept")
+    options["intercept"] = not options["intercept"]  # the flag turns it off
     if classes is not None:
         options["classes"] = [label_from_text(text) for text in classes.split(",")]
         if len(options["classes"]) != 2 or None in options["classes"]:
             raise click.BadParameter(f"expected two labels such as ham,spam; found {classes}", param_hint="--classes")
+    said = {name: value for name, value in options.items() if value is not None}
     given = [] if examples is None else read_answers_of(examples)
-    with terminable(), Campaign.create(out, store, examples=given, **options) as begun:
+    with terminable(), Campaign.create(out, store, examples=given, **said) as begun:
         _say(begun.status, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
 
 

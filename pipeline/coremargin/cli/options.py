@@ -1,4 +1,4 @@
-"""Options of ``coremargin train`` from the parameters that jobs have: names, choices, defaults and help said once."""
+"""Options of ``train`` and ``active start`` from the parameters that jobs have: names, choices, defaults, help."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Those that the command takes in another form, or not at all.
 _ELSEWHERE = {"store", "cluster"}
+#: Those of a job that ``active start`` has.
+_OF_A_CAMPAIGN = ("method", "epsilon", "error", "confidence", "seed", "intercept", "scaling", "memory", "block")
 
 
 class Parameter(NamedTuple):
@@ -64,15 +66,29 @@ def parameters() -> list[Parameter]:
 class TrainCommand(click.Command):
     """A command with an option for each parameter of the kinds that there are when it is called."""
 
+    def made(self) -> list[click.Option]:
+        """The options."""
+        return [_option(found) for found in parameters() if found.name not in _ELSEWHERE]
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The parameters; the same objects for all of one call."""
         found: list[click.Parameter] | None = ctx.meta.get(__name__)
         if found is None:
             every = super().get_params(ctx)
             arguments = [one for one in every if isinstance(one, click.Argument)]
-            made = [_option(one) for one in parameters() if one.name not in _ELSEWHERE]
-            found = ctx.meta[__name__] = [*arguments, *made, *(one for one in every if one not in arguments)]
+            found = ctx.meta[__name__] = [*arguments, *self.made(), *(one for one in every if one not in arguments)]
         return found
+
+
+class StartCommand(TrainCommand):
+    """Such a command with the parameters that a campaign has."""
+
+    def made(self) -> list[click.Option]:
+        """The options."""
+        from coremargin.problems.active.spec import ActiveJob
+
+        known = {found.name: found for found in _parameters(ActiveJob)}
+        return [_option(known[name]) for name in _OF_A_CAMPAIGN]
 
 
 def job_parameters(options: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,15 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
 
     epsilon: Annotated[float, Meta(description="Share of the best margin that may be missed.")] = 0.1
     oracle: Path | None = None
-    method: Annotated[Method, Meta(description="How rows are chosen.")] = "coreset"
+    method: Annotated[
+        Method,
+        Meta(
+            description="How rows are chosen: coreset the nearest to the hyperplane of the largest margin, stream the "
+            "first within its slab, slab the nearest to one that is found by projections, random any; the others the "
+            "nearest to a centre of all hyperplanes that agree with the answers: of the largest ball (chebyshev), of "
+            "the mass (ep, hit-and-run, billiard, dikin), or any (perceptron)."
+        ),
+    ] = "coreset"
     error: Annotated[float, Meta(description="Share of the rows that may be labelled wrongly.")] = 0.01
     confidence: Annotated[float, Meta(description="How sure that share is to be.")] = 0.99
     seed: Annotated[
