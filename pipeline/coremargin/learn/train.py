@@ -96,7 +96,7 @@ def train_job(
     knows, leaves a model and a checkpoint.
     Raises Busy, CheckpointError, UsageError (a checkpoint is there), Interrupted (Ctrl-C, SIGTERM: resumable).
     """
-    identity = {"store": source.digest, "rows": source.rows, **job.identity()}
+    identity = {"store": source.digest, "rows": source.rows, "problem": kind_of(job).name, **job.identity()}
     problem = problem_of(job, source)
     check_outside(job.out)
     with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:

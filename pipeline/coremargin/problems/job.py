@@ -55,13 +55,6 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1 byte; found {getattr(self, name)}")
 
-    @property
-    def problem(self) -> str:
-        """Its name in the record of a model; of many models, that of each."""
-        from coremargin.problems.registry import kind_of
-
-        return kind_of(self).name
-
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that decides about the result, nothing about the machine."""
         shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": "fast"}
@@ -70,6 +63,6 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         return shared
 
     def identity(self) -> dict[str, Any]:
-        """What must be equal for a checkpoint to be of use."""
+        """What must be equal for a checkpoint to be of use, beside the rows and the kind."""
         sizes = {"memory": int(self.memory), "sample": self.sample, "block": int(self.block)}
-        return {"problem": self.problem, **self.parameters(), **sizes}
+        return {**self.parameters(), **sizes}

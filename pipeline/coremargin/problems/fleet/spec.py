@@ -50,6 +50,10 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
         """That of each member."""
         return "hard_margin" if self.loss is None else "soft_margin"
 
+    def identity(self) -> dict[str, Any]:
+        """And what each member is."""
+        return super().identity() | {"problem": self.problem}
+
     @property
     def costs(self) -> tuple[float, ...]:
         """The values of C, from small to large."""
