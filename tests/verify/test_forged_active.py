@@ -719,6 +719,8 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a version beyond all floats": (_other_toml("version = 1", f"version = 0x{'f' * 300}"), "beyond 64 bits"),
     "a number that nobody can print": (_other_toml("memory = 1048576", f"memory = 0x{'f' * 4000}"), "beyond 64 bits"),
     "a number in a list": (_other_toml("classes = [", f"classes = [[0x{'f' * 4000}],"), "beyond 64 bits"),
+    "a deep table": (_other_toml("memory = 1048576", f"memory = {{{'a.' * 30_000}a = 1}}"), "more levels"),
+    "a deep version": (_other_toml("version = 1", f"version = {{{'a.' * 30_000}a = 1}}"), "more levels"),
     "no number": (_other_toml("error = 0.05", "error = nan"), "nan"),
     "tables in tables": (_other_toml("memory", f"{'a.' * 20_000}a"), "line 13"),
     "quoted tables in tables": (_other_toml("memory", '  "".' + '"".' * 15_000 + '"a"'), "line 13"),

@@ -27,13 +27,14 @@ from coremargin.formats.model_record import (
     check_version,
     different_labels,
 )
-from coremargin.formats.strict_json import cut, typed
+from coremargin.formats.strict_json import cut, deeper, typed
 
 FORMAT = "coremargin-campaign"
 VERSION = 1
 FILE = "campaign.toml"
 ANSWERS = "answers.jsonl"
 LARGEST = 1 << 16  #: bytes
+_LEVELS = 8
 #: A line: a name and a value, an element of a list or its end, a table. A key with dots would need memory with the
 #: square of their number.
 _LINE = re.compile(rb'[a-z_]+ *=.*|\s*"(?:[^"\\]|\\.)*",?|\s*[-+\w.]+,?|\]|\[[a-z_]+\]|\s*')
@@ -84,6 +85,8 @@ def read_campaign(data: bytes, place: str) -> Campaign:
         content = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: expected TOML, cannot be read: {cut(str(error))}; get an unaltered copy") from error
+    if deeper(content, _LEVELS):
+        raise DataError(f"{place}: expected values and lists of them, found more levels; get an unaltered copy")
     _check_numbers(content, place)
     check_version(content, FORMAT, VERSION, place, "a campaign's folder")
     return typed(Campaign, content, place)

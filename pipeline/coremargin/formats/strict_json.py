@@ -47,7 +47,7 @@ def read_object(
         raise error(f"{place}: expected JSON, found it nested too deep; get an unaltered copy") from problem
     except ValueError as problem:
         raise error(f"{place}: expected JSON, cannot be read: {problem}; get an unaltered copy") from problem
-    if _deeper(value, _DEEPEST):
+    if deeper(value, _DEEPEST):
         text = f"expected at most {_DEEPEST} levels of JSON, found it nested too deep"
         raise error(f"{place}: {text}; get an unaltered copy")
     if not isinstance(value, dict):
@@ -55,7 +55,7 @@ def read_object(
     return value
 
 
-def _deeper(value: Any, levels: int) -> bool:
+def deeper(value: Any, levels: int) -> bool:
     """Whether lists and objects are nested in more levels."""
     level = [value]
     for _ in range(levels + 1):
