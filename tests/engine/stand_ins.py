@@ -47,7 +47,8 @@ CANCEL = (
     + """
 import os, signal
 gone = []
-for word in sys.argv[1:]:
+words = sys.argv[3:] if sys.argv[1] == "-M" else sys.argv[1:]  # one cluster of SLURM's
+for word in words:
     try:
         os.killpg(int(word.split(".")[0]), signal.SIGTERM)
     except ProcessLookupError:

@@ -98,7 +98,7 @@ def test_batch_systems_start_workers_and_cancel_them(kind: type[Batch], batch_sy
         job = executor.description.split("job ")[1].split(",")[0]
     submitted = Path(f"{submit}.log").read_text().partition("\n")[2]
     assert submitted == render(spec).replace("SCHEDULER", address)
-    assert Path(f"{cancel}.log").read_text().split() == [job]
+    assert Path(f"{cancel}.log").read_text().split() == [*(["-M", "cluster"] if kind is Slurm else []), job]
 
 
 @pytest.mark.parametrize("kind", [Slurm, pytest.param(Sge, marks=pytest.mark.slow)])
@@ -117,7 +117,7 @@ def test_an_array_that_has_ended_is_submitted_again(
         address = executor.client.scheduler.address
     text = render(spec).replace("SCHEDULER", address)
     assert Path(f"{submit}.log").read_text().count(text) == 2
-    cancelled = Path(f"{cancel}.log").read_text().split()
+    cancelled = [line.split()[-1] for line in Path(f"{cancel}.log").read_text().splitlines()]
     assert len(cancelled) == 2
     assert cancelled[0] == first != cancelled[1]
 
@@ -232,6 +232,36 @@ def test_a_failing_submission_says_what_the_batch_system_said(command: Command) 
     command("sbatch", TEXT + "print('hello')")
     with pytest.raises(RunError, match="sbatch answered 'hello.*expected the id of a job"):
         connect(spec)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "cancelled"),
+    [
+        (Slurm, "77;other", "-M other 77"),
+        (Slurm, "12 jobs of yours wait\n123", "123"),
+        (Slurm, "2026-11-22 maintenance\n123", "123"),
+        (Sge, "5 warnings\n123.1-2:1", "123"),
+    ],
+)
+def test_the_array_that_was_submitted_is_cancelled(
+    kind: type[Batch], answer: str, cancelled: str, command: Command
+) -> None:
+    """Of an answer with more digits than the array's number, that is what is cancelled, on the cluster that has it."""
+    command("sbatch" if kind is Slurm else "qsub", TEXT + f"print({answer!r})")
+    note = command("scancel" if kind is Slurm else "qdel", TEXT)
+    array = Array(kind(host="127.0.0.1", insecure=True), "tcp://127.0.0.1:1")
+    array.submit()
+    array.cancel()
+    assert Path(f"{note}.log").read_text() == f"{cancelled}\n"
+
+
+def test_of_two_numbers_none_is_cancelled(command: Command) -> None:
+    """An answer that may mean one job or another is a RunError with its words, and no job is cancelled for it."""
+    command("sbatch", TEXT + "print('77\\n78')")
+    note = command("scancel", TEXT)
+    with pytest.raises(RunError, match=r"sbatch answered '77\\n78\\n'; expected the id of a job, once"):
+        connect(Slurm(host="127.0.0.1", insecure=True))
+    assert not Path(f"{note}.log").exists()
 
 
 def test_a_queue_that_does_not_move_ends_in_time(command: Command) -> None:

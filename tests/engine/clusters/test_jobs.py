@@ -137,7 +137,10 @@ def test_a_refused_job_says_what_the_batch_system_said(kind: type[JobQueue], com
     ("kind", "answer", "number"),
     [
         (Lsf, "Charging project 4711\nJob <98765> is submitted to queue <5>.", "98765"),
+        (Lsf, "Charging project <4711>\nJob <98765> is submitted to default queue <normal>.", "98765"),
         (Pbs, "qsub: 12 jobs of yours wait\n123.srv2", "123.srv2"),
+        (Pbs, "2026-11-22\n123.srv2", "123.srv2"),
+        (HtCondor, "Submitting job(s).\n1 job(s) submitted to cluster 7.", "7"),
     ],
 )
 def test_the_job_that_was_submitted_is_cancelled(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import re
 from typing import TYPE_CHECKING
 
 from coremargin.engine.clusters.scripts import batch_script
 from coremargin.engine.clusters.specs import Batch, Sge, Slurm
-from coremargin.engine.clusters.started import answer_of, need_commands, undisturbed
+from coremargin.engine.clusters.started import answer_of, need_commands, number_in, undisturbed
 from coremargin.errors import RunError
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ log = logging.getLogger(__name__)
 
 #: Per batch system: the command that reads a script from standard input, the job's id in its answer, how to cancel.
 _COMMANDS: Mapping[type[Batch], tuple[list[str], str, list[str]]] = {
-    Slurm: (["sbatch", "--parsable"], r"^(\d+)", ["scancel"]),
-    Sge: (["qsub", "-terse"], r"^(\d+)", ["qdel"]),
+    Slurm: (["sbatch", "--parsable"], r"^(?P<job>\d+)(?:;(?P<cluster>\S+))?\s*$", ["scancel"]),
+    Sge: (["qsub", "-terse"], r"^(?P<job>\d+)(?:\.\d+-\d+:\d+)?\s*$", ["qdel"]),
 }
 
 
@@ -29,6 +28,7 @@ class Array:
     def __init__(self, batch: Batch, address: str) -> None:
         self._batch, self._script = batch, batch_script(batch, address)
         self._job: str | None = None
+        self._cluster: str | None = None  # of a SLURM that has several: the one that the job is on
 
     @property
     def description(self) -> str:
@@ -47,17 +47,15 @@ class Array:
 
     def _submit(self) -> None:
         submit, pattern, _ = _COMMANDS[type(self._batch)]
-        answer = answer_of(submit, self._script)
-        match = re.search(pattern, answer, re.MULTILINE)
-        if match is None:
-            raise RunError(f"{submit[0]} answered {answer!r}; expected the id of a job")
-        self._job = match[1]
+        found = number_in(answer_of(submit, self._script), pattern, submit[0]).groupdict()
+        self._job, self._cluster = found["job"], found.get("cluster")
 
     def cancel(self) -> None:
         """Take the array out of the queue, if there is one. Raises RunError when that is refused."""
         if self._job is not None:
             job, self._job = self._job, None
-            undisturbed(lambda: answer_of([*_COMMANDS[type(self._batch)][2], job], ""))
+            where = ["-M", self._cluster] if self._cluster else []
+            undisturbed(lambda: answer_of([*_COMMANDS[type(self._batch)][2], *where, job], ""))
 
     def again(self) -> str:
         """Submit it anew, for none of its workers is left: their walltime is over, or somebody cancelled them."""

@@ -4,7 +4,8 @@ Its classes write the script. Of 0.9.0 these things are done otherwise; what a j
 
 - A command is run by ``answer_of``, with its limits, in a session that no Ctrl-C reaches. LSF's script goes to the
   standard input of ``bsub`` without a shell that throws its errors away.
-- The number of a job is what its batch system says it is; theirs are the first digits of the answer, whatever they are.
+- The number of a job is what its batch system says it is, once; theirs are the first digits of the answer, whatever
+  they are.
 - Workers have no names: a job that the batch system starts again would be sent away while the scheduler still knows the
   worker of its first start by the same one.
 - The job of a worker that left is not cancelled: where jobs have one worker theirs is, 15 seconds later, though the
@@ -27,7 +28,7 @@ from distributed.core import Status
 
 from coremargin.engine.clusters.scripts import PLACEHOLDER, clock, exports, given, mebibytes, preparation
 from coremargin.engine.clusters.specs import HtCondor, JobQueue, Lsf, Pbs
-from coremargin.engine.clusters.started import answer_of
+from coremargin.engine.clusters.started import answer_of, number_in
 from coremargin.engine.clusters.tls import security
 from coremargin.engine.interruption import deferred_interrupts
 from coremargin.errors import RunError, UsageError
@@ -124,6 +125,7 @@ class Job:
     name: str
     submit_command: str
     cancel_command: str
+    job_id_regexp: str
     status: Any
     _command_template: str
 
@@ -153,9 +155,9 @@ class Job:
             else:
                 with its.job_file() as file:
                     answer = answer_of([*command, file], "")
-            return str(self._job_id_from_submit_output(answer))  # type: ignore[attr-defined]
-        except (OSError, ValueError) as error:  # no file could be written for it; what came back has no number
+        except (OSError, ValueError) as error:  # no file could be written for it
             raise RunError(f"a job could not be submitted: {' '.join(str(error).split())}") from error
+        return number_in(answer, self.job_id_regexp, command[0])["job_id"]
 
 
 class _Cluster:
@@ -191,9 +193,9 @@ def _derived_all() -> dict[type[JobQueue], Any]:
     pbs, lsf, condor = _theirs()
     return {
         # one word of its own line, with the server's name: qdel would ask the default server else
-        Pbs: _derived(pbs, job_id_regexp=r"(?m)^(?P<job_id>\d\S*)\s*$"),
-        Lsf: _derived(lsf, job_id_regexp=r"<(?P<job_id>\d+)>"),
-        HtCondor: _derived(condor),
+        Pbs: _derived(pbs, job_id_regexp=r"^(?P<job_id>\d+(?:\.\S+)?)\s*$"),
+        Lsf: _derived(lsf, job_id_regexp=r"Job <(?P<job_id>\d+)> is submitted"),
+        HtCondor: _derived(condor, job_id_regexp=r"submitted to cluster (?P<job_id>\d+)"),
     }
 
 

@@ -58,6 +58,14 @@ def answer_of(command: list[str], text: str) -> str:
     return done.stdout
 
 
+def number_in(answer: str, pattern: str, command: str) -> re.Match[str]:
+    """Where a command that submits says which job it is; RunError unless it says so once: another may be cancelled."""
+    found = list(re.finditer(pattern, answer, re.MULTILINE))
+    if len(found) != 1:
+        raise RunError(f"a job could not be submitted: {command} answered {answer!r}; expected the id of a job, once")
+    return found[0]
+
+
 def _not_run(name: str, error: OSError) -> RunError:
     return machine_limit(error, name) or RunError(f"{name} cannot be run: {error}")
 
