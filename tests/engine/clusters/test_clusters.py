@@ -38,7 +38,7 @@ from coremargin.engine.clusters.specs import (
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import RunError, SpecError, UsageError
 from scan_fakes import FakeHandle, Slow
-from stand_ins import TEXT, here, scans
+from stand_ins import TEXT, here, noted, scans
 from tls_kit import own_certificate
 
 if TYPE_CHECKING:
@@ -253,6 +253,27 @@ def test_the_array_that_was_submitted_is_cancelled(
     array.submit()
     array.cancel()
     assert Path(f"{note}.log").read_text() == f"{cancelled}\n"
+
+
+def test_an_array_that_could_not_be_cancelled_is_not_forgotten(
+    command: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An array whose cancelling failed is told as a warning when another is submitted in its place, and cancelled with
+    that in the end; one that has ended already is neither told nor asked for again.
+    """
+    submit = command("sbatch", TEXT + "print(77)")
+    cancel = command("scancel", TEXT + "sys.exit('scancel: error: Unable to contact slurm controller')")
+    array = Array(Slurm(host="127.0.0.1", insecure=True), "tcp://127.0.0.1:1")
+    array.submit()
+    command("sbatch", TEXT + "print(78)")
+    array.again()
+    (told,) = (record for record in caplog.records if record.levelname == "WARNING")
+    assert told.message.endswith("slurm controller; see whether any of these is in the queue still: 77")
+    command("scancel", TEXT + "sys.exit('scancel: error: Invalid job id specified' if sys.argv[1] == '78' else 0)")
+    array.cancel()
+    array.cancel()
+    assert noted(cancel) == ["77", "77", "78"]
+    assert len(noted(submit)) == 2
 
 
 def test_of_two_numbers_none_is_cancelled(command: Command) -> None:

@@ -342,6 +342,24 @@ def test_what_the_queue_takes_of_a_new_submission_is_kept(command: Command, capl
     assert noted(cancel)[1:] == ["3"]
 
 
+def test_jobs_that_could_not_be_cancelled_are_not_forgotten(command: Command, caplog: pytest.LogCaptureFixture) -> None:
+    """Jobs whose cancelling failed are told as a warning when others are submitted in their place, and cancelled with
+    these in the end.
+    """
+    from coremargin.engine.clusters.jobs import Jobs
+
+    cancel = command("qdel", TEXT + "sys.exit('qdel: cannot connect to server')")
+    jobs = Jobs(jobs_here(Pbs))
+    jobs.submit(FakeCluster(jobs.put, lambda: "1", lambda: "2"))
+    jobs.again()
+    (told,) = (record for record in caplog.records if record.levelname == "WARNING")
+    assert told.message.endswith("connect to server; see whether any of these is in the queue still: 1")
+    command("qdel", TEXT)
+    jobs.cancel()
+    jobs.cancel()
+    assert [sorted(line.split()) for line in noted(cancel)] == [["1"], ["1", "2"]]
+
+
 def test_a_late_answer_is_none_to_the_next_submission(
     command: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coremargin.engine.clusters.scripts import batch_script
 from coremargin.engine.clusters.specs import Batch, Sge, Slurm
-from coremargin.engine.clusters.started import answer_of, need_commands, number_in, undisturbed
+from coremargin.engine.clusters.started import answer_of, need_commands, number_in, take_out, undisturbed
 from coremargin.errors import RunError
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ class Array:
 
     def __init__(self, batch: Batch, address: str) -> None:
         self._batch, self._script = batch, batch_script(batch, address)
-        self._job: str | None = None
-        self._cluster: str | None = None  # of a SLURM that has several: the one that the job is on
+        self._job: str | None = None  # the last one
+        self._there: dict[str, list[str]] = {}  # jobs that may be in the queue, and what cancels each
 
     @property
     def description(self) -> str:
@@ -46,23 +47,36 @@ class Array:
         return f"submitted {self.description}"
 
     def _submit(self) -> None:
-        submit, pattern, _ = _COMMANDS[type(self._batch)]
+        submit, pattern, cancel = _COMMANDS[type(self._batch)]
         found = number_in(answer_of(submit, self._script), pattern, submit[0]).groupdict()
-        self._job, self._cluster = found["job"], found.get("cluster")
+        self._job, cluster = found["job"], found.get("cluster")  # a cluster: of a SLURM that has several
+        self._there[self._job] = [*cancel, *(["-M", cluster] if cluster else []), self._job]
 
     def cancel(self) -> None:
-        """Take the array out of the queue, if there is one. Raises RunError when that is refused."""
-        if self._job is not None:
-            job, self._job = self._job, None
-            where = ["-M", self._cluster] if self._cluster else []
-            undisturbed(lambda: answer_of([*_COMMANDS[type(self._batch)][2], *where, job], ""))
+        """Take the array out of the queue, if there is one, and any before it that could not be taken out.
+
+        Raises RunError, with the numbers, for those that may be there still.
+        """
+        undisturbed(self._take_out)
+
+    def _take_out(self) -> None:
+        failed = []
+        for job, command in list(self._there.items()):
+            try:
+                take_out(partial(answer_of, command, ""), [job])
+            except RunError as error:
+                failed.append(str(error))
+            else:
+                del self._there[job]
+        if failed:
+            raise RunError("; ".join(failed))
 
     def again(self) -> str:
         """Submit it anew, for none of its workers is left: their walltime is over, or somebody cancelled them."""
         try:
             self.cancel()  # what is left of it in the queue
         except RunError as error:
-            log.info("%s", error)  # most batch systems refuse to cancel what has ended
+            log.warning("%s", error)  # it is tried once more in the end
         return self.submit()
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import shlex
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coremargin.engine.clusters.jobqueue import cluster_class, options
-from coremargin.engine.clusters.started import ANSWER_S, answer_of, need_commands, undisturbed
+from coremargin.engine.clusters.started import ANSWER_S, answer_of, need_commands, take_out, undisturbed
 from coremargin.errors import RunError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Jobs:
         try:
             self.cancel()  # what is left of them in the queue
         except RunError as error:
-            log.info("%s", error)  # most batch systems refuse to cancel what has ended
+            log.warning("%s", error)  # it is tried once more in the end
         self._cluster.scale(0)
         refused = self._submit()
         if refused and not self._shown:
@@ -139,12 +140,15 @@ class Jobs:
 
     def _take_out(self) -> None:
         self._ask_no_more()
-        failed = []
+        failed, left = [], list[str]()
         while numbers := self._next():
             try:
-                self._command(numbers)
+                take_out(partial(self._command, numbers), numbers)
             except RunError as error:
-                failed.append(f"{error}; see whether any of these is in the queue still: {', '.join(numbers)}")
+                failed.append(str(error))
+                left += numbers
+        with self._changed:
+            self._numbers += left
         if failed:
             raise RunError("; ".join(failed))
 

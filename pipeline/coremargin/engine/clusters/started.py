@@ -4,6 +4,7 @@ port-forward), whose end is known at once, with their last words.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import subprocess
@@ -18,12 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 ANSWER_S = 120.0  #: for a command to answer
 _LINE = 4096  # characters of a line that are read at once
 _SHOWN = 300  # of a line in a message
 _LAST_WORDS_S = 1.0  # to read what an ended process left in the pipe, which a process of its own may hold open
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
+
+# What batch systems say of a job that is not in the queue any more, as PBS, Grid Engine, SLURM and LSF word it.
+_GONE = re.compile(
+    r"(?i)has (already )?finished|unknown job id|does not exist|invalid job id|no matching job|already comp"
+)
 
 
 def undisturbed(action: Callable[[], T]) -> T:
@@ -64,6 +71,21 @@ def number_in(answer: str, pattern: str, command: str) -> re.Match[str]:
     if len(found) != 1:
         raise RunError(f"a job could not be submitted: {command} answered {answer!r}; expected the id of a job, once")
     return found[0]
+
+
+def take_out(cancel: Callable[[], object], numbers: list[str]) -> None:
+    """Have jobs cancelled. Raises RunError, with their numbers, when they may be in the queue still.
+
+    That a job has ended already is no failure: most batch systems refuse to cancel it, and all others are cancelled.
+    """
+    try:
+        cancel()
+    except RunError as error:
+        lines = str(error).partition(": ")[2].splitlines()
+        if lines and all(_GONE.search(line) for line in lines):
+            log.info("%s", error)
+            return
+        raise RunError(f"{error}; see whether any of these is in the queue still: {', '.join(numbers)}") from error
 
 
 def _not_run(name: str, error: OSError) -> RunError:
