@@ -54,6 +54,7 @@ def test_every_key_reaches_the_script(kind: type[JobQueue], expected: list[str])
     assert not Path("/logs").exists()
 
 
+@pytest.mark.filterwarnings("ignore:.* has been renamed to:FutureWarning")
 @pytest.mark.parametrize("kind", [Pbs, Lsf, HtCondor])
 def test_a_file_of_dask_jobqueue_overrules_nothing(kind: type[JobQueue]) -> None:
     """What a cluster file says, or means by default, is not replaced by what a ``jobqueue.yaml`` says; what it leaves
@@ -71,6 +72,10 @@ def test_a_file_of_dask_jobqueue_overrules_nothing(kind: type[JobQueue]) -> None
         "walltime": "00:01",
         "lsf-units": "gb",
         "job-directives-skip": ["-l", "-n", "-R"],
+        "header-skip": ["-l", "-n", "-R"],
+        "env-extra": ["exit"],
+        "extra": ["--preload", "x"],
+        "job-extra": {} if kind is HtCondor else ["-x"],
         "name": "other",
         "death-timeout": 1,
         "worker-extra-args": ["--preload", "x"],

@@ -70,7 +70,7 @@ def _pbs(batch: JobQueue) -> dict[str, Any]:
         "account": batch.account,
         "resource_spec": f"select=1:ncpus={batch.threads}:mem={mebibytes(batch.memory)}mb",
         "walltime": clock(batch.walltime),
-        "job_directives_skip": [],  # else those of a jobqueue.yaml
+        "job_directives_skip": ["\n"],  # in no line; an empty list means those of a jobqueue.yaml, header-skip too
         "job_extra_directives": ["-r y", "-j oe", *given(("-o ", batch.logs)), *batch.directives],
     }
 
