@@ -276,6 +276,22 @@ def test_an_array_that_could_not_be_cancelled_is_not_forgotten(
     assert len(noted(submit)) == 2
 
 
+def test_a_command_that_hangs_ends_with_what_it_started(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where ``sbatch`` is a wrapper, the real one does not outlive its time limit; the error has the job's name."""
+    # not above, as in conftest.py
+    from coremargin.engine.clusters import started
+
+    monkeypatch.setattr(started, "ANSWER_S", 1.0)
+    wrapper = command("sbatch", "#!/bin/sh\nsleep 60 &\necho $! > $0.pid\nwait\n")
+    with pytest.raises(RunError, match="^sbatch did not answer within .*in the queue all the same: look for mine$"):
+        Array(Slurm(host="127.0.0.1", insecure=True, name="mine"), "tcp://127.0.0.1:1").submit()
+    pid = int(Path(f"{wrapper}.pid").read_text())
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_of_two_numbers_none_is_cancelled(command: Command) -> None:
     """An answer that may mean one job or another is a RunError with its words, and no job is cancelled for it."""
     command("sbatch", TEXT + "print('77\\n78')")

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -153,6 +154,26 @@ def test_the_job_that_was_submitted_is_cancelled(
     with pytest.raises(RunError, match=rf"job {re.escape(number)}; .*no worker within"):
         connect(jobs_here(kind, start_timeout=BRIEFLY))
     assert noted(note) == [number]
+
+
+@pytest.mark.parametrize("kind", [Pbs, Lsf, HtCondor])
+def test_no_file_holds_what_is_submitted(
+    kind: type[JobQueue], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the submit command runs, the script, which may hold secrets, comes on its standard input and lies nowhere
+    in the folder of temporary files.
+    """
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    submit, _, cancel = BATCH[kind]
+    command(cancel, TEXT)
+    text = f"log.open('a').write(str(list(pathlib.Path({str(folder)!r}).rglob('*.sh'))) + sys.stdin.read())\n"
+    note = command(submit, TEXT + text + "sys.exit('enough')")
+    with pytest.raises(RunError, match="enough"):
+        connect(jobs_here(kind))
+    assert "\n[]" in Path(f"{note}.log").read_text()
+    assert "distributed.cli.dask_worker" in Path(f"{note}.log").read_text()
 
 
 def test_when_one_job_is_refused_the_others_are_cancelled(command: Command) -> None:

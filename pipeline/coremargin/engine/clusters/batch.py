@@ -48,7 +48,7 @@ class Array:
 
     def _submit(self) -> None:
         submit, pattern, cancel = _COMMANDS[type(self._batch)]
-        found = number_in(answer_of(submit, self._script), pattern, submit[0]).groupdict()
+        found = number_in(answer_of(submit, self._script, self._batch.name), pattern, submit[0]).groupdict()
         self._job, cluster = found["job"], found.get("cluster")  # a cluster: of a SLURM that has several
         self._there[self._job] = [*cancel, *(["-M", cluster] if cluster else []), self._job]
 

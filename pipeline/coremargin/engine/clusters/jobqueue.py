@@ -2,8 +2,8 @@
 
 Its classes write the script. Of 0.9.0 these things are done otherwise; what a job does is called by jobs.py:
 
-- A command is run by ``answer_of``, with its limits, in a session that no Ctrl-C reaches. LSF's script goes to the
-  standard input of ``bsub`` without a shell that throws its errors away.
+- A command is run by ``answer_of``, with its limits, in a session that no Ctrl-C reaches. The script goes to
+  its standard input: in a file of /tmp all could read the environment that it sets, which may hold secrets.
 - The number of a job is what its batch system says it is, once; theirs are the first digits of the answer, whatever
   they are.
 - Workers have no names: a job that the batch system starts again would be sent away while the scheduler still knows the
@@ -82,7 +82,6 @@ def _lsf(batch: JobQueue) -> dict[str, Any]:
         "project": batch.account,
         "ncpus": batch.threads,
         "walltime": clock(batch.walltime + 59).rpartition(":")[0],  # in minutes, and no fewer
-        "use_stdin": True,  # else the text would have to lie where the job runs
         "mem": batch.memory,
         "lsf_units": "kb",  # else it looks for an lsf.conf
         "job_directives_skip": ["#BSUB -M "],  # without a unit it means what the lsf.conf of the cluster says
@@ -126,6 +125,7 @@ class Job:
     submit_command: str
     cancel_command: str
     job_id_regexp: str
+    standard_input: tuple[str, ...] = ()  #: what tells the command to read it
     status: Any
     _command_template: str
 
@@ -150,13 +150,10 @@ class Job:
         its: Any = self
         command = shlex.split(self.submit_command)
         try:
-            if getattr(self, "use_stdin", False):
-                answer = answer_of(command, its.job_script())
-            else:
-                with its.job_file() as file:
-                    answer = answer_of([*command, file], "")
-        except (OSError, ValueError) as error:  # no file could be written for it
+            script = its.job_script()
+        except (OSError, ValueError) as error:  # of dask-jobqueue, and what it reads
             raise RunError(f"a job could not be submitted: {' '.join(str(error).split())}") from error
+        answer = answer_of([*command, *self.standard_input], script, its.job_name)
         return number_in(answer, self.job_id_regexp, command[0])["job_id"]
 
 
@@ -195,7 +192,7 @@ def _derived_all() -> dict[type[JobQueue], Any]:
         # one word of its own line, with the server's name: qdel would ask the default server else
         Pbs: _derived(pbs, job_id_regexp=r"^(?P<job_id>\d+(?:\.\S+)?)\s*$"),
         Lsf: _derived(lsf, job_id_regexp=r"Job <(?P<job_id>\d+)> is submitted"),
-        HtCondor: _derived(condor, job_id_regexp=r"submitted to cluster (?P<job_id>\d+)"),
+        HtCondor: _derived(condor, job_id_regexp=r"submitted to cluster (?P<job_id>\d+)", standard_input=("-",)),
     }
 
 

@@ -5,11 +5,14 @@ port-forward), whose end is known at once, with their last words.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from signal import SIGKILL
 from typing import TYPE_CHECKING, TypeVar
 
 from coremargin.errors import RunError, UsageError, machine_limit
@@ -46,23 +49,33 @@ def need_commands(*names: str) -> None:
             raise UsageError(f"the command {name!r} is not on this host; run coremargin on a submit host")
 
 
-def answer_of(command: list[str], text: str) -> str:
+def answer_of(command: list[str], text: str, submitted: str | None = None) -> str:
     """What a command answers to ``text``; RunError, with its words, when it fails or does not answer.
 
-    It has a session of its own: a Ctrl-C, which a terminal sends to all of them, is the driver's to deal with.
+    It has a session of its own: a Ctrl-C, which a terminal sends to all of them, is the driver's to deal with, and what
+    it started itself, where it is a wrapper of the real one, ends with it. submitted: the name of a job that it puts
+    into the queue.
     """
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False,
-            start_new_session=True,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise RunError(f"{command[0]} did not answer within {format_seconds(ANSWER_S)}") from error
+        run = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", start_new_session=True
+        )
     except OSError as error:
         raise _not_run(command[0], error) from error
-    if done.returncode:
-        raise RunError(f"{command[0]} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+    with run:
+        try:
+            said, complaint = run.communicate(text, timeout=ANSWER_S)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            maybe = f"; it may be in the queue all the same: look for {submitted}" if submitted else ""
+            raise RunError(f"{command[0]} did not answer within {format_seconds(ANSWER_S)}{maybe}") from error
+    if run.returncode:
+        raise RunError(f"{command[0]} failed with status {run.returncode}: {(complaint or said).strip()}")
+    return said
 
 
 def number_in(answer: str, pattern: str, command: str) -> re.Match[str]:
