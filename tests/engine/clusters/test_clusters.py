@@ -435,7 +435,9 @@ def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
 def test_missing_certificates_are_named(tmp_path: Path) -> None:
     """A certificate that is not there is a UsageError with its path."""
     tls = Tls(ca=tmp_path / "ca.pem", cert=tmp_path / "c.pem", key=tmp_path / "k.pem")
-    with pytest.raises(UsageError, match="ca.pem is not a file"):
+    with pytest.raises(
+        UsageError, match=r"\[tls\] of the cluster file: .*ca.pem is not a file on this host; give one that is"
+    ):
         connect(Address(address="tls://127.0.0.1:1", tls=tls))
 
 

@@ -18,7 +18,7 @@ def check_files(network: Network) -> None:
         return
     for file in (network.tls.ca, network.tls.cert, network.tls.key):
         if not file.is_file():
-            raise UsageError(f"[tls]: {file} is not a file")
+            raise UsageError(f"[tls] of the cluster file: {file} is not a file on this host; give one that is")
 
 
 def security(network: Network) -> Security:
