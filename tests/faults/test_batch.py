@@ -20,22 +20,19 @@ from cluster_kit import (
     BLOCKS,
     Moments,
     command,
+    ends_and_is_resumed,
     trained,
     trained_alone,
     wait_until,
-    wide_job,
     wide_store,
     worker_environment,
 )
 from coremargin import spec as specs
 from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import Batch, Tls, load_cluster
-from coremargin.engine.executors import InProcess
-from coremargin.learn.train import train_job
 from sge_kit import LocalSge
 from slurm_kit import LocalSlurm
 from tls_kit import own_certificate
-from train_kit import exact
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,17 +155,10 @@ def test_interrupted(
     """Ctrl-C and SIGTERM in the middle of a scan take the array out of the queue and end with exit code 130; resumed in
     this process, the bits are the same.
     """
-    held = tmp_path / "held"
-    with command(tmp_path, store, spec_of(system, repository, tmp_path), f"{BLOCKS // 2}:{held}") as run:
-        wait_until(held.exists, run)
-        os.killpg(run.pid, number)
-        _, errors = run.communicate(timeout=60)
-    assert run.returncode == 130, errors
-    assert "go on with the same command and --resume" in errors
-    assert "Traceback" not in errors
-    system.wait_until_idle(20)
-    outcome = train_job(wide_job(store, tmp_path / "m"), store, InProcess(1), begin="resume")
-    assert (outcome.run["resumed"], exact(tmp_path / "m")) == (1, unbroken)
+    spec = spec_of(system, repository, tmp_path)
+    assert (
+        ends_and_is_resumed(tmp_path, store, spec, number, system.tasks, lambda: system.wait_until_idle(20)) == unbroken
+    )
 
 
 @pytest.fixture
@@ -217,4 +207,5 @@ def test_workers_leave_a_driver_that_was_killed(
         wait_until(held.exists, run)
         assert len(system.tasks()) == 2
         run.kill()
+        run.wait()
     system.wait_until_idle(120)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import msgspec
 import psutil
@@ -18,20 +18,17 @@ from cluster_kit import (
     BLOCKS,
     Moments,
     command,
+    ends_and_is_resumed,
     trained,
     trained_alone,
     wait_until,
-    wide_job,
     wide_store,
     worker_environment,
 )
 from coremargin import spec as specs
 from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import Ssh, load_cluster
-from coremargin.engine.executors import InProcess
-from coremargin.learn.train import train_job
 from ssh_kit import LocalSshd, missing
-from train_kit import exact
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +36,7 @@ if TYPE_CHECKING:
     from coremargin.data.store import Store
     from coremargin.engine.protocols import BlockResult
 
+MARK, OURS = "COREMARGIN_TEST", uuid4().hex  #: in the environment of what this run starts: others may run beside it
 REASON = missing()
 pytestmark = [
     pytest.mark.faults,
@@ -74,26 +72,26 @@ def spec(repository: Path, sshd: LocalSshd) -> Ssh:
     assert isinstance(spec, Ssh)
     return msgspec.structs.replace(
         spec, hosts=("127.0.0.1", "127.0.0.2"), options=sshd.options, host="127.0.0.1", python=sys.executable,
-        threads=1, workers=1, environment=worker_environment(), start_timeout=specs.Seconds(60),
+        threads=1, workers=1, environment=worker_environment() | {MARK: OURS}, start_timeout=specs.Seconds(60),
     )  # fmt: skip
 
 
 def remote(words: str = "dask_worker") -> list[psutil.Process]:
     """What runs on the hosts: the nannies that ssh started, or with "spawn_main" their workers."""
-    nannies = [process for process in psutil.process_iter() if "dask_worker" in arguments(process)]
-    nannies = [process for process in nannies if "distributed.cli.dask_worker" in arguments(process).split()]
+    nannies = [one for one in psutil.process_iter() if "distributed.cli.dask_worker" in arguments(one).split()]
     if words == "dask_worker":
         return nannies
     return [child for nanny in nannies for child in children(nanny) if words in arguments(child)]
 
 
 def arguments(process: psutil.Process) -> str:
-    """Its command line; nothing where it is gone."""
+    """The command line of a process that this run started on the hosts; nothing where it is gone, or another's."""
     try:
         words = process.cmdline()
+        ours = bool(words) and "ssh" not in words[0] and process.environ().get(MARK) == OURS
     except psutil.Error:
         return ""
-    return " ".join(words) if words and "ssh" not in words[0] else ""
+    return " ".join(words) if ours else ""
 
 
 def children(process: psutil.Process) -> list[psutil.Process]:
@@ -164,18 +162,14 @@ def test_interrupted(
     """Ctrl-C and SIGTERM, which reach the ssh commands as well, end with exit code 130 and leave nothing on the hosts;
     resumed in this process, the bits are the same.
     """
-    held = tmp_path / "held"
-    with command(tmp_path, store, spec, f"{BLOCKS // 2}:{held}") as run:
-        wait_until(held.exists, run)
+
+    def before() -> None:
         assert len(remote()) == 2
-        os.killpg(run.pid, number)
-        _, errors = run.communicate(timeout=60)
-    assert run.returncode == 130, errors
-    assert "go on with the same command and --resume" in errors
-    assert "Traceback" not in errors
-    assert leave(5.0)
-    outcome = train_job(wide_job(store, tmp_path / "m"), store, InProcess(1), begin="resume")
-    assert (outcome.run["resumed"], exact(tmp_path / "m")) == (1, unbroken)
+
+    def after() -> None:
+        assert leave(5.0)
+
+    assert ends_and_is_resumed(tmp_path, store, spec, number, before, after) == unbroken
 
 
 def test_workers_leave_a_driver_that_was_killed(tmp_path: Path, spec: Ssh, store: Store) -> None:
@@ -185,4 +179,5 @@ def test_workers_leave_a_driver_that_was_killed(tmp_path: Path, spec: Ssh, store
         wait_until(held.exists, run)
         assert len(remote()) == 2
         run.kill()
+        run.wait()
     assert leave(90.0)
