@@ -35,7 +35,6 @@ SMALLER = {
 NOT_RUN = {
     "make demo": "test_demo.py runs what it runs; before that it makes a virtual environment, from the network",
     "make test": "it would run this",
-    "coremargin active label rows.campaign": "people press its keys; test_cli_active.py does so",
 }
 
 #: Commands that ask in a terminal, and the keys that answer, one for each time that they offer to quit.

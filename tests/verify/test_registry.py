@@ -66,6 +66,7 @@ def model_of(folder: Path, store: Path, X: np.ndarray, row: int) -> Path:
     claims = {"lower": length, "upper": length, "coreset_rows": 1, "store_digest": record.commits[-1].digest}
     content = certified_record(about, **claims, radius=length)
     content["problem"] = "farthest"
+    content["certificate"]["kind"] = "length"
     folder.mkdir()
     (folder / "model.json").write_text(json.dumps(content))
     write_arrays(folder / "arrays.npz", {"coreset_ids": np.array([row]), "coreset_x": X[[row]].astype(np.float64)})
