@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.common import WHOLE, cluster_option, json_option, quiet_option
-from coremargin.cli.options import StartCommand
+from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.errors import SpecError
@@ -23,6 +23,17 @@ SECTION = "Train"
 
 _campaign = click.argument("campaign", type=click.Path(path_type=Path))
 _who = click.option("--who", metavar="NAME", help="Who answers, for the log; else the user of this process.")
+
+
+class StartCommand(TrainCommand):
+    """A command with an option for what a campaign is asked to prove, and how."""
+
+    def made(self) -> list[click.Option]:
+        """The options."""
+        from coremargin.problems.active.spec import ActiveJob
+
+        names = ("method", "epsilon", "error", "confidence", "seed", "intercept", "scaling", "memory", "block")
+        return options_of(ActiveJob, names)
 
 
 @click.group(no_args_is_help=True)

@@ -1,8 +1,8 @@
-"""Options of ``train`` and ``active start`` from the parameters that jobs have: names, choices, defaults, help."""
+"""Options of commands from the parameters that jobs have: names, choices, defaults and help said once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 #: Those that the command takes in another form, or not at all.
 _ELSEWHERE = {"store", "cluster"}
-#: Those of a job that ``active start`` has.
-_OF_A_CAMPAIGN = ("method", "epsilon", "error", "confidence", "seed", "intercept", "scaling", "memory", "block")
 
 
 class Parameter(NamedTuple):
@@ -80,15 +78,10 @@ class TrainCommand(click.Command):
         return found
 
 
-class StartCommand(TrainCommand):
-    """Such a command with the parameters that a campaign has."""
-
-    def made(self) -> list[click.Option]:
-        """The options."""
-        from coremargin.problems.active.spec import ActiveJob
-
-        known = {found.name: found for found in _parameters(ActiveJob)}
-        return [_option(known[name]) for name in _OF_A_CAMPAIGN]
+def options_of(job: type[TrainJob], names: Sequence[str]) -> list[click.Option]:
+    """Options for some parameters of one kind of jobs, in this order."""
+    known = {found.name: found for found in _parameters(job)}
+    return [_option(known[name]) for name in names]
 
 
 def job_parameters(options: dict[str, Any]) -> dict[str, Any]:

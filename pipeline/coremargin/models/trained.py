@@ -6,6 +6,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -37,6 +38,11 @@ class Trained(ABC):
     def problem(self) -> str:
         """Which problem was solved, e.g. "hard_margin"; of a fleet, by all members."""
         return str(self.record["problem"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles hold: the fields, not what was worked out from them."""
+        its: Any = self  # every model is a dataclass
+        return {field.name: getattr(self, field.name) for field in fields(its)}
 
     @property
     def kind(self) -> str:
