@@ -204,6 +204,8 @@ def test_a_checkpoint_of_another_coremargin(
     path = interrupted / "job.json"
     record = json.loads(path.read_text())
     record["identity"] |= written
+    if written.get("version", 3) < 3:  # it numbered no states
+        del record["state"]
     path.write_text(json.dumps(record))
     with pytest.raises(
         CheckpointError, match=f"{whose}.*; go on with that one, or start again with --restart"

@@ -135,8 +135,7 @@ class Checkpoint:
         """Read the record. Raises CheckpointError when it is another job's, or cannot be read."""
         try:
             record = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
-            identity, history = dict(record["identity"]), dict(record["history"])
-            self._stored_round, self._number, self.history = int(record["round"]), int(record["state"]), history
+            identity = dict(record["identity"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from error
         if [identity.get(key) for key in _WRITER] != [self._identity[key] for key in _WRITER]:
@@ -146,6 +145,11 @@ class Checkpoint:
                 f"found one that {earlier} wrote ({identity.get('software')}, format {identity.get('version')}); "
                 f"go on with that one, or start again with --restart"
             )
+        try:  # what other formats call otherwise
+            history = dict(record["history"])
+            at, number = int(record["round"]), int(record["state"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from error
         changed = [key for key in self._identity | identity if identity.get(key) != self._identity.get(key)]
         if changed:
             changes = "; ".join(f"{key} was {identity.get(key)!r}, is {self._identity.get(key)!r}" for key in changed)
@@ -153,6 +157,7 @@ class Checkpoint:
                 f"{self.folder}: expected a checkpoint of this job, found one of another: {changes}; "
                 f"go on with what it was, or start again with --restart"
             )
+        self._stored_round, self._number, self.history = at, number, history
 
     def _damaged(self, error: Exception) -> CheckpointError:
         raise_if_limit(error, self.folder)
