@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import folder as folder_module
 from coremargin.active import log as log_module
-from coremargin.active.files import read_answers_of
+from coremargin.active.files import read_answers_of, write_questions
 from coremargin.active.log import Log
 from coremargin.active.told import Given
 from coremargin.data.locked import Locked
@@ -166,6 +167,83 @@ def test_a_telling_that_the_disk_has_no_room_for(campaign: Campaign, monkeypatch
     assert log_of(campaign) == before
     assert len(Campaign(campaign.path)._player.log.lines) == 2
     assert campaign.tell(rows, [LABELS[row] for row in rows]) == 3
+
+
+def test_a_telling_that_cannot_be_taken_back_is_whole(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk takes neither the rest of it nor its beginning away, the next reader writes it to its end."""
+    rows = [one.row for one in campaign.ask(3)]
+
+    def failing(self: Log, data: bytes | int) -> None:
+        if isinstance(data, bytes):
+            with self._path.open("ab", buffering=0) as file:
+                file.write(data[:400])
+        raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "_write", failing)
+        patched.setattr(Log, "_cut", failing)
+        with pytest.raises(OutputError, match="broken"):
+            campaign.tell(rows, [LABELS[row] for row in rows])
+    assert [line.row for line in Campaign(campaign.path)._player.log.lines[2:]] == rows
+
+
+@pytest.mark.parametrize("many", [1, 2])
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_an_answer_behind_an_interrupted_one(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, share: float, many: int
+) -> None:
+    """Nothing is written behind what an interrupted call has left, though the lock was held all the time."""
+    rows = [one.row for one in campaign.ask(4)]
+
+    def interrupted(self: Log, data: bytes) -> None:
+        with self._path.open("ab", buffering=0) as file:
+            file.write(data[: int(share * len(data))])
+        raise KeyboardInterrupt
+
+    with campaign.held():
+        with monkeypatch.context() as patched:
+            patched.setattr(Log, "_write", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                campaign.tell(rows[:many], [LABELS[row] for row in rows[:many]])
+        assert campaign.tell(rows[many:], [LABELS[row] for row in rows[many:]]) == 4 - many
+    again = Campaign(campaign.path)
+    lost = many == 1 and share < 1
+    assert [line.row for line in again._player.log.lines[2:]] == rows[many if lost else 0 :]
+    assert same_state(campaign, again)
+
+
+def test_threads_take_turns(campaign: Campaign) -> None:
+    """A thread that answers waits for one that holds the campaign, as another process would."""
+    (question,), begun, enough = campaign.ask(1), threading.Event(), threading.Event()
+
+    def holding() -> None:
+        with campaign.held():
+            begun.set()
+            enough.wait(60)
+
+    threads = [
+        threading.Thread(target=holding),
+        threading.Thread(target=lambda: campaign.tell([question.row], [LABELS[question.row]])),
+    ]
+    threads[0].start()
+    assert begun.wait(60)
+    threads[1].start()
+    threads[1].join(0.3)
+    assert len(campaign._player.log.lines) == 2
+    enough.set()
+    for thread in threads:
+        thread.join(60)
+    assert len(campaign._player.log.lines) == 3
+
+
+def test_questions_are_written_over_nothing(campaign: Campaign, tmp_path: Path) -> None:
+    """A file that came there while the store was read stays as it is, and the questions wait."""
+    questions, file = campaign.ask(2), tmp_path / "q.csv"
+    file.write_text("somebody's")
+    with pytest.raises(OutputError, match=r"q.csv.*the questions wait: `coremargin active ask --again --to`"):
+        write_questions(file, questions)
+    assert file.read_text() == "somebody's"
+    assert [one.row for one in campaign.ask(1, again=True)][1:] == [one.row for one in questions]
 
 
 def spoilt(line: bytes) -> bytes:

@@ -289,6 +289,7 @@ def test_the_page_tells_what_was_shown_and_nothing_else(campaign: Campaign) -> N
     assert "without an answer are labelled wrongly" in page
     assert "rows were drawn from all those without an answer" in page
     assert "All rows, seen along" not in page
+    assert "<section></section>" not in "".join(page.split())
 
 
 def test_an_answer_that_comes_late(campaign: Campaign, tmp_path: Path) -> None:
@@ -562,6 +563,21 @@ def test_blocks_of_an_earlier_scan_are_of_no_use(tmp_path: Path, store: Path) ->
     interrupted(second, after=8)  # seven blocks, and one of the next scan
     assert len(rest_of(first)) == 9
     assert same_state(first, forgotten(first, tmp_path / "copy"))
+
+
+def test_blocks_are_kept_where_the_lock_is_held_to_the_end(tmp_path: Path, store: Path) -> None:
+    """As the commands do: after answers that no checkpoint knows of, a scan is interrupted and the campaign closed."""
+    asked = {"classes": CLASSES, "error": 0.05, "block": 1024, "cluster": "threads", "memory": 4000}
+    begun = Campaign.create(tmp_path / "c", store, **asked)
+    for question in begun.ask(2):
+        begun.tell([question.row], [ORACLE[question.row]])
+    second = Campaign(tmp_path / "c", cluster="threads")
+    with second.held():
+        interrupted(second, after=4)
+        second.close()
+    third = Campaign(tmp_path / "c", cluster="threads")
+    assert len(rest_of(third)) == 6
+    assert same_state(third, forgotten(third, tmp_path / "copy"))
 
 
 def test_blocks_that_a_kill_left_are_of_no_use(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

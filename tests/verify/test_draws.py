@@ -81,6 +81,16 @@ def test_draws_read_each_chunk_of_weights_once(
     assert max(counts.values()) <= 8
 
 
+def test_rows_without_a_weight_count_little(weighted: tuple[Path, np.ndarray]) -> None:
+    """What an attempt may go over is a number of draws: an honest one passes many rows over where few have a weight."""
+    path, weights = weighted
+    claim: Any = SimpleNamespace(store_digest="sha256:x", seed=4)
+    spent: list[int] = []
+    found = list(draws.fresh(claim, Rows(path), 2, (), spent.append))
+    assert sorted(found) == np.flatnonzero(weights).tolist()
+    assert len(found) <= sum(spent) <= len(found) + len(weights) / 100
+
+
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A campaign that asks for so small a share that an attempt may draw all rows."""

@@ -14,7 +14,7 @@ from coremargin.learn.record import as_run
 from coremargin.maths.margin import ratio
 from coremargin.models.files import MODEL
 from coremargin.models.registry import read_model
-from coremargin.problems.active.model import REASONS, evidence_of, found_of
+from coremargin.problems.active.model import evidence_of, found_of, reason_of
 from coremargin.problems.report import write_report
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
     ended = "running" if state.status == "running" else found.status
     return {
         "status": "stopped" if one_class(state) else ended,
-        "reason": "all answers are the same" if one_class(state) else REASONS[state.status],
+        "reason": "all answers are the same" if one_class(state) else reason_of(state, found),
         "labels_asked": sum(line.label is not None for line in lines), "labels": len(player.labels),
         "draws": len(draws), "draws_wrong": player.mark.wrong,
         "scans": player.meters.scans, "bytes_read": player.meters.bytes_read,
@@ -85,12 +85,14 @@ def settle(player: Player, path: Path) -> None:
         return
     recover(path / PLACE, MODEL)
     known: tuple[str, str | None] | None = None
+    claims = False  # of rows without an answer
     with suppress(DataError):
         model = read_model(path / PLACE)
         known = model.status, model.record.get("log")
+        claims = model.status != "stopped" or model.record.get("evidence") is not None
     ended = found_of(player.problem, player.state).status
     if running:
-        if known is not None and known[0] != "stopped" and not save(player, path):
+        if claims and not save(player, path):
             MODEL.remove(path / PLACE)
     elif known != (ended, player.mark.about) and not save(player, path) and known is not None:
         MODEL.remove(path / PLACE)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.active.told import Given
-from coremargin.data.files import output_errors, write_whole
+from coremargin.data.files import output_errors
 from coremargin.data.sources.npy import is_npy, map_npy
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
@@ -70,13 +70,22 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
     """Write questions for people to fill in: CSV, or JSONL by the name of the file. Raises OutputError."""
     rows = [{"row": one.row, "why": one.why, "attempt": one.attempt, "label": None} for one in questions]
     if path.suffix in JSON_LINES:
-        write_whole(path, ["".join(json.dumps(row) + "\n" for row in rows).encode()])
+        _write_new(path, "".join(json.dumps(row) + "\n" for row in rows))
         return
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows({key: "" if value is None else value for key, value in row.items()} for row in rows)
-    write_whole(path, [file.getvalue().encode()])
+    _write_new(path, file.getvalue())
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Raises OutputError where a file is there by now: nothing is ever written over it."""
+    try:
+        with output_errors(path), open(path, "x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except OutputError as error:
+        raise OutputError(f"{error}; the questions wait: `coremargin active ask --again --to` another file") from error
 
 
 def oracle_of(path: Path, rows: int) -> Oracle:

@@ -17,6 +17,7 @@ before it, and for which attempt its row was drawn. Elsewhere attempts that were
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -62,7 +63,7 @@ class CampaignFolder:
         self._player = Player(self.path, self.facts, first, job, problem, watch or Callbacks(), cluster)
         self._questions = Questions(self.path, self._player, self.facts.expires)
         self._settled: tuple[str, str] | None = None
-        self._depth = 0
+        self._depth, self._thread = 0, threading.RLock()
         self._blas = ThreadpoolController()  # one thread: the same bits on any number of cores; it takes long to make
         with self.held():  # reads the log, and brings the state up to it; who was killed may not have come to the model
             self._settle()
@@ -83,7 +84,8 @@ class CampaignFolder:
     def held(self) -> Iterator[None]:
         """The right to work on the campaign, with all that others have written known.
 
-        Every method takes it for itself; whoever holds it does several things with nobody in between.
+        Threads wait for each other. Every method takes it for itself; whoever holds it does several things with nobody
+        in between.
 
         Yields
         ------
@@ -95,9 +97,15 @@ class CampaignFolder:
         Busy
             Another process works on it.
         """
-        if self._depth:
-            yield
-            return
+        with self._thread:
+            if self._depth:
+                yield
+            else:
+                with self._locked():
+                    yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         with (
             Locked(self.path / ANSWERS, "this campaign", advice=ADVICE, wait_s=PATIENCE_S),
             self._blas.limit(limits=1, user_api="blas"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,7 @@ class Log:
 
         Whoever reads the log after a kill in between writes the rest.
         """
+        self.refresh()  # what an interrupted call has left
         before, texts = self.last, []
         for number, entry in enumerate(entries, start=len(self.lines) + 1):
             text = bytes_of(Line(number=number, before=before, **entry))
@@ -109,11 +111,12 @@ class Log:
             try:
                 self._write(data)
             except OSError:
+                self._cut(self.answers.whole)  # before that which would have them written to their end
                 self._telling.unlink(missing_ok=True)
-                self._cut(self.answers.whole)
                 raise
-            self._telling.unlink(missing_ok=True)
         self._know(written)
+        with suppress(OSError):  # all is there: whoever reads next removes it
+            self._telling.unlink(missing_ok=True)
 
     def _finish(self) -> None:
         """Write what a killed writer has not of lines that go together."""

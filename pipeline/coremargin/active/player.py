@@ -224,6 +224,7 @@ class Player:
         """Save blocks that were read; the error that ended the scan matters more than one here."""
         with suppress(OutputError, MachineLimit, MemoryError):
             self.kept.save()
+            self._saved = self._state  # what is on disk is of this state: another save would drop the blocks
 
     def save(self) -> None:
         """Save the state, where it is not yet."""

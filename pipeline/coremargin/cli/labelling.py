@@ -107,7 +107,11 @@ def _undone(campaign: Campaign, who: str) -> bool:
         question = f"this ends attempt {found['attempt']} to try the model, with its {done}; take back? (y/n)"
         if not _yes(question):
             return False
-    campaign.undo(row, who=who)
+    with campaign.held():
+        if campaign.last_answer(who) != last:
+            print_lines("somebody has changed that answer meanwhile: it stays as it is")
+            return False
+        campaign.undo(row, who=who)
     print_lines(f"taken back: row {row:,} {label!r}")
     return True
 

@@ -54,9 +54,22 @@ def found_of(problem: ActiveMargin, state: ActiveState) -> Found:
     lower = min(state.lower, state.scanned.nearest) if looked else None
     if status == "certified":
         bound, rows = _wrong_at_most(problem, state), int(state.scanned.sides.sum())
-        near = lower is not None and upper is not None and lower < (1.0 - problem.epsilon) * upper
+        near = lower is not None and not _proven(problem, state)
         status = "stopped" if near or bound > problem.error * rows else status
     return Found(status, "margin", lower, upper)
+
+
+def _proven(problem: ActiveMargin, state: ActiveState) -> bool:
+    """Whether the bounds prove epsilon, where there are answers of both classes."""
+    lower = min(state.lower, state.scanned.nearest)
+    return not state.answered.both_classes or is_certified(lower, state.upper, problem.epsilon)
+
+
+def reason_of(state: ActiveState, found: Found) -> str:
+    """Why it ended, for people."""
+    if state.status == "certified" and found.status != "certified":
+        return "all draws were right, and yet rounding leaves bounds that prove less than epsilon"
+    return REASONS[state.status]
 
 
 def _wrong_at_most(problem: ActiveMargin, state: ActiveState) -> int:
@@ -71,10 +84,7 @@ def evidence_of(problem: ActiveMargin, state: ActiveState) -> dict[str, Any] | N
     None, too, where rounding has left bounds that prove less than epsilon: such answers do not fix the hypothesis.
     """
     population = int(state.scanned.sides.sum())
-    near = state.answered.both_classes and not is_certified(
-        min(state.lower, state.scanned.nearest), state.upper, problem.epsilon
-    )
-    if state.status != "certified" or not population or near:
+    if state.status != "certified" or not population or not _proven(problem, state):
         return None
     return {
         "attempt": state.attempt, "draws": len(state.draws), "wrong": 0, "population": population,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Rows
 
 _AT_ONCE = 1 << 16  # draws whose weights are looked up together, at most
+_LIGHT = 100  # so many rows that are passed over cost as much as one that is drawn
 
 
 def drawn(digest: str, seed: int, attempt: int, rows: int) -> Iterator[int]:
@@ -40,14 +41,15 @@ def fresh(
 ) -> Iterator[int]:
     """Rows in the order in which an attempt draws them: of a weight above 0, and none of those that are known.
 
-    spend: is told how many are drawn, before they are looked at.
+    spend: is told how many are drawn; those without a weight, which are passed over at once, count a little.
     """
     order, size = drawn(claim.store_digest, claim.seed, attempt, rows.rows), 64
     while some := list(islice(order, size)):
-        if spend is not None:
-            spend(len(some))
         new = np.array([row for row in some if row not in known], np.int64)
-        yield from new[rows.weigh(new)].tolist()
+        weighed = rows.weigh(new)
+        if spend is not None:
+            spend(int(weighed.sum()) + len(some) // _LIGHT)
+        yield from new[weighed].tolist()
         size = min(2 * size, _AT_ONCE)
 
 
