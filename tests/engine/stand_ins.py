@@ -25,13 +25,12 @@ import pathlib, re, subprocess, sys
 log = pathlib.Path(__file__ + ".log")
 log.open("a").write(" ".join(sys.argv[1:]) + chr(10))
 """
-#: Runs the script, which is in a file or comes on standard input, and answers as the batch system would. The job's
-#: number is that of its process.
+#: Runs the script, which comes on standard input, and answers as the batch system would. The job's number is that of
+#: its process.
 SUBMIT = (
     TEXT
     + """
-files = [word for word in sys.argv[1:] if pathlib.Path(word).is_file()]
-script = pathlib.Path(files[0]).read_text() if files else sys.stdin.read()
+script = sys.stdin.read()
 log.open("a").write(script)
 if "condor" in __file__:
     quoted = re.search('^Arguments = "-c (.*)"$', script, re.M)[1].replace('""', '"')
@@ -53,9 +52,17 @@ for word in words:
         os.killpg(int(word.split(".")[0]), signal.SIGTERM)
     except ProcessLookupError:
         gone.append(word)
-sys.exit(f"has finished: {' '.join(gone)}" if gone else 0)
+sys.exit(f"{gone_words}: {' '.join(gone)}" if gone else 0)
 """
 )
+#: What each says then.
+GONE = {
+    Slurm: "scancel: error: Invalid job id specified",
+    Pbs: "qdel: Job has finished",
+    Lsf: "Job has already finished",
+    Sge: "denied: job does not exist",
+    HtCondor: "Couldn't find/remove all jobs in cluster",
+}
 BATCH = {
     Slurm: ("sbatch", "f'{job.pid};cluster'", "scancel"),
     Pbs: ("qsub", "f'{job.pid}.server'", "qdel"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coremargin.engine.absence import Absence
-from stand_ins import BATCH, CANCEL, SUBMIT
+from stand_ins import BATCH, CANCEL, GONE, SUBMIT
 
 if TYPE_CHECKING:
     from coremargin.engine.clusters.specs import Batch
@@ -41,7 +41,9 @@ def batch_system(command: Command) -> BatchSystem:
 
     def make(kind: type[Batch]) -> tuple[Path, Path]:
         submit, answer, cancel = BATCH[kind]
-        return command(submit, SUBMIT.replace("{answer}", answer)), command(cancel, CANCEL)
+        return command(submit, SUBMIT.replace("{answer}", answer)), command(
+            cancel, CANCEL.replace("{gone_words}", GONE[kind])
+        )
 
     return make
 

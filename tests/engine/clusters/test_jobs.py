@@ -130,7 +130,7 @@ def test_a_refused_job_says_what_the_batch_system_said(kind: type[JobQueue], com
     with pytest.raises(RunError, match=f"^{submit} failed with status 1: unknown queue$"):
         connect(jobs_here(kind))
     command(submit, TEXT + "print('hello')")
-    with pytest.raises(RunError, match=r"(?s)a job could not be submitted.*hello"):
+    with pytest.raises(RunError, match=r"(?s)answered 'hello.*may be in the queue.*look for coremargin"):
         connect(jobs_here(kind))
 
 

@@ -48,9 +48,10 @@ class Array:
 
     def _submit(self) -> None:
         submit, pattern, cancel = _COMMANDS[type(self._batch)]
-        found = number_in(answer_of(submit, self._script, self._batch.name), pattern, submit[0]).groupdict()
-        self._job, cluster = found["job"], found.get("cluster")  # a cluster: of a SLURM that has several
-        self._there[self._job] = [*cancel, *(["-M", cluster] if cluster else []), self._job]
+        found = number_in(answer_of(submit, self._script, self._batch.name), pattern, submit[0], self._batch.name)
+        job, cluster = found["job"], found.groupdict().get("cluster")  # a cluster: of a SLURM that has several
+        self._job = f"{job};{cluster}" if cluster else job  # as SLURM writes it: each cluster counts for itself
+        self._there[self._job] = [*cancel, *(["-M", cluster] if cluster else []), job]
 
     def cancel(self) -> None:
         """Take the array out of the queue, if there is one, and any before it that could not be taken out.

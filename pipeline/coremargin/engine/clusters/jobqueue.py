@@ -154,7 +154,7 @@ class Job:
         except (OSError, ValueError) as error:  # of dask-jobqueue, and what it reads
             raise RunError(f"a job could not be submitted: {' '.join(str(error).split())}") from error
         answer = answer_of([*command, *self.standard_input], script, its.job_name)
-        return number_in(answer, self.job_id_regexp, command[0])["job_id"]
+        return number_in(answer, self.job_id_regexp, command[0], str(its.job_name))["job_id"]
 
 
 class _Cluster:

@@ -30,9 +30,10 @@ _SHOWN = 300  # of a line in a message
 _LAST_WORDS_S = 1.0  # to read what an ended process left in the pipe, which a process of its own may hold open
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
 
-# What batch systems say of a job that is not in the queue any more, as PBS, Grid Engine, SLURM and LSF word it.
+# What PBS, Grid Engine, SLURM, LSF and HTCondor say of a job that is not in the queue any more.
 _GONE = re.compile(
     r"(?i)has (already )?finished|unknown job id|does not exist|invalid job id|no matching job|already comp"
+    r"|couldn.t find/remove"
 )
 
 
@@ -78,11 +79,16 @@ def answer_of(command: list[str], text: str, submitted: str | None = None) -> st
     return said
 
 
-def number_in(answer: str, pattern: str, command: str) -> re.Match[str]:
-    """Where a command that submits says which job it is; RunError unless it says so once: another may be cancelled."""
+def number_in(answer: str, pattern: str, command: str, name: str) -> re.Match[str]:
+    """Where a command that submitted the job ``name`` says which it is; RunError unless it says so once: another may be
+    cancelled.
+    """
     found = list(re.finditer(pattern, answer, re.MULTILINE))
     if len(found) != 1:
-        raise RunError(f"a job could not be submitted: {command} answered {answer!r}; expected the id of a job, once")
+        raise RunError(
+            f"{command} answered {answer!r}; expected the id of a job, once; it may be in the queue, and nobody here "
+            f"can cancel it: look for {name}"
+        )
     return found[0]
 
 
