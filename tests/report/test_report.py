@@ -262,6 +262,14 @@ def test_only_a_run_that_goes_on_is_to_be_resumed(parts: Example) -> None:
         assert ("coremargin verify" in page) is not goes_on
 
 
+@pytest.mark.parametrize("resumable", [False, True])
+def test_the_page_of_a_stopped_value_says_why(*, resumable: bool) -> None:
+    """The reason, which names the remedy, is there whether the run goes on or not."""
+    model, run, *others = soft_example("stopped")
+    run |= {"resumable": resumable, "reason": "float64 cannot tell; choose a larger epsilon"}
+    assert "It ended because float64 cannot tell; choose a larger epsilon." in render_report(model, run, *others)
+
+
 def test_labels_are_never_made_up() -> None:
     """A record without labels has a page that names none."""
     model, *others = example()

@@ -32,7 +32,7 @@ def own_run(job: TrainJob) -> Callable[[TrainJob, str | None, dict[str, bool]], 
     from coremargin.problems.registry import kind_of
 
     own = kinds.KINDS[kind_of(job).name].cli
-    return None if own is None else kinds.module(own).run_job
+    return None if own is None else getattr(kinds.module(own), "run_job", None)
 
 
 def commands() -> tuple[click.Command, ...]:

@@ -65,7 +65,7 @@ def test_an_error_of_margins_is_worth_what_it_can_change(loss: Loss) -> None:
     assert most <= loss.lost(error, value, float(row_c.sum())) * 1.0000001
 
 
-@pytest.mark.parametrize("word", ["log", None, 3])
+@pytest.mark.parametrize("word", ["log", None, 3, ["hinge"]])
 def test_a_page_of_an_unknown_loss_is_refused(tmp_path: Path, word: object) -> None:
     """The page says which losses there are and which was found, and invents none."""
     X = np.random.default_rng(0).standard_normal((40, 3))

@@ -72,11 +72,11 @@ def _about(
 
 def _loss(word: Any) -> Loss:
     """What a record calls by this word. Raises DataError where no loss is called so."""
-    if word not in LOSSES:
+    found = next((loss for name, loss in LOSSES.items() if name == word), None)
+    if found is None:
         known = " or ".join(repr(loss) for loss in LOSSES)
         raise DataError(f"{FILE}: parameters.loss: expected {known}, found {word!r}; get an unaltered copy")
-    loss: Loss = LOSSES[word]
-    return loss
+    return found
 
 
 def heaviest(coreset: Mapping[str, Any], model: Json) -> dict[str, Any]:
