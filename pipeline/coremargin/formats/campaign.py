@@ -14,9 +14,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from coremargin.errors import DataError
-from coremargin.formats.choices import Method, ScalingKind
-from coremargin.formats.limits import MOST_SEED
+from coremargin.formats.choices import Loss, Method, ScalingKind
+from coremargin.formats.limits import MOST_CLASSES, MOST_SEED
 from coremargin.formats.model_record import (
+    AboveZero,
     Digest,
     Epsilon,
     Features,
@@ -45,8 +46,10 @@ class Campaign(Strict, frozen=True, kw_only=True):
 
     store, digest, rows, features: the store, and its commit. method: how rows are chosen. epsilon: what may be missing
     of the margin; error, confidence: at most this share of the rows is labelled wrongly, and how sure that is to be.
-    seed: of the draws. classes: (negative, positive), where they were known. memory, block: for the rows in memory, and
-    bytes that one task reads. expires: seconds after which a question without an answer may be asked again.
+    seed: of the draws. classes: (negative, positive), where they were known; all, where there are more. by_class: that
+    share is one of the rows of each class that is predicted. loss, C: answers may contradict each other. memory, block:
+    for the rows in memory, and bytes that one task reads. expires: seconds after which a question without an answer may
+    be asked again.
     """
 
     format: Literal["coremargin-campaign"]
@@ -64,13 +67,18 @@ class Campaign(Strict, frozen=True, kw_only=True):
     memory: Annotated[int, Meta(ge=1)]
     block: Annotated[int, Meta(ge=1)]
     scaling: ScalingKind | None = None
-    classes: Annotated[list[Label], Meta(min_length=2, max_length=2)] | None = None
+    classes: Annotated[list[Label], Meta(min_length=2, max_length=MOST_CLASSES)] | None = None
+    by_class: Literal[True] | None = None
+    loss: Loss | None = None
+    C: AboveZero | None = None
     expires: Annotated[float, Meta(gt=0, le=1e12)] | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for two labels that are one."""
+        """Raises ValueError for two labels that are one, or half a soft margin."""
         if self.classes is not None:
             different_labels(self.classes)
+        if (self.loss is None) != (self.C is None):
+            raise ValueError("expected loss and C together, or none of them")
 
 
 def read_campaign(data: bytes, place: str) -> Campaign:

@@ -11,8 +11,9 @@ from coremargin.formats.model_record import WHOLE
 from coremargin.verify.claim import Claim, two_classes
 
 if TYPE_CHECKING:
-    from coremargin.formats.active import Active, Evidence
+    from coremargin.formats.active import Active
     from coremargin.formats.answers import Answers
+    from coremargin.formats.asked import Evidence
     from coremargin.formats.campaign import Campaign
     from coremargin.formats.model_files import ModelFiles
 

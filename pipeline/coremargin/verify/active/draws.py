@@ -15,7 +15,7 @@ from coremargin.verify.checks import Check, certified, shown
 from coremargin.verify.store import listed
 
 if TYPE_CHECKING:
-    from coremargin.formats.active import Evidence
+    from coremargin.formats.asked import Evidence
     from coremargin.verify.active.claim import ActiveClaim
     from coremargin.verify.rows import Rows
 

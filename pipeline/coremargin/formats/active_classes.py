@@ -1,0 +1,70 @@
+"""The record and the arrays of a model of several classes whose labels were asked for: each against the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import numpy as np
+from msgspec import UNSET, Meta, UnsetType
+
+from coremargin.formats.asked import AskedParameters, Evidence, asked_schema, check_asked, check_counts
+from coremargin.formats.limits import MOST_CLASSES
+from coremargin.formats.model_arrays import Numbers, Schema, demand
+from coremargin.formats.model_record import Count, Label, ModelRecord, Number, Strict
+
+
+class ClassBounds(Strict, frozen=True, kw_only=True):
+    """The bounds of one class (``label``) against the rest, as a certificate has them."""
+
+    label: Label
+    lower: Number | None
+    upper: Number | None
+
+
+class ActiveClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="active_classes"):
+    """A hyperplane for each of three classes or more, of rows whose labels were asked for.
+
+    members: the bounds of each, in the order of the classes; the certificate has those of the first whose ratio of
+    lower to upper is the worst. Other fields are as of two classes (active.py).
+    """
+
+    classes: Annotated[list[Label], Meta(min_length=3, max_length=MOST_CLASSES)]
+    parameters: AskedParameters
+    members: list[ClassBounds]
+    evidence: Evidence | None
+    answers: Count
+    log: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None
+    unsure: Count | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what does not go together."""
+        super().__post_init__()
+        check_counts(self)
+        if [member.label for member in self.members] != list(self.classes):
+            raise ValueError("expected the bounds of each class, in their order, found others")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What the certificate may be about: with a loss, a value."""
+        return ("duality_gap",) if self.parameters.soft else self.KINDS
+
+    def schema(self, names: frozenset[str]) -> Schema:
+        """The same with a hyperplane, and dual weights, for each class."""
+        d, m, k = self.features, self.certificate.coreset_rows, len(self.classes)
+        schema: Schema = {
+            "hypothesis": Numbers("f8", (k, d + 1)), "duals": Numbers("f8", (m, k)),
+            "coreset_classes": Numbers("i4", (m,)),
+        }  # fmt: skip
+        return super().schema(names) | schema | asked_schema(self, "classes", "i4")
+
+    def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
+        """Rows are rows of the store, none of them twice, of classes that there are. Raises DataError."""
+        super().check_values(arrays, place)
+        check_asked(self, arrays, place)
+        for name in ("coreset_classes", "answered_classes", "draws_classes"):
+            values = arrays[name]
+            demand(((values >= 0) & (values < len(self.classes))).all(), place, name, "places of classes")
+
+
+RECORD = ActiveClasses

@@ -1,0 +1,169 @@
+"""What records of models whose labels were asked for have in common: what was wanted, what draws show, the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Protocol
+
+import numpy as np
+from msgspec import UNSET, Meta, UnsetType
+
+from coremargin.formats.choices import Loss, Method, ScalingKind
+from coremargin.formats.limits import MOST_CLASSES
+from coremargin.formats.model_arrays import Numbers, Schema, demand
+from coremargin.formats.model_record import AboveZero, Count, Epsilon, Label, Seed, Share, Strict
+
+
+class AskedParameters(Strict, frozen=True, kw_only=True):
+    """What was asked for.
+
+    by_class: the share of wrong rows is that of each class that is predicted, not that of all rows. loss and C: answers
+    may contradict each other; both are there or neither is.
+    """
+
+    epsilon: Epsilon
+    intercept: bool
+    method: Method
+    error: Share
+    confidence: Share
+    seed: Seed
+    scaling: ScalingKind | UnsetType = UNSET
+    by_class: Literal[True] | UnsetType = UNSET
+    loss: Loss | UnsetType = UNSET
+    C: AboveZero | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for half a soft margin."""
+        if (self.loss is UNSET) != (self.C is UNSET):
+            raise ValueError("expected loss and C together, or none of them")
+
+    @property
+    def soft(self) -> bool:
+        """With a loss: bounds are about a value, and draws may be wrong."""
+        return self.loss is not UNSET
+
+
+class Stratum(Strict, frozen=True, kw_only=True):
+    """What draws show of the rows that are given one class (``label``): at most error_bound of them are others'.
+
+    error_least: at least so many are, with a loss; 0 without.
+    """
+
+    label: Label
+    population: Count
+    draws: Count
+    wrong: Count
+    error_bound: Count
+    error_least: Count = 0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for more rows than there are."""
+        check_bounds(self)
+
+
+class Evidence(Strict, frozen=True, kw_only=True):
+    """What draws show: at most error_bound rows of the population are labelled wrongly, with this confidence.
+
+    population: the rows with a weight above 0 and no answer when they were drawn, but for those that nobody could
+    label. attempt: attempt j spends (1 - confidence) / (j (j + 1)); with a loss half of that on each bound; with
+    strata, one for each class in their order, an equal share of that on each of them, and the numbers here are sums.
+    draws: rows drawn, all answered; wrong: those that the hypothesis labels otherwise, none without a loss: there one
+    wrong draw ends an attempt.
+    """
+
+    attempt: Annotated[int, Meta(ge=1)]
+    draws: Count
+    wrong: Count
+    population: Count
+    error_bound: Count
+    error_least: Count = 0
+    confidence: Share
+    strata: Annotated[list[Stratum], Meta(min_length=2, max_length=MOST_CLASSES)] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for more rows than there are, or strata that do not add up."""
+        check_bounds(self)
+        if self.strata is not UNSET:
+            for name in ("draws", "wrong", "population", "error_bound", "error_least"):
+                if sum(getattr(part, name) for part in self.strata) != getattr(self, name):
+                    raise ValueError(f"expected strata whose {name} add up to {getattr(self, name)}, found others")
+
+
+class _Bounds(Protocol):
+    @property
+    def draws(self) -> int: ...
+    @property
+    def wrong(self) -> int: ...
+    @property
+    def population(self) -> int: ...
+    @property
+    def error_bound(self) -> int: ...
+    @property
+    def error_least(self) -> int: ...
+
+
+def check_bounds(found: _Bounds) -> None:
+    """Raises ValueError for more rows than there are."""
+    if not found.wrong <= found.draws <= found.population:
+        raise ValueError(f"more rows than there are: {found.wrong} of {found.draws} draws of {found.population}")
+    if not found.error_least <= found.error_bound <= found.population:
+        raise ValueError(
+            f"expected bounds in order, of {found.population} rows; found {found.error_least} and {found.error_bound}"
+        )
+
+
+class Asked(Protocol):
+    """A record of a model whose labels were asked for."""
+
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+    @property
+    def classes(self) -> Sequence[Any]: ...  # noqa: D102
+    @property
+    def parameters(self) -> AskedParameters: ...  # noqa: D102
+    @property
+    def evidence(self) -> Evidence | None: ...  # noqa: D102
+    @property
+    def answers(self) -> int: ...  # noqa: D102
+    @property
+    def unsure(self) -> int | UnsetType: ...  # noqa: D102
+
+
+def check_counts(record: Asked) -> None:
+    """Raises ValueError for numbers and classes of a record that do not go together."""
+    evidence, asked = record.evidence, record.parameters
+    if evidence is None:
+        return
+    if evidence.draws > record.answers:
+        raise ValueError(f"expected at least {evidence.draws} answers, one a draw, found {record.answers}")
+    if not asked.soft and (evidence.wrong or evidence.error_least):
+        raise ValueError("expected no wrong draw without a loss: it ends an attempt")
+    if (evidence.strata is UNSET) != (asked.by_class is UNSET):
+        raise ValueError("expected strata with by_class, and none without")
+    if evidence.strata is not UNSET and [part.label for part in evidence.strata] != list(record.classes):
+        raise ValueError("expected a stratum for each class, in their order")
+
+
+def asked_schema(record: Asked, names: str, kind: str) -> Schema:
+    """The arrays of all rows answered, of the draws of the attempt that is evidence, and of rows nobody could label.
+
+    names: what their labels are called, ``answered_NAMES``; kind: of these numbers.
+    """
+    draws = 0 if record.evidence is None else record.evidence.draws
+    answered = record.answers - draws
+    schema: Schema = {
+        "answered_ids": Numbers("i8", (answered,)), f"answered_{names}": Numbers(kind, (answered,)),
+        "draws_ids": Numbers("i8", (draws,)), f"draws_{names}": Numbers(kind, (draws,)),
+    }  # fmt: skip
+    return schema if record.unsure is UNSET else schema | {"unsure_ids": Numbers("i8", (int(record.unsure),))}
+
+
+def check_asked(record: Asked, arrays: Mapping[str, np.ndarray], place: str) -> None:
+    """Rows are rows of the store, none of them twice. Raises DataError."""
+    answered, draws = arrays["answered_ids"], arrays["draws_ids"]
+    unsure = arrays.get("unsure_ids", np.zeros(0, np.int64))
+    every = np.concatenate([answered, draws, unsure])
+    inside = ((every >= 0) & (every < record.rows)).all() and len(np.unique(every)) == len(every)
+    demand(inside, place, "answered_ids, draws_ids, unsure_ids", f"different rows below {record.rows}")
+    for name, ids in (("answered_ids", answered), ("unsure_ids", unsure)):
+        demand((ids[1:] > ids[:-1]).all(), place, name, "rows in order")
