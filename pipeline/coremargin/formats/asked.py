@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.formats.choices import Loss, Method, ScalingKind
-from coremargin.formats.limits import MOST_CLASSES
+from coremargin.formats.limits import MOST_CLASSES, MOST_ROWS
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import AboveZero, Count, Epsilon, Label, Seed, Share, Strict
 
@@ -18,7 +18,8 @@ class AskedParameters(Strict, frozen=True, kw_only=True):
     """What was asked for.
 
     by_class: the share of wrong rows is that of each class that is predicted, not that of all rows. loss and C: answers
-    may contradict each other; both are there or neither is.
+    may contradict each other; trial: so many rows are drawn then for an attempt, of each stratum, or all that there
+    are: a number that is fixed before, as draws that end when they look good show nothing. All three are there or none.
     """
 
     epsilon: Epsilon
@@ -31,11 +32,12 @@ class AskedParameters(Strict, frozen=True, kw_only=True):
     by_class: Literal[True] | UnsetType = UNSET
     loss: Loss | UnsetType = UNSET
     C: AboveZero | UnsetType = UNSET
+    trial: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Raises ValueError for half a soft margin."""
-        if (self.loss is UNSET) != (self.C is UNSET):
-            raise ValueError("expected loss and C together, or none of them")
+        if len({value is UNSET for value in (self.loss, self.C, self.trial)}) > 1:
+            raise ValueError("expected loss, C and trial together, or none of them")
 
     @property
     def soft(self) -> bool:

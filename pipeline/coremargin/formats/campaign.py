@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from coremargin.errors import DataError
 from coremargin.formats.choices import Loss, Method, ScalingKind
-from coremargin.formats.limits import MOST_CLASSES, MOST_SEED
+from coremargin.formats.limits import MOST_CLASSES, MOST_ROWS, MOST_SEED
 from coremargin.formats.model_record import (
     AboveZero,
     Digest,
@@ -38,7 +38,7 @@ LARGEST = 1 << 16  #: bytes
 _LEVELS = 8
 #: A line: a name and a value, an element of a list or its end, a table. A key with dots would need memory with the
 #: square of their number.
-_LINE = re.compile(rb'[a-z_]+ *=.*|\s*"(?:[^"\\]|\\.)*",?|\s*[-+\w.]+,?|\]|\[[a-z_]+\]|\s*')
+_LINE = re.compile(rb'[A-Za-z_]+ *=.*|\s*"(?:[^"\\]|\\.)*",?|\s*[-+\w.]+,?|\]|\[[a-z_]+\]|\s*')
 
 
 class Campaign(Strict, frozen=True, kw_only=True):
@@ -47,9 +47,9 @@ class Campaign(Strict, frozen=True, kw_only=True):
     store, digest, rows, features: the store, and its commit. method: how rows are chosen. epsilon: what may be missing
     of the margin; error, confidence: at most this share of the rows is labelled wrongly, and how sure that is to be.
     seed: of the draws. classes: (negative, positive), where they were known; all, where there are more. by_class: that
-    share is one of the rows of each class that is predicted. loss, C: answers may contradict each other. memory, block:
-    for the rows in memory, and bytes that one task reads. expires: seconds after which a question without an answer may
-    be asked again.
+    share is one of the rows of each class that is predicted. loss, C, trial: answers may contradict each other. memory,
+    block: for the rows in memory, and bytes that one task reads. expires: seconds after which a question without an
+    answer may be asked again.
     """
 
     format: Literal["coremargin-campaign"]
@@ -71,14 +71,15 @@ class Campaign(Strict, frozen=True, kw_only=True):
     by_class: Literal[True] | None = None
     loss: Loss | None = None
     C: AboveZero | None = None
+    trial: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | None = None
     expires: Annotated[float, Meta(gt=0, le=1e12)] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for two labels that are one, or half a soft margin."""
         if self.classes is not None:
             different_labels(self.classes)
-        if (self.loss is None) != (self.C is None):
-            raise ValueError("expected loss and C together, or none of them")
+        if len({value is None for value in (self.loss, self.C, self.trial)}) > 1:
+            raise ValueError("expected loss, C and trial together, or none of them")
 
 
 def read_campaign(data: bytes, place: str) -> Campaign:
