@@ -199,7 +199,10 @@ def test_what_does_not_belong_together(said: dict[str, Any], message: str) -> No
         ("", "required key 'job' is missing; expected 'active' or 'train'"),
         ('job = "train"\nseed = 0', r'seed: a hard margin has none, found 0; it belongs to a campaign .job = "active"'),
         ('job = "train"\nmethod = "coreset"', "method: a hard margin has none, found 'coreset'"),
-        ('job = "active"\nC = 1.0', "C: a campaign has none, found 1.0; it belongs to .*a soft margin .give loss"),
+        ('job = "active"\nfolds = 3', "folds: a campaign has none, found 3; it belongs to .* models .give"),
+        ('job = "active"\nC = 1.0', "C: it belongs to a loss, found 1.0; give loss too"),
+        ('job = "active"\nloss = "hinge"', "C: expected a number above 0, or 'auto', with loss 'hinge'; found none"),
+        ('job = "active"\nloss = "hinge"\nC = -1', "C: expected a number above 0, from 1e-100 to 1e.100; found -1"),
     ],
 )
 def test_the_word_that_a_job_begins_with(tmp_path: Path, text: str, message: str) -> None:

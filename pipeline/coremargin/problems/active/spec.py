@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from coremargin.formats.choices import Method
-from coremargin.formats.limits import MOST_SEED
+from coremargin.formats.choices import Loss, Method
+from coremargin.formats.limits import MOST_ROWS, MOST_SEED
 from coremargin.problems.job import TrainJob
+from coremargin.problems.soft.spec import check_costs
+
+AUTO: Literal["auto"] = "auto"  #: C is chosen by folds of the rows that are given as examples
+
+
+def cost_of(text: str) -> float | str:
+    """A number, or the word auto. Raises ValueError."""
+    try:
+        return text if text == AUTO else float(text)
+    except ValueError:
+        raise ValueError(f"C: expected a number above 0, or auto; found {text!r}") from None
 
 
 class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=True):
     """Few labels for many rows: those of the rows that are asked about, from a file; ``out`` is the campaign's folder.
 
-    error, confidence: at most this share of the rows is labelled wrongly, and how sure that is to be. batch: questions
-    at a time. oracle: who answers; None where people do.
+    error, confidence: at most this share of the rows is labelled wrongly, and how sure that is to be; by_class: of the
+    rows of each class that is predicted. loss, C, trial: answers may contradict each other; C "auto" and a trial None
+    are made numbers when the campaign begins. batch: questions at a time. oracle: who answers; None: people do.
+    classes: the labels, where they are known; examples: a file of answers that are there already, or a campaign.
     """
 
     epsilon: Annotated[float, Meta(description="Share of the best margin that may be missed.")] = 0.1
@@ -35,7 +48,26 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
     seed: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_SEED)], Meta(description="Of the rows that are drawn to try the model.")
     ] = 0
+    by_class: Annotated[bool, Meta(description="That share is one of the rows of each class that is predicted.")] = (
+        False
+    )
+    loss: Annotated[Loss | None, Meta(description="For answers that may contradict each other; C belongs to it.")] = (
+        None
+    )
+    C: Annotated[
+        float | Literal["auto"] | None,
+        Meta(
+            description="Weight of an answer's loss; auto: by folds of the rows given as examples.",
+            extra={"metavar": "NUMBER|auto", "text": cost_of},
+        ),
+    ] = None
+    trial: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_ROWS)] | None,
+        Meta(description="With a loss: rows that are drawn to try the model; else by error and confidence."),
+    ] = None
     batch: Annotated[Annotated[int, Meta(ge=1)], Meta(description="Questions at a time.")] = 1
+    classes: list[str | int | float | bool] | None = None
+    examples: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range, and what only jobs have that run in one go. Raises ValueError."""
@@ -48,10 +80,30 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
                 raise ValueError(
                     f"{name}: expected a share between 0 and 1, both excluded; found {getattr(self, name)}"
                 )
+        self._check_loss()
+
+    def _check_loss(self) -> None:
+        if self.loss is None:
+            for name in ("C", "trial"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name}: it belongs to a loss, found {getattr(self, name)!r}; give loss too")
+        elif self.C is None:
+            raise ValueError(
+                f"C: expected a number above 0, or {AUTO!r}, with loss {self.loss!r}; found none; give one"
+            )
+        elif self.C != AUTO:
+            check_costs([self.C])
+
+    @property
+    def cost(self) -> float | None:
+        """C, once it is a number; None without a loss."""
+        return None if self.C is None or self.C == AUTO else self.C
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps."""
-        known = {
-            name: getattr(self, name) for name in ("epsilon", "intercept", "method", "error", "confidence", "seed")
+        names = ("epsilon", "intercept", "method", "error", "confidence", "seed")
+        known = {name: getattr(self, name) for name in names}
+        more = {name: getattr(self, name) for name in ("scaling", "loss", "C", "trial")} | {
+            "by_class": self.by_class or None
         }
-        return known if self.scaling is None else known | {"scaling": self.scaling}
+        return known | {name: value for name, value in more.items() if value is not None}
