@@ -422,16 +422,16 @@ def test_a_campaign_begins_alone(tmp_path: Path, store: Path) -> None:
 
 
 def test_classes_and_sizes_of_any_spelling(tmp_path: Path, store: Path) -> None:
-    """NumPy's numbers are classes, sizes and times may be texts; one class, three, or a text that is no size are
-    refused with what is expected.
+    """NumPy's numbers are classes, sizes and times may be texts; one class, one of them twice, or a text that is no size
+    are refused with what is expected.
     """
     begun = Campaign.create(
         tmp_path / "a", store, classes=np.unique([3, 7, 3]), memory="64 MiB", block="2 MB", expires="1 h"
     )
     facts = begun.facts
     assert (facts.classes, facts.memory, facts.block, facts.expires) == ([3, 7], 64 << 20, 2_000_000, 3600.0)
-    for classes in (["a"], ["a", "b", "c"]):
-        with pytest.raises(LabelError, match=rf"classes: expected two labels, .* found {len(classes)}"):
+    for classes, message in ((["a"], "two labels, .* found 1; name all"), (["a", "b", "a"], "different labels")):
+        with pytest.raises(LabelError, match=rf"classes: expected {message}"):
             Campaign.create(tmp_path / "b", store, classes=classes)
     with pytest.raises(SpecError, match="memory: not a size: 'much'"):
         Campaign.create(tmp_path / "b", store, memory="much")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from coremargin.active.labels import two_classes
+from coremargin.active.labels import named_classes
 from coremargin.active.log import TELLING, Log, entry_of
 from coremargin.active.told import Known, taken
 from coremargin.data.files import write_whole
@@ -72,7 +72,7 @@ def begin(
 
 def _data(job: ActiveJob, store: Store, classes: Sequence[Any] | None, expires: float | None, place: str) -> bytes:
     """The bytes of a ``campaign.toml``."""
-    known = two_classes(classes, place) if classes is not None else None
+    known = named_classes(classes, place) if classes is not None else None
     if known is None and len(store.classes) == 2:
         known = sorted(store.classes)
     content = {

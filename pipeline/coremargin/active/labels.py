@@ -9,6 +9,7 @@ from coremargin.data.labels import checked_label
 from coremargin.data.sources.vocabulary import label_from_text
 from coremargin.errors import LabelError
 from coremargin.formats.answers import fits, same
+from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_record import different_labels
 from coremargin.formats.strict_json import cut
 
@@ -38,11 +39,17 @@ def meant(given: Any, classes: Sequence[Any], place: str) -> Any:
     return new
 
 
-def two_classes(classes: Iterable[Any], place: str) -> list[Any]:
-    """(negative, positive) as somebody names them, as the plain values that files hold. Raises LabelError."""
+def named_classes(classes: Iterable[Any], place: str) -> list[Any]:
+    """The labels as somebody names them, of two (negative, positive), as the plain values that files hold.
+
+    Raises LabelError.
+    """
     found = [checked_label(label) for label in classes]
-    if len(found) != 2:
-        raise LabelError(f"{place}: classes: expected two labels, (negative, positive), found {len(found)}; name two")
+    if not 2 <= len(found) <= MOST_CLASSES:
+        raise LabelError(
+            f"{place}: classes: expected two labels, (negative, positive), or more, up to {MOST_CLASSES:,}; found "
+            f"{len(found):,}; name all that there are"
+        )
     try:
         different_labels(found)
     except ValueError as error:

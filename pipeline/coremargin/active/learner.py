@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.active import course
-from coremargin.active.labels import meant, signs_of, two_classes
+from coremargin.active.labels import meant, named_classes, signs_of
 from coremargin.data.arrays import ArraySource
 from coremargin.data.scaled import scaled
 from coremargin.engine.checkpoint import NoCheckpoint
@@ -86,7 +86,7 @@ class ActiveLearner:
         if len(known) != self._base.rows - pool.rows:
             raise UsageError(f"y_training: expected a label for each row of X_training, found {len(known)}")
         self._problem = problem_of(self._job, scaled(self._base, scaling))
-        self._held = Held(None if classes is None else two_classes(classes, "ActiveLearner"))
+        self._held = Held(None if classes is None else named_classes(classes, "ActiveLearner"))
         with one_blas_thread():
             self._state = self._problem.start()
         if known:
