@@ -83,6 +83,19 @@ def test_answers_that_cannot_be_taken(campaign: Campaign) -> None:
     assert campaign.tell([first.row, opened], [first.label, LABELS[opened]]) == 1  # the first was told before
 
 
+def test_a_third_label_says_how_classes_are_named(tmp_path: Path, store: Path, campaign: Campaign) -> None:
+    """Where two labels came first a third one is refused with how more classes are named; where two are named, without."""
+    begun = Campaign.create(tmp_path / "d", store)
+    rows = [one.row for one in begun.ask(4)]
+    begun.tell(rows[:2], ["ham", "spam"])
+    with pytest.raises(
+        LabelError, match="expected 'ham' or 'spam', found 'egg'; correct the answer; .* --classes A,B,C"
+    ):
+        begun.tell(rows[2:3], ["egg"])
+    with pytest.raises(LabelError, match="found 'egg'; correct the answer$"):
+        campaign.tell([campaign.ask(again=True)[0].row], ["egg"])
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -16,11 +16,18 @@ from coremargin.formats.strict_json import cut
 if TYPE_CHECKING:
     from coremargin.active.course import Signs
 
+#: What to do where a third label is no mistake.
+THIRD = (
+    "more classes than two are named when a campaign begins: `coremargin active start STORE --out NEW --classes A,B,C "
+    "--examples OLD` takes over the answers that hold"
+)
 
-def meant(given: Any, classes: Sequence[Any], place: str) -> Any:
+
+def meant(given: Any, classes: Sequence[Any], place: str, *, named: bool = True) -> Any:
     """The label of the campaign that somebody means; classes: those known, fewer than two where others may come.
 
-    A text means the label that is written like it. Raises LabelError for any other label.
+    A text means the label that is written like it. named: whether the classes were known from the start on. Raises
+    LabelError for any other label.
     """
     for label in classes:
         if same(given, label) or (isinstance(given, str) and given.strip() in _written(label)):
@@ -33,9 +40,10 @@ def meant(given: Any, classes: Sequence[Any], place: str) -> Any:
     if known is not None:
         return known
     if new is None or not fits(new, classes):
-        expected = " or ".join(repr(label) for label in classes) or "a label"
+        expected = cut(" or ".join(repr(label) for label in classes)) or "a label"
         more = "" if len(classes) != 1 else " or another of its kind"
-        raise LabelError(f"{place}: expected {expected}{more}, found {cut(repr(given))}; correct the answer")
+        advice = "" if named or len(classes) < 2 else f"; {THIRD}"
+        raise LabelError(f"{place}: expected {expected}{more}, found {cut(repr(given))}; correct the answer{advice}")
     return new
 
 

@@ -63,7 +63,7 @@ def taken(given: Iterable[Given], known: Known) -> list[Given]:
         label = None
         if one.action in ("label", "correct"):
             classes = held.beside(one.row) if one.action == "correct" else held.classes
-            label = meant(one.label, classes, one.place)
+            label = meant(one.label, classes, one.place, named=held.named)
             if one.row in labels and same(labels[one.row], label):
                 continue  # so is this
             if one.action == "label" and one.row in labels:

@@ -119,14 +119,19 @@ def effective(lines: Iterable[Line], known: Mapping[int, Any] | None = None) -> 
 class Held:
     """Labels that hold, by row, and the classes that they are of, (negative, positive) as far as they are known.
 
-    known: the classes, where the campaign names them. Else a class is one as long as an answer holds it: a label that
-    was mistyped goes with its last answer, and what this is corrected to takes its place.
+    known: the classes, where the campaign names them; three or more always are. Else a class is one as long as an
+    answer holds it: a label that was mistyped goes with its last answer, and what this is corrected to takes its place.
     """
 
     def __init__(self, known: Sequence[Any] | None = None) -> None:
         self.labels: dict[int, Any] = {}
         self._classes: list[tuple[Any, int]] = [(label, 0) for label in known or ()]  # with how many rows have it
         self._named = known is not None
+
+    @property
+    def named(self) -> bool:
+        """Whether the campaign names its classes."""
+        return self._named
 
     def copy(self) -> Held:
         """Another that goes its own way."""
@@ -208,7 +213,7 @@ def check_lines(lines: Sequence[Line], rows: int, classes: Sequence[Any] | None,
         found = held.beside(line.row)
         if line.label is not None and not fits(line.label, found):
             raise DataError(
-                f"{where}: label: expected {' or '.join(repr(label) for label in found)}, found "
+                f"{where}: label: expected {cut(' or '.join(repr(label) for label in found))}, found "
                 f"{cut(repr(line.label))}; get an unaltered copy"
             )
         if line.action in ("undo", "correct", "label") and (line.row in held.labels) != (line.action != "label"):
