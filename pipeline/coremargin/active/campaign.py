@@ -169,6 +169,31 @@ class Campaign(CampaignFolder):
     def _features(self, row: int) -> Any:
         return self.rows([row])[0]
 
+    def grow(self, *, who: str | None = None) -> int:
+        """Go on with the rows that were appended to the store; one that is running does so at its next scan.
+
+        What was proven was of the rows before: the next scan looks at all of them, and an attempt is void.
+
+        Parameters
+        ----------
+        who : str, optional
+            Who says so; None: the user of this process.
+
+        Returns
+        -------
+        int
+            How many rows there are more; 0 where none was appended.
+
+        Raises
+        ------
+        StoreError
+            The store lost or changed rows.
+        """
+        with self.held():
+            more = self._player.grow(name_of(who))
+            self._settle()
+        return more
+
     # answers
 
     def tell(self, ids: Iterable[int], labels: Iterable[Any], *, who: str | None = None, examples: bool = False) -> int:
@@ -290,7 +315,7 @@ class Campaign(CampaignFolder):
             given = list(given)
             if examples:
                 refuse_weightless(player.problem.source, (one.row for one in given), self.path)
-            known = Known(player.log.held, asked, self.facts.rows, examples, undone)
+            known = Known(player.log.held, asked, self.store.rows, examples, undone)
             new = taken(given, known)
             if new:
                 player.take(new, self._questions.asked, name_of(who))

@@ -112,15 +112,20 @@ def job_of(facts: Campaign, place: Path) -> ActiveJob:
     return ActiveJob(store=Path(facts.store), out=place, memory=Size(facts.memory), block=Size(facts.block), **asked)
 
 
-def problem_at(facts: Campaign, job: ActiveJob) -> tuple[Store, ActiveMargin]:
-    """The store at its commit, and the problem. Raises StoreError for a store that lost or changed rows."""
-    store = Store.open(job.store, rows=facts.rows)
-    if store.digest != facts.digest or store.features != facts.features:
-        raise StoreError(
-            f"{job.store}: expected the rows that the campaign began with, {facts.digest}, found {store.digest}: "
-            "the store was changed; restore it from a copy, or start another campaign"
-        )
+def problem_at(facts: Campaign, job: ActiveJob, rows: int, digest: str) -> tuple[Store, ActiveMargin]:
+    """The store at a commit, and the problem. Raises StoreError for a store that lost or changed rows."""
+    store = Store.open(job.store, rows=rows)
+    if store.digest != digest or store.features != facts.features:
+        raise changed(job, digest, store.digest)
     return store, problem_of(job, scaled(store, job.scaling))
+
+
+def changed(job: ActiveJob, digest: str, found: str) -> StoreError:
+    """What is raised of a store that has other rows than those that a campaign is about."""
+    return StoreError(
+        f"{job.store}: expected the rows that the campaign is about, {digest}, found {found}: the store was changed; "
+        "restore it from a copy, or start another campaign"
+    )
 
 
 def same_job(job: ActiveJob) -> None:

@@ -3,7 +3,8 @@
 ::
 
     campaign.toml     the store, its commit, and what is to be proven; written once
-    answers.jsonl     the log: a line an answer, on disk before the next question; only ever appended to
+    answers.jsonl     the log: a line an answer, on disk before the next question, and one whenever the campaign goes
+                      on with rows that were appended to the store; only ever appended to
     telling           answers that are in the log together or not at all; there only while they are written
     asked.json        rows that were asked about, put in place before anybody sees them
     state/            a checkpoint: what the log would give again, without its scans and solves; may be lost
@@ -12,6 +13,9 @@
 The state is a function of the first two and of the store, to the bit where the same coremargin computes it on the same
 kind of processor: answers are taken one at a time in the order of the log, and each line says how many scans there were
 before it, and for which attempt its row was drawn. Elsewhere attempts that were begun stay spent.
+
+A store may grow meanwhile: where a scan is due, a campaign that goes on looks for rows that were appended, and goes on
+with all of them. Nothing else that was done to the store is taken for growth.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Self
 from threadpoolctl import ThreadpoolController
 
 from coremargin.active.asked import name_of
-from coremargin.active.facts import job_of, problem_at, read_facts
+from coremargin.active.facts import job_of, read_facts
 from coremargin.active.figures import figures, save, settle
 from coremargin.active.player import Player
 from coremargin.active.questions import Questions
@@ -37,6 +41,7 @@ from coremargin.errors import Busy
 from coremargin.formats.campaign import ANSWERS
 
 if TYPE_CHECKING:
+    from coremargin.data.store import Store
     from coremargin.models.active import ActiveModel
 
 PATIENCE_S = 5.0  #: for another process that works on the same campaign
@@ -59,8 +64,7 @@ class CampaignFolder:
         self.path = Path(os.path.realpath(path))
         self.facts, first = read_facts(self.path)
         job = job_of(self.facts, self.path)
-        self.store, problem = problem_at(self.facts, job)
-        self._player = Player(self.path, self.facts, first, job, problem, watch or Callbacks(), cluster)
+        self._player = Player(self.path, self.facts, first, job, watch or Callbacks(), cluster)
         self._questions = Questions(self.path, self._player, self.facts.expires)
         self._settled: tuple[str, str] | None = None
         self._depth, self._thread = 0, threading.RLock()
@@ -119,6 +123,11 @@ class CampaignFolder:
             finally:
                 self._depth = 0
                 self._player.meters.seconds += time.perf_counter() - started
+
+    @property
+    def store(self) -> Store:
+        """The rows, at the commit that the campaign is about now."""
+        return self._player.ground.store
 
     @property
     def classes(self) -> list[Any]:

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.files import output_errors, sync_folder, write_whole
 from coremargin.errors import DataError, raise_if_limit
-from coremargin.formats.answers import Answers, Held, Line, bytes_of, check_lines, hash_of, read_answers
+from coremargin.formats.answers import (
+    GROW,
+    Answers,
+    Entry,
+    Growth,
+    Held,
+    Line,
+    bytes_of,
+    check_lines,
+    hash_of,
+    read_answers,
+)
 from coremargin.formats.plain_file import opened_plain
 
 if TYPE_CHECKING:
@@ -39,8 +50,13 @@ class Log:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """All of them."""
+        """Those about rows."""
         return self.answers.lines
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All of them."""
+        return self.answers.entries
 
     @property
     def last(self) -> str:
@@ -52,8 +68,9 @@ class Log:
         return self._classes_after[number]
 
     def _know(self, answers: Answers) -> None:
-        for line in answers.lines[len(self.lines) :]:
-            self.held.take(line.row, line.action, line.label)
+        for line in answers.entries[len(self.entries) :]:
+            if isinstance(line, Line):
+                self.held.take(line.row, line.action, line.label)
             self._classes_after.append(self.held.classes)
         self.answers = answers
 
@@ -82,11 +99,11 @@ class Log:
                 f"{self._path}: expected at least {known:,} bytes, found {size:,}: lines are gone; get a copy"
             )
         found = read_answers(data, self._first, str(self._path), after=self.answers)
-        check_lines(found.lines, self._rows, self._classes, str(self._path))
+        check_lines(found.entries, self._rows, self._classes, str(self._path))
         if found.whole < size:
             log.warning(
                 "%s: %d bytes of half a line after line %d are cut off: a writer was killed before its answer was kept",
-                self._path, size - found.whole, len(found.lines),
+                self._path, size - found.whole, len(found.entries),
             )  # fmt: skip
             self._cut(found.whole)
         self._know(found)
@@ -98,8 +115,9 @@ class Log:
         """
         self.refresh()  # what an interrupted call has left
         before, texts = self.last, []
-        for number, entry in enumerate(entries, start=len(self.lines) + 1):
-            text = bytes_of(Line(number=number, before=before, **entry))
+        for number, entry in enumerate(entries, start=len(self.entries) + 1):
+            kind = Growth if entry["action"] == GROW else Line
+            text = bytes_of(kind(number=number, before=before, **entry))
             before = hash_of(text)
             texts.append(text + b"\n")
         data = b"".join(texts)
@@ -148,8 +166,18 @@ class Log:
 
 def entry_of(given: Given, who: str, why: Why, attempt: int | None, scans: int) -> dict[str, Any]:
     """A line of an answer that comes now, all but its number and hash."""
-    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
-        "row": given.row, "label": given.label, "action": given.action, "who": who, "when": when, "why": why,
+        "row": given.row, "label": given.label, "action": given.action, "who": who, "when": _now(), "why": why,
         "attempt": attempt, "scans": scans,
     }  # fmt: skip
+
+
+def growth_of(rows: int, digest: str, who: str, attempt: int, scans: int) -> dict[str, Any]:
+    """A line of a store that has grown, all but its number and hash."""
+    return {
+        "action": GROW, "rows": rows, "digest": digest, "attempt": attempt, "who": who, "when": _now(), "scans": scans,
+    }  # fmt: skip
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

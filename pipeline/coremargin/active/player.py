@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.active import course
+from coremargin.active.growth import Ground
 from coremargin.active.kept import Kept, Mark
 from coremargin.active.labels import signs_of
-from coremargin.active.log import Log, entry_of
+from coremargin.active.log import Log, entry_of, growth_of
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Engine, ScanCost, rounds
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, UsageError
-from coremargin.formats.answers import Line, effective
+from coremargin.formats.answers import Growth, effective
 from coremargin.formats.campaign import ANSWERS
 from coremargin.learn.record import RunCounters
 from coremargin.maths.evidence import most_wrong, share_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from coremargin.active.told import Given
     from coremargin.engine.loop import Callbacks
     from coremargin.engine.protocols import Executor
+    from coremargin.formats.answers import Entry, Line
     from coremargin.formats.campaign import Campaign
     from coremargin.models.active import ActiveModel
     from coremargin.problems.active.problem import ActiveMargin
@@ -54,11 +56,10 @@ class Player:
         facts: Campaign,
         first: str,
         job: ActiveJob,
-        problem: ActiveMargin,
         watch: Callbacks,
         cluster: Any,
     ) -> None:
-        self.path, self.facts, self.job, self.problem = path, facts, job, problem
+        self.path, self.facts, self.job, self.ground = path, facts, job, Ground(facts, job)
         self.log = Log(path / ANSWERS, first, facts.rows, facts.classes)
         self.kept = Kept(path / STATE, first)
         self.mark, self.meters, self.labels = Mark(0, first, first), RunCounters(), dict[int, Any]()
@@ -76,9 +77,14 @@ class Player:
         return self._state
 
     @property
+    def problem(self) -> ActiveMargin:
+        """On the rows of the commit that the state is about: another one when the store has grown."""
+        return self.ground.problem
+
+    @property
     def classes(self) -> list[Any]:
         """(negative, positive) as far as they are known."""
-        return self.log.classes(len(self.log.lines))
+        return self.log.classes(len(self.log.entries))
 
     @property
     def executor(self) -> Executor:
@@ -111,13 +117,13 @@ class Player:
 
     def _look(self) -> None:
         """Take the state on disk where it has come as far as this one: blocks that lie there are of a scan of it."""
-        marked = self.kept.found(self.log.lines[-1].scans if self.log.lines else 0)
+        marked = self.kept.found(self.log.entries[-1].scans if self.log.entries else 0)
         self._stamp = self.kept.stamp()
         if marked is None or not self._fits(marked.mark):
             return
         if self._state is None or (marked.mark.lines, marked.round) >= (self.mark.lines, self._state.round):
             self._state, self.mark, self._saved = marked.state, marked.mark, marked.state
-            self.labels = effective(self.log.lines[: self.mark.lines])
+            self.labels = effective(line for line in self.log.lines if line.number <= self.mark.lines)
             self.meters = RunCounters(**dict(self.kept.history))
 
     def _fits(self, mark: Mark) -> bool:
@@ -126,6 +132,7 @@ class Player:
         return mark.lines < len(hashes) and hashes[mark.lines] == mark.last
 
     def _begin(self) -> None:
+        self.ground.after(())
         self._state = self.problem.start()
         self.mark, self.labels, self.meters = Mark(0, self._first, self._first), {}, RunCounters()
         chunks = self.problem.source.chunks
@@ -153,17 +160,35 @@ class Player:
 
     def advance(self) -> None:
         """Bring the state up to the log, line by line."""
-        for line in self.log.lines[self.mark.lines :]:
+        self.ground.after(line for line in self.log.answers.growths if line.number <= self.mark.lines)
+        for line in self.log.entries[self.mark.lines :]:
             self._scan_before(line)
-            labels = effective([line], self.labels)
-            after, wrong = self._after(line, labels)
+            if isinstance(line, Growth):
+                labels, wrong = self.labels, False
+                after = self.ground.grown(self.state, signs_of(labels, self.log.classes(line.number)), line)
+            else:
+                labels = effective([line], self.labels)
+                after, wrong = self._after(line, labels)
             last = self.log.answers.hashes[line.number - 1]
             about = self.mark.about if after is self._state else last
             # together, so that whatever is interrupted leaves them as they were
             self._state, self.labels = after, labels
             self.mark = Mark(line.number, last, about, self.mark.wrong + wrong)
 
-    def _scan_before(self, line: Line) -> None:
+    def grow(self, who: str) -> int:
+        """Go on with the last commit of the store, where rows were appended; how many.
+
+        Raises StoreError for a store that lost or changed rows.
+        """
+        new, before = self.ground.newest(), self.ground.at.rows
+        if new is None:
+            return 0
+        attempt = self.problem.voided(self.state).attempt
+        self.log.append([growth_of(*new, who, attempt, self.state.round)])
+        self.advance()
+        return new.rows - before
+
+    def _scan_before(self, line: Entry) -> None:
         """Where the state was lost: scan as often as it was done before a line was written.
 
         Computed by another coremargin, or on another kind of processor, it may have come to draws, or to an end, by now

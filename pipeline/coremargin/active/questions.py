@@ -41,16 +41,16 @@ class Questions:
 
         Raises LabelError where all answers are the same and draws have found no other, and what ``Player.scan`` raises.
         """
-        rows = self._choose(n)
+        rows = self._choose(n, who)
         if rows:
-            now, lines = time.time(), len(self._player.log.lines)
+            now, lines = time.time(), len(self._player.log.entries)
             known = [one for one in self.asked.values() if one.row not in self._player.labels and one.row not in rows]
             fresh = [self._asked(row, who, now, lines) for row in rows]
             write_asked(self._path, [*known, *fresh])
             self.asked = {one.row: one for one in [*known, *fresh]}
         return [self.asked[row] for row in rows]
 
-    def _choose(self, n: int) -> list[int]:
+    def _choose(self, n: int, who: str) -> list[int]:
         player = self._player
         while True:
             waiting, passed = [one.row for one in self.open()], player.passed()
@@ -60,7 +60,8 @@ class Questions:
             if course.seen_all(player.problem, player.state):  # what was put off is asked again
                 never = [row for row in passed if player.action(row) == "unsure"]
                 return course.chosen(player.problem, player.state, n, never)
-            player.scan()
+            if not player.grow(who):
+                player.scan()
         self.refuse_one_class()
         return rows
 

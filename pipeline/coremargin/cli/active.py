@@ -172,7 +172,7 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
     quiet = options["quiet"] or options["as_json"]
     with _opened(campaign, options["cluster"], quiet=quiet, whole=False) as opened:
         status = opened.run(
-            oracle_of(oracle, opened.facts.rows),
+            oracle_of(oracle, opened.store.rows),
             batch=max(1, options["batch"]),
             most=options["most"],
             who=f"file {oracle.name}",
@@ -197,7 +197,7 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
         begin(job, None, None)
     where = cluster if cluster is not None else None if job.cluster is None else str(job.cluster)
     with _opened(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
-        status = opened.run(oracle_of(job.oracle, opened.facts.rows), batch=job.batch, who=f"file {job.oracle.name}")
+        status = opened.run(oracle_of(job.oracle, opened.store.rows), batch=job.batch, who=f"file {job.oracle.name}")
     _say(status, flags["as_json"])
     return 0 if status["status"] == "certified" else 4
 

@@ -3,6 +3,9 @@
 Every line holds the hash of the line before it (SHA-256 of its bytes without the line feed; of those of
 ``campaign.toml`` for the first), so that no line can be changed, left out or put elsewhere. What lies behind the last
 line feed is what a killed writer left: half a line, of an answer that nobody was told is kept.
+
+Most lines are answers about a row. One with the action "grow" says that rows were appended to the store: all that
+follows is about the commit that it names.
 """
 
 from __future__ import annotations
@@ -12,19 +15,25 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, BinaryIO, Literal
+from functools import cached_property
+from typing import Annotated, Any, BinaryIO, Literal, TypeAlias
 
 from msgspec import Meta
 
 from coremargin.errors import DataError
 from coremargin.formats.choices import Why
-from coremargin.formats.model_record import Count, Label, Strict, Word
+from coremargin.formats.model_record import Count, Digest, Label, Rows, Strict, Word
 from coremargin.formats.strict_json import cut, read_object, typed
 
 LONGEST_LINE = 1 << 16  #: bytes
 
 Action = Literal["label", "skip", "unsure", "undo", "correct"]
 ACTIONS: tuple[Action, ...] = ("label", "skip", "unsure", "undo", "correct")
+GROW: Literal["grow"] = "grow"
+
+Number: TypeAlias = Annotated[int, Meta(ge=1)]
+When: TypeAlias = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+Hash: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Line(Strict, frozen=True, kw_only=True):
@@ -35,16 +44,16 @@ class Line(Strict, frozen=True, kw_only=True):
     finished then. before: hash of the line before.
     """
 
-    number: Annotated[int, Meta(ge=1)]
+    number: Number
     row: Count
     label: Label | None
     action: Action
     who: Word
-    when: Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+    when: When
     why: Why
-    attempt: Annotated[int, Meta(ge=1)] | None
+    attempt: Number | None
     scans: Count
-    before: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    before: Hash
 
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
@@ -54,13 +63,44 @@ class Line(Strict, frozen=True, kw_only=True):
             raise ValueError(f"expected an attempt with draws only, found {self.attempt!r} with {self.why}")
 
 
+class Growth(Strict, frozen=True, kw_only=True):
+    """Rows were appended to the store: what follows is about the commit that has so many rows and this digest.
+
+    attempt: the first one that is drawn from it; draws of those before are of the commits before, whenever their
+    answers come. who, when, scans, before: as of an answer.
+    """
+
+    number: Number
+    action: Literal["grow"]
+    rows: Rows
+    digest: Digest
+    attempt: Number
+    who: Word
+    when: When
+    scans: Count
+    before: Hash
+
+
+Entry: TypeAlias = Line | Growth  #: a line of the log, whatever it says
+
+
 @dataclass(frozen=True)
 class Answers:
-    """lines and their hashes, in their order; whole: so many bytes hold them, what follows is half a line."""
+    """entries and their hashes, in their order; whole: so many bytes hold them, what follows is half a line."""
 
-    lines: tuple[Line, ...]
+    entries: tuple[Entry, ...]
     hashes: tuple[str, ...]
     whole: int
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """Those about rows; where they stand in the log is their ``number``."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Line))
+
+    @cached_property
+    def growths(self) -> tuple[Growth, ...]:
+        """The others."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Growth))
 
 
 def hash_of(text: bytes) -> str:
@@ -68,7 +108,7 @@ def hash_of(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def bytes_of(line: Line) -> bytes:
+def bytes_of(line: Entry) -> bytes:
     """A line without its line feed."""
     values = {name: getattr(line, name) for name in line.__struct_fields__}
     return json.dumps(values, allow_nan=False, ensure_ascii=False).encode("utf-8")
@@ -80,7 +120,7 @@ def read_answers(data: bytes | BinaryIO, first: str, place: str, *, after: Answe
     after: what was read before; data is what follows. Raises DataError that names the line: no JSON, an unknown or
     missing key, a number or a hash that does not follow from the line before.
     """
-    lines, hashes = ([], []) if after is None else (list(after.lines), list(after.hashes))
+    lines, hashes = ([], []) if after is None else (list(after.entries), list(after.hashes))
     whole = 0 if after is None else after.whole
     file = io.BytesIO(data) if isinstance(data, bytes) else data
     while text := file.readline(LONGEST_LINE + 1):
@@ -101,8 +141,9 @@ def read_answers(data: bytes | BinaryIO, first: str, place: str, *, after: Answe
     return Answers(tuple(lines), tuple(hashes), whole)
 
 
-def _line(text: bytes, place: str) -> Line:
-    return typed(Line, read_object(text, place, largest=LONGEST_LINE), place)
+def _line(text: bytes, place: str) -> Entry:
+    content = read_object(text, place, largest=LONGEST_LINE)
+    return typed(Growth, content, place) if content.get("action") == GROW else typed(Line, content, place)
 
 
 def effective(lines: Iterable[Line], known: Mapping[int, Any] | None = None) -> dict[int, Any]:
@@ -197,19 +238,25 @@ def same(first: Any, second: Any) -> bool:
     return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
 
 
-def check_lines(lines: Sequence[Line], rows: int, classes: Sequence[Any] | None, place: str) -> None:
+def check_lines(lines: Sequence[Entry], rows: int, classes: Sequence[Any] | None, place: str) -> None:
     """Raises DataError, naming the line, for rows beyond the store, a third label, or answers that do not go together.
 
-    A row that has an answer is not labelled again, and only its answer is corrected or taken back.
+    A row that has an answer is not labelled again, and only its answer is corrected or taken back. rows: of the commit
+    that the campaign began with.
     """
-    held, scans = Held(classes), 0
+    held, scans, attempt = Held(classes), 0, 0
     for line in lines:
         where = f"{place}, line {line.number}"
-        if line.row >= rows:
-            raise DataError(f"{where}: expected a row below {rows:,}, found {line.row:,}; is this another store's log?")
         if line.scans < scans:
             raise DataError(f"{where}: scans: expected at least {scans}, found {line.scans}; get an unaltered copy")
         scans = line.scans
+        if isinstance(line, Growth):
+            _check_growth(line, rows, attempt, where)
+            rows, attempt = line.rows, line.attempt - 1
+            continue
+        attempt = max(attempt, line.attempt or 0)
+        if line.row >= rows:
+            raise DataError(f"{where}: expected a row below {rows:,}, found {line.row:,}; is this another store's log?")
         found = held.beside(line.row)
         if line.label is not None and not fits(line.label, found):
             raise DataError(
@@ -220,6 +267,19 @@ def check_lines(lines: Sequence[Line], rows: int, classes: Sequence[Any] | None,
             what = "one without" if line.action == "label" else "one with"
             raise DataError(f"{where}: {line.action}: expected {what} an answer, found row {line.row:,}; get a copy")
         held.take(line.row, line.action, line.label)
+
+
+def _check_growth(line: Growth, rows: int, attempt: int, where: str) -> None:
+    """attempt: the last one that may have been drawn before."""
+    if line.rows <= rows:
+        raise DataError(
+            f"{where}: grow: expected more than the {rows:,} rows before, found {line.rows:,}; get an unaltered copy"
+        )
+    if line.attempt <= attempt:
+        raise DataError(
+            f"{where}: grow: attempt: expected one above {attempt}, which was drawn from the rows before, found "
+            f"{line.attempt}; get an unaltered copy"
+        )
 
 
 def fits(label: Any, classes: Sequence[Any]) -> bool:

@@ -41,7 +41,7 @@ def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
     where = f"{path}/{ANSWERS}"
     with _opened(folder, path, ANSWERS, _LONGEST) as file:
         answers = read_answers(file, first_hash(data), where)
-    check_lines(answers.lines, campaign.rows, campaign.classes, where)
+    check_lines(answers.entries, campaign.rows, campaign.classes, where)
     return with_late(replace(active_claim(files), path=path, history=History(campaign, answers)))
 
 
