@@ -1,0 +1,101 @@
+"""C of a campaign with a loss, chosen by folds of rows whose labels are known before it begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.data.folds import fold_of
+from coremargin.errors import DataError
+from coremargin.maths.rows import lengths, products, take
+from coremargin.maths.smooth import RowModel
+from coremargin.problems.soft.losses.table import LOSSES
+from coremargin.problems.soft.spec import COSTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coremargin.data.source import Source
+    from coremargin.formats.choices import Loss
+
+    Ids = NDArray[np.int64]
+    Codes = NDArray[np.int64]
+
+FOLDS = 5
+#: Powers of ten that are tried, around the one that suits rows of that length.
+TRIED = range(-3, 5)
+TOLERANCE = 1e-6  #: of a value; mistakes are counted, not bounds proven
+_ORDERS = 1 << 31  #: numbers that rows are put into an order by
+
+
+def chosen_cost(
+    source: Source, codes: dict[int, int], classes: Sequence[Any], *, loss: Loss, intercept: bool, seed: int, place: str
+) -> float:
+    """The C whose models label the rows held out best, as fleets choose it: of equals the smallest.
+
+    codes: the class by row of the rows that are known. Raises DataError where a class has too few of them.
+    """
+    ids = np.array(sorted(codes), np.int64)
+    known = np.array([codes[int(row)] for row in ids], np.int64)
+    _enough(known, classes, place)
+    rows = source.rows_at(ids)[0]
+    fold = folds_of(ids, known, seed)
+    costs = costs_for(rows)
+    asked: dict[str, Any] = {"classes": len(classes), "loss": loss, "intercept": intercept}
+    wrong = [sum(_mistakes(rows, known, fold == k, cost=cost, **asked) for k in range(FOLDS)) for cost in costs]
+    return costs[int(np.argmin(wrong))]
+
+
+def _enough(codes: Codes, classes: Sequence[Any], place: str) -> None:
+    counts = np.bincount(codes, minlength=max(2, len(classes)))
+    for label, count in zip(classes, counts.tolist(), strict=False):
+        if count < FOLDS:
+            raise DataError(
+                f'{place}: C "auto": expected examples of each class, {FOLDS} rows at least, found {count:,} of '
+                f"{label!r}; give more with examples, or C as a number"
+            )
+    if len(classes) < 2:
+        raise DataError(
+            f'{place}: C "auto": expected examples of two classes, {FOLDS} rows of each at least, found {len(codes):,} '
+            "examples; give more with examples, or C as a number"
+        )
+
+
+def folds_of(ids: Ids, codes: Codes, seed: int) -> NDArray[np.int64]:
+    """The fold (n,) of each row: those of a class are dealt out in an order that follows from their ids and a seed."""
+    fold, order = np.empty(len(ids), np.int64), np.lexsort((ids, fold_of(ids, _ORDERS, seed)))
+    for code in np.unique(codes):
+        mine = order[codes[order] == code]
+        fold[mine] = np.arange(len(mine)) % FOLDS
+    return fold
+
+
+def costs_for(rows: Any) -> list[float]:
+    """Values of C that are tried for such rows (n, d), from small to large: powers of ten.
+
+    Rows that are t times as long have the same models with a C that is t^2 times smaller.
+    """
+    typical = float(np.median(lengths(rows)))
+    middle = -2 * round(np.log10(typical)) if typical > 0 else 0
+    return [float(f"1e{k}") for k in (middle + step for step in TRIED) if COSTS[0] <= float(f"1e{k}") <= COSTS[1]]
+
+
+def _mistakes(
+    rows: Any, codes: Codes, out: NDArray[np.bool_], *, classes: int, loss: Loss, cost: float, intercept: bool
+) -> float:
+    """The share of the rows held out that the models of the others label wrongly."""
+    inside = np.flatnonzero(~out)
+    shown, known, width = take(rows, inside), codes[inside], rows.shape[1]
+    values = np.empty((np.count_nonzero(out), classes))
+    for code in range(1 if classes == 2 else 0, classes):
+        signs = np.where(known == code, 1, -1).astype(np.int8)
+        row_c = np.full(len(known), cost)
+        curvatures, limit = LOSSES[loss].bends(row_c)
+        model = RowModel(np.zeros(width + 1), shown, signs, intercept, np.ones(len(known)), curvatures, limit)
+        point = LOSSES[loss].minimum(model, np.zeros(width + 1), None, TOLERANCE)[0]
+        values[:, code] = products(take(rows, np.flatnonzero(out)), point[:-1, None])[0] + point[-1]
+    if classes == 2:
+        values[:, 0] = np.where(values[:, 1] >= 0, -np.inf, np.inf)
+    return float((values.argmax(axis=1) != codes[out]).mean())
