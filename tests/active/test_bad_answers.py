@@ -84,7 +84,7 @@ def test_answers_that_cannot_be_taken(campaign: Campaign) -> None:
 
 
 def test_a_third_label_says_how_classes_are_named(tmp_path: Path, store: Path, campaign: Campaign) -> None:
-    """Where two labels came first a third one is refused with how more classes are named; where two are named, without."""
+    """Where two labels came first a third one is refused with how more classes are named; not so where two are."""
     begun = Campaign.create(tmp_path / "d", store)
     rows = [one.row for one in begun.ask(4)]
     begun.tell(rows[:2], ["ham", "spam"])
@@ -435,8 +435,8 @@ def test_a_campaign_begins_alone(tmp_path: Path, store: Path) -> None:
 
 
 def test_classes_and_sizes_of_any_spelling(tmp_path: Path, store: Path) -> None:
-    """NumPy's numbers are classes, sizes and times may be texts; one class, one of them twice, or a text that is no size
-    are refused with what is expected.
+    """NumPy's numbers are classes, sizes and times may be texts; one class, one of them twice, or a text that is no
+    size are refused with what is expected.
     """
     begun = Campaign.create(
         tmp_path / "a", store, classes=np.unique([3, 7, 3]), memory="64 MiB", block="2 MB", expires="1 h"
