@@ -46,6 +46,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "confidence": player.problem.confidence, "attempt": state.attempt, "draws_open": _draws_open(player),
         "draws_done": int((state.draws.signs != 0).sum()), "awaited": awaited, "passed": len(passed),
         "passed_rows": sorted(passed), "classes": player.classes, "rows": player.problem.source.rows,
+        "grown": len(player.log.answers.growths),
         "contradiction": _contradiction(player), "seconds": player.meters.seconds,
         "peak_rss_bytes": player.ran.peak_rss_bytes(), "store": player.facts.store, "out": str(player.path),
     }  # fmt: skip

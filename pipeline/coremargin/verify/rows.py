@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,6 +80,7 @@ class Rows:
         self._heavy: dict[int, np.ndarray] = {}
         self._heavy_bytes = 0
         self.digest = ""  # known after a scan
+        self._watched: dict[int, dict[str, int]] = {}
 
     def labels(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Label codes and weights (n,) of all chunks, in order, without their rows. Raises DamagedChunk."""
@@ -165,18 +166,37 @@ class Rows:
                         waiting.append(pool.submit(lambda index: self._one(index, ask), index))
                     if index >= threads:
                         chunk, answer = waiting.popleft().result()
-                        for name, values in _parts(chunk).items():
-                            crcs[name] = crc32c.crc32c(_bytes(values), crcs[name])
+                        crcs = self._summed(chunk, crcs)
                         yield chunk, answer
             finally:
                 for future in waiting:
                     future.cancel()
-        self.digest = self._identity(crcs)
+        self.digest = self._identity(crcs, self.rows, len(self.classes))
         if self.digest != self.commits[-1].digest:
             raise StoreError(
                 f"{self.path}: expected the content {self.commits[-1].digest}, found {self.digest}; "
                 f"the metadata was altered: restore zarr.json from a copy"
             )
+
+    def watch(self, digests: Container[str]) -> None:
+        """Of which commits ``beginning`` is to be asked after the next scan."""
+        self._watched = {commit.rows: {} for commit in self.commits if commit.digest in digests}
+
+    def beginning(self, digest: str) -> str:
+        """What the digest of a commit that was watched has to be, from the bytes of as many rows as it has."""
+        commit = next(commit for commit in self.commits if commit.digest == digest)
+        return self._identity(self._watched[commit.rows], commit.rows, commit.classes)
+
+    def _summed(self, chunk: Chunk, crcs: dict[str, int]) -> dict[str, int]:
+        """Checksums of all rows up to the end of a chunk, from those of the rows before it."""
+        start, stop = chunk.start, chunk.start + len(chunk.codes)
+        for end in sorted({stop} | {rows for rows in self._watched if start < rows < stop}):
+            piece = _within(chunk, start, end) if end - start < len(chunk.codes) else chunk
+            crcs = {name: crc32c.crc32c(_bytes(values), crcs[name]) for name, values in _parts(piece).items()}
+            if end in self._watched:
+                self._watched[end] = crcs
+            start = end
+        return crcs
 
     def _one(self, index: int, ask: Callable[[Chunk], T]) -> tuple[Chunk, T]:
         with quiet():  # what overflows proves nothing: comparisons see to that
@@ -194,13 +214,13 @@ class Rows:
         self._compare(index, _values(x))
         return Chunk(start, x, *self._labels(index))
 
-    def _identity(self, crcs: dict[str, int]) -> str:
+    def _identity(self, crcs: dict[str, int], rows: int, classes: int) -> str:
         facts = {
             "format": "coremargin-store",
             "features": self.features,
             "dtype": self.dtype,
-            "classes": list(self.classes),
-            "rows": self.rows,
+            "classes": list(self.classes[:classes]),
+            "rows": rows,
             **crcs,
         }
         return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -244,6 +264,13 @@ def _read_sums(blocks: Path, record: StoreRecord) -> _Sums:
     if sparse:
         parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
     return _Sums(nonzeros, parts | ({"weights": marks[:, 2]} if record.weighted else {}))
+
+
+def _within(chunk: Chunk, start: int, stop: int) -> Chunk:
+    """The rows [start, stop) of those of a chunk."""
+    a, b = start - chunk.start, stop - chunk.start
+    weights = None if chunk.weights is None else chunk.weights[a:b]
+    return Chunk(start, chunk.x[a:b], chunk.codes[a:b], weights)
 
 
 def _parts(chunk: Chunk) -> dict[str, np.ndarray]:

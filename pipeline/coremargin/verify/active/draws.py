@@ -6,7 +6,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Container, Iterator
 from itertools import count, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -36,8 +36,16 @@ def drawn(digest: str, seed: int, attempt: int, rows: int) -> Iterator[int]:
                 yield number % rows
 
 
+class Weighed(Protocol):
+    """Rows of a store, as of some commit."""
+
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+    def weigh(self, rows: np.ndarray, /) -> np.ndarray: ...  # noqa: D102
+
+
 def fresh(
-    claim: ActiveClaim, rows: Rows, attempt: int, known: Container[int], spend: Callable[[int], object] | None = None
+    claim: ActiveClaim, rows: Weighed, attempt: int, known: Container[int], spend: Callable[[int], object] | None = None
 ) -> Iterator[int]:
     """Rows in the order in which an attempt draws them: of a weight above 0, and none of those that are known.
 

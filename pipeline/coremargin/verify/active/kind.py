@@ -30,7 +30,7 @@ _GROUND = "that nobody tried seeds, or ingested the store anew, until the draws 
 class ActiveKind(Kind[ActiveClaim]):
     """The margin of the rows answered, the distance of all others, and how many of them can be labelled wrongly."""
 
-    frozen: ClassVar[bool] = True  # a campaign goes on with the rows that it began with
+    frozen: ClassVar[bool] = True  # rows that were appended are a campaign's own when its log says so
     nothing: ClassVar[str] = "no hyperplane separates the rows as they were answered"
 
     def claim(self, files: ModelFiles) -> ActiveClaim:

@@ -13,12 +13,14 @@ from coremargin.errors import DataError
 from coremargin.formats.answers import classes_of, effective, same
 from coremargin.verify.active.claim import Signed
 from coremargin.verify.active.draws import fresh
+from coremargin.verify.active.ground import Then, commits_of, extended
 from coremargin.verify.checks import Check
 from coremargin.verify.store import listed
 
 if TYPE_CHECKING:
     from coremargin.formats.answers import Line
     from coremargin.verify.active.claim import ActiveClaim, History
+    from coremargin.verify.active.ground import Ground
     from coremargin.verify.rows import Rows
 
 _ASIDE = ("skip", "unsure")  #: what says nothing of a row's label
@@ -32,13 +34,18 @@ def last_line(claim: ActiveClaim, history: History) -> int | None:
     return hashes.index(claim.log) + 1 if claim.log in hashes else None
 
 
+def _upto(history: History, last: int) -> tuple[Line, ...]:
+    """What the log says of rows up to a line."""
+    return tuple(line for line in history.answers.lines if line.number <= last)
+
+
 def with_late(claim: ActiveClaim) -> ActiveClaim:
     """The claim with the rows that were answered after the lines that the model is about."""
     history = claim.history
     last = None if history is None else last_line(claim, history)
     if history is None or last is None:
         return claim
-    before, now = (effective(lines) for lines in (history.answers.lines[:last], history.answers.lines))
+    before, now = (effective(lines) for lines in (_upto(history, last), history.answers.lines))
     rows = sorted(set(now) - set(before))
     signs = np.array([_sign(claim, now[row]) for row in rows], np.int64)
     return replace(claim, late=Signed(np.array(rows, np.int64), signs))
@@ -50,17 +57,20 @@ def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
     if history is None:
         return []
     last, lines = last_line(claim, history), history.answers.lines
+    many = len(history.answers.entries)
     if last is None:
         text = "none" if claim.log is None else f"one with the hash {claim.log[:16]}..., which is not there"
-        text = f"the last of {len(lines):,} lines that the model is about: expected one of them, found {text}"
-        return [same_campaign(claim, history, lines), Check("log", ok=False, text=text)]
-    known, later = lines[:last], lines[last:]
-    text = f"{last:,} lines, each with the hash of the one before; {len(later):,} came after the model"
+        text = f"the last of {many:,} lines that the model is about: expected one of them, found {text}"
+        return [same_campaign(claim, history, many), Check("log", ok=False, text=text)]
+    known, later = _upto(history, last), [line for line in lines if line.number > last]
+    text = f"{last:,} lines, each with the hash of the one before; {many - last:,} came after the model"
+    ground = commits_of(history, last)
+    final = [*_before_growth(claim, ground), *_final_attempt(claim, known, ground)][:_TOLD]
     return [
-        same_campaign(claim, history, known), Check("log", ok=True, text=text),
+        same_campaign(claim, history, last), Check("log", ok=True, text=text), *extended(rows, ground),
         same_answers(claim, known), *untouched(claim, later),
-        Check("attempt", *_told(_final_attempt(claim, known), "no answer but those to its draws came in meanwhile")),
-        Check("earlier draws", *_told(_earlier(claim, rows, known), "those that the seed and the store draw")),
+        Check("attempt", *_told(final, "no answer but those to its draws came in meanwhile")),
+        Check("earlier draws", *_told(_earlier(claim, rows, known, ground), "those that the seed and the store draw")),
     ]  # fmt: skip
 
 
@@ -68,12 +78,16 @@ def _told(problems: list[str], text: str) -> tuple[bool, str]:
     return not problems, "; ".join(problems) or text
 
 
-def same_campaign(claim: ActiveClaim, history: History, lines: Sequence[Line]) -> Check:
-    """Whether the campaign's file names the parameters, the store and the classes that the model does."""
-    asked = history.campaign
-    names = ("rows", "features", "method", "epsilon", "error", "confidence", "seed", "intercept")
+def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
+    """Whether the campaign's file names the parameters, the store and the classes that the model does.
+
+    Of a store that has grown the log does, by the line that the model is about.
+    """
+    asked, now, lines = history.campaign, commits_of(history, last)[-1], _upto(history, last)
+    names = ("features", "method", "epsilon", "error", "confidence", "seed", "intercept")
     pairs = {name: (getattr(claim, name), getattr(asked, name)) for name in names}
-    pairs["store"] = (claim.store_digest, asked.digest)
+    pairs["rows"] = (claim.rows, now.rows)
+    pairs["store"] = (claim.store_digest, now.digest)
     pairs["scaling"] = (claim.scaling or None, asked.scaling)
     problems = [f"{name}: model says {mine}, campaign {its}" for name, (mine, its) in pairs.items() if mine != its]
     classes, mine = classes_of(lines, asked.classes), [claim.negative, claim.positive]
@@ -125,7 +139,18 @@ def untouched(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
     return [Check("taken back", ok=False, text=f"{text}: go on with the campaign")]
 
 
-def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
+def _before_growth(claim: ActiveClaim, ground: Sequence[Ground]) -> list[str]:
+    """What speaks against the attempt that is evidence: it was drawn before the store had all rows."""
+    now = ground[-1]
+    if claim.evidence is None or claim.evidence.attempt >= now.attempt:
+        return []
+    text = (
+        f"attempt {claim.evidence.attempt} was drawn before line {now.line} says that the store has {now.rows:,} rows"
+    )
+    return [f"{text}: attempts that are drawn from them begin with {now.attempt}"]
+
+
+def _final_attempt(claim: ActiveClaim, lines: Sequence[Line], ground: Sequence[Ground]) -> list[str]:
     """What speaks against the attempt that is evidence: it is new, and nothing else was answered while it was on."""
     evidence, drawn = claim.evidence, set(claim.draws_ids.tolist())
     if evidence is None or not drawn:
@@ -140,6 +165,8 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
         for line in lines
         if line.attempt is not None and line.attempt > attempt
     ][:1]
+    if ground[-1].line > lines[first].number:
+        problems.append(f"line {ground[-1].line} (grow) came while attempt {attempt} was on: it is void")
     seen = set[int]()
     for line in lines[first:]:
         if line.action in _ASIDE:
@@ -157,7 +184,7 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
     return problems[:_TOLD]
 
 
-def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line]) -> list[str]:
+def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], ground: Sequence[Ground]) -> list[str]:
     """Which draws in the log no generator has drawn, of attempts that are not the model's evidence."""
     final = None if claim.evidence is None else claim.evidence.attempt
     wanted: dict[int, set[int]] = {}
@@ -169,7 +196,9 @@ def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line]) -> list[str]
     for line in lines:
         those = wanted.pop(line.attempt, None) if line.attempt is not None else None
         if those is not None and line.attempt is not None:
-            strange = sorted(those - _could_draw(walked, rows, line.attempt, those, known, undone))
+            strange = sorted(
+                those - _could_draw(walked, Then.at(rows, ground, line.attempt), line.attempt, those, known, undone)
+            )
             if strange:
                 text = f"{listed(strange)} no draw of attempt {line.attempt} by seed {claim.seed} and the store"
                 problems.append(text)
@@ -200,13 +229,13 @@ class _Walked:
             )
 
 
-def _could_draw(walked: _Walked, rows: Rows, attempt: int, wanted: set[int], known: set[int], undone: int) -> set[int]:
+def _could_draw(walked: _Walked, rows: Then, attempt: int, wanted: set[int], known: set[int], undone: int) -> set[int]:
     """Which of the rows an attempt can have drawn; known: those that had an answer when its first draw was told of.
 
     Rows that were answered since it began are passed over here and were not then, and those taken back since were: so
     at most as many more are drawn as were taken back.
     """
-    claim, found = walked.claim, set[int]()
+    claim, found = replace(walked.claim, store_digest=rows.digest), set[int]()
     log = math.log(attempt) + math.log(attempt + 1) - math.log(1.0 - claim.confidence)
     most = min(rows.rows, 2 + log / claim.error * (1 + 1e-6))  # no attempt needs more draws, whatever the store has
     possible = wanted - known

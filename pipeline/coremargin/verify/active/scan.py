@@ -9,6 +9,7 @@ import numpy as np
 
 from coremargin.verify.active.claim import Signed
 from coremargin.verify.active.draws import evidence_of, honest_draws
+from coremargin.verify.active.ground import commits_of
 from coremargin.verify.active.log import history_checks
 from coremargin.verify.checks import Check
 from coremargin.verify.hard.scan import Answer, Scan
@@ -44,6 +45,8 @@ class ActiveScan(Scan):
         late = claim.late or Signed(np.zeros(0, np.int64), np.zeros(0, np.int64))
         draws = claim.draws
         self.tried = Signed.of(np.concatenate([draws.ids, late.ids]), np.concatenate([draws.signs, late.signs]))
+        if claim.history is not None:
+            rows.watch({one.digest for one in commits_of(claim.history, len(claim.history.answers.entries))})
         self.population = self.differing = self.labelled = 0
         self.wrong: list[int] = []
 
