@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from coremargin.cli.campaigns import opening, say
 from coremargin.cli.common import WHOLE, cluster_option, json_option, quiet_option
 from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
@@ -16,7 +15,6 @@ from coremargin.engine.interruption import terminable
 from coremargin.errors import SpecError
 
 if TYPE_CHECKING:
-    from coremargin.active import Campaign
     from coremargin.problems.active.spec import ActiveJob
 
 SECTION = "Train"
@@ -84,7 +82,7 @@ def start(store: Path, **options: Any) -> None:
     said = {name: value for name, value in options.items() if value is not None}
     given = [] if examples is None else read_answers_of(examples)
     with terminable(), Campaign.create(out, store, examples=given, **said) as begun:
-        _say(begun.status, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
+        say(begun.status, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
 
 
 @active.command()
@@ -108,7 +106,7 @@ def ask(campaign: Path, count: int, target: Path | None, **options: Any) -> None
 
     if target is not None:  # before rows are booked
         refuse_taken(target, campaign)
-    with _opened(campaign, options["cluster"], quiet=options["quiet"] or options["as_json"]) as opened:
+    with opening(campaign, options["cluster"], quiet=options["quiet"] or options["as_json"]) as opened:
         questions = opened.ask(count, who=options["who"], again=options["again"])
         status = opened.status
     if target is not None and questions:
@@ -142,10 +140,10 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
     from coremargin.report.text import count
 
     given = read_answers_of(file)
-    with _opened(campaign) as opened:
+    with opening(campaign) as opened:
         new = opened.answer(given, who=options["who"], examples=options["examples"])
         status = opened.status
-    _say(status, options["as_json"], count(new, "new answer"), new=new)
+    say(status, options["as_json"], count(new, "new answer"), new=new)
 
 
 @active.command()
@@ -170,14 +168,14 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
     from coremargin.active.files import oracle_of
 
     quiet = options["quiet"] or options["as_json"]
-    with _opened(campaign, options["cluster"], quiet=quiet, whole=False) as opened:
+    with opening(campaign, options["cluster"], quiet=quiet, whole=False) as opened:
         status = opened.run(
             oracle_of(oracle, opened.store.rows),
             batch=max(1, options["batch"]),
             most=options["most"],
             who=f"file {oracle.name}",
         )
-    _say(status, options["as_json"])
+    say(status, options["as_json"])
     return 0 if status["status"] == "certified" else 4
 
 
@@ -196,9 +194,9 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     else:
         begin(job, None, None)
     where = cluster if cluster is not None else None if job.cluster is None else str(job.cluster)
-    with _opened(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
+    with opening(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
         status = opened.run(oracle_of(job.oracle, opened.store.rows), batch=job.batch, who=f"file {job.oracle.name}")
-    _say(status, flags["as_json"])
+    say(status, flags["as_json"])
     return 0 if status["status"] == "certified" else 4
 
 
@@ -219,10 +217,10 @@ def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> 
     from coremargin.cli.labelling import require_terminal, session, when_free
 
     require_terminal()
-    with _opened(campaign, cluster, quiet=quiet, whole=False) as opened:
+    with opening(campaign, cluster, quiet=quiet, whole=False) as opened:
         session(opened, who)
         status = when_free(lambda: opened.status)
-    _say(status, as_json=False)
+    say(status, as_json=False)
 
 
 @active.command()
@@ -234,9 +232,31 @@ def status(campaign: Path, as_json: bool) -> None:
     \b
       coremargin active status rows.campaign --json
     """
-    with _opened(campaign) as opened:
+    with opening(campaign) as opened:
         found = opened.status
-    _say(found, as_json)
+    say(found, as_json)
+
+
+@active.command()
+@_campaign
+@_who
+@json_option
+def grow(campaign: Path, who: str | None, as_json: bool) -> None:
+    """Go on with rows that were appended to the store since the campaign ended.
+
+    One that has not ended does so by itself at its next scan. What was proven is proven anew, of all rows.
+
+    \b
+      coremargin ingest more.csv rows.zarr --append
+      coremargin active grow rows.campaign
+    """
+    from coremargin.report.text import count
+
+    with opening(campaign) as opened:
+        more = opened.grow(who=who)
+        found = opened.status
+    head = f"{count(more, 'row')} more" if more else "no rows were appended: nothing has changed"
+    say(found, as_json, head, new_rows=more)
 
 
 @active.command()
@@ -248,37 +268,11 @@ def stop(campaign: Path, as_json: bool) -> None:
     \b
       coremargin active stop rows.campaign
     """
-    with _opened(campaign) as opened:
+    with opening(campaign) as opened:
         _ = opened.model  # refused where answers are of one class only
         opened.stop()
         found = opened.status
-    _say(found, as_json, f"model   {campaign / 'model'}")
-
-
-@contextmanager
-def _opened(path: Path, cluster: str | None = None, *, quiet: bool = True, whole: bool = True) -> Iterator[Campaign]:
-    """A campaign; scans are told of on stderr. whole: nobody else works on it until the command has ended."""
-    from coremargin.active import Campaign
-    from coremargin.engine.loop import Callbacks
-    from coremargin.spec import format_size
-
-    def scan(number: int, size: int) -> None:
-        print_lines(f"scan {number}: no row in memory is worth a question; reading {format_size(size)}", err=True)
-
-    with terminable():
-        opened = Campaign(path, cluster=cluster, watch=Callbacks() if quiet else Callbacks(on_scan=scan))
-        with opened.held() if whole else nullcontext(), opened:
-            yield opened
-
-
-def _say(found: dict[str, Any], as_json: bool, *head: str, **more: Any) -> None:
-    """Where a campaign stands."""
-    from coremargin.cli.labelling import status_text
-
-    if as_json:
-        print_json({**more, **found})
-    else:
-        print_lines(*head, *status_text(found))
+    say(found, as_json, f"model   {campaign / 'model'}")
 
 
 def _nothing_to_ask(found: dict[str, Any]) -> list[str]:

@@ -1,0 +1,40 @@
+"""Campaigns as commands have them: opened for one command, and where they stand, in words or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coremargin.cli.printing import print_json, print_lines
+from coremargin.engine.interruption import terminable
+
+if TYPE_CHECKING:
+    from coremargin.active import Campaign
+
+
+@contextmanager
+def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole: bool = True) -> Iterator[Campaign]:
+    """A campaign; scans are told of on stderr. whole: nobody else works on it until the command has ended."""
+    from coremargin.active import Campaign
+    from coremargin.engine.loop import Callbacks
+    from coremargin.spec import format_size
+
+    def scan(number: int, size: int) -> None:
+        print_lines(f"scan {number}: no row in memory is worth a question; reading {format_size(size)}", err=True)
+
+    with terminable():
+        opened = Campaign(path, cluster=cluster, watch=Callbacks() if quiet else Callbacks(on_scan=scan))
+        with opened.held() if whole else nullcontext(), opened:
+            yield opened
+
+
+def say(found: dict[str, Any], as_json: bool, *head: str, **more: Any) -> None:
+    """Where a campaign stands."""
+    from coremargin.cli.labelling import status_text
+
+    if as_json:
+        print_json({**more, **found})
+    else:
+        print_lines(*head, *status_text(found))
