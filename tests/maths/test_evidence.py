@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.stats import hypergeom
+from scipy.stats import binom, hypergeom
 
-from coremargin.maths.evidence import draws_needed, most_wrong, probability, share_of
+from coremargin.maths.evidence import draws_needed, most_wrong, probability, share_of, trial_size
 
 
 @pytest.mark.parametrize(("rows", "bad", "draws", "wrong"), [(6, 2, 3, 0), (6, 2, 3, 1), (7, 5, 4, 2), (7, 5, 4, 3)])
@@ -69,3 +69,19 @@ def test_claims_hold_as_often_as_they_say(rng: np.random.Generator) -> None:
     wrong = rng.hypergeometric(12, 288, 60, size=4000)
     bounds = np.array([most_wrong(300, 60, int(found), 0.05) for found in range(13)])
     assert (bounds[wrong] < 12).mean() < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 4000)
+
+
+@pytest.mark.parametrize(("error", "confidence"), [(0.05, 0.99), (0.1, 0.9), (0.3, 0.95), (0.5, 0.5), (0.9, 0.9)])
+def test_a_trial_is_the_least_that_certifies_with_half_of_what_is_allowed(error: float, confidence: float) -> None:
+    """By trying every number of draws in turn, of rows that are very many, with half of the fifth attempt's part."""
+    delta = (1 - confidence) / 30 / 2
+    tried = (draws for draws in range(1, 2000) if binom.cdf(int(error / 2 * draws), draws, error) <= delta)
+    assert trial_size(error, confidence) == next(tried)
+
+
+def test_a_trial_certifies_a_million_rows() -> None:
+    """With as many wrong draws as it is made for, the bound of a fifth attempt is within what was asked for."""
+    draws = trial_size(0.02, 0.99)
+    wrong = int(0.01 * draws)
+    assert most_wrong(10**6, draws, wrong, share_of(0.01, 5) / 2) <= 0.02 * 10**6
+    assert most_wrong(10**6, draws, wrong + 4, share_of(0.01, 5) / 2) > 0.02 * 10**6

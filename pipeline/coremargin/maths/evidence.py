@@ -8,8 +8,10 @@ ln(1 / delta) / share draws where the rows are very many.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 
 import numpy as np
+from scipy.special import bdtr
 
 #: Probabilities are taken for larger by this share: more than the rounding of their sums.
 SLACK = 1e-9
@@ -52,6 +54,25 @@ def draws_needed(rows: int, share: float, delta: float) -> int:
 def _shows(rows: int, draws: int, allowed: int, delta: float) -> bool:
     """Whether so many draws, none wrong, rule out that one more than ``allowed`` is wrong."""
     return probability(rows, allowed + 1, draws, 0) * (1.0 + SLACK) <= delta
+
+
+#: Attempts that a trial is made for: the fifth one still certifies where half of what is allowed is wrong.
+ATTEMPTS = 5
+
+
+def trial_size(error: float, confidence: float) -> int:
+    """How many rows a trial with a loss draws where nobody says: a number that is fixed before any answer is known.
+
+    The least T of which floor(error / 2 T) wrong ones prove a share of at most ``error`` of rows without end, with half
+    of what attempt ``ATTEMPTS`` may spend, as the other half is for the bound from below.
+    """
+    delta, wrong = share_of(1.0 - confidence, ATTEMPTS) / 2, 0
+    while True:
+        first = max(1, math.ceil(2 * wrong / error))
+        last = max(first, math.ceil(2 * (wrong + 1) / error) - 1)
+        if bdtr(wrong, last, error) <= delta:
+            return bisect_left(range(last), True, first, key=lambda draws: bool(bdtr(wrong, draws, error) <= delta))
+        wrong += 1
 
 
 def share_of(delta: float, attempt: int) -> float:
