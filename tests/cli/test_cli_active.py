@@ -338,7 +338,7 @@ def test_options_of_a_campaign_are_those_of_its_job(tmp_path: Path, pool: tuple[
     shown = " ".join(run_cli("active", "start", "--help", env={"COLUMNS": "200"}).stdout.split())
     explained = shown.split("How rows are chosen: ")[1].split(" --epsilon")[0]
     assert {method for method in get_args(Method) if method not in explained} == set()
-    assert "else those of the store, if it has two, else those answered first" in shown
+    assert "else those of the store, else the two that are answered first" in shown
     run_cli("active", "start", pool[0].path, "--out", tmp_path / "c", "--memory", "64 MiB", "--expires", "1 h")
     facts = tomllib.loads((tmp_path / "c" / "campaign.toml").read_text())
     job = ActiveJob(store=Path("s"), out=Path("c"))

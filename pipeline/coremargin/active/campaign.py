@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from coremargin.active.asked import Question, name_of
-from coremargin.active.facts import begin, refuse_weightless
+from coremargin.active.begin import begin
+from coremargin.active.facts import refuse_weightless
 from coremargin.active.folder import CampaignFolder
+from coremargin.active.labels import named_classes
 from coremargin.active.told import Given, Known, taken
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
     from coremargin.engine.loop import Callbacks
     from coremargin.formats.answers import Action
-    from coremargin.formats.choices import Method, ScalingKind
+    from coremargin.formats.choices import Loss, Method, ScalingKind
 
 
 class Campaign(CampaignFolder):
@@ -62,8 +64,12 @@ class Campaign(CampaignFolder):
         seed: int = 0,
         intercept: bool = True,
         scaling: ScalingKind | None = None,
+        by_class: bool = False,
+        loss: Loss | None = None,
+        C: float | Literal["auto"] | None = None,
+        trial: int | None = None,
         classes: Sequence[Any] | None = None,
-        examples: Iterable[Given] = (),
+        examples: Iterable[Given] | str | os.PathLike[str] = (),
         memory: int | str = 256 * 2**20,
         block: int | str = 128 * 2**20,
         expires: float | str | None = None,
@@ -90,10 +96,18 @@ class Campaign(CampaignFolder):
             False for a hyperplane through the origin.
         scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
             Rows are scaled as they are read.
-        classes : sequence of two labels, optional
-            (negative, positive); None: those of the store, if it has two, else the first two that are answered.
-        examples : iterable of Given, optional
-            Answers that are known already.
+        by_class : bool, default False
+            ``error`` is a share of the rows of each class that is predicted, not of all.
+        loss : {"hinge", "squared_hinge"}, optional
+            Answers may contradict each other: a soft margin of the rows answered.
+        C : float or "auto", optional
+            With a loss, the weight of a row's; "auto": by folds of the examples, five of each class at least.
+        trial : int, optional
+            With a loss, how many rows are drawn to try the model; None: by ``error`` and ``confidence``.
+        classes : sequence of labels, optional
+            Two, (negative, positive), or more; None: those of the store, or else the first two that are answered.
+        examples : iterable of Given, or path-like, optional
+            Answers that are known already; a file of them, or a campaign about the same rows: those that hold.
         memory, block : int or str
             Bytes for the rows in memory, and that one task reads; a text such as "64 MiB".
         expires : float or str, optional
@@ -120,13 +134,17 @@ class Campaign(CampaignFolder):
         from coremargin.problems.active.spec import ActiveJob
         from coremargin.spec import convert, parse_seconds
 
+        named = None if classes is None else named_classes(classes, "Campaign.create")
+        file = os.path.abspath(examples) if isinstance(examples, str | os.PathLike) else None
         said = {
             "job": "active", "store": os.path.abspath(store), "out": os.path.abspath(path), "method": method,
             "epsilon": epsilon, "error": error, "confidence": confidence, "seed": seed, "intercept": intercept,
-            "scaling": scaling, "memory": memory, "block": block,
+            "scaling": scaling, "by_class": by_class, "loss": loss, "C": C, "trial": trial, "classes": named,
+            "examples": file, "memory": memory, "block": block,
         }  # fmt: skip
         after = None if expires is None else parse_seconds(expires)
-        begin(convert(said, ActiveJob, where="Campaign.create"), classes, after, examples, name_of(None))
+        given: Iterable[Any] = () if isinstance(examples, str | os.PathLike) else examples
+        begin(convert(said, ActiveJob, where="Campaign.create"), after, given, name_of(None))
         return cls(path, cluster=cluster, watch=watch)
 
     # questions

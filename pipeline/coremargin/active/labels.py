@@ -69,6 +69,13 @@ def _written(label: Any) -> tuple[str, ...]:
     return (str(label), str(label).lower()) if isinstance(label, bool) else (str(label),)
 
 
+def codes_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> dict[int, int]:
+    """The place of its class by row."""
+    return {
+        row: next(code for code, known in enumerate(classes) if same(label, known)) for row, label in labels.items()
+    }
+
+
 def signs_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> Signs:
     """-1 by row for the first class, 1 for the second."""
     return {row: -1 if same(label, classes[0]) else 1 for row, label in labels.items()}

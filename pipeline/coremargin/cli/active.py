@@ -30,8 +30,8 @@ class StartCommand(TrainCommand):
         """The options."""
         from coremargin.problems.active.spec import ActiveJob
 
-        names = ("method", "epsilon", "error", "confidence", "seed", "intercept", "scaling", "memory", "block")
-        return options_of(ActiveJob, names)
+        proven = ("method", "epsilon", "error", "confidence", "by_class", "loss", "C", "trial", "seed")
+        return options_of(ActiveJob, (*proven, "intercept", "scaling", "memory", "block"))
 
 
 @click.group(no_args_is_help=True)
@@ -54,34 +54,43 @@ def active() -> None:
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the campaign.")
 @click.option(
-    "--classes", metavar="A,B",
-    help="The two labels, the negative one first; else those of the store, if it has two, else those answered first.",
+    "--classes", metavar="A,B[,...]",
+    help="The labels, of two the negative one first; else those of the store, else the two that are answered first.",
 )  # fmt: skip
-@click.option("--examples", type=click.Path(path_type=Path), help="A file of row,label that is known already.")
+@click.option(
+    "--examples", type=click.Path(path_type=Path),
+    help="What is known already: a file of row,label; or another campaign, whose answers hold here, too.",
+)  # fmt: skip
 @click.option("--expires", metavar="TIME", help='Questions may be asked again after so long, such as "2 h".')
 @json_option
 def start(store: Path, **options: Any) -> None:
     """Begin a campaign about the rows of STORE.
 
-    Labels that the store has are not looked at, but for their names where there are two.
+    Labels that the store has are not looked at, but for their names. Three classes or more are named by --classes or
+    the store. Where answers contradict each other, or no hyperplane can tell the classes apart, another campaign with a
+    loss goes on from the answers of the first.
 
     \b
       coremargin active start rows.zarr --out rows.campaign --classes ham,spam
+      coremargin active start rows.zarr --out soft.campaign --loss hinge --C auto --examples rows.campaign
     """
     from coremargin.active import Campaign
-    from coremargin.active.files import read_answers_of
     from coremargin.data.sources.vocabulary import label_from_text
+    from coremargin.problems.active.spec import cost_of
 
-    out, examples, as_json = (options.pop(name) for name in ("out", "examples", "as_json"))
-    classes = options.pop("classes")
+    out, classes, as_json = (options.pop(name) for name in ("out", "classes", "as_json"))
     options["intercept"] = not options["intercept"]  # the flag turns it off
     if classes is not None:
         options["classes"] = [label_from_text(text) for text in classes.split(",")]
-        if len(options["classes"]) != 2 or None in options["classes"]:
-            raise click.BadParameter(f"expected two labels such as ham,spam; found {classes}", param_hint="--classes")
+        if len(options["classes"]) < 2 or None in options["classes"]:
+            raise click.BadParameter(f"expected labels such as ham,spam; found {classes}", param_hint="--classes")
+    if options["C"] is not None:
+        try:
+            options["C"] = cost_of(options["C"])
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--C") from None
     said = {name: value for name, value in options.items() if value is not None}
-    given = [] if examples is None else read_answers_of(examples)
-    with terminable(), Campaign.create(out, store, examples=given, **said) as begun:
+    with terminable(), Campaign.create(out, store, **said) as begun:
         say(begun.status, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
 
 
@@ -181,7 +190,9 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
 
 def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     """Begin the campaign that a job file describes, or go on with it; as ``run``."""
-    from coremargin.active.facts import begin, same_job
+    from coremargin.active.asked import name_of
+    from coremargin.active.begin import begin
+    from coremargin.active.facts import same_job
     from coremargin.active.files import oracle_of
     from coremargin.formats.campaign import FILE
 
@@ -192,7 +203,7 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     if (job.out / FILE).exists():
         same_job(job)
     else:
-        begin(job, None, None)
+        begin(job, None, (), name_of(None))
     where = cluster if cluster is not None else None if job.cluster is None else str(job.cluster)
     with opening(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
         status = opened.run(oracle_of(job.oracle, opened.store.rows), batch=job.batch, who=f"file {job.oracle.name}")

@@ -157,6 +157,20 @@ def effective(lines: Iterable[Line], known: Mapping[int, Any] | None = None) -> 
     return labels
 
 
+def unsure_of(lines: Iterable[Line]) -> set[int]:
+    """Rows that nobody could label: from an "unsure" line that finds one without an answer up to one that labels it."""
+    labelled, found = set[int](), set[int]()
+    for line in lines:
+        if line.action in ("label", "correct"):
+            labelled.add(line.row)
+            found.discard(line.row)
+        elif line.action == "undo":
+            labelled.discard(line.row)
+        elif line.action == "unsure" and line.row not in labelled:
+            found.add(line.row)
+    return found
+
+
 class Held:
     """Labels that hold, by row, and the classes that they are of, (negative, positive) as far as they are known.
 

@@ -1,0 +1,95 @@
+"""A campaign is begun: what is not said is decided, and its folder is made whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tomli_w
+from msgspec.structs import replace
+
+from coremargin.active.examples import examples_at
+from coremargin.active.facts import refuse_weightless
+from coremargin.active.labels import codes_of, named_classes
+from coremargin.active.log import TELLING, Log, entry_of
+from coremargin.active.penalty import chosen_cost
+from coremargin.active.told import Given, Known, taken
+from coremargin.data.files import write_whole
+from coremargin.data.folder import replacing
+from coremargin.data.locked import Locked
+from coremargin.data.owned import Kind
+from coremargin.data.scaled import scaled
+from coremargin.data.store import Store
+from coremargin.errors import OutputError, StoreError
+from coremargin.formats.answers import Held
+from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, VERSION, first_hash, read_campaign
+from coremargin.maths.evidence import trial_size
+from coremargin.models.files import check_outside
+from coremargin.problems.active.make import problem_of
+from coremargin.problems.active.spec import AUTO, ActiveJob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: A campaign that is still being made.
+NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, TELLING))))
+
+
+def begin(job: ActiveJob, expires: float | None, examples: Iterable[Given] = (), who: str = "") -> None:
+    """Make the folder of a campaign at ``job.out``, with the answers that are there already, of ``who``.
+
+    examples: beside those that the job names. Raises OutputError, UsageError, what ``problem_at`` raises, for examples
+    what ``taken`` does, and for those of a C to be chosen what ``chosen_cost`` does; then nothing is made.
+    """
+    place = Path(os.path.realpath(job.out))
+    check_outside(place)
+    with Locked(place, "a campaign there"):
+        if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
+            there = "a campaign is there already" if (place / FILE).exists() else "something is there already"
+            raise OutputError(
+                f"{job.out}: {there}; go on with it (`coremargin active status`), or choose another place"
+            )
+        store = Store.open(job.store)
+        if not store.rows:
+            raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
+        job, given = _decided(job, store, examples, place)
+        problem_of(job, scaled(store, job.scaling)).check()  # refuses what cannot be asked about
+        data = _data(job, store, expires)
+        facts = read_campaign(data, str(place / FILE))
+        with replacing(place, NEW, overwrite=False) as aside:
+            write_whole(aside / ANSWERS, [])
+            write_whole(aside / FILE, [data])
+            log = Log(aside / ANSWERS, first_hash(data), store.rows, facts.classes)
+            log.append(entry_of(one, who, "example", None, 0) for one in given)
+
+
+def _decided(job: ActiveJob, store: Store, given: Iterable[Given], place: Path) -> tuple[ActiveJob, list[Given]]:
+    """The job with what it leaves to be found: classes that the store names, C, a trial's size; and the examples."""
+    known = job.classes or (sorted(store.classes) if len(store.classes) > 1 else None)
+    held = Held(None if known is None else named_classes(known, str(place / FILE)))
+    given = [*given, *(examples_at(job.examples, store) if job.examples is not None else ())]
+    new = taken(given, Known(held, frozenset(), store.rows, examples=True))
+    refuse_weightless(store, (one.row for one in new), place)
+    for one in new:
+        held.take(one.row, one.action, one.label)
+    trial, cost = job.trial, job.C
+    if job.loss is not None:
+        trial = trial or trial_size(job.error, job.confidence)
+        if cost == AUTO:
+            cost = chosen_cost(
+                scaled(store, job.scaling), codes_of(held.labels, held.classes), held.classes, loss=job.loss,
+                intercept=job.intercept, seed=job.seed, place=str(job.out),
+            )  # fmt: skip
+    return replace(job, classes=held.classes if held.named else None, trial=trial, C=cost), new
+
+
+def _data(job: ActiveJob, store: Store, expires: float | None) -> bytes:
+    """The bytes of a ``campaign.toml``."""
+    content = {
+        "format": FORMAT, "version": VERSION, "store": str(store.path), "digest": store.digest, "rows": store.rows,
+        "features": store.features, **job.parameters(), "memory": int(job.memory), "block": int(job.block),
+        "classes": job.classes, "expires": expires,
+    }  # fmt: skip
+    return tomli_w.dumps({key: value for key, value in content.items() if value is not None}).encode("utf-8")

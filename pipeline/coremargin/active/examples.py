@@ -1,0 +1,52 @@
+"""What is known before a campaign begins: answers in a file, or those that hold in another campaign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coremargin.active.facts import read_facts
+from coremargin.active.files import read_answers_of
+from coremargin.active.log import Log
+from coremargin.active.told import Given
+from coremargin.data.locked import Locked
+from coremargin.data.store import Store
+from coremargin.errors import DataError, StoreError
+from coremargin.formats.answers import unsure_of
+from coremargin.formats.campaign import ANSWERS
+
+if TYPE_CHECKING:
+    from coremargin.formats.campaign import Campaign
+
+
+def examples_at(path: Path, store: Store) -> list[Given]:
+    """The answers in a file, or those that hold in the campaign of a folder, with the rows that nobody could label.
+
+    Raises DataError, of a campaign for one about other rows than those of the store, too.
+    """
+    if not path.is_dir():
+        return read_answers_of(path)
+    facts, first = read_facts(path)
+    log = Log(path / ANSWERS, first, facts.rows, facts.classes)
+    with Locked(path / ANSWERS, "this campaign"):
+        log.refresh()
+    _same_rows(path, facts, log, store)
+    labels = [Given(row, label, "label", f"{path}, row {row:,}") for row, label in log.held.labels.items()]
+    unsure = sorted(unsure_of(log.lines) - set(log.held.labels))
+    return labels + [Given(row, None, "unsure", f"{path}, row {row:,}") for row in unsure]
+
+
+def _same_rows(path: Path, facts: Campaign, log: Log, store: Store) -> None:
+    """Raises DataError where row numbers of a campaign mean other rows than those of a store."""
+    rows, digest = facts.rows, facts.digest
+    for line in log.answers.growths:
+        rows, digest = line.rows, line.digest
+    try:
+        found = Store.open(store.path, rows=rows).digest
+    except StoreError:
+        found = "none of so many rows"
+    if found != digest:
+        raise DataError(
+            f"{path}: expected a campaign about rows of {store.path}, found one about {rows:,} rows of {facts.store} "
+            f"with the digest {digest}, which is {found} here; give its answers as a file, if its rows are these"
+        )

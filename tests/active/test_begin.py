@@ -1,0 +1,131 @@
+"""How campaigns begin: what is said, what is found before, and answers that another campaign has."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from campaign_kit import CLASSES, rows_and_labels, unlabelled
+from coremargin.active import Campaign
+from coremargin.active.facts import job_of, read_facts, same_job
+from coremargin.active.penalty import chosen_cost
+from coremargin.active.told import Given
+from coremargin.data.scaled import scaled
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import DataError, LabelError, SpecError
+from coremargin.maths.evidence import trial_size
+from coremargin.problems.active.spec import ActiveJob
+
+X, LABELS = rows_and_labels(200, 3)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """200 rows of 3 features."""
+    return unlabelled(tmp_path / "rows.zarr", X)
+
+
+@pytest.fixture
+def earlier(tmp_path: Path, store: Path) -> Campaign:
+    """A campaign with eight answers, one of them corrected, one taken back, and a row that nobody could label."""
+    begun = Campaign.create(tmp_path / "old", store, classes=CLASSES)
+    rows = [one.row for one in begun.ask(9)]
+    begun.tell(rows[:8], [LABELS[row] for row in rows[:8]])
+    begun.correct(rows[0], {"ham": "spam", "spam": "ham"}[LABELS[rows[0]]])
+    begun.undo(rows[1])
+    begun.skip(rows[8], unsure=True)
+    return begun
+
+
+def facts_of(campaign: Campaign) -> dict[str, Any]:
+    """What its file says."""
+    return tomllib.loads((campaign.path / "campaign.toml").read_text())
+
+
+def test_answers_of_another_campaign(tmp_path: Path, store: Path, earlier: Campaign) -> None:
+    """Those that hold are examples, as they were corrected, and rows that nobody could label are none to ask about; a
+    store that has grown since has the same rows in the same places.
+    """
+    with StoreWriter.append(store) as writer:
+        writer.write(X[:50], None, origin="more")
+    begun = Campaign.create(tmp_path / "new", store, classes=CLASSES, examples=earlier.path)
+    assert begun._player.labels == earlier._player.labels
+    assert len(begun._player.labels) == 7
+    assert begun.facts.rows == 250
+    unsure = earlier._player.log.lines[-1].row
+    actions = [(line.row, line.action, line.why) for line in begun._player.log.lines]
+    assert actions[-1] == (unsure, "unsure", "example")
+    assert len(actions) == 8
+    more = [Given(199, LABELS[199])] if 199 not in begun._player.labels else []
+    assert len(Campaign.create(tmp_path / "no", store, classes=CLASSES, examples=more)._player.labels) == len(more)
+
+
+def test_answers_of_a_campaign_about_other_rows(tmp_path: Path, store: Path, earlier: Campaign) -> None:
+    """Row numbers of another store mean other rows: refused, as is a folder that is no campaign; nothing is made."""
+    other = unlabelled(tmp_path / "other.zarr", X + np.float32(1))
+    few = unlabelled(tmp_path / "few.zarr", X[:100])
+    for place, message in ((other, "which is sha256:.* here"), (few, "which is none of so many rows here")):
+        with pytest.raises(DataError, match=rf"old: expected a campaign about rows of .*{message}"):
+            Campaign.create(tmp_path / "new", place, classes=CLASSES, examples=earlier.path)
+    with pytest.raises(DataError, match="rows.zarr: expected a campaign, found no campaign.toml"):
+        Campaign.create(tmp_path / "new", store, classes=CLASSES, examples=store)
+    with pytest.raises(LabelError, match=r"old, row \d+: expected 'a' or 'b', found '"):
+        Campaign.create(tmp_path / "new", store, classes="ab", examples=earlier.path)
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_found_before_a_campaign_begins(tmp_path: Path, store: Path) -> None:
+    """C by folds of the examples as they are scaled, and the number of draws of a trial: numbers in the file, which a
+    job that leaves them to be found goes on with, and one that says others does not.
+    """
+    rng = np.random.default_rng(1)
+    rows = rng.permutation(200)[:60]
+    given = [Given(int(row), LABELS[row]) for row in rows]
+    asked: dict[str, Any] = {"loss": "hinge", "error": 0.2, "scaling": "standard", "seed": 3}
+    begun = Campaign.create(tmp_path / "c", store, classes=CLASSES, C="auto", examples=given, by_class=True, **asked)
+    codes = {int(row): CLASSES.index(LABELS[row]) for row in rows}
+    source = scaled(Store.open(store), "standard")
+    wanted = chosen_cost(source, codes, CLASSES, loss="hinge", intercept=True, seed=3, place="")
+    found = facts_of(begun)
+    assert (found["loss"], found["C"], found["by_class"]) == ("hinge", wanted, True)
+    assert found["trial"] == trial_size(0.2, 0.99)
+    assert found["C"] == begun.facts.C
+    job = ActiveJob(store=store, out=begun.path, by_class=True, C="auto", **asked)
+    same_job(job)
+    said = job_of(read_facts(begun.path)[0], begun.path)
+    assert (said.C, said.trial, said.by_class, said.classes) == (wanted, found["trial"], True, list(CLASSES))
+    for more, message in [
+        ({"trial": 7}, f"trial: expected {found['trial']} as the campaign there says, found 7"),
+        ({"C": 17.0}, f"C: expected {wanted}"),
+        ({"by_class": False}, "by_class: expected True"),
+        ({"classes": ["spam", "ham"]}, "classes: expected"),
+    ]:
+        with pytest.raises(SpecError, match=message):
+            same_job(ActiveJob(**{**{name: getattr(job, name) for name in job.__struct_fields__}, **more}))
+    with pytest.raises(SpecError, match="loss: expected hinge as the campaign there says, found None"):
+        same_job(ActiveJob(store=store, out=begun.path, by_class=True, error=0.2, scaling="standard", seed=3))
+
+
+def test_c_cannot_be_found(tmp_path: Path, store: Path, earlier: Campaign) -> None:
+    """Without examples of each class there are no folds: the class is named, and nothing is made."""
+    for examples, message in ((earlier.path, r"found \d of '"), ((), "found 0 of 'ham'; give more with examples")):
+        with pytest.raises(DataError, match=rf'new: C "auto": expected examples of each class, 5 rows .*{message}'):
+            Campaign.create(tmp_path / "new", store, classes=CLASSES, loss="hinge", C="auto", examples=examples)
+    with pytest.raises(SpecError, match="C: expected a number above 0, or 'auto', with loss 'hinge'; found none"):
+        Campaign.create(tmp_path / "new", store, loss="hinge")
+    with pytest.raises(SpecError, match="trial: it belongs to a loss, found 5; give loss too"):
+        Campaign.create(tmp_path / "new", store, trial=5)
+    assert not (tmp_path / "new").exists()
+
+
+def test_classes_of_a_store(tmp_path: Path) -> None:
+    """A store that names three classes has a campaign of three, in their order; more than it names may be named."""
+    labels = ["c", "a", "b", "a"] * 50
+    store = unlabelled(tmp_path / "three.zarr", X, labels)
+    assert Campaign.create(tmp_path / "c", store).classes == ["a", "b", "c"]
+    assert Campaign.create(tmp_path / "d", store, classes="dcba").classes == ["d", "c", "b", "a"]
