@@ -66,6 +66,7 @@ def test_from_a_store_to_a_proof(tmp_path: Path, pool: tuple[Store, Path], run_c
     shown = run_cli("show", model).stdout
     assert "are labelled wrongly: 0 of" in shown
     assert "'ham' (negative), 'spam' (positive)" in shown
+    assert f"coremargin verify {out.resolve()} {store.path}" in run_cli("show", model.resolve()).stdout
     page = (model / "report.html").read_text(encoding="utf-8")
     assert "rows without an answer are labelled wrongly" in page
     predicted = json.loads(run_cli("predict", model, store.path, tmp_path / "p.zarr", "--json").stdout)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.errors import UsageError
+from coremargin.errors import DataError, UsageError
+from coremargin.formats.campaign import FILE, LARGEST, read_campaign
+from coremargin.formats.plain_file import read_plain
+from coremargin.problems.active import words
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.problems.common import messages
 from coremargin.problems.kind import Kind
@@ -69,7 +73,7 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
 
     def described(self, path: Path, model: ActiveModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, margin, evidence."""
-        return messages.described(path, model, made, _claims(model))
+        return messages.described(path, model, [*made, *_check(path)], _claims(model))
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""
@@ -79,17 +83,21 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
 
 
 def _claims(model: Any) -> list[tuple[str, str]]:
-    claims, evidence = model.certificate, model.evidence
-    pairs = [
+    """What is proven of the hyperplane, what of the rows without an answer; model: of two classes, or of more."""
+    record = model.record
+    return [
         ("answers", f"{model.answers:,}, of {model.rows:,} rows"),
-        ("margin", f"{messages.exactly(claims.lower)} of all rows, if they are labelled as the model says"),
-        ("best possible", f"at most {messages.exactly(claims.upper)}, by {claims.coreset_rows:,} of the rows answered"),
+        *words.bounds_pairs(record, messages.exactly),
+        *words.evidence_pairs(record["evidence"], unsure=int(record.get("unsure") or 0)),
     ]
-    if evidence is None:
-        return [*pairs, ("labels", "nothing is shown of the rows without an answer")]
-    shown = f"{evidence['wrong']:,} of {evidence['draws']:,} drawn were, confidence {evidence['confidence']}"
-    most = f"at most {evidence['error_bound']:,} of {evidence['population']:,} rows without an answer"
-    return [*pairs, ("labels", f"{most} are labelled wrongly: {shown}")]
+
+
+def _check(path: Path) -> list[tuple[str, str]]:
+    """The command that checks a model which lies in its campaign, with the log of answers."""
+    with suppress(OSError, DataError):  # a model by itself, or nothing that says where the rows are
+        facts = read_campaign(read_plain(path.parent / FILE, LARGEST), str(path.parent / FILE))
+        return [("check", f"coremargin verify {path.parent} {facts.store}")]
+    return []
 
 
 KIND = ActiveKind()
