@@ -21,6 +21,7 @@ import pytest
 from coremargin.errors import Busy
 from coremargin.formats.choices import Method
 from coremargin.problems.active.spec import ActiveJob
+from coremargin.problems.report import write_report
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -69,6 +70,9 @@ def test_from_a_store_to_a_proof(tmp_path: Path, pool: tuple[Store, Path], run_c
     assert f"coremargin verify {out.resolve()} {store.path}" in run_cli("show", model.resolve()).stdout
     page = (model / "report.html").read_text(encoding="utf-8")
     assert "rows without an answer are labelled wrongly" in page
+    assert f"coremargin verify c {store.path}" in page
+    write_report(model)
+    assert f"coremargin verify c {store.path}" in (model / "report.html").read_text(encoding="utf-8")
     predicted = json.loads(run_cli("predict", model, store.path, tmp_path / "p.zarr", "--json").stdout)
     assert {one["label"]: one["rows"] for one in predicted["classes"]} == {
         word: oracle.read_text().count(word) for word in ("ham", "spam")

@@ -14,13 +14,17 @@ import numpy as np
 import pytest
 
 import coremargin
+from coremargin.active import Campaign
 from coremargin.data.arrays import ArraySource
+from coremargin.data.writer import StoreWriter
+from coremargin.problems.active import report as active
+from coremargin.problems.common import report as common
 from coremargin.problems.fleet import report as fleet
 from coremargin.problems.hard import report as hard
 from coremargin.problems.multiclass import report as multiclass
 from coremargin.problems.outliers import report as outliers
 from coremargin.problems.soft import report as soft
-from coremargin.report import svg
+from coremargin.report import page, svg
 from report_examples import example, soft_example
 
 
@@ -110,15 +114,51 @@ def of_outliers(out: Path) -> list[Any]:
     return [*parts, *outliers.read_arrays(out)]
 
 
-@pytest.mark.parametrize("kind", ["hard", "not separable", "soft", "outliers", "fleet", "several"])
+def of_answers(out: Path, **more: Any) -> list[Any]:
+    """The same of a campaign, and of one whose record says more."""
+    rng, y = np.random.default_rng(3), np.repeat([0, 1], 40)
+    X = rng.standard_normal((80, 4)) + 8 * np.eye(2, 4)[y]
+    with StoreWriter.create(out / "rows", features=4, dtype="float32") as writer:
+        writer.write(X, None, origin="test")
+    with Campaign.create(out / "c", out / "rows", classes="ab", error=0.2) as campaign:
+        campaign.run(lambda rows: {row: "ab"[y[row]] for row in rows})
+    model, run, rounds = page.read_folder(out / "c" / "model", "model.json")
+    with common.arrays_of(out / "c" / "model") as arrays:
+        rows = common.coreset_of(arrays)
+    return [{**model, **more}, run, rounds, rows]
+
+
+def of_noise(out: Path) -> list[Any]:
+    """A campaign with a loss, evidence by class, and rows that nobody could label."""
+    model, run, rounds, rows = of_answers(out)
+    asked = {**model["parameters"], "loss": "hinge", "C": 1.0, "trial": 10, "by_class": True}
+    part = {name: model["evidence"][name] for name in ("draws", "wrong", "population", "error_bound")}
+    evidence = {**model["evidence"], "strata": [{"label": label, **part} for label in "ab"]}
+    return [{**model, "parameters": asked, "evidence": evidence, "unsure": 3}, run, rounds, rows]
+
+
+def of_three(out: Path) -> list[Any]:
+    """A campaign about three classes."""
+    members = [{"label": label, "lower": 0.1, "upper": 0.2} for label in "abc"]
+    *parts, rows = of_answers(out, classes=["a", "b", "c"], members=members)
+    return [*parts, {"ids": rows["ids"], "codes": np.arange(len(rows["ids"])) % 3, "alpha": rows["alpha"]}]
+
+
+KINDS = ["hard", "not separable", "soft", "outliers", "fleet", "several", "campaign", "noise", "three"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_text_of_a_record_becomes_part_of_a_page(tmp_path: Path, kind: str) -> None:
     """Whatever a record has for any of its texts, its page has the elements and attributes that plain words give it."""
-    report = {"soft": soft, "outliers": outliers, "fleet": fleet, "several": multiclass}.get(kind, hard)
-    render: Callable[..., str] = partial(report.render, name="MODEL")
+    report = {"soft": soft, "outliers": outliers, "fleet": fleet, "several": multiclass} | dict.fromkeys(
+        ("campaign", "noise", "three"), active
+    )
+    render: Callable[..., str] = partial(report.get(kind, hard).render, name="MODEL")
     parts: dict[str, Callable[[], Any]] = {
         "hard": example, "not separable": lambda: example("not_separable"), "soft": soft_example,
         "outliers": lambda: of_outliers(tmp_path / "m"), "fleet": lambda: of_classes(tmp_path / "m", "ovr"),
-        "several": lambda: of_classes(tmp_path / "m", "crammer-singer"),
+        "several": lambda: of_classes(tmp_path / "m", "crammer-singer"), "campaign": lambda: of_answers(tmp_path),
+        "noise": lambda: of_noise(tmp_path), "three": lambda: of_three(tmp_path),
     }  # fmt: skip
     model, run, rounds, *others = parts[kind]()
     shown = [model, run, rounds[:2], *others]  # of the rounds one of each kind is enough

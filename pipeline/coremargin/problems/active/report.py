@@ -2,19 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from coremargin.formats.campaign import FILE as CAMPAIGN
 from coremargin.formats.model_record import FILE
+from coremargin.problems.active import words
 from coremargin.problems.common import report as common
-from coremargin.report import page
+from coremargin.report import charts, page, rounds, rulers
+from coremargin.report import view as pages
 from coremargin.report.claims import claims_of
+from coremargin.report.numbers import label_text, plain_bounds
+
+if TYPE_CHECKING:
+    from coremargin.report.numbers import Precision
+    from coremargin.report.page import Json
+    from coremargin.report.rounds import Column
+
+ROWS_SHOWN = 50  #: rows that carry a proof, in the table
 
 
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
+    with common.arrays_of(folder) as arrays:
+        rows = common.coreset_of(arrays) if "coreset_y" in arrays else _rows_of_classes(arrays)
+    if model.get("log") is not None:  # it is checked with the log of the campaign in which it lies
+        place, _, last = name.rpartition("/")
+        name = place or (folder.parent.name if (folder.parent / CAMPAIGN).is_file() else last)
+    return render(model, run, records, rows, name=name)
+
+
+def _rows_of_classes(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Of several classes: the rows of the proof, m entries each: ``ids``, ``codes``, ``alpha`` (of all classes)."""
+    return {"ids": arrays["coreset_ids"], "codes": arrays["coreset_classes"], "alpha": arrays["duals"].sum(axis=1)}
+
+
+def render(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], *, name: str = "MODEL") -> str:
+    """The page as text, of what the files of a model hold; rows: those of the proof. name: report/view.py."""
+    soft, told = words.is_soft(model.get("parameters") or {}), _told(model)
+    if soft or model.get("members") is not None:
+        return page.template("problems/active/several.html.j2").render(_several(model, run, records, rows, name) | told)
     claims = claims_of(model, name)
-    view = common.view(model, run, records, common.read_coreset(folder), common.margin_columns(claims.precision), name)
+    view = common.view(model, run, records, rows, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"])
-    view |= {"evidence": model.get("evidence"), "answers": model.get("answers")}
-    return page.template("problems/active/report.html.j2").render(view)
+    return page.template("problems/active/report.html.j2").render(view | told)
+
+
+def _told(model: Json) -> dict[str, Any]:
+    """What draws show, in the words that terminals have."""
+    evidence, unsure = model.get("evidence"), int(model.get("unsure") or 0)
+    strata = (evidence or {}).get("strata") or ()
+    return {
+        "evidence": evidence, "answers": model.get("answers"),
+        "unsure": words.unsure_text(unsure) if unsure else "",
+        "wrong": None if evidence is None else words.wrong_rows(evidence, unsure=unsure),
+        "strata": [
+            {**part, "label": label_text(part["label"]), "wrong_rows": words.wrong_rows(part, unsure=unsure)}
+            for part in strata
+        ],
+    }  # fmt: skip
+
+
+def _several(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a page says of several classes, or of a loss, beside what draws show."""
+    claims, soft = claims_of(model, name), words.is_soft(model["parameters"])
+    view = pages.view(model, run, records, _columns(claims.precision, soft=soft), name)
+    of, ruler = ("value", rulers.value) if soft else ("margin", rulers.margin)
+    drawn = charts.by_round(records, run, claims, of=of, closing=False)
+    codes = rows["codes"] if "codes" in rows else (np.asarray(rows["y"]) > 0).astype(int)
+    order = np.lexsort((rows["ids"], -np.asarray(rows["alpha"])))[:ROWS_SHOWN]
+    bounds = [(one, *plain_bounds(one["lower"], one["upper"])) for one in model.get("members") or ()]
+    return view | claims.view() | {
+        "soft": soft, "charts": drawn | {"ruler": ruler(claims) if model.get("members") is None else None},
+        "members": [{"label": label_text(one["label"]), "lower": low, "upper": high} for one, low, high in bounds],
+        "proof": [
+            {"id": int(rows["ids"][k]), "label": view["classes"][codes[k]], "alpha": float(rows["alpha"][k])}
+            for k in order
+        ],
+        "proof_rows": len(rows["ids"]),
+    }  # fmt: skip
+
+
+def _columns(precision: Precision, *, soft: bool) -> tuple[Column, ...]:
+    bounds = rounds.bare_bounds(precision, "Dual", "Value") if soft else rounds.bare_bounds(precision)
+    memory = rounds.counted("Rows in memory", "pool_rows")
+    return (rounds.NUMBER, rounds.KIND, *bounds, memory, *rounds.CHUNKS, *rounds.COSTS)

@@ -1,0 +1,111 @@
+"""What a campaign's model claims, in words: the same for terminals and pages.
+
+Pure functions of the content of ``model.json``, or of what a campaign says of itself, whose keys are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from coremargin.report.text import count
+
+Pairs = list[tuple[str, str]]
+Facts = Mapping[str, Any]
+
+SHOWN = 12  #: classes that a text names
+
+
+def is_soft(parameters: Facts) -> bool:
+    """Whether answers may contradict each other."""
+    return parameters.get("loss") is not None
+
+
+def wrong_rows(evidence: Facts, *, unsure: int) -> str:
+    """How many rows can be labelled wrongly, as rows and as shares; evidence: of all, or of one class.
+
+    A bound from below is one only as long as all rows have a label.
+    """
+    rows = evidence["population"]
+    most = f"at most {_share(evidence['error_bound'], rows)}"
+    least = int(evidence.get("error_least") or 0)
+    return f"at least {_share(least, rows)} and {most}" if least and not unsure else most
+
+
+def _share(some: int, rows: int) -> str:
+    """Rows, with their share where there are many."""
+    return f"{some:,} ({100 * some / rows:.3g} %)" if some and rows else f"{some:,}"
+
+
+def drawn(evidence: Facts) -> str:
+    """What the draws were."""
+    return f"{evidence['wrong']:,} of {evidence['draws']:,} drawn were"
+
+
+def evidence_pairs(evidence: Facts | None, *, unsure: int) -> Pairs:
+    """What draws show: of all rows and, where that was asked for, of those of each class that is predicted."""
+    if evidence is None:
+        pairs = [("labels", "nothing is shown of the rows without an answer")]
+    else:
+        rows = f"of {evidence['population']:,} rows without an answer"
+        text = f"{wrong_rows(evidence, unsure=unsure)} {rows} are labelled wrongly: {drawn(evidence)}"
+        pairs = [("labels", f"{text}, confidence {evidence['confidence']}")]
+        pairs += [
+            (
+                f"  {part['label']!r}",
+                f"{wrong_rows(part, unsure=unsure)} of {part['population']:,} rows called so are not: {drawn(part)}",
+            )
+            for part in (evidence.get("strata") or ())[:SHOWN]
+        ]
+        pairs += _rest(evidence.get("strata") or ())
+    return pairs if not unsure else [*pairs, ("unsure", unsure_text(unsure))]
+
+
+def unsure_text(unsure: int) -> str:
+    """What is said of rows that nobody could label."""
+    return f"{count(unsure, 'row')} that nobody could label: nothing is claimed of {'it' if unsure == 1 else 'them'}"
+
+
+def bounds_pairs(record: Facts, exactly: Any) -> Pairs:
+    """What is proven of the hyperplane, or of each class's; exactly: how a bound is written."""
+    certificate, parameters, members = record["certificate"], record["parameters"], record.get("members")
+    soft = is_soft(parameters)
+    if members is None:
+        return _value(certificate, parameters, exactly) if soft else _margin(certificate, exactly)
+    if soft:
+        head = f"of each class against the rest, {_loss(parameters)}: the model's, and what none can be below"
+    else:
+        head = (
+            "of each class against the rest, of all rows, if they are labelled as the model says, and the best possible"
+        )
+    first, second = ("upper", "lower") if soft else ("lower", "upper")
+    words = ("at least", "at most")[not soft]
+    pairs = [
+        (f"  {one['label']!r}", f"{exactly(one[first])}, possible {words} {exactly(one[second])}")
+        for one in members[:SHOWN]
+    ]
+    return [("values" if soft else "margins", head), *pairs, *_rest(members)]
+
+
+def _rest(parts: Iterable[Any]) -> Pairs:
+    more = len(list(parts)) - SHOWN
+    return [("", f"and {more:,} more: `coremargin show --json`")] if more > 0 else []
+
+
+def _margin(certificate: Facts, exactly: Any) -> Pairs:
+    rows = f"{certificate['coreset_rows']:,} of the rows answered"
+    return [
+        ("margin", f"{exactly(certificate['lower'])} of all rows, if they are labelled as the model says"),
+        ("best possible", f"at most {exactly(certificate['upper'])}, by {rows}"),
+    ]
+
+
+def _value(certificate: Facts, parameters: Facts, exactly: Any) -> Pairs:
+    return [
+        ("value", f"{exactly(certificate['upper'])} of the rows answered, {_loss(parameters)}"),
+        ("best possible", f"at least {exactly(certificate['lower'])}"),
+    ]
+
+
+def _loss(parameters: Facts) -> str:
+    return f"{str(parameters['loss']).replace('_', ' ')}, C {parameters['C']}"
