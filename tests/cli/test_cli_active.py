@@ -61,7 +61,7 @@ def test_from_a_store_to_a_proof(tmp_path: Path, pool: tuple[Store, Path], run_c
     assert found["labels_asked"] > found["draws"] > 0
     text = run_cli("active", "status", out).stdout
     assert "certified" in text
-    assert f"at most {found['error_bound']:,} of" in text
+    assert f"at most {found['error_bound']:,} (" in text
     assert f"coremargin verify {out.resolve()} {store.path}" in text
     assert "nothing to ask: the campaign has ended (certified)" in run_cli("active", "ask", out).stdout
     shown = run_cli("show", model).stdout

@@ -47,7 +47,9 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "draws_done": int((state.draws.signs != 0).sum()), "awaited": awaited, "passed": len(passed),
         "passed_rows": sorted(passed), "classes": player.classes, "rows": player.problem.source.rows,
         "grown": len(player.log.answers.growths),
-        "contradiction": _contradiction(player), "seconds": player.meters.seconds,
+        "contradiction": _contradiction(player), "against_rest": None, "loss": player.job.loss, "C": player.job.cost,
+        "by_class": player.job.by_class, "evidence": evidence or None, "error_least": evidence.get("error_least"),
+        "unsure": 0, "unsure_rows": [], "seconds": player.meters.seconds,
         "peak_rss_bytes": player.ran.peak_rss_bytes(), "store": player.facts.store, "out": str(player.path),
     }  # fmt: skip
 

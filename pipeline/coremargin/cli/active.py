@@ -217,10 +217,11 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
 @cluster_option
 @quiet_option
 def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> None:
-    """Answer in this terminal, one key an answer: 1 and 2 for the two labels.
+    """Answer in this terminal, one key an answer: 1, 2 and so on for up to nine labels.
 
-    As long as the two labels are not known they are typed as words. s puts a question off, ? says that nobody can tell,
-    u takes back the last answer of --who, q ends. Several people may answer at the same time.
+    As long as the two labels are not known, and of more than nine, labels are typed as words. s puts a question off, ?
+    says that nobody can tell, u takes back the last answer of --who, q ends. Several people may answer at the same
+    time.
 
     \b
       coremargin active label rows.campaign --who anna
@@ -287,10 +288,11 @@ def stop(campaign: Path, as_json: bool) -> None:
 
 
 def _nothing_to_ask(found: dict[str, Any]) -> list[str]:
-    from coremargin.cli.labelling import listed
+    from coremargin.cli.standing import listed, ways_on
+    from coremargin.report.text import facts
 
     if found["status"] != "running":
-        return [f"nothing to ask: the campaign has ended ({found['reason']})"]
+        return [f"nothing to ask: the campaign has ended ({found['reason']})", *facts(ways_on(found))]
     if found["awaited"]:
         waiting = f"nothing to ask before others are answered: {found['awaited']:,} questions have no answer yet"
         return [f"{waiting} (`coremargin active ask --again` shows them)"]

@@ -32,7 +32,7 @@ def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole
 
 def say(found: dict[str, Any], as_json: bool, *head: str, **more: Any) -> None:
     """Where a campaign stands."""
-    from coremargin.cli.labelling import status_text
+    from coremargin.cli.standing import status_text
 
     if as_json:
         print_json({**more, **found})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,9 +15,7 @@ from coremargin.active.labels import meant
 from coremargin.cli.printing import print_lines
 from coremargin.errors import Busy, LabelError, UsageError
 from coremargin.formats.answers import same
-from coremargin.report.numbers import plain_bounds
-from coremargin.report.text import count, facts
-from coremargin.spec import format_size
+from coremargin.report.text import count
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
@@ -24,6 +23,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SHOWN = 12  #: numbers of a row, rows of a list
+DIGITS = "123456789"
+KEYS = len(DIGITS)  #: labels that have a key; of more, and of one that is not known yet, labels are typed
+COMMANDS = "s skip   ? unsure   u undo   q quit"
+LETTERS = ("s", "?", "u", "q")
+
+
+@dataclass(frozen=True)
+class Label:
+    """What somebody has answered: a key or a word."""
+
+    label: Any
 
 
 def require_terminal() -> None:
@@ -67,18 +77,17 @@ def _answered(campaign: Campaign, question: Question, who: str) -> bool:
     """Whether to go on; what was answered is on disk."""
     while True:
         classes = when_free(lambda: campaign.classes)
-        key = _key(classes) if len(classes) == 2 else _word(classes)
-        if key == "q":
+        said = _key(classes) if 2 <= len(classes) <= KEYS else _word(classes)
+        if isinstance(said, Label):
+            done = _told(campaign, question.row, said.label, classes, who)
+        elif said == "q":
             return False
-        if key == "u":
+        elif said == "u":
             done = when_free(partial(_undone, campaign, who))
-        elif key in ("s", "?"):
-            done = bool(when_free(partial(campaign.skip, question.row, unsure=key == "?", who=who)))
-            if key == "?":
-                print_lines(f"row {question.row:,} is not asked about again; while it has no label the proof may fail")
         else:
-            label = classes[int(key) - 1] if len(classes) == 2 else key
-            done = _told(campaign, question.row, label, classes, who)
+            done = bool(when_free(partial(campaign.skip, question.row, unsure=said == "?", who=who)))
+            if said == "?":
+                print_lines(f"row {question.row:,} is not asked about again, and nothing is claimed of it")
         if done:
             return True
 
@@ -102,7 +111,7 @@ def _undone(campaign: Campaign, who: str) -> bool:
         print_lines(f"there is no answer of {who} to take back")
         return False
     row, label = last
-    if found["draws_open"]:
+    if found["draws_open"] or found["draws_done"]:
         done = count(found["draws_done"], "answer")
         question = f"this ends attempt {found['attempt']} to try the model, with its {done}; take back? (y/n)"
         if not _yes(question):
@@ -135,13 +144,18 @@ def _yes(question: str) -> bool:
             return word.startswith("y")
 
 
-def _word(classes: list[Any]) -> str:
-    """A word, as long as the two labels are not known."""
-    known = f"{classes[0]!r} or the other label" if classes else "a label"
+def _word(classes: list[Any]) -> Label | str:
+    """A label that is typed, or a letter of what else can be done; in quotes it is a label whatever it is."""
+    if len(classes) > KEYS:
+        known = f"one of {len(classes):,} labels, such as {classes[0]!r}"
+    else:
+        known = f"{classes[0]!r} or the other label" if classes else "a label"
     while True:
-        word = _line(f"type {known}, or s skip   ? unsure   u undo   q quit")
+        word = _line(f"type {known}, or {COMMANDS}")
+        if len(word) > 2 and word[0] == word[-1] and word[0] in "\"'":
+            return Label(word[1:-1])
         if word:
-            return word
+            return word if word in LETTERS else Label(word)
 
 
 def _line(question: str) -> str:
@@ -153,18 +167,20 @@ def _line(question: str) -> str:
         return "q"
 
 
-def _key(classes: list[Any]) -> str:
-    """One key; q at the end of the input."""
-    print_lines(f"1 {classes[0]!r}   2 {classes[1]!r}   s skip   ? unsure   u undo   q quit")
+def _key(classes: list[Any]) -> Label | str:
+    """One key: a label's number, or a letter of what else can be done; q at the end of the input."""
+    print_lines("   ".join([*(f"{number} {label!r}" for number, label in enumerate(classes, 1)), COMMANDS]))
     while True:
         try:
             key = click.getchar()
         except EOFError:
             return "q"
-        if key in ("1", "2", "s", "?", "u", "q"):
-            return key
         if not key:  # the terminal is gone, and its signal is ignored, as by nohup
             return "q"
+        if key in LETTERS:
+            return key
+        if key in DIGITS[: len(classes)]:
+            return Label(classes[int(key) - 1])
 
 
 def _shown(question: Question) -> list[str]:
@@ -182,37 +198,3 @@ def listed(rows: Sequence[int]) -> str:
     """The numbers of rows, the first of them where there are many."""
     text = ", ".join(map(str, rows[:SHOWN]))
     return text if len(rows) <= SHOWN else f"{text} and {len(rows) - SHOWN:,} more"
-
-
-def status_text(found: dict[str, Any]) -> list[str]:
-    """Where a campaign stands, for people."""
-    lower, upper = (text or "not known" for text in plain_bounds(found["lower"], found["upper"]))
-    labels = "nothing is shown yet of the rows without an answer"
-    if found["error_bound"] is not None:
-        labels = (
-            f"at most {found['error_bound']:,} of {found['population']:,} rows without an answer are wrong, with "
-            f"confidence {found['confidence']}"
-        )
-    said = found["status"]
-    taken_back = found["labels_asked"] - found["labels"]
-    more = f", and {count(taken_back, 'label')} corrected or taken back" if taken_back else ""
-    pairs = [
-        ("status", said + ("" if said in ("running", found["reason"]) else f": {found['reason']}")),
-        ("answers", f"{found['labels']:,} of {found['rows']:,} rows, {found['draws']:,} of them drawn{more}"),
-        ("margin", f"{lower} if the rows without an answer are labelled as the model says; at most {upper}"),
-        ("labels", labels),
-        ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} passed over"),
-        ("read", f"{format_size(found['bytes_read'])} in {count(found['scans'], 'scan')} and a sample"),
-    ]
-    if found["draws_open"]:
-        pairs.append(("draws", f"{found['draws_open']:,} of attempt {found['attempt']} are still to be answered"))
-    if found["passed"] and not found["awaited"] and found["status"] == "running":
-        pairs.append(("passed", f"rows {listed(found['passed_rows'])}: a label for them may be what the proof needs"))
-    if found.get("unknown"):
-        pairs.append(("unknown", f"the file has no label for rows {listed(found['unknown'])}"))
-    if found["contradiction"]:
-        shown = ", ".join(f"{one['row']} ({one['label']!r})" for one in found["contradiction"][:8])
-        pairs.append(("look at", f"rows {shown}: one of these answers is wrong, or a hyperplane is not enough"))
-    if found["status"] == "certified":
-        pairs.append(("check", f"coremargin verify {found['out']} {found['store']}"))
-    return facts(pairs)

@@ -24,7 +24,7 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "  ", left: int = 1) -
 
 def facts(pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Lines "name   value" with the values in one column."""
-    width = max(len(name) for name, _ in pairs)
+    width = max((len(name) for name, _ in pairs), default=0)
     return [f"{name.ljust(width)}  {value}" for name, value in pairs]
 
 
