@@ -14,6 +14,8 @@ import pytest
 from campaign_kit import CLASSES, rows_and_labels, same_state, state_of, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.files import oracle_of
+from coremargin.active.lost import standing_of
+from coremargin.cli.standing import status_text
 from coremargin.data.owned import Kind
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
@@ -312,6 +314,48 @@ def test_an_answer_that_comes_late(campaign: Campaign, tmp_path: Path) -> None:
     assert campaign.status["status"] != "certified"
     assert read_model(campaign.path / "model").status != "certified"
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
+def test_status_of_a_lost_state_reads_no_row(
+    campaign: Campaign, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its checkpoint a campaign is told of by its log and its model: what is claimed as long as no answer came
+    since, else only how many answers there are; the keys are those that a campaign has, and no chunk is read.
+    """
+    status = campaign.run(know)
+    campaign.close()
+    assert standing_of(campaign.path) is None
+    shutil.rmtree(campaign.path / "state")
+    with monkeypatch.context() as patch:
+        for name in ("read", "rows_at"):
+            patch.setattr(Store, name, lambda *_: pytest.fail("the store was read"))
+        found = standing_of(campaign.path)
+        assert found is not None
+        row = campaign._player.log.lines[0].row
+    assert set(found) | {"unknown"} == set(status)
+    same = (
+        "status",
+        "labels",
+        "labels_asked",
+        "draws",
+        "scans",
+        "lower",
+        "upper",
+        "ratio",
+        "error_bound",
+        "population",
+    )
+    assert {name: found[name] for name in same} == {name: status[name] for name in same}
+    assert found["reason"].endswith(f"with {status['scans']} scan of the store")
+    again = Campaign(campaign.path)
+    assert again.status["status"] == "certified"
+    again.undo(row)
+    again.close()
+    shutil.rmtree(campaign.path / "state")
+    found = standing_of(campaign.path)
+    assert found is not None
+    assert (found["status"], found["error_bound"], found["labels"]) == ("unknown", None, status["labels"] - 1)
+    assert "unknown" in "\n".join(status_text(found))
 
 
 def test_everything_can_be_taken_back(campaign: Campaign, tmp_path: Path) -> None:
@@ -633,5 +677,7 @@ def test_a_state_that_is_computed_otherwise_spends_no_attempt_twice(
     assert again.model.evidence["attempt"] > tried >= 3
     assert verify(campaign.path, store).ok
     (warned,) = [one.getMessage() for one in caplog.records if "computed again" in one.getMessage()]
-    assert "found one that another wrote (0.0.9, format 3); the state is computed again from the answers" in warned
+    assert (
+        "found one that another wrote (0.0.9, format 3); the state has to be computed again from the answers" in warned
+    )
     assert same_state(again, forgotten(again, tmp_path / "copy"))

@@ -97,7 +97,9 @@ class Kept(Checkpoint):
             marked = self.load(Marked.from_arrays)
         except CheckpointError as error:
             marked, reason = None, str(error).rpartition("; ")[0]  # what to do is another matter here
-            log.warning("%s; the state is computed again from the answers, with %d scans of the store", reason, scans)
+            log.warning(
+                "%s; the state has to be computed again from the answers, with %d scans of the store", reason, scans
+            )
         if marked is None:
             self.discard()
             return None

@@ -241,11 +241,17 @@ def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> 
 def status(campaign: Path, as_json: bool) -> None:
     """Show where a campaign stands: answers, draws, bounds.
 
+    The store is not read for it: where the campaign's state was lost, what its log and its model say is shown.
+
     \b
       coremargin active status rows.campaign --json
     """
-    with opening(campaign) as opened:
-        found = opened.status
+    from coremargin.active.lost import standing_of
+
+    found = standing_of(campaign)
+    if found is None:
+        with opening(campaign) as opened:
+            found = opened.status
     say(found, as_json)
 
 

@@ -1,0 +1,99 @@
+"""Where a campaign stands whose state was lost: what its log and its model say, without a look at the store."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coremargin.active.asked import read_asked, still_open
+from coremargin.active.facts import job_of, read_facts
+from coremargin.active.figures import PLACE
+from coremargin.active.kept import Kept
+from coremargin.active.log import Log
+from coremargin.active.player import STATE
+from coremargin.active.questions import FILE
+from coremargin.data.locked import Locked
+from coremargin.data.store import Store
+from coremargin.errors import DataError
+from coremargin.formats.answers import unsure_of
+from coremargin.formats.campaign import ANSWERS
+from coremargin.maths.margin import ratio
+from coremargin.models.registry import read_model
+from coremargin.report.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.formats.campaign import Campaign
+
+
+def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """As ``Campaign.status``, of a campaign whose state has to be computed again by scans; None where it is there.
+
+    Raises DataError, StoreError and Busy as opening the campaign does.
+    """
+    place = Path(os.path.realpath(path))
+    facts, first = read_facts(place)
+    log = Log(place / ANSWERS, first, facts.rows, facts.classes)
+    with Locked(place / ANSWERS, "this campaign"):
+        log.refresh()
+        scans = log.entries[-1].scans if log.entries else 0
+        marked = Kept(place / STATE, first).found(scans)
+        hashes = (first, *log.answers.hashes)
+        known = marked is not None and marked.mark.lines < len(hashes) and hashes[marked.mark.lines] == marked.mark.last
+        if not scans or (marked is not None and known and marked.round >= scans):
+            return None
+        asked = read_asked(place / FILE)
+        since, claims = _model(place, hashes)
+    labels, unsure = log.held.labels, unsure_of(log.lines)
+    passed = {line.row: line.number for line in log.lines if line.action == "skip" and line.row not in labels}
+    waiting = still_open(
+        asked, labels, {**passed, **dict.fromkeys(unsure, len(log.entries))}, facts.expires, time.time()
+    )
+    why = (
+        f"its state was lost: the next command computes it again from the log, with {count(scans, 'scan')} of the store"
+    )
+    return {
+        **_claimed(claims if since == 0 else {}),
+        "status": claims["status"] if since == 0 else "unknown", "reason": why,
+        "labels_asked": sum(line.label is not None for line in log.lines), "labels": len(labels),
+        "draws": len({line.row for line in log.lines if line.why == "draw"} & set(labels)),
+        "scans": scans, "awaited": len(waiting), "passed": len(passed), "passed_rows": sorted(passed),
+        "unsure": len(unsure), "unsure_rows": sorted(unsure), "classes": log.held.classes, **_asked(facts, log, place),
+    }  # fmt: skip
+
+
+def _asked(facts: Campaign, log: Log, place: Path) -> dict[str, Any]:
+    """What the campaign is about, and what is not known of it."""
+    job, grown = job_of(facts, place), log.answers.growths
+    rows = grown[-1].rows if grown else facts.rows
+    return {
+        "confidence": facts.confidence, "rows": rows, "store": facts.store, "out": str(place), "loss": job.loss,
+        "C": job.cost, "by_class": job.by_class, "store_bytes": Store.open(facts.store, rows=rows).nbytes,
+        "bytes_read": None, "draws_wrong": None, "attempt": None, "draws_open": 0, "draws_done": 0,
+        "contradiction": [], "against_rest": None, "seconds": None, "peak_rss_bytes": None, "grown": len(grown),
+    }  # fmt: skip
+
+
+def _model(place: Path, hashes: tuple[str, ...]) -> tuple[int | None, Mapping[str, Any]]:
+    """How many lines of the log came after what the model is about, and its record; None where there is none."""
+    try:
+        record = read_model(place / PLACE).record
+    except DataError:
+        return None, {}
+    log = record.get("log")
+    return (len(hashes) - 1 - hashes.index(log), record) if log in hashes else (None, {})
+
+
+def _claimed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model claims that all answers are known to."""
+    certificate, evidence = record.get("certificate") or {}, record.get("evidence")
+    lower, upper = certificate.get("lower"), certificate.get("upper")
+    shown = evidence or {}
+    return {
+        "lower": lower, "upper": upper, "ratio": ratio(lower, upper) if lower is not None and upper else None,
+        "evidence": evidence,
+        **{name: shown.get(name) for name in ("error_bound", "error_least", "population")},
+    }  # fmt: skip

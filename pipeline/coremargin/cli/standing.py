@@ -1,0 +1,79 @@
+"""Where a campaign stands, in words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from coremargin.problems.active import words
+from coremargin.report.numbers import plain_bounds
+from coremargin.report.text import count, facts
+from coremargin.spec import format_size
+
+SHOWN = 12  #: rows of a list
+
+
+def listed(rows: Sequence[Any]) -> str:
+    """The numbers of rows, the first of them where there are many."""
+    text = ", ".join(map(str, rows[:SHOWN]))
+    return text if len(rows) <= SHOWN else f"{text} and {len(rows) - SHOWN:,} more"
+
+
+def status_text(found: dict[str, Any]) -> list[str]:
+    """Where a campaign stands, for people; found: as ``Campaign.status`` has it."""
+    ended = found["status"]
+    pairs = [
+        ("status", ended + ("" if ended in ("running", found["reason"]) else f": {found['reason']}")),
+        ("answers", _answers(found)),
+        *_bounds(found),
+        *words.evidence_pairs(found["evidence"], unsure=found["unsure"]),
+        ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} passed over"),
+        ("read", f"{_size(found['bytes_read'])} in {count(found['scans'], 'scan')} and a sample"),
+    ]
+    if found["draws_open"]:
+        pairs.append(("draws", f"{found['draws_open']:,} of attempt {found['attempt']} are still to be answered"))
+    if found["passed"] and not found["awaited"] and ended == "running":
+        pairs.append(("passed", f"rows {listed(found['passed_rows'])}: a label for them may be what the proof needs"))
+    if found.get("unknown"):
+        pairs.append(("unknown", f"the file has no label for rows {listed(found['unknown'])}"))
+    pairs += ways_on(found)
+    if ended == "certified":
+        pairs.append(("check", shlex.join(["coremargin", "verify", found["out"], found["store"]])))
+    return facts(pairs)
+
+
+def _size(read: int | None) -> str:
+    return "an unknown number of bytes" if read is None else format_size(read)
+
+
+def _answers(found: dict[str, Any]) -> str:
+    taken_back = found["labels_asked"] - found["labels"]
+    more = f", and {count(taken_back, 'label')} corrected or taken back" if taken_back else ""
+    wrong = f", {found['draws_wrong']:,} of them foretold wrongly" if found["draws_wrong"] else ""
+    return f"{found['labels']:,} of {found['rows']:,} rows, {found['draws']:,} of them drawn{wrong}{more}"
+
+
+def _bounds(found: dict[str, Any]) -> words.Pairs:
+    """What is proven of the rows answered, and of the others if they are labelled as the model says."""
+    lower, upper = (text or "not known" for text in plain_bounds(found["lower"], found["upper"]))
+    if found["loss"] is not None:
+        loss = f"{found['loss'].replace('_', ' ')}, C {found['C']}"
+        return [("value", f"{upper} of the rows answered, {loss}; none can be below {lower}")]
+    worst = ", of the class that has the least of its best" if len(found["classes"]) > 2 else ""
+    return [("margin", f"{lower} if the rows without an answer are labelled as the model says; at most {upper}{worst}")]
+
+
+def ways_on(found: dict[str, Any]) -> words.Pairs:
+    """Rows whose hulls meet, and what can be done: take an answer back, or let answers contradict each other."""
+    if not found["contradiction"]:
+        return []
+    rows = listed([f"{one['row']} ({one['label']!r})" for one in found["contradiction"]])
+    start = ["coremargin", "active", "start", found["store"], "--out", "NEW", "--loss", "hinge", "--C", "auto"]
+    tell = f"`{shlex.join(['coremargin', 'active', 'tell', found['out'], 'FILE'])}` with row, label and action"
+    about = "" if found["against_rest"] is None else f" for the class {found['against_rest']!r} against the rest"
+    return [
+        ("look at", f"rows {rows}: one of these answers is wrong, or a hyperplane is not enough{about}"),
+        ("correct", f"an answer: {tell} undo or correct, or u in `coremargin active label`"),
+        ("or noise", f"is part of it: {shlex.join([*start, '--examples', found['out']])}"),
+    ]  # fmt: skip
