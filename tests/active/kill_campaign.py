@@ -1,14 +1,16 @@
 """Run campaigns and kill them at moments drawn by lot; go on, and compare with one that nobody killed.
 
 Usage: kill_campaign.py FOLDER MOMENTS SEED. A process dies by SIGKILL after some milliseconds, before some step of the
-file system, or in the middle of a line of its log. Prints how many were killed, how many answers their campaigns had,
-and how many lines were cut in half.
+file system, or in the middle of a line of its log, that of growth too: rows are appended to its store after the fifth
+answer, and once more when it is certified. Prints how many were killed, how many answers their campaigns had, how many
+lines were cut in half, and how many of these were of growth.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -21,8 +23,11 @@ import numpy as np
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import log as log_module
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
 
-X, LABELS = rows_and_labels(300, 3)
+X, LABELS = rows_and_labels(400, 3)
+STEPS_OF_ROWS = (240, 320, 400)  #: rows that its store has at first, after the fifth answer, and in the end
 STEPS = ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir")
 
 
@@ -50,12 +55,35 @@ def halved(self: Any, data: bytes) -> None:
     died()
 
 
+def more(store: Path, stop: int) -> None:
+    """Append rows up to that number, where they are not there yet."""
+    if (rows := Store.open(store).rows) < stop:
+        with StoreWriter.append(store) as writer:
+            writer.write(X[rows:stop], None, None, origin="more")
+
+
+def grow_by_then(campaign: Campaign) -> None:
+    """The first rows that are appended, after the fifth answer."""
+    if campaign.status["labels"] >= 5:
+        more(campaign.store.path, STEPS_OF_ROWS[1])
+
+
 def play(path: Path, pipe: int, how: str, when: int) -> None:
     """A process of a campaign; each row goes to the pipe when its answer was taken."""
     if how == "step":
         fate = [when]
         for name in STEPS:
             setattr(os, name, before(getattr(os, name), fate))
+    if how == "growth":
+        append = log_module.Log.append
+
+        def appended(self: Any, entries: Any) -> None:
+            lines = list(entries)
+            if lines[0]["action"] == "grow":
+                log_module.Log._write = halved  # type: ignore[method-assign]
+            append(self, lines)
+
+        log_module.Log.append = appended  # type: ignore[method-assign]
     campaign = Campaign(path, cluster="threads")
     tell, told = campaign.tell, 0
 
@@ -66,10 +94,16 @@ def play(path: Path, pipe: int, how: str, when: int) -> None:
         if how == "half" and told == when:
             log_module.Log._write = halved  # type: ignore[method-assign]
         found = tell(rows, labels, **options)
+        grow_by_then(campaign)
         os.write(pipe, b"".join(f"{row}\n".encode() for row in rows))
         return found
 
     campaign.tell = counted  # type: ignore[method-assign]
+    grow_by_then(campaign)
+    run = campaign.run(lambda rows: {row: LABELS[row] for row in rows})
+    assert run["status"] == "certified"
+    more(campaign.store.path, STEPS_OF_ROWS[2])
+    campaign.grow()
     campaign.run(lambda rows: {row: LABELS[row] for row in rows})
     campaign.close()
     os.write(pipe, b"end\n")
@@ -77,7 +111,7 @@ def play(path: Path, pipe: int, how: str, when: int) -> None:
 
 def attempt(path: Path, rng: np.random.Generator, *, harm: bool) -> tuple[set[int], bool]:
     """Rows whose answers were taken by a process, and whether it came to its end."""
-    how = str(rng.choice(["time", "step", "half"])) if harm else "never"
+    how = str(rng.choice(["time", "step", "half", "growth"])) if harm else "never"
     when = int(rng.integers(1, {"step": 40, "half": 8}.get(how, 2)))
     reader, writer = os.pipe()
     child = os.fork()
@@ -91,7 +125,7 @@ def attempt(path: Path, rng: np.random.Generator, *, harm: bool) -> tuple[set[in
             os._exit(code)
     os.close(writer)
     if how == "time":
-        time.sleep(float(rng.uniform(0.0, 0.4)))
+        time.sleep(float(rng.uniform(0.0, 0.6)))
         os.kill(child, signal.SIGKILL)
     with open(reader, "rb") as file:
         words = file.read().decode().split("\n")[:-1]
@@ -106,32 +140,48 @@ def claims_of(path: Path) -> tuple[dict[str, Any], bytes]:
     return {key: value for key, value in record.items() if key != "log"}, (path / "model" / "arrays.npz").read_bytes()
 
 
+def growths(path: Path) -> list[tuple[int, int]]:
+    """Rows that a campaign has grown to, and how many lines of its log came before."""
+    lines = [json.loads(line) for line in (path / "answers.jsonl").read_text().splitlines()]
+    return [(line["rows"], line["number"]) for line in lines if line["action"] == "grow"]
+
+
 def main() -> None:
     """Kill as often as was asked for; each campaign goes on until it is certified."""
     folder, moments, rng = Path(sys.argv[1]), int(sys.argv[2]), np.random.default_rng(int(sys.argv[3]))
-    store = unlabelled(folder / "rows.zarr", X)
-    asked = {"classes": CLASSES, "error": 0.1, "confidence": 0.9}
-    Campaign.create(folder / "alone", store, **asked).close()
-    assert attempt(folder / "alone", rng, harm=False)[1]
-    expected = claims_of(folder / "alone")
-    killed = answers = number = halves = 0
+    store = unlabelled(folder / "rows.zarr", X[: STEPS_OF_ROWS[0]])
+    asked = {"classes": CLASSES, "error": 0.1, "confidence": 0.9, "memory": 4000}  # some scans
+
+    def begun(name: str) -> Path:
+        """A campaign about a store of its own."""
+        own = Path(shutil.copytree(store, folder / f"{name}.zarr"))
+        Campaign.create(folder / name, own, **asked).close()
+        return folder / name
+
+    assert attempt(begun("alone"), rng, harm=False)[1]
+    expected, steps = claims_of(folder / "alone"), growths(folder / "alone")
+    assert [rows for rows, _ in steps] == list(STEPS_OF_ROWS[1:])
+    killed = answers = number = halves = grown = 0
     while killed < moments:
-        path, number, taken, ended = folder / f"c{number}", number + 1, set[int](), False
-        Campaign.create(path, store, **asked).close()
+        path, number, taken, ended = begun(f"c{number}"), number + 1, set[int](), False
         while not ended:
             rows, ended = attempt(path, rng, harm=killed < moments)
             killed += not ended
             assert not rows & taken, "asked twice"
             taken |= rows
             data = (path / "answers.jsonl").read_bytes()
-            halves += not data.endswith(b"\n") and bool(data)
-            logged = [json.loads(line)["row"] for line in data.split(b"\n")[:-1]]
+            half = data.rpartition(b"\n")[2]
+            halves, grown = halves + bool(half), grown + (b'"grow"' in half)
+            logged = [entry["row"] for entry in map(json.loads, data.split(b"\n")[:-1]) if "row" in entry]
             assert len(set(logged)) == len(logged), "answered twice"
             assert taken <= set(logged), "an answer is lost"
             taken |= set(logged)  # the last may have been taken without anybody hearing of it
         answers += len(logged)
         assert claims_of(path) == expected, "another model"
-    sys.stdout.write(f"{killed} {answers} {halves}\n")
+        assert growths(path) == steps, "grown otherwise"
+        shutil.rmtree(path)
+        shutil.rmtree(folder / f"{path.name}.zarr")
+    sys.stdout.write(f"{killed} {answers} {halves} {grown}\n")
 
 
 if __name__ == "__main__":
