@@ -57,7 +57,7 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     )
     return {
         **_claimed(claims if since == 0 else {}),
-        "status": claims["status"] if since == 0 else "unknown", "reason": why,
+        "status": claims["status"] if since == 0 and claims["status"] != "stopped" else "unknown", "reason": why,
         "labels_asked": sum(line.label is not None for line in log.lines), "labels": len(labels),
         "draws": len({line.row for line in log.lines if line.why == "draw"} & set(labels)),
         "scans": scans, "awaited": len(waiting), "passed": len(passed), "passed_rows": sorted(passed),
