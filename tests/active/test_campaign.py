@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from campaign_kit import CLASSES, rows_and_labels, same_state, state_of, unlabelled
 from coremargin.active import Campaign
@@ -19,6 +20,7 @@ from coremargin.cli.standing import status_text
 from coremargin.data.owned import Kind
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
 from coremargin.engine.checkpoint import Checkpoint, NoCheckpoint
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks, Engine, rounds
@@ -314,6 +316,25 @@ def test_an_answer_that_comes_late(campaign: Campaign, tmp_path: Path) -> None:
     assert campaign.status["status"] != "certified"
     assert read_model(campaign.path / "model").status != "certified"
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_that_are_fetched_by_number_count_as_read(tmp_path: Path, sparse: bool) -> None:
+    """Examples that lie in no memory, and rows that somebody looks at, are bytes read, once each."""
+    rows = csr_array(X) if sparse else X
+    place = tmp_path / "s"
+    kind = {"sparse": True} if sparse else {}
+    with StoreWriter.create(place, features=4, dtype="float32", chunk_bytes=1024, **kind) as writer:
+        writer.write(rows, None, origin="test")
+    campaign = Campaign.create(tmp_path / "c", place, classes=CLASSES, memory=4000)
+    before, resident = campaign.status["bytes_read"], campaign._player.state.resident.ids
+    far = next(row for row in range(600) if row not in resident)
+    campaign.tell([far], [LABELS[far]], examples=True)
+    one = 4 * 8 if sparse else 4 * 4  # four values, and where they are
+    assert campaign.status["bytes_read"] == before + one
+    assert campaign.rows([1, 2, 3]).shape == (3, 4)
+    campaign.close()
+    assert Campaign(campaign.path).status["bytes_read"] == before + 4 * one
 
 
 def test_status_of_a_lost_state_reads_no_row(

@@ -28,6 +28,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
 
     labels_asked: labels that were given, those that were corrected or taken back since, too; labels: those that hold.
     """
+    player.count_fetched()
     state, found, lines = player.state, found_of(player.problem, player.state), player.log.lines
     evidence = evidence_of(player.problem, state) or {}
     both = found.lower is not None and found.upper is not None and found.upper > 0
@@ -72,6 +73,7 @@ def save(player: Player, path: Path) -> bool:
     if not player.state.answered.both_classes:
         return False
     model = player.model()
+    player.count_fetched()
     run = as_run(player.job, player.problem, player.state, player.meters, player.ran)
     report = partial(write_report, name=f"{path.name}/{PLACE}")
     model.save(path / PLACE, run, player.meters.rounds, report=report, overwrite=True)

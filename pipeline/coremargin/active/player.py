@@ -68,6 +68,7 @@ class Player:
         self._stamp: tuple[int, int] | None = None
         self._saved: Any = None
         self._executor: Executor | None = None
+        self._fetched: tuple[Any, int] = self.ground.store, 0
 
     @property
     def state(self) -> ActiveState:
@@ -226,9 +227,19 @@ class Player:
 
     # scans, and what is kept
 
+    def count_fetched(self) -> None:
+        """Add the rows that were read by their numbers since the last time to what was read."""
+        store = self.ground.store
+        self.meters.bytes_read += store.fetched - (self._fetched[1] if self._fetched[0] is store else 0)
+        self._fetched = store, store.fetched
+
+    def _costs(self) -> dict[str, Any]:
+        self.count_fetched()
+        return self.meters.as_now()
+
     def scan(self) -> None:
         """Look at all rows. Raises Interrupted; what was read is kept."""
-        self.kept.mark, self.kept.history = self.mark, self.meters.as_now()
+        self.kept.mark, self.kept.history = self.mark, self._costs()
         source, block = self.problem.source, max(self.job.block, self.problem.least_block_bytes)
         engine = Engine(source, self.executor, self.kept, self._watch, block)
         waiting = replace(self.state, wanted=np.zeros(0, np.int64))  # rows that nobody can answer are in nobody's way
@@ -256,7 +267,7 @@ class Player:
         if self._saved is self._state:
             return
         self.kept.mark = self.mark
-        self.kept.scan_begins(self.state, self.meters.as_now())
+        self.kept.scan_begins(self.state, self._costs())
         self.kept.save()
         self._saved, self._stamp = self._state, self.kept.stamp()
 

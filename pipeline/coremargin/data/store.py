@@ -103,6 +103,7 @@ class Store:
         self.digest = last.digest
         self.about = facts.about
         self.commits = len(commits)
+        self.fetched = 0  #: bytes of rows that were read by their numbers
         self._map_bytes = map_bytes
         self._layouts = read_layouts(path, facts)
         self._manifest = Manifest(path, facts, commits)
@@ -308,7 +309,8 @@ class Store:
             offsets = ids[where] - chunk * self.chunk_rows
             parts.append(readers.X.take(int(chunk), offsets))
             codes[where] = readers.y.take(int(chunk), offsets)
-        rows = concatenate(parts)
+        rows: Any = concatenate(parts)
+        self.fetched += rows.data.nbytes + rows.indices.nbytes if self.sparse else rows.nbytes
         return as_float64(take(rows, np.argsort(order, kind="stable"))), codes
 
     def sparse_head(self, values: int) -> tuple[np.ndarray, np.ndarray]:
