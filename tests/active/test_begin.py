@@ -53,7 +53,8 @@ def test_answers_of_another_campaign(tmp_path: Path, store: Path, earlier: Campa
     """
     with StoreWriter.append(store) as writer:
         writer.write(X[:50], None, origin="more")
-    begun = Campaign.create(tmp_path / "new", store, classes=CLASSES, examples=earlier.path)
+    begun = Campaign.create(tmp_path / "new", store, examples=earlier.path)
+    assert begun.facts.classes == list(CLASSES)
     assert begun._player.labels == earlier._player.labels
     assert len(begun._player.labels) == 7
     assert begun.facts.rows == 250

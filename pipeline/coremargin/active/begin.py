@@ -66,11 +66,14 @@ def begin(job: ActiveJob, expires: float | None, examples: Iterable[Given] = (),
 
 
 def _decided(job: ActiveJob, store: Store, given: Iterable[Given], place: Path) -> tuple[ActiveJob, list[Given]]:
-    """The job with what it leaves to be found: classes that the store names, C, a trial's size; and the examples."""
-    known = job.classes or (sorted(store.classes) if len(store.classes) > 1 else None)
+    """The job with what it leaves to be found: classes that the store names, C, a trial's size; and the examples.
+
+    Classes are those that the job names, or the campaign whose answers are examples, or the store.
+    """
+    more, theirs = ([], None) if job.examples is None else examples_at(job.examples, store)
+    known = job.classes or theirs or (sorted(store.classes) if len(store.classes) > 1 else None)
     held = Held(None if known is None else named_classes(known, str(place / FILE)))
-    given = [*given, *(examples_at(job.examples, store) if job.examples is not None else ())]
-    new = taken(given, Known(held, frozenset(), store.rows, examples=True))
+    new = taken([*given, *more], Known(held, frozenset(), store.rows, examples=True))
     refuse_weightless(store, (one.row for one in new), place)
     for one in new:
         held.take(one.row, one.action, one.label)

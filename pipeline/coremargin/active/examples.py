@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coremargin.active.facts import read_facts
 from coremargin.active.files import read_answers_of
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from coremargin.formats.campaign import Campaign
 
 
-def examples_at(path: Path, store: Store) -> list[Given]:
+def examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | None]:
     """The answers in a file, or those that hold in the campaign of a folder, with the rows that nobody could label.
 
-    Raises DataError, of a campaign for one about other rows than those of the store, too.
+    And the classes, where that campaign names them. Raises DataError, of a campaign for one about other rows than those
+    of the store, too.
     """
     if not path.is_dir():
-        return read_answers_of(path)
+        return read_answers_of(path), None
     facts, first = read_facts(path)
     log = Log(path / ANSWERS, first, facts.rows, facts.classes)
     with Locked(path / ANSWERS, "this campaign"):
@@ -33,7 +34,7 @@ def examples_at(path: Path, store: Store) -> list[Given]:
     _same_rows(path, facts, log, store)
     labels = [Given(row, label, "label", f"{path}, row {row:,}") for row, label in log.held.labels.items()]
     unsure = sorted(unsure_of(log.lines) - set(log.held.labels))
-    return labels + [Given(row, None, "unsure", f"{path}, row {row:,}") for row in unsure]
+    return labels + [Given(row, None, "unsure", f"{path}, row {row:,}") for row in unsure], facts.classes
 
 
 def _same_rows(path: Path, facts: Campaign, log: Log, store: Store) -> None:
