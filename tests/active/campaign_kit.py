@@ -26,6 +26,20 @@ def rows_and_labels(rows: int = 600, features: int = 4, margin: float = 0.3, see
     return X.astype(np.float32), [CLASSES[int(one)] for one in side]
 
 
+def three_classes(rows: int = 600, seed: int = 7) -> tuple[Any, list[str]]:
+    """Rows (n, 4) float32 of three clouds, each of which a hyperplane tells from the rest, and the label of each."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 3, rows)
+    X = rng.uniform(-0.9, 0.9, (rows, 4)) + 3 * np.eye(3, 4)[codes]
+    return X.astype(np.float32), ["abc"[code] for code in codes]
+
+
+def noisy_labels(labels: list[str], share: float, seed: int = 9) -> list[str]:
+    """The same labels, a share of them the other one."""
+    turned = np.random.default_rng(seed).random(len(labels)) < share
+    return [CLASSES[1 - CLASSES.index(label)] if turn else label for label, turn in zip(labels, turned, strict=True)]
+
+
 def unlabelled(path: Path, X: Any, labels: Any = None, weights: Any = None, *, chunk_rows: int = 64) -> Path:
     """A store of these rows; labels that it has are none of the campaign's business."""
     size = chunk_rows * X.shape[1] * 4

@@ -1,6 +1,7 @@
 """Run campaigns and kill them at moments drawn by lot; go on, and compare with one that nobody killed.
 
-Usage: kill_campaign.py FOLDER MOMENTS SEED. A process dies by SIGKILL after some milliseconds, before some step of the
+Usage: kill_campaign.py FOLDER MOMENTS SEED KIND, of "two" or "three" classes, or "noisy", with a loss and rows that
+nobody can label. A process dies by SIGKILL after some milliseconds, before some step of the
 file system, or in the middle of a line of its log, that of growth too: rows are appended to its store after the fifth
 answer, and once more when it is certified. Prints how many were killed, how many answers their campaigns had, how many
 lines were cut in half, and how many of these were of growth.
@@ -20,13 +21,20 @@ from typing import Any
 
 import numpy as np
 
-from campaign_kit import CLASSES, rows_and_labels, unlabelled
+from campaign_kit import CLASSES, noisy_labels, rows_and_labels, three_classes, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import log as log_module
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 
-X, LABELS = rows_and_labels(400, 3)
+KIND = sys.argv[4]
+X, LABELS = three_classes(400) if KIND == "three" else rows_and_labels(400, 3)
+ASKED: dict[str, Any] = {"classes": CLASSES, "error": 0.1, "confidence": 0.9, "memory": 4000}  # some scans
+if KIND == "three":
+    ASKED["classes"] = "abc"
+if KIND == "noisy":
+    LABELS = noisy_labels(LABELS, 0.04)
+    ASKED |= {"loss": "hinge", "C": 1.0, "error": 0.3, "trial": 60}
 STEPS_OF_ROWS = (240, 320, 400)  #: rows that its store has at first, after the fifth answer, and in the end
 STEPS = ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir")
 
@@ -68,6 +76,14 @@ def grow_by_then(campaign: Campaign) -> None:
         more(campaign.store.path, STEPS_OF_ROWS[1])
 
 
+def known(campaign: Campaign, rows: Any) -> dict[int, str]:
+    """What somebody says of rows: labels, or of some that nobody can tell."""
+    dark = [row for row in rows if KIND == "noisy" and row % 13 == 0]
+    for row in dark:
+        campaign.skip(row, unsure=True)
+    return {row: LABELS[row] for row in rows if row not in dark}
+
+
 def play(path: Path, pipe: int, how: str, when: int) -> None:
     """A process of a campaign; each row goes to the pipe when its answer was taken."""
     if how == "step":
@@ -100,11 +116,11 @@ def play(path: Path, pipe: int, how: str, when: int) -> None:
 
     campaign.tell = counted  # type: ignore[method-assign]
     grow_by_then(campaign)
-    run = campaign.run(lambda rows: {row: LABELS[row] for row in rows})
+    run = campaign.run(lambda rows: known(campaign, rows))
     assert run["status"] == "certified"
     more(campaign.store.path, STEPS_OF_ROWS[2])
     campaign.grow()
-    campaign.run(lambda rows: {row: LABELS[row] for row in rows})
+    campaign.run(lambda rows: known(campaign, rows))
     campaign.close()
     os.write(pipe, b"end\n")
 
@@ -150,12 +166,11 @@ def main() -> None:
     """Kill as often as was asked for; each campaign goes on until it is certified."""
     folder, moments, rng = Path(sys.argv[1]), int(sys.argv[2]), np.random.default_rng(int(sys.argv[3]))
     store = unlabelled(folder / "rows.zarr", X[: STEPS_OF_ROWS[0]])
-    asked = {"classes": CLASSES, "error": 0.1, "confidence": 0.9, "memory": 4000}  # some scans
 
     def begun(name: str) -> Path:
         """A campaign about a store of its own."""
         own = Path(shutil.copytree(store, folder / f"{name}.zarr"))
-        Campaign.create(folder / name, own, **asked).close()
+        Campaign.create(folder / name, own, **ASKED).close()
         return folder / name
 
     assert attempt(begun("alone"), rng, harm=False)[1]

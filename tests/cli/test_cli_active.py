@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import termios
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pytest
 
+from campaign_kit import three_classes, unlabelled
 from coremargin.errors import Busy
 from coremargin.formats.choices import Method
 from coremargin.problems.active.spec import ActiveJob
@@ -194,6 +197,107 @@ def test_a_key_an_answer(tmp_path: Path, pool: tuple[Store, Path]) -> None:
     assert done.exit_code == 0, done.stdout
     labels = [json.loads(line)["label"] for line in (tmp_path / "d" / "answers.jsonl").read_text().splitlines()]
     assert labels == ["one", "two", "one"]
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_a_key_for_each_of_nine_labels(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """Three classes have the keys 1 to 3; more than nine are typed, and a label that is a letter of a command, too, in
+    quotes.
+    """
+    out, many = tmp_path / "c", tmp_path / "d"
+    run_cli("active", "start", pool[0].path, "--out", out, "--classes", "a,b,c")
+    said = pressed(out, "1439q")
+    assert "1 'a'   2 'b'   3 'c'   s skip   ? unsure   u undo   q quit" in said
+    assert [line["label"] for line in lines_of(out)] == ["a", "c"]
+    run_cli("active", "start", pool[0].path, "--out", many, "--classes", ",".join("qrstuvwxyz"))
+    said = pressed(many, "w\n'q'\negg\ns\nq\n")
+    assert "type one of 10 labels, such as 'q', or s skip" in said
+    assert "expected 'q' or 'r' or 's'" in said
+    assert [(line["action"], line["label"]) for line in lines_of(many)] == [
+        ("label", "w"), ("label", "q"), ("skip", None)
+    ]  # fmt: skip
+
+
+def test_a_contradiction_says_both_ways_on(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """Rows whose hulls meet are named with their answers, and the two commands that go on are right as they stand: an
+    answer is taken back by a file, or a campaign with a loss begins with the answers that hold.
+    """
+    store, oracle = pool
+    out, wrong, back = tmp_path / "c", tmp_path / "wrong.csv", tmp_path / "back.csv"
+    head, *lines = oracle.read_text().splitlines()
+    turned = [line.replace("ham", "x").replace("spam", "ham").replace("x", "spam") for line in lines[::20]]
+    wrong.write_text("\n".join([head, *turned, *(line for line in lines if line not in lines[::20])]) + "\n")
+    run_cli("active", "start", store.path, "--out", out, "--classes", "ham,spam", "--error", "0.1", "--examples", wrong)
+    said = run_cli("active", "status", out).stdout
+    assert "not_separable" in said
+    found = json.loads(run_cli("active", "status", out, "--json").stdout)
+    first = found["contradiction"][0]
+    assert f"rows {first['row']} ({first['label']!r}), " in said
+    assert "nothing to ask: the campaign has ended" in run_cli("active", "ask", out).stdout
+    assert f"coremargin active tell {out.resolve()} FILE" in run_cli("active", "ask", out).stdout
+    begin = next(line for line in said.splitlines() if "--loss" in line).split("coremargin ")[1]
+    words = [str(tmp_path / "soft") if word == "NEW" else word for word in shlex.split(begin)]
+    begun = json.loads(run_cli(*words, "--trial", "100", "--json").stdout)
+    assert (begun["loss"], begun["labels"]) == ("hinge", 300)
+    assert begun["C"] > 0
+    back.write_text("row,label,action\n" + "".join(f"{line.split(',')[0]},,undo\n" for line in turned))
+    assert json.loads(run_cli("active", "tell", out, back, "--json").stdout)["status"] == "running"
+    run_cli("active", "run", out, "--oracle", oracle)
+
+
+def test_a_noisy_campaign_is_told(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """Draws, those that were wrong and the interval are in the status, its JSON, show and the page, as rows and shares;
+    verify finds it true.
+    """
+    store, oracle = pool
+    noisy, out = tmp_path / "noisy.csv", tmp_path / "c"
+    text = oracle.read_text().splitlines()
+    text[5::25] = [line.replace("ham", "x").replace("spam", "ham").replace("x", "spam") for line in text[5::25]]
+    noisy.write_text("\n".join(text) + "\n")
+    asked = ["--classes", "ham,spam", "--loss", "hinge", "--C", "1", "--error", "0.3", "--trial", "80"]
+    run_cli("active", "start", store.path, "--out", out, *asked)
+    found = json.loads(run_cli("active", "run", out, "--oracle", noisy, "--json").stdout.splitlines()[-1])
+    assert set(SAID) <= set(found)
+    evidence = found["evidence"]
+    assert (found["status"], evidence["draws"], found["draws"]) == ("certified", 80, 80)
+    assert 0 < evidence["wrong"] <= found["draws_wrong"]
+    share = f"at most {found['error_bound']:,} ({100 * found['error_bound'] / found['population']:.3g} %)"
+    drawn = f"{evidence['wrong']} of 80 drawn were"
+    for said in (run_cli("active", "status", out).stdout, run_cli("show", out / "model").stdout):
+        assert share in said
+        assert drawn in said
+        assert "hinge, C 1.0" in said
+    assert share in (out / "model" / "report.html").read_text(encoding="utf-8")
+    run_cli("verify", out, store.path)
+    predicted = run_cli("predict", out / "model", store.path, tmp_path / "p.zarr", "--json").stdout
+    assert sum(one["rows"] for one in json.loads(predicted)["classes"]) == 300
+
+
+def test_three_classes_from_a_job_file(tmp_path: Path, run_cli: Cli) -> None:
+    """A job names classes and examples; its model is shown, predicts, is exported and verified as any other."""
+    X, labels = three_classes()
+    store = unlabelled(tmp_path / "three.zarr", X)
+    text = "row,label\n" + "".join(f"{row},{label}\n" for row, label in enumerate(labels))
+    (tmp_path / "labels.csv").write_text(text)
+    (tmp_path / "some.csv").write_text("\n".join(text.splitlines()[:10]) + "\n")
+    job, model = tmp_path / "job.toml", tmp_path / "c" / "model"
+    job.write_text(
+        'job = "active"\nstore = "three.zarr"\nout = "c"\noracle = "labels.csv"\nexamples = "some.csv"\n'
+        'classes = ["a", "b", "c"]\nby_class = true\nerror = 0.1\n'
+    )
+    found = json.loads(run_cli("run", job, "--json").stdout.splitlines()[-1])
+    assert (found["status"], found["classes"]) == ("certified", ["a", "b", "c"])
+    assert [part["label"] for part in found["evidence"]["strata"]] == ["a", "b", "c"]
+    shown = run_cli("show", model).stdout
+    assert "of each class against the rest" in shown
+    assert "rows called so are not: 0 of" in shown
+    assert "3 classes, each against the rest" in (model / "report.html").read_text(encoding="utf-8")
+    predicted = json.loads(run_cli("predict", model, store, tmp_path / "p.zarr", "--json").stdout)
+    assert {one["label"]: one["rows"] for one in predicted["classes"]} == dict(Counter(labels))
+    run_cli("export", model, tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx").stat().st_size > 0
+    run_cli("verify", tmp_path / "c", store)
+    run_cli("run", job)
 
 
 def test_labelling_needs_a_terminal(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:

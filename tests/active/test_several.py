@@ -1,0 +1,210 @@
+"""Campaigns of three classes, with a loss, by class, and with rows that nobody can label."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import hypergeom
+
+from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, three_classes, unlabelled
+from coremargin.active import Campaign
+from coremargin.formats.draws import drawn
+from coremargin.maths.evidence import share_of
+from coremargin.models.registry import read_model
+from coremargin.verify import verify
+
+THREE, NAMES = three_classes()
+X, LABELS = rows_and_labels()
+NOISY = noisy_labels(LABELS, share=0.02)
+
+
+def oracle(labels: list[str]) -> Any:
+    """Somebody who knows all of these."""
+    return lambda rows: {int(row): labels[int(row)] for row in rows}
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    """600 rows of three classes, each of which a hyperplane tells from the rest."""
+    return unlabelled(tmp_path / "three.zarr", THREE)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """600 rows of two classes."""
+    return unlabelled(tmp_path / "two.zarr", X)
+
+
+def forgotten(campaign: Campaign, keep: Path) -> Campaign:
+    """The same campaign as its log alone tells it."""
+    shutil.copytree(campaign.path, keep, ignore=shutil.ignore_patterns("state", "model", ".*"))
+    copy = Campaign(keep)
+    while copy._player.state.round < campaign._player.state.round:
+        copy._player.scan()
+    return copy
+
+
+def test_three_classes(tmp_path: Path, three: Path) -> None:
+    """A campaign of three classes ends in a model that labels all rows, whose margins of each class against the rest
+    hold for all rows; the log alone gives the state again, and verify finds it true.
+    """
+    campaign = Campaign.create(tmp_path / "c", three, classes="abc", error=0.05)
+    status = campaign.run(oracle(NAMES))
+    assert status["status"] == "certified"
+    assert status["labels_asked"] < 300
+    model = read_model(campaign.path / "model")
+    assert model.predict(THREE).tolist() == NAMES
+    for one, label in zip(model.record["members"], "abc", strict=True):
+        signs = np.where(np.array(NAMES) == label, 1, -1)
+        k = "abc".index(label)
+        margin = (signs * (THREE.astype(np.float64) @ model.coef[k] + model.intercept[k])).min()
+        assert 0.9 * one["upper"] <= one["lower"] <= margin * (1 + 1e-9)
+    assert status["error_bound"] <= 30
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+    assert verify(campaign.path, three).ok
+
+
+def test_answers_of_three_classes_that_contradict_each_other(tmp_path: Path, three: Path) -> None:
+    """A wrong answer deep in another class ends in rows that show it, with the class that cannot be told from the rest;
+    corrected, the campaign goes on to its proof.
+    """
+    campaign = Campaign.create(tmp_path / "c", three, classes="abc", error=0.05)
+    some = [NAMES.index(label) for label in "abc"]
+    campaign.tell(some, list("abc"), examples=True)
+    wrong = int(np.argmax(THREE[:, 0]))
+    assert NAMES[wrong] == "a"
+    campaign.tell([wrong], ["c"], examples=True)
+    status = campaign.run(oracle(NAMES))
+    assert status["status"] == "not_separable"
+    assert status["against_rest"] in ("a", "c")
+    assert wrong in {one["row"] for one in status["contradiction"]}
+    assert read_model(campaign.path / "model").status == "not_separable"
+    campaign.correct(wrong, "a")
+    assert campaign.run(oracle(NAMES))["status"] == "certified"
+
+
+def test_noisy_answers_end_in_an_interval(tmp_path: Path, two: Path) -> None:
+    """With a loss answers may contradict each other: the campaign is certified by draws of which some are wrong, and
+    the interval that is claimed holds for the rows without an answer, as they would be answered.
+    """
+    asked = {"loss": "hinge", "C": 1.0, "error": 0.15, "confidence": 0.9, "trial": 120}
+    campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, **asked)
+    status = campaign.run(oracle(NOISY))
+    assert status["status"] == "certified"
+    evidence, model = status["evidence"], read_model(campaign.path / "model")
+    known = {*model.arrays()["answered_ids"].tolist()}
+    rest = [row for row in range(600) if row not in known]
+    wrong = sum(label != NOISY[row] for row, label in zip(rest, model.predict(X[rest]).tolist(), strict=True))
+    assert evidence["draws"] == 120
+    assert evidence["population"] == len(rest)
+    assert evidence["error_least"] <= wrong <= evidence["error_bound"] <= 0.15 * len(rest)
+    order = (row for row in drawn(model.store_digest, 0, evidence["attempt"], 600) if row not in known)
+    assert model.arrays()["draws_ids"].tolist() == [next(order) for _ in range(120)]
+    delta, bad = share_of(1 - 0.9, evidence["attempt"]) / 2, evidence["error_bound"] + 1
+    assert hypergeom.cdf(evidence["wrong"], len(rest), bad, 120) <= delta
+    assert hypergeom.cdf(evidence["wrong"], len(rest), bad - 1, 120) > delta
+    assert 0 < status["upper"] - status["lower"] <= 0.1 * status["upper"]
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+    assert verify(campaign.path, two).ok
+
+
+def test_a_finished_trial_is_told_while_the_campaign_goes_on(tmp_path: Path, two: Path) -> None:
+    """Where a trial does not show what was asked for the campaign goes on, and what was seen is told as long as no
+    other answer comes; whoever stops then has a model with its interval, which verify finds true.
+    """
+    labels = noisy_labels(LABELS, share=0.2)
+    asked = {"loss": "squared_hinge", "C": 0.1, "error": 0.05, "confidence": 0.9, "trial": 40}
+    campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, **asked)
+    for _ in range(400):
+        if campaign.status["evidence"] is not None:
+            break
+        for one in campaign.ask(5):
+            campaign.tell([one.row], [labels[one.row]])
+    status = campaign.status
+    assert (status["status"], status["evidence"]["draws"]) == ("running", 40)
+    assert status["evidence"]["wrong"] > 0
+    assert 0 < status["error_least"] < status["error_bound"]
+    campaign.stop()
+    model = read_model(campaign.path / "model")
+    assert (model.status, model.evidence) == ("stopped", status["evidence"])
+    assert verify(campaign.path, two).ok
+    (question,) = campaign.ask(1)
+    assert question.why == "query"
+    campaign.tell([question.row], [labels[question.row]])
+    assert campaign.status["evidence"] is None
+    assert read_model(campaign.path / "model").evidence is None
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
+def test_what_is_asked_of_each_class(tmp_path: Path) -> None:
+    """With a rare class and by_class the share holds of the rows that are given each of them, which the strata say."""
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((1000, 3)).astype(np.float32)
+    rows[:, 0] += np.where(np.arange(1000) % 20 == 0, 5, -5).astype(np.float32)
+    labels = ["rare" if row % 20 == 0 else "often" for row in range(1000)]
+    store = unlabelled(tmp_path / "s", rows)
+    campaign = Campaign.create(tmp_path / "c", store, classes=["often", "rare"], error=0.1, by_class=True)
+    rare = labels.index("rare")
+    campaign.tell([rare, 1], ["rare", "often"], examples=True)
+    status = campaign.run(oracle(labels))
+    assert status["status"] == "certified"
+    strata = {part["label"]: part for part in status["evidence"]["strata"]}
+    model = read_model(campaign.path / "model")
+    given = Counter(labels[row] for row in range(1000) if row not in model.arrays()["answered_ids"])
+    assert {label: part["population"] for label, part in strata.items()} == given
+    assert all(part["error_bound"] <= 0.1 * part["population"] for part in strata.values())
+    assert verify(campaign.path, store).ok
+
+
+@pytest.mark.parametrize("when", ["first", "draw"])
+def test_rows_that_nobody_can_label(tmp_path: Path, two: Path, when: str) -> None:
+    """They are asked about no more, and a draw that is one of them gives its place to the next of the order: the
+    attempt goes on. The model says how many they are; one that is labelled later ends the attempt.
+    """
+    campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, error=0.05)
+    unsure: list[int] = []
+    while campaign.status["status"] == "running":
+        for one in campaign.ask(5):
+            if len(unsure) < 4 and (when == "first" or one.why == "draw"):
+                campaign.skip(one.row, unsure=True)
+                unsure.append(one.row)
+            else:
+                campaign.tell([one.row], [LABELS[one.row]])
+    status = campaign.status
+    assert (status["unsure"], status["unsure_rows"]) == (4, sorted(unsure))
+    assert (status["status"], status["attempt"], status["passed"]) == ("certified", 1, 0)
+    model = read_model(campaign.path / "model")
+    known = {*model.arrays()["answered_ids"].tolist(), *unsure}
+    assert status["population"] == 600 - len(known)
+    order = (row for row in drawn(model.store_digest, 0, 1, 600) if row not in known)
+    assert model.arrays()["draws_ids"].tolist() == [next(order) for _ in range(status["evidence"]["draws"])]
+    assert (model.record["unsure"], model.arrays()["unsure_ids"].tolist()) == (4, sorted(unsure))
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+    assert verify(campaign.path, two).ok
+    wrong = {"ham": "spam", "spam": "ham"}[LABELS[unsure[0]]]
+    campaign.tell([unsure[0]], [wrong])
+    assert campaign.status["unsure"] == 3
+    assert campaign.status["status"] != "certified"
+    campaign.correct(unsure[0], LABELS[unsure[0]])
+    assert campaign.run(oracle(LABELS))["status"] == "certified"
+    assert same_state(campaign, forgotten(campaign, tmp_path / "again"))
+
+
+def test_from_a_contradiction_to_a_loss(tmp_path: Path, two: Path) -> None:
+    """The answers that a campaign without a loss has ended with begin one with a loss, whose C their folds choose."""
+    hard = Campaign.create(tmp_path / "hard", two, classes=CLASSES, error=0.15, confidence=0.9)
+    hard.tell(range(60), NOISY[:60], examples=True)
+    assert hard.run(oracle(NOISY))["status"] == "not_separable"
+    asked = {"loss": "hinge", "C": "auto", "error": 0.15, "confidence": 0.9, "trial": 120}
+    soft = Campaign.create(tmp_path / "soft", two, classes=CLASSES, examples=hard.path, **asked)
+    assert soft._player.labels == hard._player.labels
+    assert soft.run(oracle(NOISY))["status"] == "certified"
+    record = json.loads((soft.path / "model" / "model.json").read_text())
+    assert record["parameters"]["C"] == soft.facts.C
+    assert verify(soft.path, two).ok
