@@ -13,50 +13,47 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.maths.rows import take
-from coremargin.problems.active.probe import decisions
-from coremargin.problems.active.state import ActiveState, Scanned
 
 if TYPE_CHECKING:
     from coremargin.problems.active.problem import ActiveMargin
-    from coremargin.problems.common.pool import Pool
+    from coremargin.problems.active.state import ActiveState
 
-Signs = Mapping[int, int]  #: 1 or -1 by row
+Codes = Mapping[int, int]  #: places of classes by row
 
 
-def answered(problem: ActiveMargin, state: ActiveState, row: int, signs: Signs) -> ActiveState:
-    """The state that knows the answer about a row; signs: all answers that hold, with this one.
+def answered(problem: ActiveMargin, state: ActiveState, row: int, codes: Codes) -> ActiveState:
+    """The state that knows the answer about a row; codes: all answers that hold, with this one.
 
     An answer about another row than those drawn ends an attempt: the draws were to try another hypothesis. Once the
-    campaign is certified, an answer that agrees changes nothing.
+    campaign is certified, an answer that agrees changes nothing, nor with a loss one that does not.
     """
     if state.status == "running" and row in state.draws.ids:
-        return problem.answered(state, {row: signs[row]})
-    if state.status == "certified" and agrees(problem, state, row, signs[row]):
+        return problem.answered(state, {row: codes[row]})
+    if state.status == "certified" and (problem.loss is not None or agrees(problem, state, row, codes[row])):
         return state
     if len(state.draws):
-        return revised(problem, state, signs)
-    return problem.answered(state, {row: signs[row]})
+        return revised(problem, state, codes)
+    return problem.answered(state, {row: codes[row]})
 
 
-def agrees(problem: ActiveMargin, state: ActiveState, row: int, sign: int) -> bool:
-    """Whether the hypothesis has a row on the side that its answer says, outside of the margin proven so far."""
-    value = sign * _decision(problem, state, row)
-    return value >= (min(state.lower, state.scanned.nearest) if state.answered.both_classes else 0.0)
+def agrees(problem: ActiveMargin, state: ActiveState, row: int, code: int) -> bool:
+    """Whether the hypothesis gives a row the class of its answer, outside of the margins proven so far."""
+    values = _decisions(problem, state, row)
+    if int(state.hypothesis.sides(values)[0]) != code:
+        return False
+    return not state.answered.both_classes or bool((np.abs(values[0]) >= problem.proven(state)).all())
 
 
 def foretold(problem: ActiveMargin, state: ActiveState, row: int) -> int:
-    """The sign that the hypothesis says a row has."""
-    place = np.flatnonzero(state.draws.ids == row)
-    if len(place):
-        return int(state.draws.sides[place[0]])
-    return 1 if _decision(problem, state, row) >= 0 else -1
+    """The class that a row is taken to have: that of the hypothesis, or where there is none the one that is nearest."""
+    side = int(problem.sides_of(state, [row])[0])
+    return side if side >= 0 else int(_decisions(problem, state, row)[0].argmax())
 
 
-def _decision(problem: ActiveMargin, state: ActiveState, row: int) -> float:
+def _decisions(problem: ActiveMargin, state: ActiveState, row: int) -> np.ndarray:
     place = np.flatnonzero(state.resident.ids == row)
-    if len(place):
-        return float(decisions(take(state.resident.rows, place), state.w, state.b)[0])
-    return float(decisions(problem.source.rows_at(np.array([row]))[0], state.w, state.b)[0])
+    x = take(state.resident.rows, place) if len(place) else problem.source.rows_at(np.array([row]))[0]
+    return state.hypothesis.decisions(x)
 
 
 def fits(state: ActiveState, row: int, attempt: int | None) -> bool:
@@ -70,7 +67,7 @@ def fits(state: ActiveState, row: int, attempt: int | None) -> bool:
     return attempt is None or attempt < state.attempt
 
 
-def revised(problem: ActiveMargin, state: ActiveState, signs: Signs, *, spent: int = 0) -> ActiveState:
+def revised(problem: ActiveMargin, state: ActiveState, codes: Codes, *, spent: int = 0) -> ActiveState:
     """As if the answers that hold now had been given from the start; an attempt that was on the way is void.
 
     What was drawn and answered is among the rows answered now, and the next attempt draws others. spent: number of an
@@ -80,32 +77,25 @@ def revised(problem: ActiveMargin, state: ActiveState, signs: Signs, *, spent: i
     state = replace(state, attempt=max(state.attempt, spent + 1))
     pool = state.answered
     kept = pool.take(
-        np.flatnonzero([signs.get(int(row)) == sign for row, sign in zip(pool.ids, pool.signs, strict=True)])
+        np.flatnonzero([codes.get(int(row)) == code for row, code in zip(pool.ids, pool.codes, strict=True)])
     )
-    again = {row: sign for row, sign in signs.items() if row not in kept.ids}
+    again = {row: code for row, code in codes.items() if row not in kept.ids}
     if not again and len(kept):  # the problem solves when it is told something: one of the rows is told once more
-        again = {int(kept.ids[0]): int(kept.signs[0])}
+        again = {int(kept.ids[0]): int(kept.codes[0])}
         kept = kept.take(np.arange(1, len(kept)))
     if not again:
-        begun, more = problem.start(), state.sample_bytes
+        begun, more = problem.start(state.unsure), state.sample_bytes
         return replace(begun, round=state.round, attempt=state.attempt, sample_bytes=more + begun.sample_bytes)
-    empty = replace(
-        state, status="running", answered=_without_weights(kept), w=np.zeros(problem.source.features), b=0.0,
-        lower=0.0, upper=np.inf, scanned=Scanned.nothing(), wanted=np.zeros(0, np.int64),
-    )  # fmt: skip
-    return problem.answered(empty, again)
-
-
-def _without_weights(pool: Pool) -> Pool:
-    return pool.weighted(np.zeros(len(pool)))
+    return problem.answered(problem.unsolved(state, kept), again)
 
 
 def chosen(problem: ActiveMargin, state: ActiveState, most: int, passed: Collection[int]) -> list[int]:
     """Rows to ask about now, at most so many and none of those passed over; none: a scan is next, or answers are.
 
-    The first is the one that the problem wants most, the next the one that it would want if the first had the label
-    that the hypothesis foretells, and so on. passed: rows that are asked about already, or that nobody could answer.
+    The first is the one that the problem wants most, the next the one that it would want if the first had the class
+    that the hypothesis foretells, and so on. passed: rows that are asked about already, or that were put off.
     """
+    state = problem.gone_on(state)
     if state.status != "running":
         return []
     if len(state.draws):
@@ -122,7 +112,7 @@ def chosen(problem: ActiveMargin, state: ActiveState, most: int, passed: Collect
 
 
 def _ahead(problem: ActiveMargin, state: ActiveState, rows: Iterable[int]) -> ActiveState:
-    """As if these rows had the labels that the hypothesis foretells, each as those before it have changed it."""
+    """As if these rows had the classes that the hypothesis foretells, each as those before it have changed it."""
     for row in rows:
         if state.status != "running":
             break
@@ -130,12 +120,17 @@ def _ahead(problem: ActiveMargin, state: ActiveState, rows: Iterable[int]) -> Ac
     return state
 
 
+def waiting(problem: ActiveMargin, state: ActiveState) -> ActiveState:
+    """The state whose scan is next: rows that nobody could answer yet are in nobody's way."""
+    return replace(problem.gone_on(state), wanted=np.zeros(0, np.int64))
+
+
 def seen_all(problem: ActiveMargin, state: ActiveState) -> bool:
     """Whether another scan would find nothing new: the hypothesis was looked at, or draws are to try it."""
-    looked = state.scanned.nearest > 0 or bool(state.scanned.sides.any())
-    return len(state.draws) > 0 or (looked and len(problem.questions(state)) > 0)
+    state = problem.gone_on(state)
+    return len(state.draws) > 0 or (state.scanned.looked and len(problem.questions(state)) > 0)
 
 
-def one_class(state: ActiveState) -> bool:
-    """Whether all is said that draws can say, and every answer is the same."""
-    return state.status == "certified" and not state.answered.both_classes
+def lacks_classes(problem: ActiveMargin, state: ActiveState) -> bool:
+    """Whether all is said that draws can say, and of some class there is no answer."""
+    return state.status == "certified" and len(state.answered.seen) < problem.classes

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active.course import one_class
+from coremargin.active.course import lacks_classes
 from coremargin.data.folder import recover
 from coremargin.errors import DataError
 from coremargin.learn.record import as_run
@@ -30,14 +30,14 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
     """
     player.count_fetched()
     state, found, lines = player.state, found_of(player.problem, player.state), player.log.lines
-    evidence = evidence_of(player.problem, state) or {}
+    evidence = evidence_of(player.problem, state, player.classes) or {}
     both = found.lower is not None and found.upper is not None and found.upper > 0
     draws = {line.row for line in lines if line.why == "draw"} & set(player.labels)
-    passed = player.passed()
+    passed, lacking = player.passed(), lacks_classes(player.problem, state)
     ended = "running" if state.status == "running" else found.status
     return {
-        "status": "stopped" if one_class(state) else ended,
-        "reason": "all answers are the same" if one_class(state) else reason_of(state, found),
+        "status": "stopped" if lacking else ended,
+        "reason": "all answers are the same" if lacking else reason_of(state, found),
         "labels_asked": sum(line.label is not None for line in lines), "labels": len(player.labels),
         "draws": len(draws), "draws_wrong": player.mark.wrong,
         "scans": player.meters.scans, "bytes_read": player.meters.bytes_read,
@@ -45,7 +45,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "ratio": ratio(found.lower, found.upper) if both else None,  # type: ignore[arg-type]
         "error_bound": evidence.get("error_bound"), "population": evidence.get("population"),
         "confidence": player.problem.confidence, "attempt": state.attempt, "draws_open": _draws_open(player),
-        "draws_done": int((state.draws.signs != 0).sum()), "awaited": awaited, "passed": len(passed),
+        "draws_done": int(state.draws.seen.sum()), "awaited": awaited, "passed": len(passed),
         "passed_rows": sorted(passed), "classes": player.classes, "rows": player.problem.source.rows,
         "grown": len(player.log.answers.growths),
         "contradiction": _contradiction(player), "against_rest": None, "loss": player.job.loss, "C": player.job.cost,
@@ -57,7 +57,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
 
 def _draws_open(player: Player) -> int:
     """Draws of the attempt that is on the way which have no answer yet."""
-    return int((player.state.draws.signs == 0).sum())
+    return int((~player.state.draws.seen).sum())
 
 
 def _contradiction(player: Player) -> list[dict[str, Any]]:
@@ -65,7 +65,8 @@ def _contradiction(player: Player) -> list[dict[str, Any]]:
     if player.state.status != "contradiction":
         return []
     pool = player.state.answered
-    return [{"row": int(row), "label": player.labels.get(int(row))} for row in pool.ids[pool.support]]
+    meeting = pool.ids[pool.weights[:, player.state.failed] > 0]
+    return [{"row": int(row), "label": player.labels.get(int(row))} for row in meeting]
 
 
 def save(player: Player, path: Path) -> bool:

@@ -43,6 +43,7 @@ from coremargin.formats.campaign import ANSWERS
 if TYPE_CHECKING:
     from coremargin.data.store import Store
     from coremargin.models.active import ActiveModel
+    from coremargin.models.active_classes import ActiveClassesModel
 
 PATIENCE_S = 5.0  #: for another process that works on the same campaign
 ADVICE = "wait for it, as it may be reading the whole store, then give the same command again"  #: nothing is half done
@@ -142,7 +143,7 @@ class CampaignFolder:
             return figures(self._player, awaited=len(self._questions.open()))
 
     @property
-    def model(self) -> ActiveModel:
+    def model(self) -> ActiveModel | ActiveClassesModel:
         """The model of the answers so far."""
         with self.held():
             return self._player.model()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coremargin.data.labels import checked_label
 from coremargin.data.sources.vocabulary import label_from_text
@@ -12,9 +12,6 @@ from coremargin.formats.answers import fits, same
 from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_record import different_labels
 from coremargin.formats.strict_json import cut
-
-if TYPE_CHECKING:
-    from coremargin.active.course import Signs
 
 #: What to do where a third label is no mistake.
 THIRD = (
@@ -74,8 +71,3 @@ def codes_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> dict[int, int
     return {
         row: next(code for code, known in enumerate(classes) if same(label, known)) for row, label in labels.items()
     }
-
-
-def signs_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> Signs:
-    """-1 by row for the first class, 1 for the second."""
-    return {row: -1 if same(label, classes[0]) else 1 for row, label in labels.items()}

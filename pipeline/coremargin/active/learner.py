@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.active import course
-from coremargin.active.labels import meant, named_classes, signs_of
+from coremargin.active.labels import codes_of, meant, named_classes
 from coremargin.data.arrays import ArraySource
 from coremargin.data.scaled import scaled
 from coremargin.engine.checkpoint import NoCheckpoint
@@ -27,6 +26,7 @@ from coremargin.spec import convert
 if TYPE_CHECKING:
     from coremargin.formats.choices import ScalingKind
     from coremargin.models.active import ActiveModel
+    from coremargin.models.active_classes import ActiveClassesModel
 
 
 class ActiveLearner:
@@ -105,10 +105,10 @@ class ActiveLearner:
     @property
     def evidence(self) -> dict[str, Any] | None:
         """What the draws show, once they are answered."""
-        return evidence_of(self._problem, self._state)
+        return evidence_of(self._problem, self._state, self.classes)
 
     @property
-    def model(self) -> ActiveModel:
+    def model(self) -> ActiveModel | ActiveClassesModel:
         """The model of the answers so far."""
         if not self._state.answered.both_classes:
             raise UsageError("expected answers of two classes, found fewer: teach more rows first")
@@ -138,10 +138,10 @@ class ActiveLearner:
             found = course.chosen(self._problem, self._state, n, [])
             while not found and self._state.status == "running":
                 engine = Engine(self._problem.source, InProcess(), NoCheckpoint(), Callbacks(), self._job.block)
-                for step in rounds(engine, self._problem, replace(self._state, wanted=np.zeros(0, np.int64)), 1):
+                for step in rounds(engine, self._problem, course.waiting(self._problem, self._state), 1):
                     self._state = step.state
                 found = course.chosen(self._problem, self._state, n, [])
-        if course.one_class(self._state):
+        if course.lacks_classes(self._problem, self._state):
             raise LabelError(
                 f"expected rows of two classes, found {len(self._held.labels):,} answers that are the same"
             )
@@ -182,12 +182,12 @@ class ActiveLearner:
     def _take(self, row: int, label: Any) -> None:
         held = self._held.copy()
         held.take(row, "label", label)
-        signs = signs_of(held.labels, held.classes)
+        codes = codes_of(held.labels, held.classes)
         with one_blas_thread():
             if row not in self._held.labels:
-                state = course.answered(self._problem, self._state, row, signs)
+                state = course.answered(self._problem, self._state, row, codes)
             else:
-                state = course.revised(self._problem, self._state, signs)
+                state = course.revised(self._problem, self._state, codes)
         self._state, self._held = state, held
 
     def predict(self, X: Any) -> np.ndarray:

@@ -12,20 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from coremargin.active import course
 from coremargin.active.growth import Ground
 from coremargin.active.kept import Kept, Mark
-from coremargin.active.labels import signs_of
+from coremargin.active.labels import codes_of
 from coremargin.active.log import Log, entry_of, growth_of
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Engine, ScanCost, rounds
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, UsageError
 from coremargin.formats.answers import Growth, effective
 from coremargin.formats.campaign import ANSWERS
+from coremargin.formats.strict_json import cut
 from coremargin.learn.record import RunCounters
-from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.models.executor import executor_of
 from coremargin.problems.active.model import model_of
 
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from coremargin.formats.answers import Entry, Line
     from coremargin.formats.campaign import Campaign
     from coremargin.models.active import ActiveModel
+    from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.spec import ActiveJob
     from coremargin.problems.active.state import ActiveState
@@ -166,7 +165,7 @@ class Player:
             self._scan_before(line)
             if isinstance(line, Growth):
                 labels, wrong = self.labels, False
-                after = self.ground.grown(self.state, signs_of(labels, self.log.classes(line.number)), line)
+                after = self.ground.grown(self.state, codes_of(labels, self.log.classes(line.number)), line)
             else:
                 labels = effective([line], self.labels)
                 after, wrong = self._after(line, labels)
@@ -197,24 +196,26 @@ class Player:
         """
         while self.state.round < line.scans and self.state.status == "running":
             if len(self.state.draws):
-                signs = signs_of(self.labels, self.log.classes(self.mark.lines))
-                self._state = course.revised(self.problem, self.state, signs)
+                codes = codes_of(self.labels, self.log.classes(self.mark.lines))
+                self._state = course.revised(self.problem, self.state, codes)
             self.scan()
         if self.state.round < line.scans:
             self._state = replace(self.state, round=line.scans)
 
     def _after(self, line: Line, labels: Mapping[int, Any]) -> tuple[ActiveState, bool]:
         """The state that knows a line, and whether it is a draw that was foretold wrongly; labels: with the line."""
-        state, signs = self.state, signs_of(labels, self.log.classes(line.number))
+        state, codes = self.state, codes_of(labels, self.log.classes(line.number))
         if not course.fits(state, line.row, line.attempt):
-            return course.revised(self.problem, state, signs, spent=line.attempt or 0), False
+            return course.revised(self.problem, state, codes, spent=line.attempt or 0), False
+        if line.action == "unsure" and line.row not in self.labels:
+            return self.problem.set_aside(state, line.row), False
         if line.action in ("skip", "unsure"):
             return state, False
         if line.action != "label":
-            return course.revised(self.problem, state, signs), False
+            return course.revised(self.problem, state, codes), False
         drawn = state.status == "running" and line.row in state.draws.ids
-        wrong = drawn and signs[line.row] != course.foretold(self.problem, state, line.row)
-        return course.answered(self.problem, state, line.row, signs), wrong
+        wrong = drawn and codes[line.row] != course.foretold(self.problem, state, line.row)
+        return course.answered(self.problem, state, line.row, codes), wrong
 
     def passed(self) -> dict[int, int]:
         """Rows that were passed over and have no label: the number of the line that says so."""
@@ -242,7 +243,7 @@ class Player:
         self.kept.mark, self.kept.history = self.mark, self._costs()
         source, block = self.problem.source, max(self.job.block, self.problem.least_block_bytes)
         engine = Engine(source, self.executor, self.kept, self._watch, block)
-        waiting = replace(self.state, wanted=np.zeros(0, np.int64))  # rows that nobody can answer are in nobody's way
+        waiting = course.waiting(self.problem, self.state)
         try:
             for step in rounds(engine, self.problem, waiting, 1):
                 self._state = step.state
@@ -273,7 +274,7 @@ class Player:
 
     # what it comes to
 
-    def model(self) -> ActiveModel:
+    def model(self) -> ActiveModel | ActiveClassesModel:
         """The model of the state. Raises UsageError where answers are of one class only."""
         if not self.state.answered.both_classes:
             raise UsageError(
@@ -285,13 +286,18 @@ class Player:
         return f"{len(self.labels):,}, all of them {self.classes[0]!r}" if self.labels else "none"
 
     def all_the_same(self) -> str:
-        """What is known where all answers are equal, however long people are asked."""
+        """What is known where there is a class that no answer has, however long people are asked."""
         state, problem = self.state, self.problem
-        rows, draws = int(state.scanned.sides.sum()), len(state.draws)
-        bound = most_wrong(rows, draws, 0, share_of(1.0 - problem.confidence, state.attempt))
+        rows = state.scanned.population
+        bound = sum(
+            part["error_bound"] for part in problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
+        )
         label = next(iter(self.labels.values()), None)
+        lacking = cut(", ".join(repr(one) for code, one in enumerate(self.classes) if code not in state.answered.seen))
+        found = f"none of them {lacking}" if problem.classes > 2 else f"all of them {label!r}"
+        wanted = "two classes" if problem.classes == 2 else f"{problem.classes} classes"
         return (
-            f"{self.path}: expected rows of two classes, found {len(self.labels):,} answers, all of them {label!r}; "
+            f"{self.path}: expected rows of {wanted}, found {len(self.labels):,} answers, {found}; "
             f"with confidence {problem.confidence} at most {bound:,} of the other {rows:,} rows have another label; if "
             f"you know one of them, give it with `coremargin active tell {os.fspath(self.path)} FILE --examples`"
         )

@@ -67,7 +67,7 @@ class Questions:
 
     def refuse_one_class(self) -> None:
         """Raises LabelError where all is said that draws can say, and every answer is the same."""
-        if course.one_class(self._player.state):
+        if course.lacks_classes(self._player.problem, self._player.state):
             raise LabelError(self._player.all_the_same())
 
     def _asked(self, row: int, who: str, now: float, lines: int) -> Asked:

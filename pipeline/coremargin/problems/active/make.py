@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 
 def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:
-    """The problem on these rows; the rows in memory are as many as fit, up to what serves."""
+    """The problem on these rows, of two classes unless the job names more.
+
+    The rows in memory are as many as fit, up to what serves.
+    """
     room = max(2, job.memory // (4 * max(1, float64_row_bytes(source))))
     return ActiveMargin(
         source, method=job.method, epsilon=job.epsilon, error=job.error, confidence=job.confidence, seed=job.seed,
-        intercept=job.intercept, resident_rows=min(RESIDENT_ROWS, room),
+        by_class=job.by_class, intercept=job.intercept, classes=max(2, len(job.classes or ())), loss=job.loss,
+        cost=1.0 if job.cost is None else job.cost, trial=job.trial, resident_rows=min(RESIDENT_ROWS, room),
         blocks=len(plan_blocks(source, job.block)), sample_share=job.sample,
     )  # fmt: skip

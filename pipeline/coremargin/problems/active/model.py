@@ -1,4 +1,4 @@
-"""A state of a campaign as a model: the margin of the rows answered, what a scan says of all, what the draws show."""
+"""A state of a campaign as a model: the margins of the rows answered, what a scan says of all, what the draws show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coremargin.data.scaled import scaling_of
-from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.maths.margin import is_certified
 from coremargin.models.active import ActiveModel
 from coremargin.problems.active.state import Draws
@@ -17,6 +16,7 @@ from coremargin.problems.common.model import record_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import ActiveState
 
@@ -32,37 +32,60 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Found:
-    """Status and bounds, as a record has them."""
+    """Status and bounds, as a record has them; of several classes (``members``) those of the one that has least."""
 
     status: Ended
-    kind: Literal["margin", "not_separable"]
+    kind: Literal["margin", "not_separable", "duality_gap"]
     lower: float | None
     upper: float | None
+    members: tuple[tuple[float | None, float | None], ...] = ()
 
 
 def found_of(problem: ActiveMargin, state: ActiveState) -> Found:
-    """What a state claims; the lower bound is that of the rows answered and of all others.
+    """What a state claims; a lower bound without a loss is that of the rows answered and of all others.
 
     It is certified only where all is proven that was asked for.
     """
-    status = ENDED.get(state.status, "stopped")
-    both = state.answered.both_classes
-    upper = state.upper if both and np.isfinite(state.upper) else None
+    status: Ended = ENDED.get(state.status, "stopped")
+    members = tuple(_bounds(problem, state, plane) for plane in range(problem.planes))
     if status == "not_separable":
-        return Found(status, status, None, upper)
-    looked = both and (state.scanned.nearest > 0 or bool(state.scanned.sides.any()))
-    lower = min(state.lower, state.scanned.nearest) if looked else None
-    if status == "certified":
-        bound, rows = _wrong_at_most(problem, state), int(state.scanned.sides.sum())
-        near = lower is not None and not _proven(problem, state)
-        status = "stopped" if near or bound > problem.error * rows else status
-    return Found(status, "margin", lower, upper)
+        return Found(status, status, None, members[state.failed][1], members)
+    if status == "certified" and not _as_asked(problem, state):
+        status = "stopped"
+    lower, upper = min(members, key=_share)
+    return Found(status, "margin" if problem.loss is None else "duality_gap", lower, upper, members)
+
+
+def _bounds(problem: ActiveMargin, state: ActiveState, plane: int) -> tuple[float | None, float | None]:
+    """Those of a hyperplane, as far as they are known."""
+    known = state.answered.both_classes and np.isfinite(state.upper[plane])
+    upper = float(state.upper[plane]) if known else None
+    looked = known and state.status != "contradiction" and (problem.loss is not None or state.scanned.looked)
+    return float(problem.proven(state)[plane]) if looked else None, upper
+
+
+def _share(bounds: tuple[float | None, float | None]) -> float:
+    """What is proven of the best, less than nothing where nothing is."""
+    lower, upper = bounds
+    if lower is None or upper is None:
+        return -1.0
+    return lower / upper if lower > 0 and upper > 0 else 0.0
+
+
+def _as_asked(problem: ActiveMargin, state: ActiveState) -> bool:
+    """Whether bounds and draws prove what was asked for."""
+    parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
+    bounded = all(part["error_bound"] <= problem.error * part["population"] for part in parts)
+    looked = state.answered.both_classes and (problem.loss is not None or state.scanned.looked)
+    return bounded and not (looked and not _proven(problem, state))
 
 
 def _proven(problem: ActiveMargin, state: ActiveState) -> bool:
-    """Whether the bounds prove epsilon, where there are answers of both classes."""
-    lower = min(state.lower, state.scanned.nearest)
-    return not state.answered.both_classes or is_certified(lower, state.upper, problem.epsilon)
+    """Whether the bounds prove epsilon, where there are answers of all classes."""
+    if not state.answered.both_classes:
+        return True
+    pairs = zip(problem.proven(state), state.upper, strict=True)
+    return all(is_certified(float(lower), float(upper), problem.epsilon) for lower, upper in pairs)
 
 
 def reason_of(state: ActiveState, found: Found) -> str:
@@ -72,50 +95,73 @@ def reason_of(state: ActiveState, found: Found) -> str:
     return REASONS[state.status]
 
 
-def _wrong_at_most(problem: ActiveMargin, state: ActiveState) -> int:
-    """How many of the rows without an answer are labelled wrongly at most, all draws being right."""
-    rows, draws = int(state.scanned.sides.sum()), len(state.draws)
-    return most_wrong(rows, draws, 0, share_of(1.0 - problem.confidence, state.attempt))
+def evidence_of(problem: ActiveMargin, state: ActiveState, classes: Sequence[Any]) -> dict[str, Any] | None:
+    """What the draws show, once all are answered; None before, and where no row is without an answer.
 
-
-def evidence_of(problem: ActiveMargin, state: ActiveState) -> dict[str, Any] | None:
-    """What the draws show, once all are answered, none wrongly; None before, and where no row is without an answer.
-
-    None, too, where rounding has left bounds that prove less than epsilon: such answers do not fix the hypothesis.
+    None, too, where the bounds prove less than epsilon: such answers do not fix the hypothesis; and where there are not
+    as many draws as were fixed before. classes: the labels.
     """
-    population = int(state.scanned.sides.sum())
-    if state.status != "certified" or not population or not _proven(problem, state):
+    population, soft = state.scanned.population, problem.loss is not None
+    ended = state.status == "certified" or (soft and state.status == "running" and state.draws.finished)
+    if not ended or not population or not _proven(problem, state):
         return None
-    return {
-        "attempt": state.attempt, "draws": len(state.draws), "wrong": 0, "population": population,
-        "error_bound": _wrong_at_most(problem, state), "confidence": problem.confidence,
-    }  # fmt: skip
+    parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
+    if not problem.trials.complete(parts):
+        return None
+    return problem.trials.evidence(parts, state.attempt, classes)
 
 
 def model_of(
     problem: ActiveMargin, state: ActiveState, classes: Sequence[Any], parameters: Mapping[str, Any], log: str | None
-) -> ActiveModel:
-    """The model; classes: (negative, positive). log: hash of the last line that the state knows, None without one."""
-    source, found, evidence = problem.source, found_of(problem, state), evidence_of(problem, state)
-    draws = state.draws if evidence is not None else Draws.none()
-    ids, signs = state.answered.ids, state.answered.signs
-    if evidence is None:  # what was drawn is answered like any other row
-        seen = state.draws.seen
-        ids = np.concatenate([ids, state.draws.ids[seen]])
-        signs = np.concatenate([signs, state.draws.signs[seen]])
-    order = np.argsort(ids, kind="stable")
+) -> ActiveModel | ActiveClassesModel:
+    """The model; classes: those that there are, of two (negative, positive).
+
+    log: hash of the last line that the state knows, None without one.
+    """
+    found, evidence = found_of(problem, state), evidence_of(problem, state, classes)
+    several = problem.planes > 1
+    arrays = _rows_of(state, "classes" if several else "signs", evidence is not None)
     core = state.answered.take(state.answered.support)
-    record = record_of(
-        source, (), found, "active", parameters, len(core),
-        evidence=evidence, answers=len(ids) + len(draws), log=log,
-    )  # fmt: skip
-    scaling = scaling_of(source)
+    about: dict[str, Any] = {"answers": len(state.answered) + int(state.draws.seen.sum()), "log": log}
+    if several:
+        about["members"] = _members(found, classes)
+    if len(state.unsure):
+        about["unsure"] = len(state.unsure)
+        arrays["unsure_ids"] = state.unsure
+    kind = "active_classes" if several else "active"
+    record = record_of(problem.source, (), found, kind, parameters, len(core), evidence=evidence, **about)
+    record["classes"] = list(classes)
+    scaling, hypothesis = scaling_of(problem.source), state.hypothesis
+    shared: dict[str, Any] = {
+        "record": record, "coreset_ids": core.ids, "coreset_x": core.rows, "extra": arrays,
+        "shift": None if scaling is None else scaling.shift, "factor": None if scaling is None else scaling.factor,
+    }  # fmt: skip
+    if several:
+        from coremargin.models.active_classes import ActiveClassesModel
+
+        planes = np.column_stack([hypothesis.w, hypothesis.b])
+        return ActiveClassesModel(hypothesis=planes, duals=core.weights, coreset_classes=core.codes, **shared)
     return ActiveModel(
-        record=record | {"classes": list(classes)}, w=state.w, b=state.b, alpha=core.weights, coreset_ids=core.ids,
-        coreset_x=core.rows, coreset_y=core.signs,
-        extra={
-            "answered_ids": ids[order], "answered_signs": signs[order], "draws_ids": draws.ids,
-            "draws_signs": draws.signs,
-        },
-        shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,
-    )  # fmt: skip
+        w=hypothesis.w[0], b=float(hypothesis.b[0]), alpha=core.weights[:, 0], coreset_y=core.signs(0), **shared
+    )
+
+
+def _members(found: Found, classes: Sequence[Any]) -> list[dict[str, Any]]:
+    pairs = zip(classes, found.members, strict=True)
+    return [{"label": label, "lower": lower, "upper": upper} for label, (lower, upper) in pairs]
+
+
+def _rows_of(state: ActiveState, name: str, shown: bool) -> dict[str, np.ndarray]:
+    """All rows answered by their ids, and the draws that are evidence; where none are they are answered like others."""
+    draws = state.draws if shown else Draws.none()
+    ids, codes = state.answered.ids, state.answered.codes
+    if not shown:
+        seen = state.draws.seen
+        ids, codes = np.concatenate([ids, state.draws.ids[seen]]), np.concatenate([codes, state.draws.codes[seen]])
+    order = np.argsort(ids, kind="stable")
+    found = {"answered": (ids[order], codes[order]), "draws": (draws.ids, draws.codes)}
+    arrays: dict[str, np.ndarray] = {}
+    for what, (rows, places) in found.items():
+        arrays[f"{what}_ids"] = rows
+        arrays[f"{what}_{name}"] = places if name == "classes" else np.where(places == 1, 1, -1).astype(np.int8)
+    return arrays

@@ -1,4 +1,4 @@
-"""What a worker does with a chunk when it is asked for the rows nearest to a hyperplane. Plain functions on arrays.
+"""What a worker does with a chunk when it is asked for the rows nearest to hyperplanes. Plain functions on arrays.
 
 Rows are multiplied in their own precision; every row whose fast distance is within the rounding bound of the smallest
 one is evaluated again in float64, rounded down, and the smallest of these is what is proven.
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.margin import Array, gamma, safe_projections
-from coremargin.maths.rows import Rows, as_float64, is_sparse, precision, products, take
-from coremargin.problems.active.summary import SlabSummary
+from coremargin.maths.margin import Array, gamma
+from coremargin.maths.rows import as_float64, precision, products, take
+from coremargin.problems.active.hypothesis import NONE, Hypothesis, distances_below
+from coremargin.problems.active.summary import NO_ROW, SlabSummary
 from coremargin.problems.hard.selection import ChunkRows, LowestRows
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ MANY_CANDIDATES = 512
 
 @dataclass(frozen=True)
 class SlabProbe:
-    """How near do rows without an answer come to the hyperplane w.x + b = 0, ||w|| = 1 or w = 0, and which are nearest?
+    """How near do rows without an answer come to the hyperplanes of a hypothesis, and which are nearest?
 
-    w (d,), b; known (m,) int64, sorted: rows that are answered; drawn (t,) int64, sorted: rows whose sides are wanted,
-    wherever they lie; held (h,) int64, sorted: those of them to send. keep: rows of each side worth sending, per block.
+    known (m,) int64, sorted: rows that are not looked at; drawn (t,) int64, sorted: rows whose classes are wanted,
+    wherever they lie; held (h,) int64, sorted: those of them to send. keep: rows worth sending of each side of the
+    hyperplane that they are nearest to, per block.
     """
 
-    w: Array
-    b: float
+    hypothesis: Hypothesis
     known: NDArray[np.int64]
     drawn: NDArray[np.int64]
     held: NDArray[np.int64]
@@ -52,7 +53,8 @@ class SlabProbe:
 
     def empty(self) -> SlabSummary:
         """The answer for no rows."""
-        return SlabSummary.nothing(len(self.w), np.dtype(self.dtype), sparse=self.sparse)
+        planes, features = self.hypothesis.w.shape
+        return SlabSummary.nothing(planes, features, np.dtype(self.dtype), sparse=self.sparse)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> SlabSummary:
         """A summary from a checkpoint."""
@@ -61,7 +63,7 @@ class SlabProbe:
     def __call__(self, source: Source, block: Block) -> SlabSummary:
         """Answer for one block, chunk by chunk."""
         answer, longest = self.empty(), source.scalars().max_norm
-        lowest = LowestRows(self.keep, len(self.w), np.dtype(self.dtype), sparse=self.sparse)
+        lowest = LowestRows(self.keep, self.hypothesis.w.shape[1], np.dtype(self.dtype), sparse=self.sparse)
         for chunk in block.chunks:
             rows, codes = source.read(chunk)
             data = ChunkRows(
@@ -78,80 +80,80 @@ class SlabProbe:
         drawn = self.drawn[slice(*self._span(self.drawn, data))]
         drawn = drawn[open_ones[drawn - data.start]]
         mine = np.flatnonzero(open_ones)
-        right = decisions(as_float64(take(data.rows, drawn - data.start)), self.w, self.b) >= 0
+        given = self.hypothesis.sides(self.hypothesis.decisions(as_float64(take(data.rows, drawn - data.start))))
         held = drawn[np.isin(drawn, self.held)]
         nothing = replace(
-            self.empty(), drawn_id=drawn, drawn_side=np.where(right, 1, -1).astype(np.int8), held_id=held,
-            held_x=take(data.rows, held - data.start),
-        )  # fmt: skip
+            self.empty(), drawn_id=drawn, drawn_side=given, held_id=held, held_x=take(data.rows, held - data.start)
+        )
         if not len(mine):
             return nothing
         values, error = self._decisions(data, mine)
-        sides = [np.flatnonzero(values >= 0), np.flatnonzero(~(values >= 0))]
-        for k, side in enumerate(sides):
-            lowest.offer(data, k, mine[side], np.abs(values[side]), error)
-        nearest, row = self._prove(data, mine, np.abs(values), error)
+        sizes, sides = np.abs(values), self.hypothesis.sides(values)
+        self._offer(lowest, data, mine, values, sides, error)
+        nearest, rows = self._prove(data, mine, sizes, error)
+        homeless = mine[sides == NONE]
+        counts = np.bincount(np.where(sides == NONE, self.hypothesis.classes, sides), minlength=len(nothing.sides))
         return replace(
-            nothing, nearest=np.array([nearest]), nearest_id=np.array([row]),
-            sides=np.array([len(side) for side in sides], np.int64),
+            nothing, nearest=nearest, nearest_id=rows, sides=counts.astype(np.int64),
+            homeless_id=np.array([homeless[0] + data.start if len(homeless) else NO_ROW]),
         )  # fmt: skip
+
+    def _offer(
+        self, lowest: LowestRows, data: ChunkRows, mine: NDArray[np.intp], values: Array, sides: NDArray[np.int32],
+        error: Array,
+    ) -> None:  # fmt: skip
+        """Offer rows of both sides of the hyperplanes that they are nearest to."""
+        sizes = np.abs(values)
+        close = self.hypothesis.in_slabs(sizes).argmin(axis=1)
+        above = values[np.arange(len(values)), close] >= 0
+        near = self.hypothesis.nearness(sizes, sides)
+        for k, side in enumerate([np.flatnonzero(above), np.flatnonzero(~above)]):
+            lowest.offer(data, k, mine[side], near[side], float(self.hypothesis.in_slabs(error[None, :]).max()))
 
     def _span(self, ids: NDArray[np.int64], data: ChunkRows) -> tuple[int, int]:
         first, stop = np.searchsorted(ids, [data.start, data.start + len(data.codes)])
         return int(first), int(stop)
 
-    def _decisions(self, data: ChunkRows, mine: NDArray[np.intp]) -> tuple[Array, float]:
-        """w.x + b (m,) of some rows, and a bound on their error; in float64 where the stored precision is too coarse.
+    def _decisions(self, data: ChunkRows, mine: NDArray[np.intp]) -> tuple[Array, Array]:
+        """w.x + b (m, k) of some rows, and bounds (k,) on their error; in float64 where the stored precision is coarse.
 
-        The side of a row is that of w.x + b in float64 where few rows are in doubt, as ``predict`` has it.
+        The class that a row is given is that of float64 where few rows are in doubt, as ``predict`` has it.
         """
         values, error = self._values(data, mine, precision(data.rows))
         sizes = np.abs(values)
-        if not np.isfinite(sizes).all() or np.count_nonzero(sizes <= sizes.min() + 3 * error) > MANY_CANDIDATES:
+        many = (sizes <= sizes.min(axis=0) + 3 * error).sum(axis=0) > MANY_CANDIDATES
+        if not np.isfinite(sizes).all() or many.any():
             values, error = self._values(data, mine, np.dtype(np.float64))
-        doubt = np.flatnonzero(~(np.abs(values) > error))
+        doubt = np.flatnonzero(self._doubtful(values, error))
         if len(doubt):
-            values[doubt] = decisions(take(data.rows, mine[doubt]), self.w, self.b)
+            values[doubt] = self.hypothesis.decisions(take(data.rows, mine[doubt]))
         return values, error
 
-    def _values(self, data: ChunkRows, mine: NDArray[np.intp], dtype: np.dtype[Any]) -> tuple[Array, float]:
+    def _doubtful(self, values: Array, error: Array) -> NDArray[np.bool_]:
+        """Which rows (m,) an error could give another class."""
+        if self.hypothesis.soft and self.hypothesis.planes > 1:
+            best = np.partition(values, -2, axis=1)[:, -2:]
+            return np.asarray(~(best[:, 1] - best[:, 0] > 2 * error.max()))
+        return np.asarray(~(np.abs(values) > error).all(axis=1))
+
+    def _values(self, data: ChunkRows, mine: NDArray[np.intp], dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        w, b = self.hypothesis.w, self.hypothesis.b
         with np.errstate(over="ignore", invalid="ignore"):
-            values = products(data.rows, self.w[:, None], dtype)[0].astype(np.float64)[mine] + self.b
-        length, tiny = float(np.linalg.norm(self.w)), float(np.finfo(dtype).tiny)
-        error = gamma(len(self.w) + 8, dtype.type) * data.longest * length + len(self.w) * tiny * (1 + length)
-        return np.asarray(values), error + gamma(4) * abs(self.b)
+            values = products(data.rows, w.T, dtype).astype(np.float64)[:, mine].T + b
+        length, tiny = np.array([np.linalg.norm(one) for one in w]), float(np.finfo(dtype).tiny)
+        error = gamma(w.shape[1] + 8, dtype.type) * data.longest * length + w.shape[1] * tiny * (1 + length)
+        return np.ascontiguousarray(values), np.asarray(error + gamma(4) * np.abs(b))
 
-    def _prove(self, data: ChunkRows, mine: NDArray[np.intp], sizes: Array, error: float) -> tuple[float, int]:
-        """The smallest distance in float64, rounded down, and the row that has it."""
-        close = mine[~(sizes > sizes.min() + 3 * error)]
-        best, where = np.inf, NO_ID
-        for part in np.array_split(close, 1 + len(close) // 4096):
-            exact = distances_below(take(data.rows, part), self.w, self.b)
-            k = int(exact.argmin())
-            if exact[k] < best:
-                best, where = float(exact[k]), int(part[k]) + data.start
+    def _prove(
+        self, data: ChunkRows, mine: NDArray[np.intp], sizes: Array, error: Array
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """The smallest |w.x + b| (k,) in float64, rounded down, and the rows (k,) that have it."""
+        best, where = np.full(len(error), np.inf), np.full(len(error), NO_ROW)
+        for k, (w, b) in enumerate(zip(self.hypothesis.w, self.hypothesis.b, strict=True)):
+            close = mine[~(sizes[:, k] > sizes[:, k].min() + 3 * error[k])]
+            for part in np.array_split(close, 1 + len(close) // 4096):
+                exact = distances_below(take(data.rows, part), w, float(b))
+                first = int(exact.argmin())
+                if exact[first] < best[k]:
+                    best[k], where[k] = exact[first], int(part[first]) + data.start
         return best, where
-
-
-NO_ID = int(np.iinfo(np.int64).max)
-
-
-def decisions(rows: Rows, w: Array, b: float) -> Array:
-    """w.x + b (n,) of rows (n, d), in float64, each depending on its own row only."""
-    if is_sparse(rows):
-        return np.asarray(products(rows, w[:, None])[0] + b)
-    return np.asarray(np.einsum("ij,j->i", np.ascontiguousarray(rows, np.float64), w) + b)
-
-
-def distances_below(rows: Rows, w: Array, b: float) -> Array:
-    """Lower bounds (n,) on |w.x + b| of rows (n, d) that any later float64 evaluation confirms; at least 0."""
-    signs = np.where(decisions(rows, w, b) >= 0, 1, -1)
-    bound = safe_projections(rows, signs, w[:, None])[:, 0] + signs * b
-    slack = 4 * float(np.finfo(np.float64).eps) * (np.abs(bound) + 2 * abs(b))
-    return np.asarray(np.maximum(bound - slack, 0.0))
-
-
-def margin_below(rows: Rows, signs: NDArray[np.int8], w: Array, b: float) -> float:
-    """The margin of w.x + b on rows (n, d) with signs (n,), rounded down."""
-    values = safe_projections(rows, signs, w[:, None])[:, 0] + signs * b
-    return float((values - 4 * np.finfo(np.float64).eps * (np.abs(values) + 2 * abs(b))).min())

@@ -1,4 +1,4 @@
-"""The answer to a slab's question: how near the rows come to the hyperplane, and the nearest of them."""
+"""The answer to a slab's question: how near the rows come to each hyperplane, and the nearest of them."""
 
 from __future__ import annotations
 
@@ -20,37 +20,41 @@ NO_ROW = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class SlabSummary:
-    """What the rows of some blocks without an answer say about a hyperplane.
+    """What the rows of some blocks without an answer say about hyperplanes.
 
-    nearest (1,): a lower bound on |w.x + b| of all of them, nearest_id (1,) the row that has it. sides (2,) int64: how
-    many lie on the positive and on the negative side. row_id (m,), row_x (m, d): some of the nearest rows; drawn_id
-    (t,), drawn_side (t,) int8: those of the rows drawn that are in these blocks, and their sides, 1 or -1; held_id
-    (h,), held_x (h, d): some of them.
+    nearest (k,): a lower bound on |w.x + b| of all of them, nearest_id (k,) the row that has it; homeless_id (1,): the
+    first row that is given no class. sides (K + 1,) int64: how many are given each class, and none. row_id (m,), row_x
+    (m, d): some of the nearest rows; drawn_id (t,), drawn_side (t,) int32: those of the rows drawn that are in these
+    blocks, and the classes that they are given; held_id (h,), held_x (h, d): some of them.
     """
 
     nearest: Array
     nearest_id: NDArray[np.int64]
+    homeless_id: NDArray[np.int64]
     sides: NDArray[np.int64]
     row_id: NDArray[np.int64]
     row_x: maths_rows.Rows
     drawn_id: NDArray[np.int64]
-    drawn_side: NDArray[np.int8]
+    drawn_side: NDArray[np.int32]
     held_id: NDArray[np.int64]
     held_x: maths_rows.Rows
 
     @classmethod
-    def nothing(cls, features: int, dtype: np.dtype[Any], *, sparse: bool = False) -> SlabSummary:
+    def nothing(cls, planes: int, features: int, dtype: np.dtype[Any], *, sparse: bool = False) -> SlabSummary:
         """The identity of ``merge``."""
         none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
-        sides = np.zeros(0, np.int8)
-        return cls(np.array([np.inf]), np.array([NO_ROW]), np.zeros(2, np.int64), none, rows, none, sides, none, rows)
+        sides, counts = np.zeros(0, np.int32), np.zeros(max(2, planes) + 1, np.int64)
+        far, nobody = np.full(planes, np.inf), np.full(planes, NO_ROW)
+        return cls(far, nobody, np.array([NO_ROW]), counts, none, rows, none, sides, none, rows)
 
     def merge(self, later: SlabSummary) -> SlabSummary:
         """This answer and that of later blocks; of equal distances the smaller row id has it."""
-        mine = (float(self.nearest[0]), int(self.nearest_id[0])) <= (float(later.nearest[0]), int(later.nearest_id[0]))
-        first = self if mine else later
+        mine = (self.nearest < later.nearest) | (
+            (self.nearest == later.nearest) & (self.nearest_id <= later.nearest_id)
+        )
         return SlabSummary(
-            first.nearest, first.nearest_id, self.sides + later.sides,
+            np.where(mine, self.nearest, later.nearest), np.where(mine, self.nearest_id, later.nearest_id),
+            np.minimum(self.homeless_id, later.homeless_id), self.sides + later.sides,
             np.concatenate([self.row_id, later.row_id]), maths_rows.concatenate([self.row_x, later.row_x]),
             np.concatenate([self.drawn_id, later.drawn_id]), np.concatenate([self.drawn_side, later.drawn_side]),
             np.concatenate([self.held_id, later.held_id]), maths_rows.concatenate([self.held_x, later.held_x]),

@@ -1,0 +1,114 @@
+"""What the answers give: the hyperplanes of the largest margins, or with a loss of the least values, and bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from coremargin.maths.pool import hulls_meet
+from coremargin.maths.rows import weighted_sum
+from coremargin.maths.smooth import RowModel
+from coremargin.maths.soft_margin import balanced, hinge_dual, penalty
+from coremargin.problems.active.hypothesis import Hypothesis, margin_below
+from coremargin.problems.active.methods.table import METHODS
+from coremargin.problems.soft.losses.table import LOSSES
+
+if TYPE_CHECKING:
+    from coremargin.formats.choices import Loss, Method
+    from coremargin.maths.margin import Array
+    from coremargin.problems.active.answered import Answered
+    from coremargin.problems.common.pool import Pool
+
+#: Of the value: what a soft margin's solve may leave between its bounds, much less than any epsilon.
+TOLERANCE = 1e-9
+#: Of the terms of a bound: more than any order of its sums can change.
+ROUNDING = 1e-10
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Hyperplanes, the dual weights (m, k) of the rows answered, and the bounds lower (k,) and upper (k,) of each.
+
+    Without a loss both are of margins: that of the rows answered, and the largest that any hyperplane has there; with
+    one of values: what none is below, and that of these. failed: the place of the hyperplane that cannot be, as the
+    answers contradict each other or as float64 has come to its end; the others are not looked at then.
+    """
+
+    hypothesis: Hypothesis
+    weights: Array
+    lower: Array
+    upper: Array
+    failed: int | None = None
+    status: Literal["running", "contradiction", "stalled"] = "running"
+
+
+def largest_margins(answered: Answered, last: Hypothesis, method: Method, *, intercept: bool, epsilon: float) -> Fitted:
+    """The hyperplanes of the method; that of a class without an answer claims no row, of one that has all, all."""
+    k, d = answered.planes, answered.rows.shape[1]
+    found, weights = Hypothesis.nothing(d, k, soft=False), answered.weights.copy()
+    lower, upper = np.zeros(k), np.full(k, np.inf)
+    for plane in range(k):
+        pool = answered.against(plane)
+        if not pool.both_classes:
+            found.b[plane] = float(pool.signs[0])
+            continue
+        solution = METHODS[method].solve(pool, intercept=intercept, epsilon=epsilon)
+        meet, solution = hulls_meet(pool.rows, pool.signs, solution, intercept=intercept)
+        weights[:, plane], upper[plane] = solution.weights, solution.upper
+        if solution.status == "zero":
+            return Fitted(last, weights, lower, upper, plane, "contradiction" if meet else "stalled")
+        found.w[plane], found.b[plane] = solution.w, solution.b
+        found.slab[plane] = (1.0 - epsilon) * solution.upper
+        lower[plane] = margin_below(pool.rows, pool.signs, solution.w, solution.b)
+    return Fitted(found, weights, lower, upper)
+
+
+def least_values(answered: Answered, last: Hypothesis, loss: Loss, cost: float, *, intercept: bool) -> Fitted:
+    """The soft margins of the rows answered, each weighing 1; their slab is |w.x + b| < 1."""
+    k, d = answered.planes, answered.rows.shape[1]
+    found, weights = Hypothesis.nothing(d, k, soft=True), np.zeros(answered.weights.shape)
+    lower, upper = np.zeros(k), np.full(k, np.inf)
+    for plane in range(k):
+        pool = answered.against(plane)
+        if not pool.both_classes:
+            found.b[plane] = float(pool.signs[0])
+            continue
+        begin = np.append(last.w[plane], last.b[plane] if intercept else 0.0) if last.soft else np.zeros(d + 1)
+        point, duals = _minimum(pool, begin, loss, cost, intercept=intercept)
+        found.w[plane], found.b[plane], found.slab[plane] = point[:-1], point[-1], 1.0
+        weights[:, plane] = duals
+        upper[plane] = _value_above(pool, point, loss, cost)
+        lower[plane] = min(_bound_below(pool, duals, loss, cost), upper[plane])
+    return Fitted(found, weights, lower, upper)
+
+
+def _minimum(pool: Pool, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> tuple[Array, Array]:
+    """The best (w, b), and dual weights (m,) that are in balance where there is an intercept."""
+    kind, row_c = LOSSES[loss], np.full(len(pool), cost)
+    curvatures, limit = kind.bends(row_c)
+    model = RowModel(np.zeros(len(begin)), pool.rows, pool.signs, intercept, np.ones(len(pool)), curvatures, limit)
+    point, duals = kind.minimum(model, begin, None, TOLERANCE)
+    if not kind.names_duals:
+        duals = model.duals(model.margins(point))
+    duals = np.clip(duals, 0.0, limit)
+    if intercept:
+        fitting = balanced(duals, pool.signs, np.minimum(limit, 2 * duals.max(initial=0.0)), float(pool.signs @ duals))
+        duals = np.zeros(len(duals)) if fitting is None else np.clip(fitting, 0.0, limit)
+    return point if intercept else np.append(point[:-1], 0.0), duals
+
+
+def _value_above(pool: Pool, point: Array, loss: Loss, cost: float) -> float:
+    """The value of a hypothesis, rounded up."""
+    margins = pool.signs * (pool.rows @ point[:-1] + point[-1])
+    lost = LOSSES[loss].value(np.maximum(0.0, 1.0 - margins)).sum()
+    return float((penalty(point[:-1], np.ones(len(point) - 1)) + cost * lost) * (1 + ROUNDING))
+
+
+def _bound_below(pool: Pool, duals: Array, loss: Loss, cost: float) -> float:
+    """What dual weights prove, rounded down; at least 0."""
+    total = LOSSES[loss].dual_total(duals, np.full(len(duals), cost))
+    v = weighted_sum(pool.rows, pool.signs * duals)
+    slack = ROUNDING * (2 * float(duals.sum()) + float(v @ v))
+    return max(0.0, hinge_dual(total, v, np.ones(len(v))) - slack)

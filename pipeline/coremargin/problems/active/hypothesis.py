@@ -1,0 +1,115 @@
+"""What is believed of all rows: a hyperplane between two classes, or one for each of more, and which rows are near.
+
+Of several classes each has a hyperplane against the rest. Without a loss a row is of the one class that claims it; one
+that no class claims, or more than one, is as near as can be: some hyperplane has it on the wrong side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import safe_projections
+from coremargin.maths.rows import is_sparse, products
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
+
+#: The side of rows that no class, or more than one, claims; the code of rows without an answer.
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Hyperplanes w.x + b = 0: w (k, d), b (k,); slab (k,): a row that is nearer than this lies within its slab.
+
+    soft: made with a loss, where w has any length, and of several classes the largest w.x + b decides.
+    """
+
+    w: Array
+    b: Array
+    slab: Array
+    soft: bool
+
+    @classmethod
+    def nothing(cls, features: int, planes: int, *, soft: bool) -> Hypothesis:
+        """Before anything is known."""
+        return cls(np.zeros((planes, features)), np.zeros(planes), np.zeros(planes), soft)
+
+    @property
+    def planes(self) -> int:
+        """How many hyperplanes there are."""
+        return len(self.b)
+
+    @property
+    def classes(self) -> int:
+        """How many classes they tell apart."""
+        return max(2, self.planes)
+
+    def decisions(self, rows: Rows) -> Array:
+        """w.x + b (n, k) of rows (n, d), in float64, each depending on its own row only."""
+        return np.column_stack([decisions(rows, w, float(b)) for w, b in zip(self.w, self.b, strict=True)])
+
+    def distances(self, rows: Rows) -> Array:
+        """Lower bounds (n, k) on |w.x + b| of rows (n, d) that any later float64 evaluation confirms; at least 0."""
+        return np.column_stack([distances_below(rows, w, float(b)) for w, b in zip(self.w, self.b, strict=True)])
+
+    def sides(self, values: Array) -> NDArray[np.int32]:
+        """The class (n,) of rows with these w.x + b (n, k), or NONE."""
+        if self.planes == 1:
+            return np.asarray(values[:, 0] >= 0, np.int32)
+        if self.soft:
+            return np.asarray(values.argmax(axis=1), np.int32)
+        claimed = values > 0
+        return np.asarray(np.where(claimed.sum(axis=1) == 1, claimed.argmax(axis=1), NONE), np.int32)
+
+    def nearness(self, sizes: Array, sides: NDArray[np.int32]) -> Array:
+        """How near rows (n,) come to a hyperplane, by |w.x + b| (n, k) and their sides: below ``limit``, within a slab.
+
+        Rows of no class come before all others: below 0, the nearest first.
+        """
+        if self.planes == 1:
+            return np.asarray(sizes[:, 0])
+        near = self.in_slabs(sizes).min(axis=1)
+        return np.asarray(np.where(sides == NONE, -1.0 / (1.0 + near), near))
+
+    def in_slabs(self, sizes: Array) -> Array:
+        """|w.x + b| (n, k) in units of ``limit``; of several classes in those of each slab, inf where there is none."""
+        if self.planes == 1:
+            return sizes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.where(self.slab > 0, sizes / self.slab, np.inf))
+
+    @property
+    def limit(self) -> float:
+        """Rows that come nearer lie within a slab."""
+        return float(self.slab[0]) if self.planes == 1 else 1.0
+
+    def within(self, nearest: Array, sides: NDArray[np.int64]) -> bool:
+        """Whether any row lies within a slab: nearest (k,) of all rows, and how many there are of each side."""
+        return bool((nearest < self.slab).any()) or int(sides[NONE]) > 0
+
+
+def decisions(rows: Rows, w: Array, b: float) -> Array:
+    """w.x + b (n,) of rows (n, d), in float64, each depending on its own row only."""
+    if is_sparse(rows):
+        return np.asarray(products(rows, w[:, None])[0] + b)
+    return np.asarray(np.einsum("ij,j->i", np.ascontiguousarray(rows, np.float64), w) + b)
+
+
+def distances_below(rows: Rows, w: Array, b: float) -> Array:
+    """Lower bounds (n,) on |w.x + b| of rows (n, d) that any later float64 evaluation confirms; at least 0."""
+    signs = np.where(decisions(rows, w, b) >= 0, 1, -1)
+    bound = safe_projections(rows, signs, w[:, None])[:, 0] + signs * b
+    slack = 4 * float(np.finfo(np.float64).eps) * (np.abs(bound) + 2 * abs(b))
+    return np.asarray(np.maximum(bound - slack, 0.0))
+
+
+def margin_below(rows: Rows, signs: NDArray[np.int8], w: Array, b: float) -> float:
+    """The margin of w.x + b on rows (n, d) with signs (n,), rounded down."""
+    values = safe_projections(rows, signs, w[:, None])[:, 0] + signs * b
+    return float((values - 4 * np.finfo(np.float64).eps * (np.abs(values) + 2 * abs(b))).min())
