@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from msgspec import UNSET
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.verify.claim import Claim, two_classes
+from coremargin.verify.claim import AnyClaim, Claim, any_claim, two_classes
 
 if TYPE_CHECKING:
     from coremargin.formats.active import Active
+    from coremargin.formats.active_classes import ActiveClasses
     from coremargin.formats.answers import Answers
     from coremargin.formats.asked import Evidence
     from coremargin.formats.campaign import Campaign
     from coremargin.formats.model_files import ModelFiles
 
+REST = "any other"  #: what stands for the classes that one stands against
+
 
 @dataclass(frozen=True)
-class Signed:
-    """Rows and the sides, -1 or 1, that they are said to lie on: ids (n,) ascending, signs (n,)."""
+class Coded:
+    """Rows and the classes that they are said to be of: ids (n,) ascending, codes (n,), places of labels or -1."""
 
     ids: np.ndarray
-    signs: np.ndarray
+    codes: np.ndarray
 
     @classmethod
-    def of(cls, ids: np.ndarray, signs: np.ndarray) -> Signed:
+    def of(cls, ids: np.ndarray, codes: np.ndarray) -> Coded:
         """Rows in any order."""
         order = np.argsort(ids, kind="stable")
-        return cls(ids[order], signs[order].astype(np.int64))
+        return cls(ids[order], codes[order].astype(np.int64))
 
-    def within(self, start: int, stop: int) -> Signed:
+    @classmethod
+    def none(cls) -> Coded:
+        """No rows."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    def within(self, start: int, stop: int) -> Coded:
         """Those of the rows [start, stop), counted from ``start``."""
         a, b = np.searchsorted(self.ids, (start, stop))
-        return Signed(self.ids[a:b] - start, self.signs[a:b])
+        return Coded(self.ids[a:b] - start, self.codes[a:b])
 
 
 @dataclass(frozen=True)
@@ -46,20 +55,30 @@ class History:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActiveClaim(Claim):
-    """``method`` and so on as in the parameters; signs are those of the answers."""
+class ActiveClaim(AnyClaim):
+    """``method`` and so on as in the parameters; y: of a coreset row the place of its class, from 1.
 
+    planes: the hyperplane between two classes; of more, one for each class, which it has on its positive side.
+    """
+
+    labels: tuple[Any, ...]
+    planes: tuple[Claim, ...]
     method: str
     error: float
     confidence: float
     seed: int
+    by_class: bool
+    loss: str  #: "" without one
+    cost: float  #: C, 0 without a loss
+    trial: int  #: draws of an attempt, of each stratum, 0 without a loss
     evidence: Evidence | None
     log: str | None
-    answered: Signed  #: all rows with an answer, but for the draws
+    answered: Coded  #: all rows with an answer, but for the draws
     draws_ids: np.ndarray  #: in the order drawn
-    draws_signs: np.ndarray
+    draws_codes: np.ndarray
+    unsure: np.ndarray  #: rows that nobody could label, ascending
     history: History | None = None  #: of the campaign whose model this is, where its folder was given
-    late: Signed | None = None  #: rows answered after the line of the log that the model is about
+    late: Coded | None = None  #: rows answered after the line of the log that the model is about
 
     @property
     def of_others(self) -> bool:
@@ -67,19 +86,78 @@ class ActiveClaim(Claim):
         return self.status == "certified" or self.evidence is not None
 
     @property
-    def draws(self) -> Signed:
+    def several(self) -> bool:
+        """Whether there are more than two classes."""
+        return len(self.planes) > 1
+
+    @property
+    def draws(self) -> Coded:
         """The rows drawn, by number."""
-        return Signed.of(self.draws_ids, self.draws_signs)
+        return Coded.of(self.draws_ids, self.draws_codes)
+
+    @property
+    def worst(self) -> int:
+        """The place of the hyperplane that the certificate is about."""
+        if self.status == "not_separable":
+            pairs = [(plane.lower, plane.upper) for plane in self.planes]
+            return pairs.index((self.lower, self.upper)) if (self.lower, self.upper) in pairs else 0
+        return int(np.argmin([_key(plane) for plane in self.planes]))
+
+    def side(self, plane: int, codes: np.ndarray) -> np.ndarray:
+        """1 and -1 (n,) for rows of these classes on either side of a hyperplane, 0 for those of none."""
+        return np.where(codes < 0, 0, np.where(codes == (plane if self.several else 1), 1, -1))
+
+    def whose(self, plane: int) -> str:
+        """What messages about a hyperplane begin with."""
+        return f"class {self.labels[plane]!r} against the rest: " if self.several else ""
+
+
+def _key(plane: Claim) -> float:
+    if plane.lower is None or plane.upper is None:
+        return -1.0
+    return plane.lower / plane.upper if plane.lower > 0 and plane.upper > 0 else 0.0
 
 
 def active_claim(files: ModelFiles) -> ActiveClaim:
     """What the model in these files claims."""
-    record, arrays = cast("Active", files.record), files.arrays
-    asked = record.parameters
-    return ActiveClaim(
-        **two_classes(files, WHOLE, soft=False),
+    record, arrays = cast("Active | ActiveClasses", files.record), files.arrays
+    asked, several = record.parameters, record.problem == "active_classes"
+    codes = {
+        name: arrays[f"{name}_classes"].astype(np.int64) if several else _codes(arrays[name + suffix])
+        for name, suffix in (("answered", "_signs"), ("draws", "_signs"), ("coreset", "_y"))
+    }
+    claim = ActiveClaim(
+        **any_claim(files, WHOLE, soft=asked.soft), y=codes["coreset"] + 1, labels=tuple(record.classes), planes=(),
         method=asked.method, error=asked.error, confidence=asked.confidence, seed=asked.seed,
+        by_class=asked.by_class is not UNSET, loss="" if asked.loss is UNSET else asked.loss,
+        cost=0.0 if asked.C is UNSET else float(asked.C), trial=0 if asked.trial is UNSET else int(asked.trial),
         evidence=record.evidence, log=record.log,
-        answered=Signed.of(arrays["answered_ids"], arrays["answered_signs"]),
-        draws_ids=arrays["draws_ids"], draws_signs=arrays["draws_signs"].astype(np.int64),
+        answered=Coded.of(arrays["answered_ids"], codes["answered"]),
+        draws_ids=arrays["draws_ids"], draws_codes=codes["draws"],
+        unsure=arrays.get("unsure_ids", np.zeros(0, np.int64)),
+    )  # fmt: skip
+    if not several:
+        return replace(claim, planes=(Claim(**two_classes(files, WHOLE, soft=asked.soft)),))
+    claim = replace(
+        claim, planes=tuple(_against_the_rest(files, codes["coreset"], k) for k in range(len(claim.labels)))
+    )
+    if claim.status != "not_separable":
+        return claim
+    stopped = (plane if k == claim.worst else replace(plane, status="stopped") for k, plane in enumerate(claim.planes))
+    return replace(claim, planes=tuple(stopped))
+
+
+def _codes(signs: np.ndarray) -> np.ndarray:
+    return (signs > 0).astype(np.int64)
+
+
+def _against_the_rest(files: ModelFiles, codes: np.ndarray, k: int) -> Claim:
+    """What is claimed of a class against all others."""
+    record, arrays = cast("ActiveClasses", files.record), files.arrays
+    facts = any_claim(files, WHOLE, soft=record.parameters.soft)
+    facts |= {"lower": record.members[k].lower, "upper": record.members[k].upper}
+    hypothesis = arrays["hypothesis"][k]
+    return Claim(
+        **facts, y=np.where(codes == k, 1, -1), negative=REST, positive=record.classes[k],
+        w=hypothesis[:-1], b=float(hypothesis[-1]), alpha=arrays["duals"][:, k],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whether draws are honest, and what they show: the rows that the generator draws, and how many of all can be wrong."""
+"""Whether draws are honest: the rows that the generator draws, all of them, in their order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from coremargin.verify.active.odds import at_most_wrong, least_bound, share_of
-from coremargin.verify.checks import Check, certified, shown
-from coremargin.verify.store import listed
+from coremargin.verify.checks import Check
 
 if TYPE_CHECKING:
     from coremargin.formats.asked import Evidence
@@ -61,13 +59,18 @@ def fresh(
         size = min(2 * size, _AT_ONCE)
 
 
+def taken(claim: ActiveClaim) -> set[int]:
+    """Rows that no attempt draws now: they are answered, or nobody could label them."""
+    return {*claim.answered.ids.tolist(), *claim.unsure.tolist()}
+
+
 def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:
     """Whether the draws are the first rows that the seed, the store and the attempt draw: none left out, none added."""
     evidence = claim.evidence
     if evidence is None:
         return []
-    order = fresh(claim, rows, evidence.attempt, set(claim.answered.ids.tolist()))
-    where = f"seed {claim.seed}, attempt {evidence.attempt}"
+    order = fresh(claim, rows, evidence.attempt, taken(claim))
+    where = source_of(claim, evidence)
     for place, row in enumerate(claim.draws_ids.tolist(), 1):
         wanted = next(order, None)
         if row != wanted:
@@ -77,56 +80,6 @@ def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:
     return [Check("draws", ok=True, text=text)]
 
 
-def evidence_of(claim: ActiveClaim, population: int, wrong: list[int]) -> Check:
-    """Whether the draws prove what is claimed of all rows without an answer; wrong: draws on the other side."""
-    evidence = claim.evidence
-    if evidence is None:
-        return _nothing_drawn(claim, population)
-    problems = _counted(claim, evidence, population, wrong)
-    if not problems:
-        problems = _bounded(evidence)
-    text = (
-        f"{evidence.draws:,} draws of {population:,} rows, none of them wrong: with confidence "
-        f"{evidence.confidence} at most {evidence.error_bound:,} are labelled wrongly (attempt {evidence.attempt})"
-    )
-    return Check("evidence", not problems, "; ".join(problems) or text)
-
-
-def _nothing_drawn(claim: ActiveClaim, population: int) -> Check:
-    if claim.status == "certified" and population:
-        text = f"model claims to be certified without draws; {population:,} rows have no answer"
-        return Check("evidence", ok=False, text=text)
-    text = "no draws: nothing is claimed of how many rows are labelled wrongly"
-    return Check("evidence", ok=True, text=text if population else "every row is answered")
-
-
-def _counted(claim: ActiveClaim, evidence: Evidence, population: int, wrong: list[int]) -> list[str]:
-    """What is wrong with the numbers that the bound is made of."""
-    problems = []
-    if evidence.confidence != claim.confidence:
-        problems.append(f"confidence {evidence.confidence}, the parameters say {claim.confidence}")
-    if evidence.population != population:
-        text = f"{population:,} rows have a weight above 0 and no answer"
-        problems.append(f"model claims a population of {evidence.population:,}, {text}")
-    if wrong:
-        problems.append(f"model claims that no draw is wrong; {listed(wrong)} answered otherwise")
-    if claim.status == "not_separable":
-        problems.append("model claims evidence for a hypothesis that no hyperplane can be")
-    elif not certified(claim.lower, claim.upper, claim.proven_epsilon):  # else the draws may have made it, or it them
-        text = f"lower {shown(claim.lower)} and upper {shown(claim.upper)} do not prove epsilon {claim.proven_epsilon}"
-        problems.append(f"model claims evidence for a hypothesis that its answers need not lead to: {text}")
-    if claim.status == "certified" and not evidence.error_bound <= claim.error * evidence.population:
-        text = f"{evidence.error_bound:,} of {evidence.population:,} rows may be wrong"
-        problems.append(f"model claims to be certified to a share of {claim.error}, {text}")
-    return problems
-
-
-def _bounded(evidence: Evidence) -> list[str]:
-    """What is wrong with the bound; all else is as it was found."""
-    rows, draws, bound = evidence.population, evidence.draws, evidence.error_bound
-    delta = share_of(evidence.confidence, evidence.attempt)
-    if at_most_wrong(rows, draws, bound, delta):
-        return []
-    proven = f"{draws:,} draws, none of them wrong, prove at most {least_bound(rows, draws, delta):,}"
-    text = f"model claims that at most {bound:,} of {rows:,} rows are labelled wrongly, {proven}"
-    return [f"{text} (attempt {evidence.attempt})"]
+def source_of(claim: ActiveClaim, evidence: Evidence) -> str:
+    """What draws rows, in words."""
+    return f"seed {claim.seed}, attempt {evidence.attempt}"

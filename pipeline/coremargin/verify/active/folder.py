@@ -31,7 +31,7 @@ def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
     if MODEL not in names and previous_of(place).name not in names:
         raise DataError(f"{path}: expected a campaign with a model, found none yet; answer more questions")
     files = read_folder(place, lambda handle: read_model_files(handle, place))  # before the log, which only grows
-    if files.record.problem != "active":
+    if files.record.problem not in ("active", "active_classes"):
         raise DataError(
             f"{place}: expected the model of a campaign, found one of {files.record.problem!r}; get an unaltered copy"
         )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from coremargin.verify import margins
+from coremargin.verify import margins, values
 from coremargin.verify.active.claim import ActiveClaim, active_claim
 from coremargin.verify.active.scan import ActiveScan
-from coremargin.verify.checks import Check, certified, same_epsilon, same_ratio
+from coremargin.verify.checks import Check, certified, in_order, same_epsilon, same_ratio, shown
 from coremargin.verify.hard.dual import dual
 from coremargin.verify.kind import RUN, Kind
+from coremargin.verify.sums import length
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
+    from coremargin.verify.claim import Claim
     from coremargin.verify.rows import Rows
 
 _HONEST = (
@@ -24,6 +26,9 @@ _ONCE = (
     "that nobody began many campaigns, or wrote this one anew, and shows the best",
     "that no line after the model's was cut off from the log: keep the hash of its last line elsewhere",
 )
+_TRIAL = "that the number of draws was fixed before they were answered: the campaign's file says it"
+_UNSURE = "that nobody could label the rows that are said to be such: the more there are, the less is claimed"
+_EARLIER = "whether draws of earlier attempts were the first of their classes: no log says what class a row was given"
 _GROUND = "that nobody tried seeds, or ingested the store anew, until the draws were good"
 
 
@@ -39,28 +44,47 @@ class ActiveKind(Kind[ActiveClaim]):
 
     def not_checked(self, claim: ActiveClaim) -> tuple[str, ...]:
         """The log is checked where there is one."""
-        return (*_HONEST, *((_ALONE,) if claim.history is None else _ONCE), _GROUND, *RUN)
+        alone = claim.history is None
+        told = [*_HONEST, *((_ALONE,) if alone else _ONCE)]
+        told += [_TRIAL] if alone and claim.loss else []
+        told += [_EARLIER] if claim.by_class and not alone else []
+        told += [_UNSURE] if len(claim.unsure) else []
+        return (*told, _GROUND, *RUN)
 
     def same_classes(self, claim: ActiveClaim, rows: Rows) -> Check:
         """The store's labels play no part."""
         said = "the model says; nothing was compared" if claim.history is None else "they were answered"
-        text = f"{claim.negative!r} (negative) and {claim.positive!r} (positive), as {said}"
-        return Check("classes", ok=True, text=text)
+        names = [repr(label) for label in claim.labels]
+        pair = f"{names[0]} (negative) and {names[1]} (positive)"
+        return Check("classes", ok=True, text=f"{', '.join(names) if claim.several else pair}, as {said}")
 
     def consistency(self, claim: ActiveClaim) -> list[Check]:
-        """Length of the hyperplane, epsilon, ratio, status."""
-        return [*margins.unit_length(claim), *same_epsilon(claim), *same_ratio(claim), margins.status(claim)]
+        """Lengths of the hyperplanes, epsilon, ratio, status, and that the certificate is about the worst of them."""
+        found = [*same_epsilon(claim), *same_ratio(claim)]
+        found.append(values.status(claim) if claim.loss else margins.status(claim))
+        lengths = [(k, check) for k, plane in enumerate(claim.planes) for check in _hypothesis(claim, plane)]
+        checks = [Check(one.name, one.ok, claim.whose(k) + one.text) for k, one in lengths] + found
+        return checks + (_members(claim) if claim.several else [])
 
     def bound(self, claim: ActiveClaim) -> tuple[float | None, list[Check]]:
-        """From the dual weights."""
-        return dual(claim)
+        """Of a margin from the dual weights; a value's are looked at with the scan."""
+        if claim.loss:
+            return None, []
+        found = [dual(plane) for plane in claim.planes]
+        checks = [
+            Check(one.name, one.ok, claim.whose(k) + one.text) for k, (_, some) in enumerate(found) for one in some
+        ]
+        return found[claim.worst][0], checks
 
     def scan(self, claim: ActiveClaim, rows: Rows) -> ActiveScan:
         """The margin, or the distance, of each row."""
         return ActiveScan(claim, rows)
 
     def proven(self, epsilon: float, *, soft: bool) -> str:
-        """Of the margin, and of what the draws say."""
+        """Of the margin, or the value, and of what the draws say."""
+        if soft:
+            best = f"of the rows answered, {values.proven(epsilon)}"
+            return f"{best}; how many of all rows can be labelled wrongly is what the evidence says"
         best = f"if no row is labelled wrongly, {margins.proven(epsilon)}"
         return f"{best}; how many can be is what the evidence says"
 
@@ -69,6 +93,31 @@ class ActiveKind(Kind[ActiveClaim]):
         if certified(lower, upper, epsilon):
             return f"if no row is labelled wrongly, {margins.proven(epsilon)}, but it is not shown how many are"
         return super().unproven(epsilon, lower, upper)
+
+
+def _hypothesis(claim: ActiveClaim, plane: Claim) -> list[Check]:
+    """Whether a hyperplane is one whose decision values are margins, or at least has no intercept that it must not."""
+    if not claim.loss:
+        return margins.unit_length(plane)
+    text, ok = f"||w|| = {length(plane.w):.12g}, b = {plane.b:.6g}", claim.intercept or plane.b == 0
+    return [Check("hypothesis", ok, text if ok else f"{text}: expected b = 0 (no intercept)")]
+
+
+def _members(claim: ActiveClaim) -> list[Check]:
+    """Whether the certificate is about the worst of the classes, and the others bear out the status, too."""
+    worst, problems = claim.planes[claim.worst], []
+    if (claim.lower, claim.upper) != (worst.lower, worst.upper):
+        bounds = f"lower {shown(worst.lower)}, upper {shown(worst.upper)}"
+        found = f"lower {shown(claim.lower)}, upper {shown(claim.upper)}"
+        problems.append(f"expected the bounds of class {claim.labels[claim.worst]!r}, {bounds}; certificate: {found}")
+    for k, plane in enumerate(claim.planes):
+        bounds = f"{claim.whose(k)}lower {shown(plane.lower)}, upper {shown(plane.upper)}"
+        if claim.status != "not_separable" and not in_order(plane):
+            problems.append(f"{bounds}, which contradict each other")
+        elif claim.status == "certified" and not certified(plane.lower, plane.upper, claim.proven_epsilon):
+            problems.append(f"{bounds} do not prove epsilon {claim.proven_epsilon}")
+    text = f"the certificate is about class {claim.labels[claim.worst]!r}, the worst of {len(claim.planes)}"
+    return [Check("members", not problems, "; ".join(problems) or text)]
 
 
 KIND = ActiveKind()

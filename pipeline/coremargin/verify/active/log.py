@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import DataError
-from coremargin.formats.answers import classes_of, effective, same
-from coremargin.verify.active.claim import Signed
+from coremargin.formats.answers import classes_of, effective, same, unsure_of
+from coremargin.verify.active.claim import Coded
 from coremargin.verify.active.draws import fresh
 from coremargin.verify.active.ground import Then, commits_of, extended
 from coremargin.verify.checks import Check
@@ -40,15 +40,15 @@ def _upto(history: History, last: int) -> tuple[Line, ...]:
 
 
 def with_late(claim: ActiveClaim) -> ActiveClaim:
-    """The claim with the rows that were answered after the lines that the model is about."""
+    """The claim with the rows that were answered after the lines that the model is about, but for unsure ones."""
     history = claim.history
     last = None if history is None else last_line(claim, history)
     if history is None or last is None:
         return claim
     before, now = (effective(lines) for lines in (_upto(history, last), history.answers.lines))
-    rows = sorted(set(now) - set(before))
-    signs = np.array([_sign(claim, now[row]) for row in rows], np.int64)
-    return replace(claim, late=Signed(np.array(rows, np.int64), signs))
+    rows = sorted(set(now) - set(before) - set(claim.unsure.tolist()))  # of those nothing was said
+    codes = np.array([_code(claim, now[row]) for row in rows], np.int64)
+    return replace(claim, late=Coded(np.array(rows, np.int64), codes))
 
 
 def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
@@ -68,7 +68,7 @@ def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
     final = [*_before_growth(claim, ground), *_final_attempt(claim, known, ground)][:_TOLD]
     return [
         same_campaign(claim, history, last), Check("log", ok=True, text=text), *extended(rows, ground),
-        same_answers(claim, known), *untouched(claim, later),
+        same_answers(claim, known), *same_unsure(claim, known), *untouched(claim, later),
         Check("attempt", *_told(final, "no answer but those to its draws came in meanwhile")),
         Check("earlier draws", *_told(_earlier(claim, rows, known, ground), "those that the seed and the store draw")),
     ]  # fmt: skip
@@ -86,31 +86,35 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
     asked, now, lines = history.campaign, commits_of(history, last)[-1], _upto(history, last)
     names = ("features", "method", "epsilon", "error", "confidence", "seed", "intercept")
     pairs = {name: (getattr(claim, name), getattr(asked, name)) for name in names}
+    pairs |= {
+        "by_class": (claim.by_class, bool(asked.by_class)), "loss": (claim.loss or None, asked.loss),
+        "C": (claim.cost or None, asked.C), "trial": (claim.trial or None, asked.trial),
+    }  # fmt: skip
     pairs["rows"] = (claim.rows, now.rows)
     pairs["store"] = (claim.store_digest, now.digest)
     pairs["scaling"] = (claim.scaling or None, asked.scaling)
     problems = [f"{name}: model says {mine}, campaign {its}" for name, (mine, its) in pairs.items() if mine != its]
-    classes, mine = classes_of(lines, asked.classes), [claim.negative, claim.positive]
+    classes, mine = classes_of(lines, asked.classes), list(claim.labels)
     if len(classes) != len(mine) or not all(map(same, classes, mine)):
         problems.append(f"classes: model says {mine}, campaign and log {classes}")
     text = f"seed {claim.seed}, a share of {claim.error}, confidence {claim.confidence}"
     return Check("campaign", *_told(problems, f"the model is that of {text}"))
 
 
-def _sign(claim: ActiveClaim, label: Any) -> int:
-    """The side of a label, 0 for a strange one."""
-    return -1 if same(label, claim.negative) else 1 if same(label, claim.positive) else 0
+def _code(claim: ActiveClaim, label: Any) -> int:
+    """The place of a label, -1 for a strange one."""
+    return next((place for place, known in enumerate(claim.labels) if same(label, known)), -1)
 
 
 def _used(claim: ActiveClaim) -> dict[int, int]:
-    """Row -> side, of all rows that the model says are answered."""
+    """Row -> class, by its place, of all rows that the model says are answered."""
     pairs = (claim.answered, claim.draws)
-    return {int(row): int(sign) for part in pairs for row, sign in zip(part.ids, part.signs, strict=True)}
+    return {int(row): int(code) for part in pairs for row, code in zip(part.ids, part.codes, strict=True)}
 
 
 def same_answers(claim: ActiveClaim, lines: Sequence[Line]) -> Check:
     """Whether the model's answers are those of the log: every one, and no others."""
-    used, logged = _used(claim), {row: _sign(claim, label) for row, label in effective(lines).items()}
+    used, logged = _used(claim), {row: _code(claim, label) for row, label in effective(lines).items()}
     problems = []
     if strange := sorted(set(used) - set(logged)):
         problems.append(f"{listed(strange)} answered as the model says, not as the log does")
@@ -119,6 +123,18 @@ def same_answers(claim: ActiveClaim, lines: Sequence[Line]) -> Check:
     if other := sorted(row for row in set(used) & set(logged) if used[row] != logged[row]):
         problems.append(f"{listed(other)} answered otherwise in the log")
     return Check("answers", *_told(problems, f"all {len(used):,} are in the log, as the model has them"))
+
+
+def same_unsure(claim: ActiveClaim, lines: Sequence[Line]) -> list[Check]:
+    """Whether the rows that nobody could label are those of the log; nothing where there are none."""
+    mine, logged = set(claim.unsure.tolist()), unsure_of(lines)
+    problems = []
+    if strange := sorted(mine - logged):
+        problems.append(f"{listed(strange)} unsure as the model says, not as the log does")
+    if left_out := sorted(logged - mine):
+        problems.append(f"{listed(left_out)} unsure by the log, and not in the model")
+    text = f"all {len(mine):,} that nobody could label are in the log"
+    return [Check("unsure rows", *_told(problems, text))] if mine or logged else []
 
 
 def untouched(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
@@ -167,12 +183,16 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line], ground: Sequence[G
     ][:1]
     if ground[-1].line > lines[first].number:
         problems.append(f"line {ground[-1].line} (grow) came while attempt {attempt} was on: it is void")
-    seen = set[int]()
+    seen, unsure = set[int](), unsure_of(lines[:first])
     for line in lines[first:]:
         if line.action in _ASIDE:
+            unsure |= {line.row} - seen if line.action == "unsure" else set()
             continue
         if line.action != "label":
             text = f"line {line.number} ({line.action}) changes the answer about row {line.row}"
+            problems.append(f"{text} while attempt {attempt} was on: it is void")
+        elif line.row in unsure:
+            text = f"line {line.number} answers about row {line.row}, which nobody could label before,"
             problems.append(f"{text} while attempt {attempt} was on: it is void")
         elif line.attempt != attempt or line.row not in drawn:
             text = f"line {line.number} answers about row {line.row}, no draw of the model's,"
@@ -192,12 +212,12 @@ def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], ground: Sequ
         if line.attempt is not None and line.attempt != final:
             wanted.setdefault(line.attempt, set()).add(line.row)
     problems, walked = list[str](), _Walked(claim, _WALKED + 10 * len(lines))
-    known, undone = set[int](), 0
+    known, more = set[int](), sum(line.action == "unsure" for line in lines)
     for line in lines:
         those = wanted.pop(line.attempt, None) if line.attempt is not None else None
         if those is not None and line.attempt is not None:
             strange = sorted(
-                those - _could_draw(walked, Then.at(rows, ground, line.attempt), line.attempt, those, known, undone)
+                those - _could_draw(walked, Then.at(rows, ground, line.attempt), line.attempt, those, known, more)
             )
             if strange:
                 text = f"{listed(strange)} no draw of attempt {line.attempt} by seed {claim.seed} and the store"
@@ -206,8 +226,8 @@ def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], ground: Sequ
                 break
         if line.action == "undo":
             known.discard(line.row)
-            undone += 1
-        elif line.label is not None:
+            more += 1
+        elif line.action != "skip":
             known.add(line.row)
     return problems
 
@@ -229,19 +249,23 @@ class _Walked:
             )
 
 
-def _could_draw(walked: _Walked, rows: Then, attempt: int, wanted: set[int], known: set[int], undone: int) -> set[int]:
-    """Which of the rows an attempt can have drawn; known: those that had an answer when its first draw was told of.
+def _could_draw(walked: _Walked, rows: Then, attempt: int, wanted: set[int], known: set[int], more: int) -> set[int]:
+    """Which of the rows an attempt can have drawn.
 
-    Rows that were answered since it began are passed over here and were not then, and those taken back since were: so
-    at most as many more are drawn as were taken back.
+    known: those that were answered, or unsure, when its first draw was told of. Rows that were answered since it began
+    are passed over here and were not then, and those taken back since were; others take the places of unsure ones: so
+    at most ``more`` are drawn. By class that leaves every row, as nobody knows which class the model gave it then.
     """
-    claim, found = replace(walked.claim, store_digest=rows.digest), set[int]()
+    claim, found, possible = replace(walked.claim, store_digest=rows.digest), set[int](), wanted - known
+    if claim.by_class:
+        ids = np.array(sorted(possible), np.int64)
+        return set(ids[(ids < rows.rows) & rows.weigh(np.minimum(ids, rows.rows - 1))].tolist())
     log = math.log(attempt) + math.log(attempt + 1) - math.log(1.0 - claim.confidence)
-    most = min(rows.rows, 2 + log / claim.error * (1 + 1e-6))  # no attempt needs more draws, whatever the store has
-    possible = wanted - known
+    needed = claim.trial or 2 + log / claim.error * (1 + 1e-6)  # no attempt needs more draws, whatever the store has
+    most = min(rows.rows, needed)
     for count, row in enumerate(fresh(claim, rows, attempt, known, walked.spend) if possible else (), 1):
         if row in possible:
             found.add(row)
-        if count >= most + undone or len(found) == len(possible):
+        if count >= most + more or len(found) == len(possible):
             break
     return found

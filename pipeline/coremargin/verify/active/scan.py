@@ -1,39 +1,69 @@
-"""What ``verify`` asks of every row of a store whose labels were asked for: its margin, or its distance."""
+"""What ``verify`` asks of every row of a store whose labels were asked for: its margin, its distance, its loss."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.verify.active.claim import Signed
-from coremargin.verify.active.draws import evidence_of, honest_draws
+from coremargin.verify.active.claim import Coded
+from coremargin.verify.active.draws import honest_draws
+from coremargin.verify.active.evidence import Drawn, evidence_of
 from coremargin.verify.active.ground import commits_of
+from coremargin.verify.active.late import late_checks
 from coremargin.verify.active.log import history_checks
-from coremargin.verify.checks import Check
-from coremargin.verify.hard.scan import Answer, Scan
-from coremargin.verify.store import listed
-from coremargin.verify.sums import dot_products
+from coremargin.verify.active.sides import NONE, sides_of
+from coremargin.verify.active.soft import dual_bound, losses, value, weights_check
+from coremargin.verify.active.strata import honest_by_class, walked
+from coremargin.verify.checks import Check, typed
+from coremargin.verify.hard.scan import NOBODY, Lowest, has_margin, lowest_of
+from coremargin.verify.store import Members, StoreFindings, listed
+from coremargin.verify.sums import SLAB_ROWS, Total, slabs
+from coremargin.verify.values import value_bounded, value_reached
 
 if TYPE_CHECKING:
     from coremargin.verify.active.claim import ActiveClaim
     from coremargin.verify.rows import Chunk, Rows
 
 
-@dataclass(frozen=True)
+@dataclass
 class Heard:
     """What one chunk says."""
 
-    margins: Answer
-    fresh: int  #: rows that count and are not answered, draws among them
-    wrong: tuple[int, ...]  #: rows drawn or answered late whose answers are not what the hypothesis says
-    differing: int  #: rows answered otherwise than the store labels them
-    labelled: int  #: rows answered that the store has a label of
+    lowest: list[Lowest]  #: of each hyperplane, without a loss
+    below: list[int]
+    losses: Total  #: of each hyperplane, with a loss
+    strata: np.ndarray  #: (K + 1,) rows that count and are not answered, by the class given; the last: none
+    sides: np.ndarray  #: of the rows that were asked for
+    members: Members
+    light: int  #: rows of weight 0
+    unsure: int  #: other rows that nobody could label
+    fresh: int  #: rows that count and are not answered
+    stored: tuple[int, int]  #: rows answered that the store has a label of; and those with another one there
+    radius: float = 0.0
 
 
-class ActiveScan(Scan):
-    """The margin of rows answered, the distance of all others, and what the answers to draws say.
+@dataclass
+class _Asked:
+    """The rows of a chunk: codes (n,) of answers or -1, and those (n,) that count."""
+
+    codes: np.ndarray
+    counted: np.ndarray
+    wanted: np.ndarray  #: rows, counted from the chunk's first, whose sides are asked for
+    sides: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sides = np.full(len(self.codes), NONE, np.int64)
+
+    @property
+    def free(self) -> np.ndarray:
+        """Rows (n,) that count and have no answer."""
+        return self.counted & (self.codes < 0)
+
+
+class ActiveScan(StoreFindings):
+    """The margin of rows answered and the distance of others, or the loss; and what the answers to draws say.
 
     Draws are rows like any other here: they say something of the hypothesis, which knew nothing of them.
     """
@@ -42,61 +72,154 @@ class ActiveScan(Scan):
 
     def __init__(self, claim: ActiveClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
-        late = claim.late or Signed(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        draws = claim.draws
-        self.tried = Signed.of(np.concatenate([draws.ids, late.ids]), np.concatenate([draws.signs, late.signs]))
         if claim.history is not None:
             rows.watch({one.digest for one in commits_of(claim.history, len(claim.history.answers.entries))})
-        self.population = self.differing = self.labelled = 0
-        self.wrong: list[int] = []
+        late, draws = claim.late or Coded.none(), claim.draws
+        self.tried = Coded.of(np.concatenate([draws.ids, late.ids]), np.concatenate([draws.codes, late.codes]))
+        self.walked = walked(claim, rows)
+        self.wanted = np.unique(np.concatenate([self.tried.ids, self.walked]))
+        self.sides = np.full(len(self.wanted), NONE, np.int64)
+        self._places = {typed(label): place for place, label in enumerate(claim.labels)}
+        self.lowest, self.below = [NOBODY] * len(claim.planes), [0] * len(claim.planes)
+        self.loss = Total((len(claim.planes),))
+        self.strata = np.zeros(len(claim.labels) + 1, np.int64)
+        self.light = self.unsure = self.fresh = self.labelled = self.differing = self._next = 0
 
     @property
     def aside(self) -> str:
         """Words about the rows that count for nothing."""
-        return f", {self.unlabelled:,} of weight 0 apart" if self.unlabelled else ""
+        light = f", {self.light:,} of weight 0 apart" if self.light else ""
+        return light + (f", {self.unsure:,} that nobody could label apart" if self.unsure else "")
 
-    def sides(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """The sides of the rows answered, 0 for others; and rows of a weight above 0."""
-        counted = np.ones(len(chunk.codes), bool) if chunk.weights is None else chunk.weights > 0
-        signs, mine = np.zeros(len(counted), np.int64), self._part(self.claim.answered, chunk)
-        signs[mine.ids] = mine.signs
-        return np.where(counted, signs, 0), counted
-
-    def _part(self, rows: Signed, chunk: Chunk) -> Signed:
-        return rows.within(chunk.start, chunk.start + len(chunk.codes))
-
-    def ask(self, chunk: Chunk) -> Heard:  # type: ignore[override]
-        """One chunk."""
-        margins = super().ask(chunk)
-        signs, counted = self.sides(chunk)
-        tried = self._part(self.tried, chunk)
-        values = dot_products(chunk.x[tried.ids].astype(np.float64), self.claim.w, self.claim.b)
-        right = np.where(tried.signs > 0, values >= 0, values < 0)  # as predictions are made of decision values
-        wrong = tried.ids[~right] + chunk.start
-        given = signs.copy()
-        given[tried.ids] = tried.signs
-        stored = np.where(given == 0, 0, self.signs(chunk))
-        return Heard(
-            margins, int((counted & (signs == 0)).sum()), tuple(wrong.tolist()),
-            int(((stored != given) & (stored != 0)).sum()), int((stored != 0).sum()),
+    def ask(self, chunk: Chunk) -> Heard:
+        """One chunk, in slabs of float64."""
+        claim, start, stop = self.claim, chunk.start, chunk.start + len(chunk.codes)
+        asked, heavy, unsure = self._asked(chunk)
+        heard = Heard(
+            [NOBODY] * len(claim.planes), [0] * len(claim.planes), Total((len(claim.planes),)),
+            np.zeros(0, np.int64), np.zeros(0, np.int64),
+            self.members(chunk, np.where(asked.counted, asked.codes, NONE) + 1), int((~heavy).sum()),
+            int((heavy & unsure).sum()), int(asked.free.sum()), self._stored(chunk, asked),
         )  # fmt: skip
+        for part, x in slabs(chunk.x, SLAB_ROWS if claim.loss else None):
+            lengths = self.lengths(x, start + part.start)
+            heard.radius = max(heard.radius, float(lengths.max()))
+            self._planes(heard, asked, part, x, lengths, start)
+            self._sides(asked, part, x, lengths)
+        free = asked.free & bool(claim.by_class or claim.several)
+        heard.strata = np.bincount(asked.sides[free] % (len(claim.labels) + 1), minlength=len(claim.labels) + 1)
+        a, b = np.searchsorted(self.wanted, (start, stop))
+        heard.sides = asked.sides[self.wanted[a:b] - start]
+        return heard
 
-    def add(self, answer: Heard) -> None:  # type: ignore[override]
-        """Take one chunk's answer."""
-        super().add(answer.margins)
-        self.population += answer.fresh
-        self.wrong += answer.wrong
-        self.differing += answer.differing
-        self.labelled += answer.labelled
+    def _asked(self, chunk: Chunk) -> tuple[_Asked, np.ndarray, np.ndarray]:
+        """The rows of a chunk; those of a weight above 0, and those that nobody could label."""
+        n, start = len(chunk.codes), chunk.start
+        heavy = np.ones(n, bool) if chunk.weights is None else chunk.weights > 0
+        unsure, codes, mine = np.zeros(n, bool), np.full(n, NONE), self.claim.answered.within(start, start + n)
+        a, b = np.searchsorted(self.claim.unsure, (start, start + n))
+        unsure[self.claim.unsure[a:b] - start] = True
+        codes[mine.ids] = mine.codes
+        a, b = np.searchsorted(self.wanted, (start, start + n))
+        return _Asked(codes, heavy & ~unsure, self.wanted[a:b] - start), heavy, unsure
+
+    def _planes(self, heard: Heard, asked: _Asked, part: slice, x: Any, lengths: np.ndarray, start: int) -> None:
+        """The margins and distances, or the losses, of a slab."""
+        codes, counted, claim = asked.codes[part], asked.counted[part], self.claim
+        mine = np.flatnonzero(counted & (codes >= 0))
+        for k, plane in enumerate(() if claim.loss else claim.planes):
+            lowest, below = lowest_of(plane, x, lengths, claim.side(k, codes), counted, start + part.start)
+            heard.lowest[k] = min(heard.lowest[k], lowest)
+            heard.below[k] += below
+        if claim.loss and len(mine):
+            signs = [claim.side(k, codes[mine]) for k in range(len(claim.planes))]
+            pairs = zip(claim.planes, signs, strict=True)
+            heard.losses.add(np.array([losses(claim, plane, x[mine], lengths[mine], side) for plane, side in pairs]))
+
+    def _sides(self, asked: _Asked, part: slice, x: Any, lengths: np.ndarray) -> None:
+        """The sides of rows of a slab: of those asked for, and where they count by class of all without answer."""
+        free = asked.free[part] if self.claim.by_class or self.claim.several else np.zeros(len(lengths), bool)
+        a, b = np.searchsorted(asked.wanted, (part.start, part.stop))
+        free[asked.wanted[a:b] - part.start] = True
+        if free.any():
+            asked.sides[part.start + np.flatnonzero(free)] = sides_of(self.claim, x[free], lengths[free])
+
+    def _stored(self, chunk: Chunk, asked: _Asked) -> tuple[int, int]:
+        """Of how many rows answered the store has a label, and another."""
+        given, tried = asked.codes.copy(), self.tried.within(chunk.start, chunk.start + len(chunk.codes))
+        given[tried.ids] = tried.codes
+        places = np.array([*(self._places.get(typed(label), NONE) for label in self.rows.classes), NONE])
+        stored = np.where(given < 0, NONE, places[chunk.codes])
+        stored = stored if chunk.weights is None else np.where(chunk.weights > 0, stored, NONE)
+        return int((stored >= 0).sum()), int(((stored != given) & (stored >= 0)).sum())
+
+    def add(self, answer: Heard) -> None:
+        """Take one chunk's answer; chunks come in order, so that ties are decided by the lower row."""
+        first = self._next
+        self.sides[first : first + len(answer.sides)] = answer.sides
+        self._next = first + len(answer.sides)
+        self.lowest = [min(pair) for pair in zip(self.lowest, answer.lowest, strict=True)]
+        self.below = [sum(pair) for pair in zip(self.below, answer.below, strict=True)]
+        self.loss.add(answer.losses.value)
+        self.strata += answer.strata
+        self.fresh += answer.fresh
+        self.light += answer.light
+        self.unsure += answer.unsure
+        self.labelled += answer.stored[0]
+        self.differing += answer.stored[1]
+        self.count(answer.light + answer.unsure, answer.radius, answer.members)
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Those of the hyperplane that the certificate is about; the upper bound of a margin needs no scan."""
+        worst = self.claim.worst
+        if self.claim.loss:
+            return dual_bound(self.claim, self.claim.planes[worst]), self._value(worst)
+        margin, row, _ = self.lowest[worst]
+        return (margin if self.claim.lower is not None and row >= 0 else None), None
+
+    def _value(self, k: int) -> float:
+        return value(self.claim, self.claim.planes[k], float(self.loss.value[k]))
 
     def checks(self) -> list[Check]:
         """What the scan says about the claims."""
         claim = self.claim
-        drawn = set(claim.draws_ids.tolist())
-        wrong = [row for row in self.wrong if row in drawn]
-        evidence = evidence_of(claim, self.population, wrong)
-        told = [*history_checks(claim, self.rows), *super().checks(), *honest_draws(claim, self.rows), evidence]
-        return [*told, *self._late(drawn), *self._own_labels()]
+        sides = self.sides[np.searchsorted(self.wanted, self.tried.ids)]
+        wrong, drawn = self.tried.ids[sides != self.tried.codes], np.isin(self.tried.ids, claim.draws_ids)
+        found = self._strata(sides[drawn], np.isin(claim.draws.ids, wrong))
+        history = [*history_checks(claim, self.rows), self.content(), self.coreset()]
+        shown = [check for k in range(len(claim.planes)) for check in self._plane(k)]
+        evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0)
+        late = late_checks(claim, wrong[~np.isin(wrong, claim.draws_ids)].tolist())
+        return [*history, *shown, *self._honest(found), evidence, *late, *self._own_labels()]
+
+    def _strata(self, sides: np.ndarray, wrong: np.ndarray) -> list[Drawn]:
+        """What was found of each stratum, or of all; sides, wrong: of the draws, by number."""
+        ids, claim = self.claim.draws.ids, self.claim
+        if not claim.by_class:
+            return [Drawn(self.fresh, len(ids), ids[wrong].tolist())]
+        counts = enumerate(self.strata[:-1].tolist())
+        return [Drawn(n, int((sides == k).sum()), ids[wrong & (sides == k)].tolist()) for k, n in counts]
+
+    def _honest(self, found: list[Drawn]) -> list[Check]:
+        if self.claim.evidence is None or not self.claim.by_class:
+            return honest_draws(self.claim, self.rows)
+        sides = self.sides[np.searchsorted(self.wanted, self.walked)]
+        return [honest_by_class(self.claim, self.rows, self.walked, sides, found)]
+
+    def _plane(self, k: int) -> list[Check]:
+        """Whether a hyperplane has the margin, or the value, that is claimed, and its dual weights prove the rest."""
+        claim, plane, whose = self.claim, self.claim.planes[k], self.claim.whose(k)
+        if claim.loss:
+            reached = value_reached(plane, self._value(k), f"{len(claim.answered.ids):,} rows answered")
+            found = [reached, value_bounded(plane, dual_bound(claim, plane))]
+            return [weights_check(claim, k), *(Check(one.name, one.ok, whose + one.text) for one in found)]
+        counted = self.rows.rows - self.unlabelled, self.aside
+        found = [has_margin(plane.lower, self.lowest[k], self.below[k], counted, self._side_of(k, self.lowest[k][2]))]
+        return [Check(one.name, one.ok, whose + one.text) for one in found]
+
+    def _side_of(self, k: int, sign: int) -> str:
+        plane = self.claim.planes[k]
+        return f"answered {plane.positive if sign > 0 else plane.negative!r}" if sign else "without answer"
 
     def coreset(self) -> Check:
         """Whether the coreset rows are rows of the store that are answered, and no draws."""
@@ -116,25 +239,6 @@ class ActiveScan(Scan):
             weighed = " or of weight 0" * self.rows.weighted
             problems.append(f"{listed(self.without_label)} without answer{weighed}")
         return problems
-
-    def whose(self, sign: int) -> str:
-        """Of a row on the side that it is to lie on."""
-        return f"answered {self.label(sign)!r}" if sign else "without answer"
-
-    def _late(self, drawn: set[int]) -> list[Check]:
-        """Whether answers that came after the model agree with it."""
-        late = self.claim.late
-        if late is None or not len(late.ids):
-            return []
-        wrong = [row for row in self.wrong if row not in drawn]
-        text = f"{len(late.ids):,} answers came after the model, and are what it says"
-        if wrong and not self.claim.of_others:
-            many = f"{len(late.ids):,} answer{'s' * (len(late.ids) > 1)}"
-            text = f"the model is out of date by {many}; {listed(wrong)} answered otherwise"
-            return [Check("late answers", ok=True, text=f"{text} than it says, which claims nothing of such rows")]
-        if wrong:
-            text = f"{listed(wrong)} answered otherwise than the model says, after it was made: go on with the campaign"
-        return [Check("late answers", not wrong, text)]
 
     def _own_labels(self) -> list[Check]:
         """What the store's own labels say: no claim is about them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
 
 
+Lowest: TypeAlias = tuple[float, int, int]  #: margin, row and sign of the row of the least margin
+NOBODY: Lowest = (np.inf, -1, 0)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What one chunk says; margins of length ||w||."""
 
-    lowest: tuple[float, int, int]  #: (margin, row, sign) of the lowest row, (inf, -1, 0) without labelled rows
+    lowest: Lowest  #: NOBODY without labelled rows
     below: int  #: rows whose margin is below the claim
     unlabelled: int
     radius: float
@@ -32,49 +36,20 @@ class Scan(StoreScan):
 
     def __init__(self, claim: Claim, rows: Rows) -> None:
         super().__init__(claim, rows)
-        self.size = length(claim.w) or 1.0
-        self.lowest: tuple[float, int, int] = (np.inf, -1, 0)
+        self.lowest = NOBODY
         self.below = 0
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
-        signs, counted = self.sides(chunk)
-        lowest: tuple[float, int, int] = (np.inf, -1, 0)
-        below, radius = 0, 0.0
-        for part, x in slabs(chunk.x):
-            found, count, longest = self._slab(x, signs[part], counted[part], chunk.start + part.start)
-            lowest, below, radius = min(lowest, found), below + count, max(radius, longest)
-        return Answer(lowest, below, int((~counted).sum()), radius, self.members(chunk, signs))
-
-    def sides(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """The sides (n,) that rows are to lie on, 1 or -1 or 0 for either, and which rows (n,) count."""
         signs = self.signs(chunk)
-        return signs, signs != 0
-
-    def _slab(
-        self, x: Any, signs: np.ndarray, counted: np.ndarray, first: int
-    ) -> tuple[tuple[float, int, int], int, float]:
-        claim = self.claim
-        lengths = self.lengths(x, first)
-        longest = float(lengths.max())
-        mine = np.flatnonzero(counted)
-        if not len(mine):
-            return (np.inf, -1, 0), 0, longest
-        fast = _margins((x @ claim.w + claim.b)[mine], signs[mine])
-        n = claim.features + 4
-        error = 2 * n * UNIT * (lengths[mine] * self.size + abs(claim.b)) + n * TINY
-        target = -np.inf if claim.lower is None else claim.lower * self.size
-        surely = fast < target - error
-        again = ~(fast > target + error) & ~surely
-        again[np.argmin(fast)] = True
-        where = mine[again]
-        margins = _margins(dot_products(x[where], claim.w, claim.b), signs[where]) / self.size - n * LOST
-        margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
-        below = int((surely & ~again).sum())
-        if claim.lower is not None:
-            below += int((~(margins >= claim.lower)).sum())
-        k = int(np.argmin(margins))
-        return (float(margins[k]), first + int(where[k]), int(signs[where[k]])), below, longest
+        counted = signs != 0
+        lowest, below, radius = NOBODY, 0, 0.0
+        for part, x in slabs(chunk.x):
+            first = chunk.start + part.start
+            lengths = self.lengths(x, first)
+            found, count = lowest_of(self.claim, x, lengths, signs[part], counted[part], first)
+            lowest, below, radius = min(lowest, found), below + count, max(radius, float(lengths.max()))
+        return Answer(lowest, below, int((~counted).sum()), radius, self.members(chunk, signs))
 
     def add(self, answer: Answer) -> None:
         """Take one chunk's answer; chunks come in order, so that ties are decided by the lower row."""
@@ -94,21 +69,8 @@ class Scan(StoreScan):
 
     def bound(self) -> Check:
         """Whether every row has at least the claimed margin."""
-        margin, row, sign = self.lowest
-        if row < 0:
-            return Check("lower bound", ok=False, text="the store has no labelled row, nothing can be claimed about it")
-        if self.claim.lower is None:
-            return Check("lower bound", ok=True, text="nothing is claimed")
-        claimed, found = shown(self.claim.lower), shown(margin)
-        lowest = f"row {row} ({self.whose(sign)}) has margin {found}"
-        aside = self.aside
-        comma = "," if aside else ""
         count = self.rows.rows - self.unlabelled
-        if self.below:
-            text = f"model claims {claimed}, {lowest}; {self.below:,} of {count:,} rows are below{aside}"
-            return Check("lower bound", ok=False, text=text)
-        text = f"all {count:,} rows{aside}{comma} have at least {claimed}; lowest: {lowest}"
-        return Check("lower bound", ok=True, text=text)
+        return has_margin(self.claim.lower, self.lowest, self.below, (count, self.aside), self.whose(self.lowest[2]))
 
     def whose(self, sign: int) -> str:
         """Of a row on the side that it is to lie on."""
@@ -121,6 +83,55 @@ class Scan(StoreScan):
     def bounds(self) -> tuple[float | None, float | None]:
         """The lower bound as found here; the upper one needs no scan."""
         return (self.lowest[0] if self.claim.lower is not None and self.lowest[1] >= 0 else None), None
+
+
+def lowest_of(
+    claim: Claim, x: Any, lengths: np.ndarray, signs: np.ndarray, counted: np.ndarray, first: int
+) -> tuple[Lowest, int]:
+    """Of rows x (n, d) from ``first`` on: the one of the least margin, and how many have less than is claimed.
+
+    signs (n,): the sides that they are to lie on, 1 or -1 or 0 for either; counted (n,): which are asked.
+    """
+    mine, size = np.flatnonzero(counted), length(claim.w) or 1.0
+    if not len(mine):
+        return NOBODY, 0
+    fast = _margins((x @ claim.w + claim.b)[mine], signs[mine])
+    n = claim.features + 4
+    error = rounding(claim, lengths[mine], size)
+    target = -np.inf if claim.lower is None else claim.lower * size
+    surely = fast < target - error
+    again = ~(fast > target + error) & ~surely
+    again[np.argmin(fast)] = True
+    where = mine[again]
+    margins = _margins(dot_products(x[where], claim.w, claim.b), signs[where]) / size - n * LOST
+    margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
+    below = int((surely & ~again).sum())
+    if claim.lower is not None:
+        below += int((~(margins >= claim.lower)).sum())
+    k = int(np.argmin(margins))
+    return (float(margins[k]), first + int(where[k]), int(signs[where[k]])), below
+
+
+def has_margin(claimed: float | None, lowest: Lowest, below: int, counted: tuple[int, str], whose: str) -> Check:
+    """Whether every row has at least the claimed margin; counted: how many rows, and words about others."""
+    margin, row, _ = lowest
+    if row < 0:
+        return Check("lower bound", ok=False, text="the store has no labelled row, nothing can be claimed about it")
+    if claimed is None:
+        return Check("lower bound", ok=True, text="nothing is claimed")
+    stated, found, (count, aside) = shown(claimed), shown(margin), counted
+    least = f"row {row} ({whose}) has margin {found}"
+    if below:
+        text = f"model claims {stated}, {least}; {below:,} of {count:,} rows are below{aside}"
+        return Check("lower bound", ok=False, text=text)
+    text = f"all {count:,} rows{aside}{',' if aside else ''} have at least {stated}; lowest: {least}"
+    return Check("lower bound", ok=True, text=text)
+
+
+def rounding(claim: Claim, lengths: np.ndarray, size: float) -> np.ndarray:
+    """What w.x + b (n,) of rows of these lengths is off by at most, in plain float64; size: ||w||."""
+    n = claim.features + 4
+    return np.asarray(2 * n * UNIT * (lengths * size + abs(claim.b)) + n * TINY)
 
 
 def _margins(values: np.ndarray, signs: np.ndarray) -> np.ndarray:

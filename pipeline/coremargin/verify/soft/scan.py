@@ -114,7 +114,7 @@ class SoftScan(StoreScan):
 
     def _losses(self, x: Any, signs: np.ndarray, s: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         """s (2, n): the weights of the rows of each class, 0 for those of the other."""
-        margins, error = _margins(x, signs, lengths, self.claim.w, self.claim.b)
+        margins, error = margins_within(x, signs, lengths, self.claim.w, self.claim.b)
         slack = np.maximum(1.0 - margins + error, 0.0)
         loss = slack * slack if self.squared else slack
         return {
@@ -127,7 +127,7 @@ class SoftScan(StoreScan):
         self, x: Any, signs: np.ndarray, s: np.ndarray, lengths: np.ndarray, far: np.ndarray
     ) -> dict[str, np.ndarray]:
         w, b = self.claim.reference[:-1], float(self.claim.reference[-1])
-        margins, error = _margins(x, signs, lengths, w, b)
+        margins, error = margins_within(x, signs, lengths, w, b)
         if self.squared:
             h = np.maximum(1.0 - margins, 0.0)
         else:
@@ -175,7 +175,9 @@ def _sizes(weights: np.ndarray, x: Any, lengths: np.ndarray | None, kind: str) -
     return {f"{kind}reach": np.asarray(weights @ lengths)}
 
 
-def _margins(x: Any, signs: np.ndarray, lengths: np.ndarray, w: np.ndarray, b: float) -> tuple[np.ndarray, np.ndarray]:
+def margins_within(
+    x: Any, signs: np.ndarray, lengths: np.ndarray, w: np.ndarray, b: float
+) -> tuple[np.ndarray, np.ndarray]:
     """y (w.x + b) (n,) and a bound on the error of 1 - y (w.x + b)."""
     d, sizes = len(w), lengths * length(w)
     if float(sizes.max()) > _LONG:

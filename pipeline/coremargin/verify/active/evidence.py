@@ -1,0 +1,137 @@
+"""What draws show: how many rows of all, or of each class that is predicted, can be labelled wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from coremargin.verify.active.odds import at_least_wrong, at_most_wrong, least_bound, most_least, share_of
+from coremargin.verify.checks import Check, certified, shown
+from coremargin.verify.store import listed
+
+if TYPE_CHECKING:
+    from coremargin.formats.asked import Evidence, Stratum
+    from coremargin.verify.active.claim import ActiveClaim
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was found of a stratum: its rows, those of them that are draws, and the draws that are wrong."""
+
+    population: int
+    draws: int
+    wrong: Sequence[int]
+
+
+def parts_of(evidence: Evidence) -> Sequence[Evidence | Stratum]:
+    """What is said of each stratum, or of all rows together."""
+    return [evidence] if evidence.strata is UNSET else evidence.strata
+
+
+def evidence_of(claim: ActiveClaim, found: Sequence[Drawn], unclaimed: int) -> Check:
+    """Whether the draws prove what is claimed of all rows without an answer.
+
+    found: of each stratum, or of all rows together; unclaimed: rows without an answer that are not of one class.
+    """
+    evidence, population = claim.evidence, sum(part.population for part in found) + unclaimed * claim.by_class
+    if evidence is None:
+        return _nothing_drawn(claim, population)
+    problems = _ground(claim, evidence)
+    if unclaimed:
+        problems.append(f"{unclaimed:,} rows without an answer are claimed by no class, or by more than one")
+    named = list(zip(parts_of(evidence), found, strict=True))
+    for said, part in named:
+        problems += [_where(said) + text for text in _counted(claim, said, part)]
+    if not problems:
+        problems = [_where(said) + text for said, _ in named for text in _bounded(claim, evidence, said, len(named))]
+    return Check("evidence", not problems, "; ".join(problems) or _told(claim, evidence))
+
+
+def _told(claim: ActiveClaim, evidence: Evidence) -> str:
+    wrong = f"{evidence.wrong:,} of them wrong" if evidence.wrong else "none of them wrong"
+    text = (
+        f"{evidence.draws:,} draws of {evidence.population:,} rows, {wrong}: with confidence "
+        f"{evidence.confidence} at most {evidence.error_bound:,} are labelled wrongly"
+    )
+    if evidence.error_least:
+        text += f" and{', if all of them have a label,' if len(claim.unsure) else ''} at least {evidence.error_least:,}"
+    if claim.by_class:
+        text += f" ({', '.join(f'{part.error_bound:,} called {_label(part)!r}' for part in parts_of(evidence))})"
+    if len(claim.unsure):
+        text += f"; {len(claim.unsure):,} rows apart that nobody could label"
+    return f"{text} (attempt {evidence.attempt})"
+
+
+def _label(said: Any) -> Any:
+    return said.label
+
+
+def _where(said: Evidence | Stratum) -> str:
+    label = getattr(said, "label", None)
+    return "" if label is None else f"rows called {label!r}: "
+
+
+def _nothing_drawn(claim: ActiveClaim, population: int) -> Check:
+    if claim.status == "certified" and population:
+        text = f"model claims to be certified without draws; {population:,} rows have no answer"
+        return Check("evidence", ok=False, text=text)
+    text = "no draws: nothing is claimed of how many rows are labelled wrongly"
+    return Check("evidence", ok=True, text=text if population else "every row is answered")
+
+
+def _ground(claim: ActiveClaim, evidence: Evidence) -> list[str]:
+    """What is wrong with that on which all bounds rest."""
+    problems = []
+    if evidence.confidence != claim.confidence:
+        problems.append(f"confidence {evidence.confidence}, the parameters say {claim.confidence}")
+    if claim.status == "not_separable":
+        return [*problems, "model claims evidence for a hypothesis that no hyperplane can be"]
+    for k, plane in enumerate(claim.planes):  # else the draws may have made it, or it them
+        if not certified(plane.lower, plane.upper, claim.proven_epsilon):
+            bounds = f"{claim.whose(k)}lower {shown(plane.lower)} and upper {shown(plane.upper)}"
+            text = f"{bounds} do not prove epsilon {claim.proven_epsilon}"
+            problems.append(f"model claims evidence for a hypothesis that its answers need not lead to: {text}")
+    return problems
+
+
+def _counted(claim: ActiveClaim, said: Evidence | Stratum, found: Drawn) -> list[str]:
+    """What is wrong with the numbers that a bound is made of."""
+    problems = []
+    if said.population != found.population:
+        text = f"{found.population:,} rows have a weight above 0 and no answer"
+        problems.append(f"model claims a population of {said.population:,}, {text}")
+    if said.draws != found.draws:
+        problems.append(f"model claims {said.draws:,} draws, {found.draws:,} are")
+    if said.wrong != len(found.wrong):
+        which = f"{listed(list(found.wrong))} answered otherwise" if found.wrong else "all are answered as it says"
+        claimed = f"that {said.wrong:,} draws are" if said.wrong else "that no draw is"
+        problems.append(f"model claims {claimed} wrong; {which}")
+    if claim.loss and said.draws != (wanted := min(claim.trial, found.population)):
+        text = f"{wanted:,} of {found.population:,} rows were to be drawn, a number that was fixed before"
+        problems.append(f"model claims {said.draws:,} draws, {text}")
+    if claim.status == "certified" and not said.error_bound <= claim.error * said.population:
+        text = f"{said.error_bound:,} of {said.population:,} rows may be wrong"
+        problems.append(f"model claims to be certified to a share of {claim.error}, {text}")
+    return problems
+
+
+def _bounded(claim: ActiveClaim, evidence: Evidence, said: Evidence | Stratum, strata: int) -> list[str]:
+    """What is wrong with the bounds; all else is as it was found."""
+    rows, draws, wrong, problems = said.population, said.draws, said.wrong, list[str]()
+    delta = share_of(evidence.confidence, evidence.attempt) / (strata * (2 if claim.loss else 1))
+    seen = f"{draws:,} draws, {f'{wrong:,}' if wrong else 'none'} of them wrong, prove"
+    if not at_most_wrong(rows, draws, said.error_bound, delta, wrong):
+        text = f"{seen} at most {least_bound(rows, draws, delta, wrong):,}"
+        problems.append(f"model claims that at most {said.error_bound:,} of {rows:,} rows are labelled wrongly, {text}")
+    if not _so_many(said, delta):
+        text = f"{seen} at least {most_least(rows, draws, delta, wrong):,}"
+        problems.append(f"model claims that at least {said.error_least:,} rows are labelled wrongly, {text}")
+    return [f"{text} (attempt {evidence.attempt})" for text in problems]
+
+
+def _so_many(said: Evidence | Stratum, delta: Fraction) -> bool:
+    return at_least_wrong(said.population, said.draws, said.error_least, delta, said.wrong)
