@@ -65,7 +65,7 @@ def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
     known, later = _upto(history, last), [line for line in lines if line.number > last]
     text = f"{last:,} lines, each with the hash of the one before; {many - last:,} came after the model"
     ground = commits_of(history, last)
-    final = [*_before_growth(claim, ground), *_final_attempt(claim, known, ground)][:_TOLD]
+    final = [*_before_growth(claim, ground), *_final_attempt(claim, known)][:_TOLD]
     return [
         same_campaign(claim, history, last), Check("log", ok=True, text=text), *extended(rows, ground),
         same_answers(claim, known), *same_unsure(claim, known), *untouched(claim, later),
@@ -156,7 +156,10 @@ def untouched(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
 
 
 def _before_growth(claim: ActiveClaim, ground: Sequence[Ground]) -> list[str]:
-    """What speaks against the attempt that is evidence: it was drawn before the store had all rows."""
+    """What speaks against the attempt that is evidence: it was drawn before the store had all rows.
+
+    No draw of a later one can stand before the line that says so: that is refused as the log is read.
+    """
     now = ground[-1]
     if claim.evidence is None or claim.evidence.attempt >= now.attempt:
         return []
@@ -166,7 +169,7 @@ def _before_growth(claim: ActiveClaim, ground: Sequence[Ground]) -> list[str]:
     return [f"{text}: attempts that are drawn from them begin with {now.attempt}"]
 
 
-def _final_attempt(claim: ActiveClaim, lines: Sequence[Line], ground: Sequence[Ground]) -> list[str]:
+def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
     """What speaks against the attempt that is evidence: it is new, and nothing else was answered while it was on."""
     evidence, drawn = claim.evidence, set(claim.draws_ids.tolist())
     if evidence is None or not drawn:
@@ -181,8 +184,6 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line], ground: Sequence[G
         for line in lines
         if line.attempt is not None and line.attempt > attempt
     ][:1]
-    if ground[-1].line > lines[first].number:
-        problems.append(f"line {ground[-1].line} (grow) came while attempt {attempt} was on: it is void")
     seen, unsure = set[int](), unsure_of(lines[:first])
     for line in lines[first:]:
         if line.action in _ASIDE:
