@@ -193,7 +193,7 @@ def made(rows: Rows, player: Player, state: ActiveState, scaling: str | None = N
     }  # fmt: skip
     arrays = {
         "w": state.w, "b": np.array([state.b]), "alpha": core.weights, "coreset_ids": core.ids,
-        "coreset_y": core.signs.astype(np.int8), **_rows_of(core.rows),
+        "coreset_y": core.signs.astype(np.int8), **rows_of(core.rows),
         "answered_ids": answered.ids, "answered_signs": answered.signs.astype(np.int8),
         "draws_ids": draws.ids, "draws_signs": draws.signs.astype(np.int8),
     }  # fmt: skip
@@ -208,7 +208,8 @@ def radius(rows: Rows, problem: ActiveMargin) -> float:
     return float(problem.source.scalars().max_norm.max())
 
 
-def _rows_of(rows: Any) -> dict[str, Any]:
+def rows_of(rows: Any) -> dict[str, Any]:
+    """The rows of a coreset as a model has them."""
     if not sp.issparse(rows):
         return {"coreset_x": rows}
     parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)}

@@ -27,6 +27,7 @@ from coremargin.errors import DataError
 from coremargin.verify.examine import examine
 from forge_active import CLASSES, LINE, Change, Played, drawing, hidden_corner, played, two_sides
 from forge_active_judge import chance, lies
+from forge_changes import about, array, failures, put, record
 
 ASKED = {"error": 0.05, "confidence": 0.9}
 
@@ -50,11 +51,6 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> Played:
 def halfway(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A campaign that was stopped after a few answers."""
     return played(*two_sides(tmp_path_factory.mktemp("half"), 300), **ASKED, most=6)
-
-
-def failures(path: Path, store: Path) -> list[str]:
-    """The names of what is false."""
-    return [check.name for check in examine(path, store, threads=1).failures]
 
 
 STORES: dict[str, dict[str, Any]] = {
@@ -99,34 +95,6 @@ def test_labels_of_the_store_are_told_and_count_for_nothing(tmp_path: Path) -> N
     both = [row for row in answers if rows.labels[row] is not None]
     assert int(words[1]) == len(both)
     assert int(words[-5]) == sum(rows.labels[row] != answers[row] for row in both) > 0
-
-
-def record(**values: Any) -> Change:
-    """Other values in the record: of parameters, certificate or evidence, else at the top; all that are there."""
-
-    def change(played: Played) -> None:
-        parts = [played.record["parameters"], played.record["certificate"], played.record["evidence"] or {}]
-        for key, value in values.items():
-            places = [part for part in parts if key in part] or [played.record]
-            for place in places:
-                place[key] = value(place[key]) if callable(value) else value
-
-    return change
-
-
-def array(name: str, change: Callable[[np.ndarray], Any]) -> Change:
-    """Another array."""
-    return lambda played: played.arrays.update({name: change(played.arrays[name].copy())})
-
-
-def put(place: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """A change of one element."""
-
-    def change(values: np.ndarray) -> np.ndarray:
-        values[place] = value(values[place]) if callable(value) else value
-        return values
-
-    return change
 
 
 def easy_draw(played: Played) -> None:
@@ -419,16 +387,6 @@ def test_strange_files_are_refused(once: Played, tmp_path: Path, name: str) -> N
         STRANGE[name](forged)
     with pytest.raises(DataError):
         examine(forged.write_model(tmp_path / "m"), once.rows.path)
-
-
-def about(**values: Any) -> Change:
-    """Another campaign file."""
-    return lambda played: played.about.update(values)
-
-
-def line(number: int, **values: Any) -> Change:
-    """Another line of the log; numbers from 0, or from the end."""
-    return lambda played: played.lines[number].update(values)
 
 
 def other_class(played: Played) -> None:
