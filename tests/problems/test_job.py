@@ -201,6 +201,10 @@ def test_what_does_not_belong_together(said: dict[str, Any], message: str) -> No
         ('job = "train"\nmethod = "coreset"', "method: a hard margin has none, found 'coreset'"),
         ('job = "active"\nfolds = 3', "folds: a campaign has none, found 3; it belongs to .* models .give"),
         ('job = "active"\nC = 1.0', "C: it belongs to a loss, found 1.0; give loss too"),
+        (
+            'job = "active"\nloss = "hinge"\nC = 1\nmethod = "ep"',
+            "method: expected coreset, stream or random with a loss, found 'ep'",
+        ),
         ('job = "active"\nloss = "hinge"', "C: expected a number above 0, or 'auto', with loss 'hinge'; found none"),
         ('job = "active"\nloss = "hinge"\nC = -1', "C: expected a number above 0, from 1e-100 to 1e.100; found -1"),
     ],

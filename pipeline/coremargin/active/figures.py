@@ -48,9 +48,10 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "draws_done": int(state.draws.seen.sum()), "awaited": awaited, "passed": len(passed),
         "passed_rows": sorted(passed), "classes": player.classes, "rows": player.problem.source.rows,
         "grown": len(player.log.answers.growths),
-        "contradiction": _contradiction(player), "against_rest": None, "loss": player.job.loss, "C": player.job.cost,
-        "by_class": player.job.by_class, "evidence": evidence or None, "error_least": evidence.get("error_least"),
-        "unsure": 0, "unsure_rows": [], "seconds": player.meters.seconds,
+        "contradiction": _contradiction(player), "against_rest": _against(player),
+        "loss": player.job.loss, "C": player.job.cost, "by_class": player.job.by_class,
+        "evidence": evidence or None, "error_least": evidence.get("error_least"),
+        "unsure": len(state.unsure), "unsure_rows": state.unsure.tolist(), "seconds": player.meters.seconds,
         "peak_rss_bytes": player.ran.peak_rss_bytes(), "store": player.facts.store, "out": str(player.path),
     }  # fmt: skip
 
@@ -67,6 +68,12 @@ def _contradiction(player: Player) -> list[dict[str, Any]]:
     pool = player.state.answered
     meeting = pool.ids[pool.weights[:, player.state.failed] > 0]
     return [{"row": int(row), "label": player.labels.get(int(row))} for row in meeting]
+
+
+def _against(player: Player) -> Any:
+    """Of several classes the one that cannot be told from the rest, where answers contradict each other."""
+    state = player.state
+    return player.classes[state.failed] if state.status == "contradiction" and player.problem.planes > 1 else None
 
 
 def save(player: Player, path: Path) -> bool:

@@ -205,11 +205,12 @@ class Player:
     def _after(self, line: Line, labels: Mapping[int, Any]) -> tuple[ActiveState, bool]:
         """The state that knows a line, and whether it is a draw that was foretold wrongly; labels: with the line."""
         state, codes = self.state, codes_of(labels, self.log.classes(line.number))
-        if not course.fits(state, line.row, line.attempt):
-            return course.revised(self.problem, state, codes, spent=line.attempt or 0), False
-        if line.action == "unsure" and line.row not in self.labels:
+        other = not course.fits(state, line.row, line.attempt)
+        if other:
+            state = course.revised(self.problem, state, codes, spent=line.attempt or 0)
+        if line.action == "unsure" and line.row not in labels:
             return self.problem.set_aside(state, line.row), False
-        if line.action in ("skip", "unsure"):
+        if other or line.action in ("skip", "unsure"):
             return state, False
         if line.action != "label":
             return course.revised(self.problem, state, codes), False
@@ -218,13 +219,14 @@ class Player:
         return course.answered(self.problem, state, line.row, codes), wrong
 
     def passed(self) -> dict[int, int]:
-        """Rows that were passed over and have no label: the number of the line that says so."""
-        found = {line.row: line for line in self.log.lines}
-        return {row: line.number for row, line in found.items() if line.action in ("skip", "unsure")}
+        """Rows that were put off and have no label yet: the number of the line that says so."""
+        found, unsure = {line.row: line for line in self.log.lines}, self.unsure
+        return {row: line.number for row, line in found.items() if line.action == "skip" and row not in unsure}
 
-    def action(self, row: int) -> str:
-        """What the last line about a row is."""
-        return next((line.action for line in reversed(self.log.lines) if line.row == row), "")
+    @property
+    def unsure(self) -> frozenset[int]:
+        """Rows that nobody can label."""
+        return frozenset(self.state.unsure.tolist())
 
     # scans, and what is kept
 

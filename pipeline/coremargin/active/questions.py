@@ -33,8 +33,12 @@ class Questions:
     def open(self) -> list[Asked]:
         """Questions that answers are awaited for; draws of an attempt that is over are no longer."""
         player = self._player
-        found = still_open(self.asked, player.labels, player.passed(), self._expires, time.time())
-        return [one for one in found if one.why != "draw" or one.row in player.state.draws.ids]
+        found, unsure = (
+            still_open(self.asked, player.labels, player.passed(), self._expires, time.time()),
+            player.unsure,
+        )
+        drawn = player.state.draws.ids
+        return [one for one in found if one.row not in unsure and (one.why != "draw" or one.row in drawn)]
 
     def ask(self, n: int, who: str) -> list[Asked]:
         """At most ``n`` questions more, on disk before anybody sees them; scans where no row in memory is worth one.
@@ -58,8 +62,7 @@ class Questions:
             if rows or waiting or player.state.status != "running":
                 break
             if course.seen_all(player.problem, player.state):  # what was put off is asked again
-                never = [row for row in passed if player.action(row) == "unsure"]
-                return course.chosen(player.problem, player.state, n, never)
+                return course.chosen(player.problem, player.state, n, ())
             if not player.grow(who):
                 player.scan()
         self.refuse_one_class()

@@ -294,18 +294,13 @@ def stop(campaign: Path, as_json: bool) -> None:
 
 
 def _nothing_to_ask(found: dict[str, Any]) -> list[str]:
-    from coremargin.cli.standing import listed, ways_on
+    from coremargin.cli.standing import ways_on
     from coremargin.report.text import facts
 
     if found["status"] != "running":
         return [f"nothing to ask: the campaign has ended ({found['reason']})", *facts(ways_on(found))]
-    if found["awaited"]:
-        waiting = f"nothing to ask before others are answered: {found['awaited']:,} questions have no answer yet"
-        return [f"{waiting} (`coremargin active ask --again` shows them)"]
-    return [
-        f"nothing to ask but rows that nobody could answer: {listed(found['passed_rows'])}",
-        "nothing is proven while they have no label: give one its label by `coremargin active tell`, or stop",
-    ]
+    waiting = f"nothing to ask before others are answered: {found['awaited']:,} questions have no answer yet"
+    return [f"{waiting} (`coremargin active ask --again` shows them)"]
 
 
 COMMANDS = (active,)

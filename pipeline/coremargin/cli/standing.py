@@ -28,13 +28,15 @@ def status_text(found: dict[str, Any]) -> list[str]:
         ("answers", _answers(found)),
         *_bounds(found),
         *words.evidence_pairs(found["evidence"], unsure=found["unsure"]),
-        ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} passed over"),
+        ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} put off"),
         ("read", f"{_size(found['bytes_read'])} in {count(found['scans'], 'scan')} and a sample"),
     ]
     if found["draws_open"]:
         pairs.append(("draws", f"{found['draws_open']:,} of attempt {found['attempt']} are still to be answered"))
     if found["passed"] and not found["awaited"] and ended == "running":
-        pairs.append(("passed", f"rows {listed(found['passed_rows'])}: a label for them may be what the proof needs"))
+        pairs.append(("put off", f"rows {listed(found['passed_rows'])}: a label for them may be what the proof needs"))
+    if found["unsure_rows"]:
+        pairs.append(("unsure", f"rows {listed(found['unsure_rows'])}: a label for one of them is taken at any time"))
     if found.get("unknown"):
         pairs.append(("unknown", f"the file has no label for rows {listed(found['unknown'])}"))
     pairs += ways_on(found)

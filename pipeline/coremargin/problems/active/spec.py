@@ -14,6 +14,8 @@ from coremargin.problems.soft.spec import check_costs
 
 AUTO: Literal["auto"] = "auto"  #: C is chosen by folds of the rows that are given as examples
 
+SOFT: tuple[Method, ...] = ("coreset", "stream", "random")  #: methods that answers may contradict
+
 
 def cost_of(text: str) -> float | str:
     """A number, or the word auto. Raises ValueError."""
@@ -93,6 +95,11 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
             )
         elif self.C != AUTO:
             check_costs([self.C])
+        if self.loss is not None and self.method not in SOFT:
+            raise ValueError(
+                f"method: expected {', '.join(SOFT[:-1])} or {SOFT[-1]} with a loss, found {self.method!r}: it looks "
+                "for hyperplanes that agree with all answers; choose another"
+            )
 
     @property
     def cost(self) -> float | None:
