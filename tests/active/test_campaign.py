@@ -222,6 +222,22 @@ def test_questions_of_a_batch_differ_and_stay_until_answered(campaign: Campaign)
     assert np.array_equal(first[0].features, X[first[0].row].astype(np.float64))
 
 
+def test_open_questions_are_solved_for_once(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many questions are open, whoever asks next waits for one solve, and gets another row."""
+    campaign.tell([0, 1, 2, 3], LABELS[:4], examples=True)
+    rows = [one.row for one in campaign.ask(12)]
+    solved, solve = [0], Coreset.solve
+
+    def counted(*words: Any, **options: Any) -> Any:
+        solved[0] += 1
+        return solve(*words, **options)
+
+    monkeypatch.setattr(Coreset, "solve", counted)
+    (question,) = campaign.ask(1)
+    assert question.row not in rows
+    assert solved == [1]
+
+
 def test_questions_expire(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After their time questions are asked again, and late answers are taken all the same."""
     campaign, now = Campaign.create(tmp_path / "c", store, classes=CLASSES, expires=60.0), [1e9]

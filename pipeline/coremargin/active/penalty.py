@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
 from coremargin.errors import DataError
-from coremargin.maths.rows import lengths, products, take
-from coremargin.maths.smooth import RowModel
-from coremargin.problems.soft.losses.table import LOSSES
+from coremargin.maths.rows import lengths
+from coremargin.problems.active.answered import Answered
+from coremargin.problems.active.fit import least_values
+from coremargin.problems.active.hypothesis import Hypothesis
 from coremargin.problems.soft.spec import COSTS
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 FOLDS = 5
 #: Powers of ten that are tried, around the one that suits rows of that length.
 TRIED = range(-3, 5)
-TOLERANCE = 1e-6  #: of a value; mistakes are counted, not bounds proven
 _ORDERS = 1 << 31  #: numbers that rows are put into an order by
 
 
@@ -40,11 +40,10 @@ def chosen_cost(
     ids = np.array(sorted(codes), np.int64)
     known = np.array([codes[int(row)] for row in ids], np.int64)
     _enough(known, classes, place)
-    rows = source.rows_at(ids)[0]
-    fold = folds_of(ids, known, seed)
-    costs = costs_for(rows)
-    asked: dict[str, Any] = {"classes": len(classes), "loss": loss, "intercept": intercept}
-    wrong = [sum(_mistakes(rows, known, fold == k, cost=cost, **asked) for k in range(FOLDS)) for cost in costs]
+    planes = 1 if len(classes) == 2 else len(classes)
+    rows = Answered(ids, source.rows_at(ids)[0], known.astype(np.int32), np.zeros((len(ids), planes)))
+    fold, costs = folds_of(ids, known, seed), costs_for(rows.rows)
+    wrong = [sum(_mistakes(rows, fold == k, loss, cost, intercept=intercept) for k in range(FOLDS)) for cost in costs]
     return costs[int(np.argmin(wrong))]
 
 
@@ -82,20 +81,9 @@ def costs_for(rows: Any) -> list[float]:
     return [float(f"1e{k}") for k in (middle + step for step in TRIED) if COSTS[0] <= float(f"1e{k}") <= COSTS[1]]
 
 
-def _mistakes(
-    rows: Any, codes: Codes, out: NDArray[np.bool_], *, classes: int, loss: Loss, cost: float, intercept: bool
-) -> float:
-    """The share of the rows held out that the models of the others label wrongly."""
-    inside = np.flatnonzero(~out)
-    shown, known, width = take(rows, inside), codes[inside], rows.shape[1]
-    values = np.empty((np.count_nonzero(out), classes))
-    for code in range(1 if classes == 2 else 0, classes):
-        signs = np.where(known == code, 1, -1).astype(np.int8)
-        row_c = np.full(len(known), cost)
-        curvatures, limit = LOSSES[loss].bends(row_c)
-        model = RowModel(np.zeros(width + 1), shown, signs, intercept, np.ones(len(known)), curvatures, limit)
-        point = LOSSES[loss].minimum(model, np.zeros(width + 1), None, TOLERANCE)[0]
-        values[:, code] = products(take(rows, np.flatnonzero(out)), point[:-1, None])[0] + point[-1]
-    if classes == 2:
-        values[:, 0] = np.where(values[:, 1] >= 0, -np.inf, np.inf)
-    return float((values.argmax(axis=1) != codes[out]).mean())
+def _mistakes(known: Answered, out: NDArray[np.bool_], loss: Loss, cost: float, *, intercept: bool) -> float:
+    """The share of the rows held out that the model of the others labels wrongly."""
+    inside, held_out = known.take(np.flatnonzero(~out)), known.take(np.flatnonzero(out))
+    nothing = Hypothesis.nothing(known.rows.shape[1], known.planes, soft=True)
+    found = least_values(inside, nothing, loss, cost, intercept=intercept).hypothesis
+    return float((found.sides(found.decisions(held_out.rows)) != held_out.codes).mean())
