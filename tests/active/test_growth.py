@@ -18,7 +18,7 @@ from coremargin.cli import main
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.loop import Callbacks
-from coremargin.errors import ClaimRefuted, StoreError
+from coremargin.errors import ClaimRefuted, Interrupted, LabelError, StoreError
 from coremargin.formats.draws import drawn
 from coremargin.models.registry import read_model
 from coremargin.verify import verify
@@ -272,6 +272,110 @@ def test_growth_from_the_command_line(campaign: Campaign, store: Path, tmp_path:
     checked = said.invoke(main, ["verify", path, str(store), "--quiet"])
     assert checked.exit_code == 0, checked.output
     assert "from 500 rows to 900, those from before unchanged" in checked.stdout
+
+
+@pytest.mark.parametrize("rows", [FIRST, 900])
+def test_an_oracle_has_a_label_for_each_row_of_either_commit(
+    campaign: Campaign, store: Path, tmp_path: Path, rows: int
+) -> None:
+    """A list of labels for the rows that the campaign began with goes as far as it can; one for all to the end."""
+    campaign.run(know, most=5)
+    campaign.close()
+    more(store)
+    oracle = tmp_path / "labels.txt"
+    oracle.write_text("\n".join(LABELS[:rows]) + "\n")
+    run = CliRunner().invoke(main, ["active", "run", str(campaign.path), "--oracle", str(oracle), "--json"])
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert (found["rows"], found["status"]) == (900, "certified" if rows == 900 else "running")
+    assert all(row >= FIRST for row in found["unknown"])
+    assert bool(found["unknown"]) == (rows == FIRST)
+    oracle.write_text("\n".join(LABELS[:700]) + "\n")
+    other = CliRunner().invoke(main, ["active", "run", str(campaign.path), "--oracle", str(oracle)])
+    assert (other.exit_code, "found 700" in other.output) == (3, True)
+
+
+def test_before_the_first_answer_and_with_none_of_a_class(tmp_path: Path, store: Path) -> None:
+    """A campaign without answers begins with all rows; one whose answers were all the same finds the other class among
+    the rows that came.
+    """
+    begun = Campaign.create(tmp_path / "begun", store, classes=CLASSES, error=0.05)
+    one = Campaign.create(tmp_path / "one", store, classes=CLASSES, error=0.05)
+    with pytest.raises(LabelError):
+        one.run(lambda rows: dict.fromkeys(rows, "ham"))
+    attempt = one.status["attempt"]
+    more(store)
+    assert begun.grow() == one.grow() == 400
+    assert begun._player.state.resident.ids.max() >= FIRST
+    assert same_state(begun, without_state(begun, tmp_path / "copy"))
+    assert (one.status["status"], one.status["attempt"]) == ("running", attempt + 1)
+    far = int(np.argmax(X[FIRST:, 0])) + FIRST
+    one.run(lambda rows: {row: "spam" if row == far else "ham" for row in rows}, most=one.status["labels"] + 1)
+    one.tell([far], ["spam"], examples=True)
+    assert one.status["classes"] == list(CLASSES)
+    assert one.model.predict(X[[far]]).tolist() == ["spam"]
+
+
+def test_a_scan_that_is_interrupted_and_rows_that_come_then(tmp_path: Path, store: Path) -> None:
+    """What was read of the rows before is of no use for all of them: the next scan reads every block, and the bits are
+    those that the log gives without a break.
+    """
+    asked = {"classes": CLASSES, "error": 0.05, "block": 1024, "cluster": "threads"}
+    campaign = Campaign.create(tmp_path / "c", store, **asked)
+    done: list[int] = []
+
+    def stop(result: Any) -> None:
+        done.append(result.block.index)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+
+    campaign._player._watch = Callbacks(on_block=stop)
+    with pytest.raises(Interrupted):
+        campaign.run(know)
+    campaign.close()
+    more(store)
+    done.clear()
+    again = Campaign(
+        campaign.path, cluster="threads", watch=Callbacks(on_block=lambda one: done.append(one.block.index))
+    )
+    assert again.run(know)["status"] == "certified"
+    assert len(set(done[:15])) == 15
+    holds(again, 900)
+    assert same_state(again, without_state(again, tmp_path / "copy"))
+
+
+def test_an_interrupted_growth_is_done_again(campaign: Campaign, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted between its line and the state, growth is made up for by whatever comes next."""
+    campaign.run(know, most=8)
+    more(store)
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("coremargin.active.course.revised", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            campaign.grow()
+    assert len(growths(campaign)) == 1
+    assert campaign.status["rows"] == 900
+    assert campaign.grow() == 0
+    assert campaign.run(know)["status"] == "certified"
+    holds(campaign, 900)
+
+
+def test_scans_on_workers(tmp_path: Path, embedded: Any) -> None:
+    """Scans by two processes of a store that grows leave the same bits as scans in this one."""
+    both = []
+    for name in ("alone", "shared"):
+        place = unlabelled(tmp_path / f"{name}.zarr", X[:FIRST])
+        campaign = Campaign.create(tmp_path / name, place, classes=CLASSES, error=0.05, block=4096, memory=4000)
+        if name == "shared":
+            campaign._player._executor = embedded
+        campaign.run(know)
+        more(place)
+        campaign.grow()
+        assert campaign.run(know)["status"] == "certified"
+        both.append(campaign)
+    assert same_state(*both)
 
 
 def test_a_model_from_before_the_store_grew_still_holds(campaign: Campaign, store: Path, tmp_path: Path) -> None:

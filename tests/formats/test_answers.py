@@ -109,6 +109,58 @@ def test_answers_that_do_not_go_together(entries: list[dict[str, Any]], message:
         check_lines(lines, 100, None, "log")
 
 
+def growth(**values: Any) -> dict[str, Any]:
+    """What a line of growth has beside number, who, when and hash; the keys of an answer are taken away."""
+    return {"action": "grow", "rows": 150, "digest": f"sha256:{'1' * 64}", "attempt": 1, **values}
+
+
+def grown(*entries: dict[str, Any]) -> bytes:
+    """A log in which lines of growth have no keys of answers."""
+    data, before = b"", FIRST
+    for line in log_of(*entries).splitlines():
+        values = json.loads(line) | {"before": before}
+        if values["action"] == "grow":
+            values = {key: value for key, value in values.items() if key not in ("row", "label", "why")}
+        text = json.dumps(values).encode()
+        before = hashlib.sha256(text).hexdigest()
+        data += text + b"\n"
+    return data
+
+
+def test_a_line_of_growth_is_none_about_a_row() -> None:
+    """It is read among the others, in its place, and written with the same bytes; answers are those about rows; rows
+    that it brings may be answered after it and not before.
+    """
+    data = grown({}, growth(), {"row": 120, "label": "b"})
+    found = read_answers(data, FIRST, "log")
+    assert [line.number for line in found.entries] == [1, 2, 3]
+    assert [line.row for line in found.lines] == [0, 120]
+    assert [(line.rows, line.number) for line in found.growths] == [(150, 2)]
+    assert json.loads(bytes_of(found.entries[1])) == json.loads(data.splitlines()[1])
+    check_lines(found.entries, 100, None, "log")
+    assert effective(found.lines) == {0: "a", 120: "b"}
+    early = read_answers(grown({}, {"row": 120, "label": "b"}, growth()), FIRST, "log").entries
+    with pytest.raises(DataError, match="line 2: expected a row below 100, found 120"):
+        check_lines(early, 100, None, "log")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([growth(rows=100)], "line 1: grow: expected more than the 100 rows before, found 100"),
+        ([growth(), growth(rows=140)], "line 2: grow: expected more than the 150 rows before, found 140"),
+        ([{"why": "draw", "attempt": 2}, growth(attempt=2)], "line 2: grow: attempt: expected one above 2"),
+        ([growth(attempt=3), growth(rows=160, attempt=2)], "line 2: grow: attempt: expected one above 2, .* found 2"),
+        ([{"scans": 2}, growth(scans=1)], "line 2: scans: expected at least 2, found 1"),
+    ],
+)  # fmt: skip
+def test_growth_that_does_not_go_with_what_was_before(entries: list[dict[str, Any]], message: str) -> None:
+    """Fewer rows, or attempts that were drawn before, are refused by their line."""
+    lines = read_answers(grown(*entries), FIRST, "log").entries
+    with pytest.raises(DataError, match=message):
+        check_lines(lines, 100, None, "log")
+
+
 def test_undone_answers_may_be_given_again() -> None:
     """A row whose answer was taken back is answered again; skipped and unsure rows, too."""
     undo = {"action": "undo", "label": None}

@@ -88,9 +88,11 @@ def _write_new(path: Path, text: str) -> None:
         raise OutputError(f"{error}; the questions wait: `coremargin active ask --again --to` another file") from error
 
 
-def oracle_of(path: Path, rows: int) -> Oracle:
+def oracle_of(path: Path, *rows: int) -> Oracle:
     """Who answers about a store of so many rows from a file: a store with labels; CSV, JSONL or Parquet of row and
     label; one label a row, as text or NPY. Raises DataError, UsageError.
+
+    rows: of the commit that a campaign is about, and of the last one, which it may come to.
     """
     if path.is_dir():
         return _store_oracle(Store.open(path))
@@ -107,13 +109,13 @@ def oracle_of(path: Path, rows: int) -> Oracle:
     return _known(((f"{path}, line {row + 1}", row, label) for row, label in enumerate(labels)), rows)
 
 
-def _known(found: Iterable[tuple[str, int, Any]], rows: int) -> Oracle:
+def _known(found: Iterable[tuple[str, int, Any]], rows: Sequence[int]) -> Oracle:
     """An oracle of places, rows and labels."""
     labels = dict[int, Any]()
     for place, row, label in found:
-        if not 0 <= row < rows:
+        if not 0 <= row < max(rows):
             raise DataError(
-                f"{place}: expected a row from 0 to {rows - 1:,}, found {row:,}; is it another store's file?"
+                f"{place}: expected a row from 0 to {max(rows) - 1:,}, found {row:,}; is it another store's file?"
             )
         if label is not None and not _agree(labels.setdefault(row, label), label):
             raise DataError(
@@ -128,10 +130,11 @@ def _agree(first: Any, second: Any) -> bool:
     return same(one, other)
 
 
-def _one_a_row(found: int, rows: int, path: Path) -> None:
-    if found != rows:
+def _one_a_row(found: int, rows: Sequence[int], path: Path) -> None:
+    if found not in rows:
+        wanted = " or ".join(f"{many:,}" for many in sorted(set(rows)))
         raise DataError(
-            f"{path}: expected a label for each of the {rows:,} rows, found {found:,}; give those of this store, or a "
+            f"{path}: expected a label for each of the {wanted} rows, found {found:,}; give those of this store, or a "
             "table with the columns row and label"
         )
 
@@ -148,7 +151,7 @@ def _store_oracle(store: Store) -> Oracle:
     return answer
 
 
-def _array_oracle(values: np.ndarray, path: Path, rows: int) -> Oracle:
+def _array_oracle(values: np.ndarray, path: Path, rows: Sequence[int]) -> Oracle:
     if values.ndim == 2 and values.shape[1] == 2:
         places = (f"{path}, pair {k}" for k in range(len(values)))
         pairs = zip(places, values, strict=False)
@@ -159,7 +162,7 @@ def _array_oracle(values: np.ndarray, path: Path, rows: int) -> Oracle:
         )
     _one_a_row(len(values), rows, path)
     return lambda asked: {
-        row: label for row in asked if row < rows and (label := label_from_value(values[row])) is not None
+        row: label for row in asked if row < len(values) and (label := label_from_value(values[row])) is not None
     }
 
 

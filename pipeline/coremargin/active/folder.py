@@ -131,6 +131,12 @@ class CampaignFolder:
         return self._player.ground.store
 
     @property
+    def newest_rows(self) -> int:
+        """Rows that the store has by now: more than ``store`` where some were appended. Raises StoreError."""
+        newest = self._player.ground.newest()
+        return self.store.rows if newest is None else newest.rows
+
+    @property
     def classes(self) -> list[Any]:
         """The labels, (negative, positive), as far as they are known."""
         with self.held():

@@ -179,7 +179,7 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
     quiet = options["quiet"] or options["as_json"]
     with opening(campaign, options["cluster"], quiet=quiet, whole=False) as opened:
         status = opened.run(
-            oracle_of(oracle, opened.store.rows),
+            oracle_of(oracle, opened.store.rows, opened.newest_rows),
             batch=max(1, options["batch"]),
             most=options["most"],
             who=f"file {oracle.name}",
@@ -206,7 +206,8 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
         begin(job, None, (), name_of(None))
     where = cluster if cluster is not None else None if job.cluster is None else str(job.cluster)
     with opening(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
-        status = opened.run(oracle_of(job.oracle, opened.store.rows), batch=job.batch, who=f"file {job.oracle.name}")
+        answers = oracle_of(job.oracle, opened.store.rows, opened.newest_rows)
+        status = opened.run(answers, batch=job.batch, who=f"file {job.oracle.name}")
     say(status, flags["as_json"])
     return 0 if status["status"] == "certified" else 4
 
