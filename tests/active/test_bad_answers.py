@@ -320,11 +320,11 @@ def test_a_store_that_changed(campaign: Campaign, store: Path, tmp_path: Path) -
     assert Campaign(campaign.path).facts.rows == 200
     os.rename(store, tmp_path / "away")
     unlabelled(store, X + np.float32(1))
-    with pytest.raises(StoreError, match="expected the rows that the campaign is about, sha256"):
+    with pytest.raises(StoreError, match="expected a commit of 200 rows with .*, found sha256:.* of 200 rows"):
         Campaign(campaign.path)
     os.rename(store, tmp_path / "other")
     unlabelled(store, X[:150])
-    with pytest.raises(StoreError, match="expected a commit of 200 rows, found commits of 150 rows"):
+    with pytest.raises(StoreError, match="expected a commit of 200 rows with .*, found sha256:.* of 150 rows"):
         Campaign(campaign.path)
 
 

@@ -167,11 +167,31 @@ def test_a_handle_refuses_another_store(tmp_path: Path, rng: np.random.Generator
     X = rng.normal(size=(100, 4)).astype(np.float32)
     handle = write_store(tmp_path / "s.zarr", X, np.arange(100) % 2).handle()
     write_store(tmp_path / "s.zarr", X + 1, np.arange(100) % 2, overwrite=True)
-    with pytest.raises(StoreError, match="replaced since the job started"):
+    with pytest.raises(StoreError, match="expected a commit with .*, found sha256:.* of 100 rows: the store was"):
         open_source(handle)
     write_store(tmp_path / "s.zarr", X[:50], np.arange(50) % 2, overwrite=True)
-    with pytest.raises(StoreError, match="expected a commit of 100 rows"):
+    with pytest.raises(StoreError, match="expected a commit with .*, found sha256:.* of 50 rows: the store was"):
         open_source(handle)
+
+
+def test_commits_are_opened_by_digest(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Each commit opens by its digest with its own rows, and by a handle; another digest, or other rows, is refused."""
+    X = rng.normal(size=(300, 4)).astype(np.float32)
+    stores = [write_store(tmp_path / "s.zarr", X[:100], np.arange(100) % 2)]
+    for start in (100, 200):
+        with StoreWriter.append(tmp_path / "s.zarr") as writer:
+            writer.write(X[start : start + 100], np.arange(100) % 2)
+        stores.append(Store.open(tmp_path / "s.zarr"))
+    for store, rows in zip(stores, (100, 200, 300), strict=True):
+        for found in (Store.open(store.path, digest=store.digest), open_source(store.handle())):
+            assert (found.digest, found.rows) == (store.digest, rows)
+            np.testing.assert_array_equal(all_rows(found)[0], X[:rows])
+    assert Store.open(stores[1].path, rows=200, digest=stores[1].digest).commits == 2
+    unknown = "sha256:" + 64 * "a"
+    with pytest.raises(StoreError, match=f"expected a commit with the content {unknown}, found {stores[0].digest} of"):
+        Store.open(stores[0].path, digest=unknown)
+    with pytest.raises(StoreError, match=f"expected a commit of 300 rows with the content {stores[0].digest}, found"):
+        Store.open(stores[0].path, rows=300, digest=stores[0].digest)
 
 
 def test_open_source_keeps_one_store_per_process(tmp_path: Path, rng: np.random.Generator) -> None:

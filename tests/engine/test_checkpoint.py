@@ -15,7 +15,7 @@ import pytest
 
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.engine.checkpoint import Checkpoint, folder_of, rows_then
+from coremargin.engine.checkpoint import Checkpoint, commit_then, folder_of
 from coremargin.engine.executors import InProcess
 from coremargin.errors import Busy, CheckpointError, Interrupted, OutputError, UsageError
 from coremargin.learn import train as train_module
@@ -226,7 +226,7 @@ def test_rows_appended_meanwhile_wait_for_the_next_job(
         writer.commit()
     with pytest.raises(CheckpointError, match="store was 'sha256:.*', is 'sha256:.*'; rows was 800, is 900"):
         train_job(job, Store.open(store.path), InProcess(1), begin="resume")
-    assert rows_then(job.out) == 800
+    assert commit_then(job.out) == store.digest
     assert resume(job).model.rows == 800
     assert exact(job.out) == exact(job.out.with_name("alone"))
     with pytest.raises(Exception, match="rows were appended after training: train again on all of them"):

@@ -58,11 +58,9 @@ def job_of(facts: Campaign, place: Path) -> ActiveJob:
     return ActiveJob(store=Path(facts.store), out=place, memory=Size(facts.memory), block=Size(facts.block), **asked)
 
 
-def problem_at(facts: Campaign, job: ActiveJob, rows: int, digest: str) -> tuple[Store, ActiveMargin]:
+def problem_at(job: ActiveJob, rows: int, digest: str) -> tuple[Store, ActiveMargin]:
     """The store at a commit, and the problem. Raises StoreError for a store that lost or changed rows."""
-    store = Store.open(job.store, rows=rows)
-    if store.digest != digest or store.features != facts.features:
-        raise changed(job, digest, store.digest)
+    store = Store.open(job.store, rows=rows, digest=digest)
     return store, problem_of(job, scaled(store, job.scaling))
 
 

@@ -44,7 +44,7 @@ class Ground:
     def _go_to(self, at: At) -> None:
         self.store: Store
         self.problem: ActiveMargin
-        self.store, self.problem = problem_at(self._facts, self._job, *at)
+        self.store, self.problem = problem_at(self._job, *at)
         self.at = at
 
     def after(self, growths: Iterable[Growth]) -> None:

@@ -30,6 +30,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from coremargin.data.plain import group_metadata
+from coremargin.errors import StoreError
 from coremargin.formats.store_record import FORMAT, VERSION, read_store_record
 
 if TYPE_CHECKING:
@@ -108,4 +109,25 @@ def read_facts(path: Path) -> Facts:
         about=record.about,
         file_entries=0 if record.file_entries is UNSET else record.file_entries,
         weighted=record.weighted,
+    )
+
+
+_NAMED = 8  # commits in a message
+
+
+def commits_upto(
+    commits: tuple[Commit, ...], store: Path, *, rows: int | None = None, digest: str | None = None
+) -> tuple[Commit, ...]:
+    """The commits of a store up to the last one with so many rows and this digest. Raises StoreError: none has."""
+    for stop in range(len(commits), 0, -1):
+        last = commits[stop - 1]
+        if rows in (None, last.rows) and digest in (None, last.digest):
+            return commits[:stop]
+    wanted = [] if rows is None else [f"of {rows:,} rows"]
+    wanted += [] if digest is None else [f"with the content {digest}"]
+    known = ", ".join(f"{commit.digest} of {commit.rows:,} rows" for commit in commits[-_NAMED:])
+    earlier = f"{len(commits) - _NAMED:,} earlier ones and " if len(commits) > _NAMED else ""
+    raise StoreError(
+        f"{store}: expected a commit {' '.join(wanted)}, found {earlier}{known}: the store was replaced or changed "
+        f"since; restore it from a copy, or start again with what it has"
     )

@@ -14,7 +14,7 @@ import numpy as np
 from coremargin.data.arrays import ArraySource, checked_ids
 from coremargin.data.csr_reader import CsrReader
 from coremargin.data.digest import WEIGHTS
-from coremargin.data.format import UNLABELLED, Commit, Facts, read_facts
+from coremargin.data.format import UNLABELLED, Commit, Facts, commits_upto, read_facts
 from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
@@ -22,7 +22,7 @@ from coremargin.data.reader import ArrayReader
 from coremargin.data.sizes import scanned_bytes
 from coremargin.data.source import Source
 from coremargin.data.view import View, ViewHandle, root
-from coremargin.errors import DamagedChunk, StoreError
+from coremargin.errors import DamagedChunk
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
@@ -111,8 +111,15 @@ class Store:
         self._made: Readers | None = None
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, map_bytes: int = MAP_BYTES, rows: int | None = None) -> Store:
-        """Open the latest commit, or the one that ended at ``rows``.
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        map_bytes: int = MAP_BYTES,
+        rows: int | None = None,
+        digest: str | None = None,
+    ) -> Store:
+        """Open the latest commit, or the one with ``digest``, or the last one with so many ``rows``.
 
         Parameters
         ----------
@@ -121,7 +128,9 @@ class Store:
         map_bytes : int, default 512 MiB
             How many bytes of chunks this process may keep mapped.
         rows : int, optional
-            Rows of the commit that is wanted; None: the latest.
+            Rows of the commit that is wanted; None: whatever it has.
+        digest : str, optional
+            Its content, "sha256:..."; None: the latest.
 
         Returns
         -------
@@ -135,15 +144,7 @@ class Store:
         """
         place = Path(os.path.abspath(path))
         facts = read_facts(place)
-        commits = facts.commits
-        if rows is not None:
-            commits = tuple(commit for commit in commits if commit.rows <= rows)
-            if not commits or commits[-1].rows != rows:
-                known = ", ".join(f"{commit.rows:,}" for commit in facts.commits[-8:])
-                raise StoreError(
-                    f"{place}: expected a commit of {rows:,} rows, found commits of {known} rows; the store changed"
-                )
-        return cls(place, facts, commits, map_bytes)
+        return cls(place, facts, commits_upto(facts.commits, place, rows=rows, digest=digest), map_bytes)
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
@@ -444,7 +445,7 @@ def open_source(handle: Any) -> Source:
 
     Also takes a path (latest commit).
 
-    Raises StoreError when the store no longer holds the rows that the handle speaks of.
+    Raises StoreError when the store no longer holds the commit that the handle speaks of.
     """
     if isinstance(handle, str | os.PathLike):
         handle = Store.open(handle).handle()
@@ -458,12 +459,7 @@ def open_source(handle: Any) -> Source:
     with _opening:
         store = _opened.get(key)
         if store is None:
-            store = Store.open(handle.path, rows=handle.rows, map_bytes=handle.map_bytes)
-            if store.digest != handle.digest:
-                raise StoreError(
-                    f"{handle.path}: expected the content {handle.digest}, found {store.digest}; "
-                    f"the store was replaced since the job started: start the job again"
-                )
+            store = Store.open(handle.path, digest=handle.digest, map_bytes=handle.map_bytes)
             for old in [known for known in _opened if known[0] == handle.path]:
                 del _opened[old]  # an older commit; whoever still reads it holds it
             _opened[key] = store

@@ -53,10 +53,10 @@ def folder_of(out: Path) -> Path:
     return place.with_name(f".{place.name}.checkpoint")
 
 
-def rows_then(out: Path) -> int | None:
-    """How many rows the store had when the checkpoint of ``out`` was made; None without a checkpoint to read."""
+def commit_then(out: Path) -> str | None:
+    """The digest that the store had when the checkpoint of ``out`` was made; None without a checkpoint to read."""
     try:
-        return int(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"]["rows"])
+        return str(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"]["store"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

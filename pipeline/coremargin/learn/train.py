@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coremargin.data.folder import check_target, recover
 from coremargin.data.store import Store
-from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, rows_then
+from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, commit_then
 from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, no_labels, nothing, rounds
 from coremargin.engine.problem import WorksBetweenScans
@@ -53,10 +53,10 @@ def open_store(job: TrainJob, begin: Begin) -> Store:
 
     So a job that was interrupted ends with the same bits, whatever was appended meanwhile.
     """
-    rows = rows_then(job.out) if begin == "resume" else None
+    digest = commit_then(job.out) if begin == "resume" else None
     with suppress(StoreError):  # no such commit: the checkpoint will be refused, with what differs
-        if rows is not None:
-            return Store.open(job.store, rows=rows)
+        if digest is not None:
+            return Store.open(job.store, digest=digest)
     return Store.open(job.store)
 
 
