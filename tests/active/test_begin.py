@@ -70,8 +70,8 @@ def test_answers_of_a_campaign_about_other_rows(tmp_path: Path, store: Path, ear
     """Row numbers of another store mean other rows: refused, as is a folder that is no campaign; nothing is made."""
     other = unlabelled(tmp_path / "other.zarr", X + np.float32(1))
     few = unlabelled(tmp_path / "few.zarr", X[:100])
-    for place, message in ((other, "which is sha256:.* here"), (few, "which is none of so many rows here")):
-        with pytest.raises(DataError, match=rf"old: expected a campaign about rows of .*{message}"):
+    for place in (other, few):
+        with pytest.raises(DataError, match="old: expected a campaign about rows of .* which is none of its commits"):
             Campaign.create(tmp_path / "new", place, classes=CLASSES, examples=earlier.path)
     with pytest.raises(DataError, match="rows.zarr: expected a campaign, found no campaign.toml"):
         Campaign.create(tmp_path / "new", store, classes=CLASSES, examples=store)

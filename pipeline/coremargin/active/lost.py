@@ -68,10 +68,10 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 def _asked(facts: Campaign, log: Log, place: Path) -> dict[str, Any]:
     """What the campaign is about, and what is not known of it."""
     job, grown = job_of(facts, place), log.answers.growths
-    rows = grown[-1].rows if grown else facts.rows
+    rows, digest = (grown[-1].rows, grown[-1].digest) if grown else (facts.rows, facts.digest)
     return {
         "confidence": facts.confidence, "rows": rows, "store": facts.store, "out": str(place), "loss": job.loss,
-        "C": job.cost, "by_class": job.by_class, "store_bytes": Store.open(facts.store, rows=rows).nbytes,
+        "C": job.cost, "by_class": job.by_class, "store_bytes": Store.open(facts.store, digest=digest).nbytes,
         "bytes_read": None, "draws_wrong": None, "attempt": None, "draws_open": 0, "draws_done": 0,
         "contradiction": [], "against_rest": None, "seconds": None, "peak_rss_bytes": None, "grown": len(grown),
     }  # fmt: skip
