@@ -37,7 +37,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
     ended = "running" if state.status == "running" else found.status
     return {
         "status": "stopped" if lacking else ended,
-        "reason": "all answers are the same" if lacking else reason_of(state, found),
+        "reason": _lacking(player) if lacking else reason_of(state, found),
         "labels_asked": sum(line.label is not None for line in lines), "labels": len(player.labels),
         "draws": len(draws), "draws_wrong": player.mark.wrong,
         "scans": player.meters.scans, "bytes_read": player.meters.bytes_read,
@@ -54,6 +54,10 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "unsure": len(state.unsure), "unsure_rows": state.unsure.tolist(), "seconds": player.meters.seconds,
         "peak_rss_bytes": player.ran.peak_rss_bytes(), "store": player.facts.store, "out": str(player.path),
     }  # fmt: skip
+
+
+def _lacking(player: Player) -> str:
+    return "all answers are the same" if player.problem.classes == 2 else "there is a class that no answer has"
 
 
 def _draws_open(player: Player) -> int:

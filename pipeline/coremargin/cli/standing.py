@@ -59,6 +59,8 @@ def _answers(found: dict[str, Any]) -> str:
 def _bounds(found: dict[str, Any]) -> words.Pairs:
     """What is proven of the rows answered, and of the others if they are labelled as the model says."""
     lower, upper = (text or "not known" for text in plain_bounds(found["lower"], found["upper"]))
+    if found["upper"] is None:
+        return [("margin" if found["loss"] is None else "value", "nothing is proven yet")]
     if found["loss"] is not None:
         loss = f"{found['loss'].replace('_', ' ')}, C {found['C']}"
         return [("value", f"{upper} of the rows answered, {loss}; none can be below {lower}")]
