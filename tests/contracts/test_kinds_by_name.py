@@ -65,6 +65,6 @@ def test_nobody_else_asks_which_kind_it_is(package: Package) -> None:
 def test_those_who_are_about_one_kind_do_ask(package: Package) -> None:
     """What is left out of the test above would fail it, and so would every home: it can see."""
     homes = [name for name in package.modules if KIND.fullmatch(name)]
-    assert len(homes) == len(KINDS)
+    assert len(homes) == len(HOMES)
     blind = [name for name in (*ABOUT_ONE, *homes) if not list(asked(package.modules[name]))]
     assert blind == []

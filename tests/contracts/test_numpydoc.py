@@ -18,6 +18,7 @@ BESIDE = (
     "coremargin.learn.published.Enumeration",
     "coremargin.learn.published.outlier_svm",
     "coremargin.models.active.ActiveModel",
+    "coremargin.models.active_classes.ActiveClassesModel",
     "coremargin.models.multiclass.MulticlassModel",
 )
 

@@ -26,8 +26,10 @@ class Parts(NamedTuple):
 
 
 #: By the names that records have for them; jobs ask in this order which one they mean, and the last takes what is left.
+#: A kind whose records are of two forms has two lines.
 KINDS = {
     "active": Parts(".problems.active.kind", ".models.active", ".formats.active", cli=".cli.active"),
+    "active_classes": Parts(".problems.active.kind", ".models.active_classes", ".formats.active_classes"),
     "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers", ".problems.outliers.commands"),
     "crammer_singer": Parts(".problems.multiclass.kind", ".models.multiclass", ".formats.crammer_singer"),
     "fleet": Parts(".problems.fleet.kind", ".models.fleet"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from coremargin.formats.active import Active
+from coremargin.models.asked import AskedModel
 from coremargin.models.model import Model
 
 if TYPE_CHECKING:
@@ -13,18 +14,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ActiveModel(Model):
+class ActiveModel(AskedModel, Model):
     """A hypothesis of few answers, with its certificate.
 
-    The margin is that of the rows answered, and of all others if their labels are as it says; ``evidence`` bounds how
-    many are not. A campaign makes it, ``Model.load`` reads it.
+    The margin is that of the rows answered, and of all others if their labels are as it says; with a loss bounds are
+    about its value over the rows answered. ``evidence`` bounds how many rows are labelled wrongly. A campaign makes it,
+    ``Model.load`` reads it.
 
     Parameters
     ----------
     record : mapping
         The content of ``model.json``.
     w : ndarray of shape (d,)
-        Float64, of length 1.
+        Float64, of length 1 unless there is a loss.
     b : float
         The offset.
     alpha : ndarray of shape (m,)
@@ -48,23 +50,6 @@ class ActiveModel(Model):
 
     RECORD: ClassVar[type[TwoClasses]] = Active
     WHAT = "two classes, whose labels were asked for"
-
-    @property
-    def evidence(self) -> dict[str, Any] | None:
-        """What draws have shown; None where no attempt was finished."""
-        found = self.record["evidence"]
-        return None if found is None else dict(found)
-
-    @property
-    def answers(self) -> int:
-        """How many rows have answers, draws included."""
-        return int(self.record["answers"])
-
-    @property
-    def log(self) -> str | None:
-        """Hash of the last line of the campaign's log that it is about."""
-        found = self.record["log"]
-        return None if found is None else str(found)
 
 
 MODEL_CLASS = ActiveModel

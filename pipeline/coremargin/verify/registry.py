@@ -19,6 +19,7 @@ KINDS = {
     "outliers": "coremargin.verify.outliers.kind",
     "crammer_singer": "coremargin.verify.classes.kind",
     "active": "coremargin.verify.active.kind",
+    "active_classes": "coremargin.verify.active.kind",
 }
 
 
