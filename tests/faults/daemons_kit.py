@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -40,7 +41,7 @@ def free_ports(number: int) -> list[int]:
             each.close()
 
 
-class LocalDaemons:
+class LocalDaemons(ABC):
     """Daemons that write below ``folder``; ``environment`` is what they and their commands need.
 
     To be used with ``with``: ``begin`` starts them, and they end however that ends.
@@ -50,11 +51,11 @@ class LocalDaemons:
         self.folder, self.environment = folder, environment or {}
         self.running: list[psutil.Popen] = []
 
+    @abstractmethod
     def begin(self) -> None:
         """Start them, and wait until they answer."""
-        raise NotImplementedError
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027 - most run nothing for us
         """Take away what the daemons run for us; they may be gone."""
 
     def left(self) -> list[psutil.Process]:

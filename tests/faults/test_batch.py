@@ -22,9 +22,7 @@ from cluster_kit import (
     command,
     ends_and_is_resumed,
     trained,
-    trained_alone,
     wait_until,
-    wide_store,
     worker_environment,
 )
 from coremargin import spec as specs
@@ -61,18 +59,6 @@ def _commands(system: BatchSystem, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         monkeypatch.setenv(name, value)
     yield
     system.wait_until_idle()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Rows of many features."""
-    return wide_store(tmp_path_factory.mktemp("wide") / "rows.zarr")
-
-
-@pytest.fixture(scope="module")
-def unbroken(store: Store) -> dict[str, bytes]:
-    """The model of a run that nothing happened to, in this process."""
-    return trained_alone(store, store.path.with_name("unbroken"))
 
 
 def spec_of(system: BatchSystem, repository: Path, logs: Path, tls: Tls | None = None, **other: object) -> Batch:

@@ -20,9 +20,7 @@ from cluster_kit import (
     command,
     ends_and_is_resumed,
     trained,
-    trained_alone,
     wait_until,
-    wide_store,
     worker_environment,
 )
 from coremargin import spec as specs
@@ -51,18 +49,6 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSshd]:
     """An sshd on two addresses of this machine."""
     with LocalSshd(tmp_path_factory.mktemp("sshd")) as daemon:
         yield daemon
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Rows of many features."""
-    return wide_store(tmp_path_factory.mktemp("wide") / "rows.zarr")
-
-
-@pytest.fixture(scope="module")
-def unbroken(store: Store) -> dict[str, bytes]:
-    """The model of a run that nothing happened to, in this process."""
-    return trained_alone(store, store.path.with_name("unbroken"))
 
 
 @pytest.fixture

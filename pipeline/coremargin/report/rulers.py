@@ -56,11 +56,7 @@ def _margin(lower: float, upper: float, requested: float, precision: Precision, 
         svg.text(at_upper - 5, y + 52, "no classifier beyond", "note", "start"),
     ]
     if at_upper - at_requested > width * 0.3:  # else its label would run into the other
-        parts += [
-            svg.line(at_requested, y - 9, at_requested, y + 16, "mark-asked"),
-            svg.text(at_requested, y + 34, precision.nearest(requested), "value", "middle"),
-            svg.text(at_requested, y + 52, "asked for", "note", "middle"),
-        ]
+        parts += _asked(at_requested, y, precision.nearest(requested), "asked for")
     description = f"Reached {precision.down(lower)}; proven impossible beyond {precision.up(upper)}."
     return svg.drawing("ruler", frame, "The certificate on a ruler", description, parts)
 
@@ -85,10 +81,15 @@ def _value(lower: float, upper: float, requested: float, precision: Precision, w
         svg.text(at_lower + 5, y + 52, "no classifier below", "note", "end"),
     ]
     if at_requested - at_lower > width * 0.3:  # else its label would run into the other
-        parts += [
-            svg.line(at_requested, y - 9, at_requested, y + 16, "mark-asked"),
-            svg.text(at_requested, y + 34, precision.nearest(requested), "value", "middle"),
-            svg.text(at_requested, y + 52, "was enough", "note", "middle"),
-        ]
+        parts += _asked(at_requested, y, precision.nearest(requested), "was enough")
     description = f"Value {precision.up(upper)}; proven impossible below {precision.down(lower)}."
     return svg.drawing("ruler", frame, "The certificate on a ruler", description, parts)
+
+
+def _asked(x: float, y: float, number: str, words: str) -> list[Markup]:
+    """The mark of what was asked for, and two lines below it."""
+    return [
+        svg.line(x, y - 9, x, y + 16, "mark-asked"),
+        svg.text(x, y + 34, number, "value", "middle"),
+        svg.text(x, y + 52, words, "note", "middle"),
+    ]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.problem import BaseProblem
 from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, safe_projections
 from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.rows import as_float64, take, vector
@@ -25,8 +24,8 @@ from coremargin.problems.common.start import (
     class_weights,
     pool_row_bytes,
     sample_chunks,
-    two_classes,
 )
+from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.hard.ledger import Ledger
 from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.result import result, round_of
@@ -46,7 +45,7 @@ SKETCH_ROWS, BINS = 1000, 200
 
 
 @dataclass(frozen=True)
-class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
+class HardMargin(TwoClassProblem[HardMarginState, MarginSummary]):
     """Maximum-margin separation of two classes, to a share 1 - epsilon of the best possible margin.
 
     epsilon in (0, 1); pool_bytes: memory for the pool's rows; blocks: tasks a scan has (rows are kept per task).
@@ -81,15 +80,6 @@ class HardMargin(BaseProblem[HardMarginState, MarginSummary]):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
         """A state from a checkpoint."""
         return HardMarginState.from_arrays(arrays)
-
-    @property
-    def codes(self) -> tuple[int, int]:
-        """Codes of the positive and the negative class."""
-        return two_classes(self.source)
-
-    def check(self) -> None:
-        """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError."""
-        two_classes(self.source)
 
     @property
     def pool_rows(self) -> int:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.problem import BaseProblem
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, measure, soft_directions
@@ -33,8 +32,8 @@ from coremargin.problems.common.start import (
     check_scale,
     read_sample,
     sample_chunks,
-    two_classes,
 )
+from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.outliers.climb import climbed, lowest, over
 from coremargin.problems.outliers.path import how_it_ended, shared
 from coremargin.problems.outliers.probe import OutlierProbe
@@ -64,7 +63,7 @@ BINS = 200
 
 
 @dataclass(frozen=True)
-class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
+class OutlierMargin(TwoClassProblem[OutlierState, OutlierSummary]):
     """The largest margin with k rows left out, to a share 1 - epsilon of the best; for each k in ``ks``, increasing.
 
     exact: False for the heuristic's answer with an upper bound, whatever the distance. epsilon in [0, 1).
@@ -77,11 +76,6 @@ class OutlierMargin(BaseProblem[OutlierState, OutlierSummary]):
     pool_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
-
-    @property
-    def codes(self) -> tuple[int, int]:
-        """Codes of the positive and the negative class."""
-        return two_classes(self.source)
 
     def check(self) -> None:
         """Refuse what cannot be trained, before a row is read.

@@ -23,15 +23,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.problem import BaseProblem
 from coremargin.problems.common.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
     balanced,
     class_weights,
     float64_row_bytes,
-    two_classes,
 )
+from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.soft.objective import Magnitudes, Objective
 from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.start import BINS
@@ -56,7 +55,7 @@ KNOWN = 17
 
 
 @dataclass(frozen=True)
-class SoftBase(BaseProblem[SoftState, NearMarginSummary]):
+class SoftBase(TwoClassProblem[SoftState, NearMarginSummary]):
     """Minimise 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) until the duality gap is at most epsilon of the value.
 
     class_weight: factors of C for the negative and the positive class, or "balanced". memory_bytes: for rows and
@@ -77,15 +76,6 @@ class SoftBase(BaseProblem[SoftState, NearMarginSummary]):
     duals_fit: bool = True
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
-
-    @property
-    def codes(self) -> tuple[int, int]:
-        """Codes of the positive and the negative class."""
-        return two_classes(self.source)
-
-    def check(self) -> None:
-        """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError."""
-        two_classes(self.source)
 
     @property
     def row_bytes(self) -> int:
