@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -272,3 +275,29 @@ def test_threads_must_be_positive() -> None:
     """InProcess refuses zero threads."""
     with pytest.raises(UsageError, match="threads: expected at least 1, got 0"):
         InProcess(0)
+
+
+def test_libraries_that_come_later_are_on_one_thread_too() -> None:
+    """A BLAS that is loaded between two contexts has one thread in the second, and its own number again after it."""
+    code = """
+import threadpoolctl
+from coremargin.engine.task import one_blas_thread
+
+def threads():
+    return {each["filepath"]: each["num_threads"] for each in threadpoolctl.threadpool_info()}
+
+with one_blas_thread():
+    first = threads()
+import scipy.linalg
+before = threads()
+with one_blas_thread():
+    second = threads()
+print(len(second) > len(first), set(first.values()) | set(second.values()), threads() == before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"OPENBLAS_NUM_THREADS": "2"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    if done.stdout.startswith("False"):
+        pytest.skip("NumPy and SciPy share one BLAS")
+    assert done.stdout == "True {1} True\n"

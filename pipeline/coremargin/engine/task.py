@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from coremargin.engine.protocols import Block, BlockResult
 from coremargin.errors import BlockFailed, machine_limit
@@ -98,7 +99,16 @@ def block_bytes(source: Source, block: Block) -> int:
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """BLAS on one thread while the context lasts: blocks run side by side, threads inside a block would only fight."""
-    return threadpool_limits(1, user_api="blas")  # type: ignore[no-any-return]
+    return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def _libraries(_modules: int) -> ThreadpoolController:
+    """The libraries of this process with threads of their own; to look for them takes a millisecond.
+
+    _modules: how many are imported: a library that came later came with one.
+    """
+    return ThreadpoolController()
 
 
 def pin_blas_for_good() -> None:
