@@ -10,6 +10,7 @@ import gzip
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ class Settings:
     soft: tuple[str, ...] = ("a9a", "newsgroups_sparse")  #: real data, where a loss is measured
 
     labelled: tuple[tuple[int, int], ...] = ((1_000_000, 50),)  #: rows and features, where few labels are asked for
-    campaigns: int = 200  #: simulated ones, to count false claims
+    pairs: tuple[str, ...] = ("mnist_zero_two", "usps", "reuters")  #: real data, where few labels are asked for
+    campaigns: int = 1000  #: simulated ones, to count false claims
 
     def synthetic(self, rows: int, features: int, name: str, noise: float = 0.0) -> Path:
         """A store of synthetic rows; one that is there already with the same recipe is used again."""
@@ -93,13 +95,21 @@ def _scaled(X: np.ndarray) -> np.ndarray:
     return np.asarray(X / np.where(largest > 0, largest, 1), dtype=np.float32)
 
 
-def mnist(images: Path) -> Rows:
-    """Zeros against ones of the 60,000 training images, pixels 0 to 1."""
+def mnist(images: Path, other: int = 1) -> Rows:
+    """Zeros against another digit of the 60,000 training images, pixels 0 to 1."""
     pixels = np.frombuffer(gzip.decompress(images.read_bytes()), np.uint8, offset=16).reshape(-1, 784)
     labels = images.with_name("train-labels-idx1-ubyte.gz")
     y = np.frombuffer(gzip.decompress(labels.read_bytes()), np.uint8, offset=8)
-    mine = y <= 1
+    mine = np.isin(y, (0, other))
     return (pixels[mine] / np.float32(255)).astype(np.float32), y[mine].astype(np.int32)
+
+
+def usps(file: Path) -> Rows:
+    """Threes against fives of the 7,291 training images, pixels 0 to 1."""
+    with np.load(file, allow_pickle=False) as content:
+        X, y = content["X_train"], content["y_train"]
+    mine = np.isin(y, (3, 5))
+    return X[mine].astype(np.float32), y[mine].astype(np.int32)
 
 
 def kdd(table: Path) -> Rows:
@@ -120,15 +130,29 @@ def newsgroups(counts: Path) -> Rows:
 
 def newsgroups_sparse(counts: Path) -> Rows:
     """PC against Mac hardware, training messages, term counts, each divided by its largest count."""
-    X = load_npz(counts).tocsr()
     with np.load(counts.with_name("bydate_meta.npz"), allow_pickle=False) as meta:
         names, label, train = list(meta["label_names"]), meta["label"], meta["is_train"].astype(bool)
     pair = [names.index("comp.sys.ibm.pc.hardware"), names.index("comp.sys.mac.hardware")]
     mine = np.flatnonzero(np.isin(label, pair) & train)
-    rows = X[mine].astype(np.float64)
+    return _counts(counts, mine), label[mine].astype(np.int32)
+
+
+def reuters(counts: Path) -> Rows:
+    """Earn against acq: training stories with exactly one of the two topics, term counts, as ``newsgroups_sparse``."""
+    with np.load(counts.with_name("modapte_meta.npz"), allow_pickle=False) as meta:
+        starts, topics, names = meta["topics_indptr"], meta["topics_indices"], list(meta["topic_names"])
+        train = meta["is_train"].astype(bool)
+    has = csr_array((np.ones(len(topics), np.int8), topics, starts), shape=(len(train), len(names)))
+    earn, acq = (has[:, [names.index(name)]].toarray().ravel() > 0 for name in ("earn", "acq"))
+    mine = np.flatnonzero((earn != acq) & train)
+    return _counts(counts, mine), earn[mine].astype(np.int32)
+
+
+def _counts(counts: Path, mine: np.ndarray) -> Any:
+    """Some rows of term counts, each divided by the largest count that these rows have of the term."""
+    rows = load_npz(counts).tocsr()[mine].astype(np.float64)
     largest = rows.max(axis=0).toarray().ravel()
-    scaled = rows @ diags_array(1.0 / np.where(largest > 0, largest, 1))
-    return csr_array(scaled, dtype=np.float32), label[mine].astype(np.int32)
+    return csr_array(rows @ diags_array(1.0 / np.where(largest > 0, largest, 1)), dtype=np.float32)
 
 
 def adult(text: Path) -> Rows:
@@ -142,6 +166,9 @@ def adult(text: Path) -> Rows:
 
 REAL: dict[str, tuple[str, Callable[[Path], Rows]]] = {
     "mnist": ("mnist/train-images-idx3-ubyte.gz", mnist),
+    "mnist_zero_two": ("mnist/train-images-idx3-ubyte.gz", partial(mnist, other=2)),
+    "usps": ("usps/usps.npz", usps),
+    "reuters": ("reuters21578/modapte_tf.npz", reuters),
     "kdd": ("uci/kddcup.tsv.gz", kdd),
     "a9a": ("libsvm/a9a.gz", adult),
     "newsgroups": ("20newsgroups/bydate_tf.npz", newsgroups),
@@ -150,6 +177,9 @@ REAL: dict[str, tuple[str, Callable[[Path], Rows]]] = {
 TITLES = {
     "a9a": "a9a",
     "mnist": "MNIST, 0 against 1",
+    "mnist_zero_two": "MNIST, 0 against 2",
+    "usps": "USPS, 3 against 5",
+    "reuters": "Reuters-21578, earn against acq",
     "kdd": "KDD Cup 99, normal against neptune",
     "newsgroups": "20 newsgroups, PC against Mac hardware, dense",
     "newsgroups_sparse": "20 newsgroups, PC against Mac hardware, sparse",

@@ -15,8 +15,8 @@ class Row:
 
     seconds: median of the wall time, least and most beside it; ratio: wall time against the reference of the group,
     median over repetitions; whole: seconds with loading or start-up; read: bytes read over the store's bytes;
-    margin: margin reached over the certified upper bound; value: value reached over the certified lower bound;
-    memory: bytes, driver and workers together.
+    labels: so many were asked for; margin: margin reached over the certified upper bound; value: value reached over the
+    certified lower bound; memory: bytes, driver and workers together.
     """
 
     what: str
@@ -27,6 +27,7 @@ class Row:
     whole: float | None = None
     read: float | None = None
     scans: int | None = None
+    labels: int | None = None
     margin: float | None = None
     value: float | None = None
     memory: int | None = None
@@ -78,6 +79,7 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("with load", lambda row: _given(row.whole, _seconds)),
     ("bytes/store", lambda row: _given(row.read, _times)),
     ("scans", lambda row: _given(row.scans, "{:,}".format)),
+    ("labels", lambda row: _given(row.labels, "{:,}".format)),
     ("margin/bound", lambda row: _given(row.margin, _margin)),
     ("value/bound", lambda row: _given(row.value, _value)),
     ("peak memory", lambda row: _given(row.memory, format_size)),
