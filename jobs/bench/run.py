@@ -86,7 +86,7 @@ def settings_of(args: argparse.Namespace, work: Path) -> Settings:
         settings = replace(
             settings, rows=20_000, features=20, repetitions=2, sizes=(0.004, 0.008), workers_gb=0.004, small_rows=500,
             small_features=3, max_scans=40, strategy_s=5, peer_s=3, real=("mnist",),
-            flipped=(10,), soft=(), labelled=((5_000, 5),), campaigns=5,
+            flipped=(10,), soft=(), labelled=((5_000, 5),), pairs=("usps_zero_one",), campaigns=5,
         )  # fmt: skip
     if args.large:
         settings = replace(settings, labelled=(*settings.labelled, (10_000_000, 100)))
