@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from outlier_peers import by_milp, suspicious_by_cleanlab
+from stores import REAL, mnist
 from table import Group, Row
 
 import coremargin
@@ -150,11 +151,9 @@ def _mushrooms(settings: Settings) -> Data | None:
 
 
 def _mnist(settings: Settings) -> Data | None:
-    folder = settings.data / "mnist"
-    if not (folder / "train-images-idx3-ubyte.gz").is_file():
+    path = settings.data / REAL["mnist"][0]
+    if not path.is_file():
         return None
-    images = np.frombuffer(gzip.decompress((folder / "train-images-idx3-ubyte.gz").read_bytes()), np.uint8, offset=16)
-    labels = np.frombuffer(gzip.decompress((folder / "train-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8)
-    pair = np.flatnonzero(labels <= 1)
-    pooled = images.reshape(-1, 7, 4, 7, 4)[pair].mean(axis=(2, 4)).reshape(len(pair), 49) / 255.0
-    return pooled.astype(np.float32), np.where(labels[pair] == 1, 1, -1)
+    X, y = mnist(path)
+    pooled = X.reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4), dtype=np.float64).reshape(len(X), 49)
+    return pooled.astype(np.float32), np.where(y == 1, 1, -1)

@@ -32,7 +32,6 @@ from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from model_kit import altered, store_of
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 NAMES = ["a", "b", "c", "d"]
 
 
@@ -293,9 +292,9 @@ def test_the_command_line_tells_it(places: dict[str, tuple[Path, Path]], tmp_pat
     assert "No hypothesis gives all" in (tmp_path / "h" / "report.html").read_text()
 
 
-def digits(name: str) -> tuple[np.ndarray, np.ndarray]:
+def digits(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     """A real table with ten classes, where it is at hand."""
-    path = DATA / "uci" / f"{name}.tsv.gz"
+    path = folder / "uci" / f"{name}.tsv.gz"
     if not path.exists():
         pytest.skip(f"{path.name} is not here")
     with gzip.open(path, "rt") as file:
@@ -306,9 +305,9 @@ def digits(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.slow
-def test_real_digits_are_separated_and_proven(tmp_path: Path) -> None:
+def test_real_digits_are_separated_and_proven(tmp_path: Path, real_data: Path) -> None:
     """All 5,620 rows of optdigits have their own class, by a margin that LinearSVC's solution does not exceed."""
-    X, y = digits("optdigits")
+    X, y = digits(real_data, "optdigits")
     store = make_store(tmp_path / "s.zarr", X, y.tolist(), chunk_rows=500)
     model = coremargin.train(store, out=tmp_path / "m", classes="crammer-singer", intercept=False, epsilon=1e-6,
                              cluster="threads")  # fmt: skip
@@ -323,9 +322,9 @@ def test_real_digits_are_separated_and_proven(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_real_digits_that_overlap_are_proven_to(tmp_path: Path) -> None:
+def test_real_digits_that_overlap_are_proven_to(tmp_path: Path, real_data: Path) -> None:
     """Pendigits: no hypothesis gives all rows their class, and the hinge's value is LinearSVC's within the gap."""
-    X, y = digits("pendigits")
+    X, y = digits(real_data, "pendigits")
     store = make_store(tmp_path / "s.zarr", X / 100, y.tolist(), chunk_rows=500)
     hard = coremargin.train(store, out=tmp_path / "h", classes="crammer-singer", cluster="threads")
     assert hard.status == "not_separable"
@@ -348,11 +347,11 @@ def test_real_digits_that_overlap_are_proven_to(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("memory", "most_scans"), [(256 << 20, 1), (64 << 20, 8)])
-def test_all_of_mnist_is_proven(tmp_path: Path, memory: int, most_scans: int) -> None:
+def test_all_of_mnist_is_proven(tmp_path: Path, real_data: Path, memory: int, most_scans: int) -> None:
     """60,000 rows of ten classes: where memory holds them one scan proves what is solved, else a few; LinearSVC's value
     is not below the lower bound, and the value reached at most a thousandth above it.
     """
-    names = [DATA / "mnist" / f"train-{name}.gz" for name in ("images-idx3-ubyte", "labels-idx1-ubyte")]
+    names = [real_data / "mnist" / f"train-{name}.gz" for name in ("images-idx3-ubyte", "labels-idx1-ubyte")]
     if not all(name.exists() for name in names):
         pytest.skip("MNIST is not here")
     images, labels = (np.frombuffer(gzip.decompress(name.read_bytes()), "u1") for name in names)

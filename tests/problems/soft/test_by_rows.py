@@ -23,8 +23,6 @@ from coremargin.problems.soft.problem import SoftMargin
 if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
-
 
 def start(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: Any) -> tuple[SoftMargin, SoftState]:
     """A problem in chunks of a hundred rows and its first state."""
@@ -87,17 +85,15 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
     assert state.to_arrays().keys() >= NAMES
 
 
-def known(name: str) -> tuple[csr_array, np.ndarray]:
+def known(folder: Path, name: str) -> tuple[csr_array, np.ndarray]:
     """Real texts, rows of unit length."""
-    path = DATA / {"rcv1": "libsvm/rcv1_small.train.gz", "news": "20newsgroups/bydate_tf.npz"}[name]
-    if not path.exists():
-        pytest.skip("needs the real data beside the clone")
+    path = folder / {"rcv1": "libsvm/rcv1_small.train.gz", "news": "20newsgroups/bydate_tf.npz"}[name]
     if name == "rcv1":
         with gzip.open(path) as file:
             X, y = load_svmlight_file(file, n_features=47237)
             X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
         return csr_array(X), y
-    labels = np.load(DATA / "20newsgroups/bydate_meta.npz")["label"][:11314]
+    labels = np.load(folder / "20newsgroups/bydate_meta.npz")["label"][:11314]
     X = csr_array(load_npz(path))[:11314].astype(np.float64)
     X.data /= np.repeat(np.sqrt((X * X).sum(axis=1)), np.diff(X.indptr))
     return X, np.where(labels == 1, 1, -1)
@@ -106,9 +102,9 @@ def known(name: str) -> tuple[csr_array, np.ndarray]:
 @pytest.mark.parametrize(("loss", "intercept"), [("hinge", True), ("squared_hinge", False)])
 @pytest.mark.parametrize("name", ["rcv1", "news"])
 @pytest.mark.slow
-def test_real_texts_agree_with_scikit_learn(name: str, loss: str, intercept: bool) -> None:
+def test_real_texts_agree_with_scikit_learn(real_data: Path, name: str, loss: str, intercept: bool) -> None:
     """SVC(kernel="linear") with an intercept and LinearSVC without one: no better than the dual bound, no worse."""
-    X, y = known(name)
+    X, y = known(real_data, name)
     X = X.astype(np.float32)
     problem, state = solve(X, y, loss=loss, intercept=intercept, epsilon=1e-4)
     assert (state.status, state.round) == ("certified", 1)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Margin = SoftMargin | BlockMinimisation
 
-DATA = Path(__file__).parents[4] / "shared" / "data" / "libsvm"
 
 #: The best values for C = 0.1, by solvers that had all rows in memory, and scans that are enough for 1e-3.
 KNOWN = {
@@ -36,11 +35,9 @@ KNOWN = {
 MOST = {("a9a", "hinge"): 3, ("w8a", "hinge"): 4, ("a9a", "squared_hinge"): 3, ("w8a", "squared_hinge"): 6}
 
 
-def real(name: str, features: int) -> tuple[csr_array, np.ndarray]:
+def real(folder: Path, name: str, features: int) -> tuple[csr_array, np.ndarray]:
     """Rows and labels as LIBLINEAR's users know them."""
-    if not (DATA / f"{name}.gz").exists():
-        pytest.skip("needs the real data beside the clone")
-    with gzip.open(DATA / f"{name}.gz") as file:
+    with gzip.open(folder / "libsvm" / f"{name}.gz") as file:
         X, y = load_svmlight_file(file, n_features=features, dtype=np.float32)
     return csr_array((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape), y
 
@@ -88,9 +85,9 @@ def test_little_memory_takes_few_scans(loss: str) -> None:
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("name", ["a9a", "w8a"])
 @pytest.mark.slow
-def test_real_rows_take_few_scans(name: str, loss: str) -> None:
+def test_real_rows_take_few_scans(real_data: Path, name: str, loss: str) -> None:
     """With memory for a quarter of the rows; LIBLINEAR's value is no better than the bound, and ours no worse."""
-    X, y = real(name, {"a9a": 123, "w8a": 300}[name])
+    X, y = real(real_data, name, {"a9a": 123, "w8a": 300}[name])
     options: dict[str, Any] = {"loss": loss, "cost": 0.1, "epsilon": 1e-3}
     problem, state = solve(X, y, sample_bytes=X.data.nbytes // 2, sample_share=0.2, **options)
     assert state.status == "certified"
