@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.problems.active.answered import Answered
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import ActiveState
 
@@ -119,10 +120,13 @@ def model_of(
     log: hash of the last line that the state knows, None without one.
     """
     found, evidence = found_of(problem, state), evidence_of(problem, state, classes)
-    several = problem.planes > 1
-    arrays = _rows_of(state, "classes" if several else "signs", evidence is not None)
+    several, draws = problem.planes > 1, Draws.none() if evidence is None else state.draws
+    if evidence is None and state.draws.seen.any():  # what was drawn is answered like any other row
+        state = problem.untried(state)
+        found = found if problem.loss is None else found_of(problem, state)
+    arrays = _rows_of(state.answered, draws, "classes" if several else "signs")
     core = state.answered.take(state.answered.support)
-    about: dict[str, Any] = {"answers": len(state.answered) + int(state.draws.seen.sum()), "log": log}
+    about: dict[str, Any] = {"answers": len(state.answered) + len(draws), "log": log}
     if several:
         about["members"] = _members(found, classes)
     if len(state.unsure):
@@ -151,17 +155,10 @@ def _members(found: Found, classes: Sequence[Any]) -> list[dict[str, Any]]:
     return [{"label": label, "lower": lower, "upper": upper} for label, (lower, upper) in pairs]
 
 
-def _rows_of(state: ActiveState, name: str, shown: bool) -> dict[str, np.ndarray]:
-    """All rows answered by their ids, and the draws that are evidence; where none are they are answered like others."""
-    draws = state.draws if shown else Draws.none()
-    ids, codes = state.answered.ids, state.answered.codes
-    if not shown:
-        seen = state.draws.seen
-        ids, codes = np.concatenate([ids, state.draws.ids[seen]]), np.concatenate([codes, state.draws.codes[seen]])
-    order = np.argsort(ids, kind="stable")
-    found = {"answered": (ids[order], codes[order]), "draws": (draws.ids, draws.codes)}
+def _rows_of(answered: Answered, draws: Draws, name: str) -> dict[str, np.ndarray]:
+    """All rows answered, by their ids, and the draws that are evidence, with their labels as a record has them."""
     arrays: dict[str, np.ndarray] = {}
-    for what, (rows, places) in found.items():
-        arrays[f"{what}_ids"] = rows
-        arrays[f"{what}_{name}"] = places if name == "classes" else np.where(places == 1, 1, -1).astype(np.int8)
+    for what, ids, codes in (("answered", answered.ids, answered.codes), ("draws", draws.ids, draws.codes)):
+        arrays[f"{what}_ids"] = ids
+        arrays[f"{what}_{name}"] = codes if name == "classes" else np.where(codes == 1, 1, -1).astype(np.int8)
     return arrays

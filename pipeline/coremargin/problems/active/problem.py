@@ -231,6 +231,11 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             return state
         return self._next(self._solved(self.voided(state)))
 
+    def untried(self, state: ActiveState) -> ActiveState:
+        """As if its draws were rows like any other: with a loss they change the hypothesis, right or wrong."""
+        state = self.voided(state)
+        return state if self.loss is None else self._solved(state)
+
     def set_aside(self, state: ActiveState, row: int) -> ActiveState:
         """The state that knows that nobody can label a row: it is not asked about, drawn nor counted any more."""
         if row in state.known or row in state.draws.ids[state.draws.seen]:
