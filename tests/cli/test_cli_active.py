@@ -235,6 +235,8 @@ def test_a_contradiction_says_both_ways_on(tmp_path: Path, pool: tuple[Store, Pa
     assert f"rows {first['row']} ({first['label']!r}), " in said
     assert "nothing to ask: the campaign has ended" in run_cli("active", "ask", out).stdout
     assert f"coremargin active tell {out.resolve()} FILE" in run_cli("active", "ask", out).stdout
+    page = (out / "model" / "report.html").read_text(encoding="utf-8")
+    assert f"coremargin active start {store.path} --out NEW --loss hinge --C auto --examples c<" in page
     begin = next(line for line in said.splitlines() if "--loss" in line).split("coremargin ")[1]
     words = [str(tmp_path / "soft") if word == "NEW" else word for word in shlex.split(begin)]
     begun = json.loads(run_cli(*words, "--trial", "100", "--json").stdout)

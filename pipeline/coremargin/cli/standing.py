@@ -59,12 +59,14 @@ def _answers(found: dict[str, Any]) -> str:
 def _bounds(found: dict[str, Any]) -> words.Pairs:
     """What is proven of the rows answered, and of the others if they are labelled as the model says."""
     lower, upper = (text or "not known" for text in plain_bounds(found["lower"], found["upper"]))
+    if found["contradiction"]:
+        return [("margin", "no hyperplane agrees with all answers")]
     if found["upper"] is None:
         return [("margin" if found["loss"] is None else "value", "nothing is proven yet")]
+    worst = ", of the class that is furthest from its best" if len(found["classes"]) > 2 else ""
     if found["loss"] is not None:
         loss = f"{found['loss'].replace('_', ' ')}, C {found['C']}"
-        return [("value", f"{upper} of the rows answered, {loss}; none can be below {lower}")]
-    worst = ", of the class that has the least of its best" if len(found["classes"]) > 2 else ""
+        return [("value", f"{upper} of the rows answered, {loss}; none can be below {lower}{worst}")]
     return [("margin", f"{lower} if the rows without an answer are labelled as the model says; at most {upper}{worst}")]
 
 
@@ -73,11 +75,11 @@ def ways_on(found: dict[str, Any]) -> words.Pairs:
     if not found["contradiction"]:
         return []
     rows = listed([f"{one['row']} ({one['label']!r})" for one in found["contradiction"]])
-    start = ["coremargin", "active", "start", found["store"], "--out", "NEW", "--loss", "hinge", "--C", "auto"]
     tell = f"`{shlex.join(['coremargin', 'active', 'tell', found['out'], 'FILE'])}` with row, label and action"
     about = "" if found["against_rest"] is None else f" for the class {found['against_rest']!r} against the rest"
+    begin = words.with_loss(found["store"], found["out"])
     return [
         ("look at", f"rows {rows}: one of these answers is wrong, or a hyperplane is not enough{about}"),
-        ("correct", f"an answer: {tell} undo or correct, or u in `coremargin active label`"),
-        ("or noise", f"is part of it: {shlex.join([*start, '--examples', found['out']])}"),
+        ("take back", f"a wrong answer: {tell} undo or correct, or u in `coremargin active label`"),
+        ("go on", f"with a loss, where answers may contradict each other: {begin}"),
     ]  # fmt: skip

@@ -43,7 +43,7 @@ def _rows_of_classes(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 def render(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], *, name: str = "MODEL") -> str:
     """The page as text, of what the files of a model hold; rows: those of the proof. name: report/view.py."""
-    soft, told = words.is_soft(model.get("parameters") or {}), _told(model)
+    soft, told = words.is_soft(model.get("parameters") or {}), _told(model, run, name)
     if soft or model.get("members") is not None:
         return page.template("problems/active/several.html.j2").render(_several(model, run, records, rows, name) | told)
     claims = claims_of(model, name)
@@ -52,12 +52,13 @@ def render(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, A
     return page.template("problems/active/report.html.j2").render(view | told)
 
 
-def _told(model: Json) -> dict[str, Any]:
-    """What draws show, in the words that terminals have."""
+def _told(model: Json, run: Json, name: str) -> dict[str, Any]:
+    """What draws show, in the words that terminals have, and how one goes on where answers contradict each other."""
     evidence, unsure = model.get("evidence"), int(model.get("unsure") or 0)
     strata = (evidence or {}).get("strata") or ()
     return {
         "evidence": evidence, "answers": model.get("answers"),
+        "with_loss": words.with_loss(str(run.get("store") or "STORE"), name) if model.get("log") is not None else None,
         "unsure": words.unsure_text(unsure) if unsure else "",
         "wrong": None if evidence is None else words.wrong_rows(evidence, unsure=unsure),
         "strata": [

@@ -5,6 +5,7 @@ Pure functions of the content of ``model.json``, or of what a campaign says of i
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -59,6 +60,12 @@ def evidence_pairs(evidence: Facts | None, *, unsure: int) -> Pairs:
         ]
         pairs += _rest(evidence.get("strata") or ())
     return pairs if not unsure else [*pairs, ("unsure", unsure_text(unsure))]
+
+
+def with_loss(store: str, campaign: str) -> str:
+    """The command that goes on from answers which no hyperplane agrees with."""
+    begin = ["coremargin", "active", "start", store, "--out", "NEW", "--loss", "hinge", "--C", "auto"]
+    return shlex.join([*begin, "--examples", campaign])
 
 
 def unsure_text(unsure: int) -> str:
