@@ -14,6 +14,7 @@ from scipy.stats import hypergeom
 
 from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, three_classes, unlabelled
 from coremargin.active import Campaign
+from coremargin.errors import LabelError
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import share_of
 from coremargin.models.registry import read_model
@@ -87,6 +88,20 @@ def test_answers_of_three_classes_that_contradict_each_other(tmp_path: Path, thr
     assert read_model(campaign.path / "model").status == "not_separable"
     campaign.correct(wrong, "a")
     assert campaign.run(oracle(NAMES))["status"] == "certified"
+
+
+def test_a_class_that_no_row_has(tmp_path: Path) -> None:
+    """Where draws have found no row of one of three classes that is said, and an example of it goes on."""
+    some = np.array([label != "c" for label in NAMES])
+    store, names = unlabelled(tmp_path / "s", THREE[some]), [label for label in NAMES if label != "c"]
+    campaign = Campaign.create(tmp_path / "c", store, classes="abc", error=0.05)
+    with pytest.raises(LabelError, match=r"expected rows of 3 classes, found \d+ answers, none of them 'c'; .* such a"):
+        campaign.run(oracle(names))
+    status = campaign.status
+    assert (status["status"], status["reason"]) == ("stopped", "there is a class that no answer has")
+    row = next(row for row in range(len(names)) if row not in campaign._player.labels)
+    campaign.tell([row], ["c"], examples=True)
+    assert campaign.status["status"] != "stopped"
 
 
 def test_noisy_answers_end_in_an_interval(tmp_path: Path, two: Path) -> None:

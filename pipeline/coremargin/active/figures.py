@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coremargin.active.course import lacks_classes
 from coremargin.data.folder import recover
 from coremargin.errors import DataError
+from coremargin.formats.strict_json import cut
 from coremargin.learn.record import as_run
 from coremargin.maths.margin import ratio
 from coremargin.models.files import MODEL
@@ -54,6 +55,23 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "unsure": len(state.unsure), "unsure_rows": state.unsure.tolist(), "seconds": player.meters.seconds,
         "peak_rss_bytes": player.ran.peak_rss_bytes(), "store": player.facts.store, "out": str(player.path),
     }  # fmt: skip
+
+
+def all_the_same(player: Player) -> str:
+    """What is known where there is a class that no answer has, however long people are asked."""
+    state, problem = player.state, player.problem
+    rows, classes = state.scanned.population, player.classes
+    bound = sum(part["error_bound"] for part in problem.trials.parts(state.scanned.sides, state.draws, state.attempt))
+    label = next(iter(player.labels.values()), None)
+    lacking = cut(", ".join(repr(one) for code, one in enumerate(classes) if code not in state.answered.seen))
+    found = f"none of them {lacking}" if problem.classes > 2 else f"all of them {label!r}"
+    wanted = "two classes" if problem.classes == 2 else f"{problem.classes} classes"
+    label = "another label" if problem.classes == 2 else "such a label"
+    return (
+        f"{player.path}: expected rows of {wanted}, found {len(player.labels):,} answers, {found}; "
+        f"with confidence {problem.confidence} at most {bound:,} of the other {rows:,} rows have {label}; if "
+        f"you know one of them, give it with `coremargin active tell {player.path} FILE --examples`"
+    )
 
 
 def _lacking(player: Player) -> str:

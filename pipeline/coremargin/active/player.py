@@ -5,7 +5,6 @@ Whoever uses it holds the lock of the campaign.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +21,6 @@ from coremargin.engine.loop import Engine, ScanCost, rounds
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, UsageError
 from coremargin.formats.answers import Growth, effective
 from coremargin.formats.campaign import ANSWERS
-from coremargin.formats.strict_json import cut
 from coremargin.learn.record import RunCounters
 from coremargin.models.executor import executor_of
 from coremargin.problems.active.model import model_of
@@ -286,20 +284,3 @@ class Player:
 
     def _seen(self) -> str:
         return f"{len(self.labels):,}, all of them {self.classes[0]!r}" if self.labels else "none"
-
-    def all_the_same(self) -> str:
-        """What is known where there is a class that no answer has, however long people are asked."""
-        state, problem = self.state, self.problem
-        rows = state.scanned.population
-        bound = sum(
-            part["error_bound"] for part in problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
-        )
-        label = next(iter(self.labels.values()), None)
-        lacking = cut(", ".join(repr(one) for code, one in enumerate(self.classes) if code not in state.answered.seen))
-        found = f"none of them {lacking}" if problem.classes > 2 else f"all of them {label!r}"
-        wanted = "two classes" if problem.classes == 2 else f"{problem.classes} classes"
-        return (
-            f"{self.path}: expected rows of {wanted}, found {len(self.labels):,} answers, {found}; "
-            f"with confidence {problem.confidence} at most {bound:,} of the other {rows:,} rows have another label; if "
-            f"you know one of them, give it with `coremargin active tell {os.fspath(self.path)} FILE --examples`"
-        )

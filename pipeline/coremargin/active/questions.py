@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.active import course
 from coremargin.active.asked import Asked, read_asked, still_open, write_asked
+from coremargin.active.figures import all_the_same
 from coremargin.errors import LabelError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Questions:
     def refuse_one_class(self) -> None:
         """Raises LabelError where all is said that draws can say, and every answer is the same."""
         if course.lacks_classes(self._player.problem, self._player.state):
-            raise LabelError(self._player.all_the_same())
+            raise LabelError(all_the_same(self._player))
 
     def _asked(self, row: int, who: str, now: float, lines: int) -> Asked:
         """A row with why it is asked about now."""

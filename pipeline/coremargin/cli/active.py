@@ -112,6 +112,7 @@ def ask(campaign: Path, count: int, target: Path | None, **options: Any) -> None
       coremargin active ask rows.campaign -n 20 --to questions.csv
     """
     from coremargin.active.files import refuse_taken, write_questions
+    from coremargin.cli.standing import nothing_to_ask
 
     if target is not None:  # before rows are booked
         refuse_taken(target, campaign)
@@ -128,7 +129,7 @@ def ask(campaign: Path, count: int, target: Path | None, **options: Any) -> None
     elif questions:
         print_lines(*(f"row {question.row:,}  {question.why}" for question in questions))
     else:
-        print_lines(*_nothing_to_ask(status))
+        print_lines(*nothing_to_ask(status))
 
 
 @active.command()
@@ -292,16 +293,6 @@ def stop(campaign: Path, as_json: bool) -> None:
         opened.stop()
         found = opened.status
     say(found, as_json, f"model   {campaign / 'model'}")
-
-
-def _nothing_to_ask(found: dict[str, Any]) -> list[str]:
-    from coremargin.cli.standing import ways_on
-    from coremargin.report.text import facts
-
-    if found["status"] != "running":
-        return [f"nothing to ask: the campaign has ended ({found['reason']})", *facts(ways_on(found))]
-    waiting = f"nothing to ask before others are answered: {found['awaited']:,} questions have no answer yet"
-    return [f"{waiting} (`coremargin active ask --again` shows them)"]
 
 
 COMMANDS = (active,)

@@ -83,3 +83,11 @@ def ways_on(found: dict[str, Any]) -> words.Pairs:
         ("take back", f"a wrong answer: {tell} undo or correct, or u in `coremargin active label`"),
         ("go on", f"with a loss, where answers may contradict each other: {begin}"),
     ]  # fmt: skip
+
+
+def nothing_to_ask(found: dict[str, Any]) -> list[str]:
+    """Why there is no question now."""
+    if found["status"] != "running":
+        return [f"nothing to ask: the campaign has ended ({found['reason']})", *facts(ways_on(found))]
+    waiting = f"nothing to ask before others are answered: {found['awaited']:,} questions have no answer yet"
+    return [f"{waiting} (`coremargin active ask --again` shows them)"]

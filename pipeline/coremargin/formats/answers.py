@@ -181,17 +181,12 @@ class Held:
     def __init__(self, known: Sequence[Any] | None = None) -> None:
         self.labels: dict[int, Any] = {}
         self._classes: list[tuple[Any, int]] = [(label, 0) for label in known or ()]  # with how many rows have it
-        self._named = known is not None
-
-    @property
-    def named(self) -> bool:
-        """Whether the campaign names its classes."""
-        return self._named
+        self.named = known is not None  #: whether the campaign names its classes
 
     def copy(self) -> Held:
         """Another that goes its own way."""
         found = Held()
-        found.labels, found._classes, found._named = dict(self.labels), list(self._classes), self._named
+        found.labels, found._classes, found.named = dict(self.labels), list(self._classes), self.named
         return found
 
     @property
@@ -223,7 +218,7 @@ class Held:
         if place is not None:
             label, count = self._classes[place]
             self._classes[place] = label, count + more
-            if count + more == 0 and not self._named:
+            if count + more == 0 and not self.named:
                 del self._classes[place]
         elif label is not None:
             self._classes.append((label, more))
@@ -233,7 +228,7 @@ class Held:
 
     def _alone(self, row: int) -> int | None:
         """The place of a class that no other row holds, nor the campaign names."""
-        place = self._place(self.labels[row]) if row in self.labels and not self._named else None
+        place = self._place(self.labels[row]) if row in self.labels and not self.named else None
         return place if place is not None and self._classes[place][1] == 1 else None
 
 
