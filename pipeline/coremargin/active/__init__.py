@@ -1,6 +1,7 @@
 """Few labels for many rows: a campaign asks people, or a file, about rows of a store until its margin is proven.
 
-``Campaign`` is a folder that can be killed at any moment and gone on with; ``ActiveLearner`` is for arrays in memory.
+``Campaign`` is a folder that can be killed at any moment and gone on with; ``ActiveLearner`` is for arrays in memory,
+``StreamLearner`` for rows that come one after the other and do not stay.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coremargin.active.campaign import Campaign
     from coremargin.active.learner import ActiveLearner
+    from coremargin.active.stream import StreamLearner
     from coremargin.active.told import Given
 
-_PLACES = {"ActiveLearner": "learner", "Campaign": "campaign", "Given": "told"}
+_PLACES = {"ActiveLearner": "learner", "Campaign": "campaign", "Given": "told", "StreamLearner": "stream"}
 
-__all__ = ["ActiveLearner", "Campaign", "Given"]
+__all__ = ["ActiveLearner", "Campaign", "Given", "StreamLearner"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,32 +1,34 @@
-"""Figure 2 of Har-Peled, Roth, Zimak (2006) on rows in memory, in the paper's own names, and its variant for streams.
+"""Figure 2 of Har-Peled, Roth, Zimak (2006) on rows in memory, in the paper's own names, and what streams need of it.
 
 ``problems/active`` is the first for a store, with resident rows, scans, and draws without replacement; a test holds
 both to the same questions where all rows are resident. Hypotheses go through the origin, as in the figure; rows with a
-last entry that is constant have an offset.
+last entry that is constant have an offset. The variant for streams is ``coremargin.active.StreamLearner``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.evidence import share_of
-from coremargin.maths.margin import Array
 from coremargin.maths.pool import solve_pool
+
+if TYPE_CHECKING:
+    from coremargin.maths.margin import Array
 
 
 @dataclass
 class Learned:
-    """h (d,), of length 1; C: rows of the coreset, in order; asked: all labels asked for; halted: by its own rule."""
+    """h (d,), of length 1; C: rows of the coreset, in order; asked: all labels asked for."""
 
     h: Array
     C: list[int]
     asked: int
-    halted: bool = True
 
 
 def active_coreset_svm(U: Array, oracle: Callable[[int], int], epsilon: float, T: int, seed: int) -> Learned:
@@ -55,41 +57,21 @@ def active_coreset_svm(U: Array, oracle: Callable[[int], int], epsilon: float, T
             return Learned(h, C, asked)
 
 
-def active_coreset_stream(
-    stream: Iterable[Array], oracle: Callable[[int], int], epsilon: float, error: float, delta: float
-) -> Learned:
-    """Section 4.1, last paragraph: rows (d,) come once, in one order; any row within the slab is asked about.
+def draws_of(attempt: int, error: float, delta: float) -> int:
+    """Rows of a stream that attempt 1, 2, ... has to last: what is wrong on a share ``error`` of them hardly does.
 
-    oracle(k): the sign of the k-th row that came. The i-th hypothesis has to last T_i = ln(1 / delta_i) / error rows,
-    delta_i = delta / (i (i + 1)): when so many in succession lay outside its slab, the next T_i are asked about
-    wherever they lie, and the first that it has wrong joins C. With none wrong it halts: of rows that come
-    independently of each other a share of at most ``error`` is labelled wrongly, and one of at most ``error`` lies
-    within the slab, but for events of probability delta each. A stream that ends before has ``halted`` False.
+    ln(1 / delta_j) / error, with delta_j = delta / (j (j + 1)), as in Lemma 4.1: (1 - error)^that is at most delta_j.
     """
-    X, y, C = list[Array](), list[int](), list[int]()
-    h, rho, asked, quiet, right = np.zeros(0), math.inf, 0, 0, 0
-    for row, x in enumerate(stream):
-        trying = quiet >= (needed := draws_of(len(C), error, delta))
-        if C and not trying and abs(float(x @ h)) >= (1 - epsilon) * rho:
-            quiet += 1
-            continue
-        sign, asked = oracle(row), asked + 1
-        if trying and sign * float(x @ h) >= 0:
-            right += 1
-            if right == needed:
-                return Learned(h, C, asked)
-            continue
-        C.append(row)
-        X.append(x)
-        y.append(sign)
-        h, rho = _svm(np.array(X), np.array(y, np.int8))
-        quiet = right = 0
-    return Learned(h, C, asked, halted=False)
+    return math.ceil(math.log(1.0 / share_of(delta, attempt)) / error)
 
 
-def draws_of(hypothesis: int, error: float, delta: float) -> int:
-    """How many rows hypothesis 1, 2, ... has to last."""
-    return math.ceil(math.log(1.0 / share_of(delta, max(1, hypothesis))) / error)
+def share_shown(rows: int, attempt: int, delta: float) -> float:
+    """The largest share that an event can have which attempt 1, 2, ... has not met in so many rows, but for delta_j.
+
+    Of rows that come independently of each other. It holds whenever one stops to look: a share p that is ruled out
+    after t rows, (1 - p)^t < delta_j, is from the first such t on.
+    """
+    return 1.0 if rows == 0 else -math.expm1(math.log(share_of(delta, attempt)) / rows)
 
 
 def _svm(X: Array, y: NDArray[np.int8]) -> tuple[Array, float]:

@@ -1,0 +1,355 @@
+"""Active learning on rows that come one after the other and do not stay: an iterator of any length, and no store.
+
+Har-Peled, Roth and Zimak (2006), section 4.1, last paragraph, on the engine of campaigns: a row within the slab is
+asked about when it comes by. When so many in succession have lain outside that few can lie within, the rows that come
+next are a trial: which ones they are is settled before any of them is seen, and their labels are asked for wherever
+they lie. One that the hypothesis has wrong ends the attempt, and joins what it is made of, with all that were right;
+when none of them is wrong, few can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from coremargin.active.labeller import Labeller
+from coremargin.active.labels import codes_of, meant, named_classes
+from coremargin.active.streamed import Trial, claim_of, model_of, save
+from coremargin.data.arrays import ArraySource
+from coremargin.engine.task import one_blas_thread
+from coremargin.errors import DataError, LabelError, UsageError
+from coremargin.formats.answers import Held
+from coremargin.maths.active.coreset import draws_of, share_shown
+from coremargin.maths.rows import take
+from coremargin.problems.active.make import problem_of
+from coremargin.problems.active.spec import ActiveJob
+from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.start import check_scale
+from coremargin.spec import convert
+
+if TYPE_CHECKING:
+    import os
+
+    from coremargin.maths.rows import Rows
+    from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.models.model import Model
+    from coremargin.problems.active.problem import ActiveMargin
+    from coremargin.problems.active.state import ActiveState
+
+Status = Literal["running", "certified", "stopped", "contradiction", "stalled"]
+
+
+class StreamLearner:
+    """Rows of a stream, asked about until few of those to come can be labelled wrongly.
+
+    Memory holds the rows that were asked about, and one batch. What is shown of the stream rests on its rows being
+    drawn independently of each other from one source, or shuffled: sorted rows, or a source that drifts, show nothing.
+
+    Parameters
+    ----------
+    classes : sequence of labels, optional
+        Of two (negative, positive), or all of more; None: the first two that are answered.
+    epsilon : float, default 0.1
+        What may be missing of the best margin of the rows asked about, as a share: rows nearer than that are asked
+        about.
+    error, confidence : float
+        At most this share of the rows is labelled wrongly, and how sure that is to be.
+    intercept : bool, default True
+        False for a hyperplane through the origin.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from coremargin.active import StreamLearner
+    >>> rng = np.random.default_rng(0)
+    >>> learner = StreamLearner(error=0.05)
+    >>> batches = (rng.uniform(-1, 1, (100, 2)) for _ in range(1000))
+    >>> learner.learn(batches, lambda row: "b" if row[0] > 0 else "a")
+    'certified'
+    >>> learner.predict([[-0.9, 0.0], [0.9, 0.0]]).tolist()
+    ['a', 'b']
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: Iterable[Any] | None = None,
+        epsilon: float = 0.1,
+        error: float = 0.01,
+        confidence: float = 0.99,
+        intercept: bool = True,
+    ) -> None:
+        said = {
+            "job": "active", "store": "rows of a stream", "out": "model", "epsilon": epsilon, "error": error,
+            "confidence": confidence, "intercept": intercept,
+        }  # fmt: skip
+        named = None if classes is None else named_classes(classes, "StreamLearner")
+        self._job = convert(said | {"classes": named}, ActiveJob, where="StreamLearner", base=Path())
+        self._held = Held(named)
+        self._made: tuple[ActiveMargin, ActiveState] | None = None  # with the first batch
+        self._attempt, self._hypotheses, self._quiet = 1, 0, 0
+        self._trial = Trial()
+        self._proven = self._ended = False
+        self._dtype = np.dtype(np.float32)
+        self.rows_seen = 0  #: rows that have come
+        self.labels_asked = 0  #: labels that were asked for and given
+        self.unsure = 0  #: rows that nobody could label: nothing is claimed of such
+
+    # what it knows
+
+    @property
+    def classes(self) -> list[Any]:
+        """The labels as far as they are known, of two (negative, positive)."""
+        return self._held.classes
+
+    @property
+    def status(self) -> Status:
+        """How it stands: "running" before rows have come, "stopped" where they ended before anything was proven."""
+        if self._proven and self._both:
+            return "certified"
+        known = None if self._made is None else self._made[1].status
+        if known in ("contradiction", "stalled"):
+            return known
+        return "stopped" if self._ended else "running"
+
+    @property
+    def _both(self) -> bool:
+        return self._made is not None and self._made[1].answered.both_classes
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """What was shown of the stream so far, of the newest hypothesis.
+
+        attempt, draws, wrong: rows of the trial, none of them wrong. error_bound: the share of the rows that is
+        labelled wrongly at most. slab_rows: rows in succession outside of the slab, slab_bound: the share that lies
+        within at most. Each of the two holds with the confidence asked for, whenever one looks.
+        """
+        spent = 1.0 - self._job.confidence
+        return {
+            "attempt": self._attempt, "draws": len(self._trial), "wrong": 0,
+            "error_bound": share_shown(len(self._trial), self._attempt, spent),
+            "slab_rows": self._quiet, "slab_bound": share_shown(self._quiet, max(1, self._hypotheses), spent),
+            "confidence": self._job.confidence,
+        }  # fmt: skip
+
+    @property
+    def claim(self) -> str:
+        """What is claimed, for people, and on what it rests."""
+        return claim_of(self.status, self.evidence, rows=self.rows_seen, asked=self.labels_asked, unsure=self.unsure)
+
+    @property
+    def model(self) -> Model | ActiveClassesModel:
+        """The hard margin of the rows that the hypothesis was made of; of several classes, that of each against the
+        rest.
+        """
+        if self._made is None or not self._both:
+            raise UsageError("expected answers of two classes, found fewer: learn from more rows first")
+        return model_of(*self._made, self._source(), self.classes, self._job)
+
+    def _source(self) -> ArraySource:
+        """The rows that the hypothesis was made of, in the order of the stream, with their labels."""
+        pool = self._known[1].answered
+        labels = [self._held.labels[int(row)] for row in pool.ids]
+        return ArraySource(pool.rows.astype(self._dtype), labels)
+
+    @property
+    def _known(self) -> tuple[ActiveMargin, ActiveState]:
+        if self._made is None:
+            raise UsageError("expected rows, found none yet: learn from some first")
+        return self._made
+
+    # rows
+
+    def learn(self, rows: Iterable[Any], oracle: Callable[[Any], Any], *, batched: bool = False) -> Status:
+        """Take rows as they come, and ask for labels, until enough is shown or no more rows come.
+
+        Called again, it goes on where it was; where all is shown, no row is taken.
+
+        Parameters
+        ----------
+        rows : iterable
+            Rows (d,), or batches of rows: array_like or sparse matrices of shape (m, d). Of a batch the rows that say
+            the most are asked about first.
+        oracle : callable
+            The label of a row (d,), or (1, d) where rows are sparse; None where nobody can tell.
+        batched : bool, default False
+            The oracle takes rows (m, d) and has a label for each: those of a trial come together.
+
+        Returns
+        -------
+        str
+            The status.
+
+        Raises
+        ------
+        BadRow
+            A row is not finite, or has another number of features; rows before it are taken.
+        LabelError
+            A label is neither of the two; or all answers are the same, and a trial has found no other.
+        """
+        self._ended = False
+        if self._proven and not self._both:
+            self._void(())  # rows to come may be of another class
+        try:
+            with one_blas_thread():
+                for some in () if self.status != "running" else rows:
+                    self._take(self._checked(some), Labeller(oracle, batched=batched))
+                    if self._proven or self.status != "running":
+                        break
+        finally:
+            self._ended = True
+        if self._proven and not self._both:
+            raise LabelError(
+                f"expected rows of two classes, found {self.labels_asked:,} answers that are the same; with confidence "
+                f"{self._job.confidence} at most a share {self.evidence['error_bound']:.3g} of the rows has another "
+                "label; learn from more rows, or from some of the other class"
+            )
+        return self.status
+
+    def _checked(self, some: Any) -> Rows:
+        """Rows (m, d) of the stream, which fit those before. Raises BadRow."""
+        source = ArraySource(some if hasattr(some, "tocsr") or np.ndim(some) != 1 else np.asarray(some)[None, :])
+        check_scale(source)
+        rows = source.rows_at(np.arange(source.rows))[0].astype(source.dtype)
+        if self._made is None:
+            problem = problem_of(self._job, ArraySource(take(rows, np.arange(1))))  # which stays as long as this does
+            self._made = problem, problem.start()
+        first = self._made[0].source
+        if (source.features, source.sparse) != (first.features, first.sparse):
+            kinds = [f"{one.features} features, {'sparse' if one.sparse else 'dense'}" for one in (first, source)]
+            raise DataError(
+                f"row {self.rows_seen:,} of the stream: expected rows as before ({kinds[0]}), found {kinds[1]}"
+            )
+        self._dtype = np.result_type(self._dtype, source.dtype)
+        return rows
+
+    def _take(self, rows: Rows, oracle: Labeller) -> None:
+        """One batch: rows of a trial as long as one is on, else the search among all that are left of it."""
+        ids = self.rows_seen + np.arange(rows.shape[0])
+        self.rows_seen += len(ids)
+        at = 0
+        while at < len(ids) and not self._proven and self.status == "running":
+            left = DriverRows(ids[at:], take(rows, np.arange(at, len(ids))))
+            if not len(self._known[1].answered):
+                at += self._begin(left.take(np.arange(1)), oracle)
+            else:
+                at += self._try(left, oracle) if self._trying else self._search(left, oracle)
+
+    def _begin(self, row: DriverRows, oracle: Labeller) -> int:
+        """The first answer; all rows may be of its class."""
+        [label] = oracle(row.rows)
+        code = self._code(int(row.ids[0]), label)
+        if code is not None:
+            self._join(row, {int(row.ids[0]): code})
+        return 1
+
+    def _search(self, rows: DriverRows, oracle: Labeller) -> int:
+        """Ask about rows within the slab until none of them is; how many there were."""
+        before, seen = self._hypotheses, len(rows)
+        while True:
+            problem, state = self._known
+            wanted = problem.questions(problem.among(state, rows)) if len(rows) else ()
+            if not wanted or state.status != "running":
+                break
+            row = rows.take(np.flatnonzero(rows.ids == wanted[0]))
+            [label] = oracle(row.rows)
+            code = self._code(wanted[0], label)
+            if code is not None:
+                self._join(row, {wanted[0]: code})
+            rows = rows.take(np.flatnonzero(rows.ids != wanted[0]))
+        # a hypothesis that was made of some of these rows has not been tried by the others
+        self._quiet = self._quiet + len(rows) if self._hypotheses == before else 0
+        return seen
+
+    # trials
+
+    @property
+    def _trying(self) -> bool:
+        """Whether the rows that come next are a trial: too few can lie within the slab to wait for one."""
+        return not self._both or self._quiet >= self._needed(self._hypotheses)
+
+    def _needed(self, number: int) -> int:
+        return draws_of(number, self._job.error, 1.0 - self._job.confidence)
+
+    def _try(self, rows: DriverRows, oracle: Labeller) -> int:
+        """Ask about the next rows wherever they lie, until one is wrong; how many there were."""
+        part = rows.take(np.arange(min(len(rows), self._needed(self._attempt) - len(self._trial))))
+        problem, state = self._known
+        here, labels = replace(state, resident=part), oracle(part.rows)
+        for place, label in enumerate(labels):
+            row = int(part.ids[place])
+            code = self._code(row, label)
+            if code is None:
+                continue
+            if code != problem.sides_of(here, [row])[0]:  # where no class or more than one claims the row, that is none
+                more = {
+                    int(part.ids[k]): self._code(int(part.ids[k]), label) for k, label in oracle.known(place, labels)
+                }
+                known = {row: code} | {k: its for k, its in more.items() if its is not None}
+                self._void([part.take(np.isin(part.ids, list(known)))], known)
+                return place + 1 + len(more)
+            self._trial.add(part.take(np.array([place])), code)
+        self._proven = len(self._trial) == self._needed(self._attempt)
+        return len(part)
+
+    def _void(self, rows: Sequence[DriverRows], codes: Mapping[int, int] = MappingProxyType({})) -> None:
+        """End the attempt: what was tried, and these rows, join what the next hypothesis is made of."""
+        self._join(self._trial.rows(rows), {**self._trial.known(), **codes})
+        self._attempt, self._trial, self._proven = self._attempt + 1, Trial(), False
+
+    def _join(self, rows: DriverRows, codes: dict[int, int]) -> None:
+        """Another hypothesis, which knows these rows, too."""
+        problem, state = self._known
+        self._made = problem, problem.answered(replace(state, resident=rows), codes)
+        self._hypotheses, self._quiet = self._hypotheses + 1, 0
+
+    def _code(self, row: int, label: Any) -> int | None:
+        """What the engine calls the label of a row; None: there is none."""
+        if label is None:
+            self.unsure += 1
+            return None
+        found = meant(label, self._held.classes, f"row {row:,} of the stream")
+        self._held.take(row, "label", found)
+        self.labels_asked += 1
+        return codes_of({row: found}, self._held.classes)[row]
+
+    # what it leaves
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of each row.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels.
+        """
+        return self.model.predict(X)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a folder with all that is left of the stream.
+
+        ``rows.zarr`` has the rows that the model was made of, with their labels: ``coremargin verify`` examines
+        ``model`` with it. ``trial.zarr``, if there is one, has the rows that tried it: ``coremargin evaluate`` finds
+        none of them wrong. ``claim.txt`` says what is claimed of the stream.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder to make.
+
+        Raises
+        ------
+        OutputError
+            Something is at that place.
+        """
+        save(path, self.model, self._source(), self._trial, self.claim, self.classes)
