@@ -381,13 +381,20 @@ def test_scans_on_workers(tmp_path: Path, embedded: Any) -> None:
 def test_a_model_from_before_the_store_grew_still_holds(campaign: Campaign, store: Path, tmp_path: Path) -> None:
     """Beside a log that has grown since, a model of the rows before is true, and of no use for the rows after."""
     campaign.run(know)
+    known = campaign._player.log.lines
     shutil.copytree(campaign.path / "model", tmp_path / "model")
     more(store)
     campaign.grow()
+    wrong = {"ham": "spam", "spam": "ham"}[LABELS[800]]
+    campaign.tell([7, 800], [LABELS[7], wrong], examples=True)
     campaign.close()
     shutil.rmtree(campaign.path / "model")
     shutil.copytree(tmp_path / "model", campaign.path / "model")
-    assert verify(campaign.path, store).ok
+    checked = verify(campaign.path, store)
+    assert [check.text for check in checked.checks if check.name == "late answers"] == [
+        "1 answers came after the model, and are what it says"
+    ]
+    assert [check.text[:14] for check in checked.checks if check.name == "log"] == [f"{len(known):,} lines, eac"]
     record = json.loads((campaign.path / "model" / "model.json").read_text())
     record["rows"] = 900
     (campaign.path / "model" / "model.json").write_text(json.dumps(record))

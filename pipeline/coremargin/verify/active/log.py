@@ -46,7 +46,8 @@ def with_late(claim: ActiveClaim) -> ActiveClaim:
     if history is None or last is None:
         return claim
     before, now = (effective(lines) for lines in (_upto(history, last), history.answers.lines))
-    rows = sorted(set(now) - set(before) - set(claim.unsure.tolist()))  # of those nothing was said
+    new = set(now) - set(before) - set(claim.unsure.tolist())
+    rows = sorted(row for row in new if row < claim.rows)  # of others nothing was said
     codes = np.array([_code(claim, now[row]) for row in rows], np.int64)
     return replace(claim, late=Coded(np.array(rows, np.int64), codes))
 
