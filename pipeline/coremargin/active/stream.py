@@ -144,9 +144,7 @@ class StreamLearner:
 
     @property
     def model(self) -> Model | ActiveClassesModel:
-        """The hard margin of the rows that the hypothesis was made of; of several classes, that of each against the
-        rest.
-        """
+        """The hard margin of the rows that the hypothesis was made of, of several classes each against the rest."""
         if self._made is None or not self._both:
             raise UsageError("expected answers of two classes, found fewer: learn from more rows first")
         return model_of(*self._made, self._source(), self.classes, self._job)
