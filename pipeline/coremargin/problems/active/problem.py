@@ -156,6 +156,8 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     def answered(self, state: ActiveState, labels: Mapping[int, Any]) -> ActiveState:
         """The state that knows these labels, places of classes, of any rows that have been asked for."""
         codes = {row: int(code) for row, code in labels.items() if row not in state.answered.ids}
+        if not set(codes.values()) <= set(range(self.classes)):
+            raise ValueError(f"expected places of {self.classes} classes, found {sorted(set(codes.values()))}")
         others = np.array([row for row in codes if row not in state.draws.ids], np.int64)
         state = replace(state, draws=state.draws.told(codes))
         if not len(others):
