@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from coremargin.active.examples import examples_at
 from coremargin.active.facts import refuse_weightless
-from coremargin.active.labels import codes_of, named_classes
+from coremargin.active.labels import named_classes
 from coremargin.active.log import TELLING, Log, entry_of
-from coremargin.active.penalty import chosen_cost
+from coremargin.active.penalty import settled
 from coremargin.active.told import Given, Known, taken
 from coremargin.data.files import write_whole
 from coremargin.data.folder import replacing
@@ -25,13 +25,13 @@ from coremargin.data.store import Store
 from coremargin.errors import OutputError, StoreError
 from coremargin.formats.answers import Held
 from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, VERSION, first_hash, read_campaign
-from coremargin.maths.evidence import trial_size
 from coremargin.models.files import check_outside
 from coremargin.problems.active.make import problem_of
-from coremargin.problems.active.spec import AUTO, ActiveJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from coremargin.problems.active.spec import ActiveJob
 
 #: A campaign that is still being made.
 NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, TELLING))))
@@ -41,7 +41,7 @@ def begin(job: ActiveJob, expires: float | None, examples: Iterable[Given] = (),
     """Make the folder of a campaign at ``job.out``, with the answers that are there already, of ``who``.
 
     examples: beside those that the job names. Raises OutputError, UsageError, what ``problem_at`` raises, for examples
-    what ``taken`` does, and for those of a C to be chosen what ``chosen_cost`` does; then nothing is made.
+    what ``taken`` does, and for those of a C to be chosen what ``settled`` does; then nothing is made.
     """
     place = Path(os.path.realpath(job.out))
     check_outside(place)
@@ -77,15 +77,8 @@ def _decided(job: ActiveJob, store: Store, given: Iterable[Given], place: Path) 
     refuse_weightless(store, (one.row for one in new), place)
     for one in new:
         held.take(one.row, one.action, one.label)
-    trial, cost = job.trial, job.C
-    if job.loss is not None:
-        trial = trial or trial_size(job.error, job.confidence)
-        if cost == AUTO:
-            cost = chosen_cost(
-                scaled(store, job.scaling), codes_of(held.labels, held.classes), held.classes, loss=job.loss,
-                intercept=job.intercept, seed=job.seed, place=str(job.out),
-            )  # fmt: skip
-    return replace(job, classes=held.classes if held.named else None, trial=trial, C=cost), new
+    job = settled(job, scaled(store, job.scaling), held, str(job.out))
+    return replace(job, classes=held.classes if held.named else None), new
 
 
 def _data(job: ActiveJob, store: Store, expires: float | None) -> bytes:

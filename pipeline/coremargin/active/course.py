@@ -6,19 +6,49 @@ so that the state follows from their order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.engine.loop import Engine, rounds
 from coremargin.maths.rows import take
 
 if TYPE_CHECKING:
+    from coremargin.engine.checkpoint import Checkpoint
+    from coremargin.engine.loop import Callbacks, Step
+    from coremargin.engine.protocols import Executor
+    from coremargin.formats.answers import Action
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import ActiveState
 
 Codes = Mapping[int, int]  #: places of classes by row
+
+
+def scan(
+    problem: ActiveMargin, state: ActiveState, executor: Executor, kept: Checkpoint, watch: Callbacks, block: int
+) -> Iterator[Step[ActiveState]]:
+    """Look at all rows once; block: bytes that are read at a time, or more where the problem needs them."""
+    engine = Engine(problem.source, executor, kept, watch, max(block, problem.least_block_bytes))
+    return rounds(engine, problem, waiting(problem, state), 1)
+
+
+def told(
+    problem: ActiveMargin, state: ActiveState, row: int, action: Action, attempt: int | None, codes: Codes
+) -> ActiveState:
+    """The state that knows what was said of a row; codes: all answers that hold, with this one.
+
+    attempt: number of the one that the row was drawn for when it was asked about, None: for none.
+    """
+    other = not fits(state, row, attempt)
+    if other:
+        state = revised(problem, state, codes, spent=attempt or 0)
+    if action == "unsure" and row not in codes:
+        return problem.set_aside(state, row)
+    if other or action in ("skip", "unsure"):
+        return state
+    return answered(problem, state, row, codes) if action == "label" else revised(problem, state, codes)
 
 
 def answered(problem: ActiveMargin, state: ActiveState, row: int, codes: Codes) -> ActiveState:

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from coremargin.active import course
 from coremargin.active.labels import codes_of, meant, named_classes
+from coremargin.active.penalty import settled
 from coremargin.data.arrays import ArraySource
 from coremargin.data.scaled import scaled
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
-from coremargin.engine.loop import Callbacks, Engine, rounds
+from coremargin.engine.loop import Callbacks
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.answers import Held, same
+from coremargin.formats.strict_json import cut
 from coremargin.problems.active.make import problem_of
 from coremargin.problems.active.model import evidence_of, model_of
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.spec import convert
 
 if TYPE_CHECKING:
-    from coremargin.formats.choices import ScalingKind
+    from coremargin.formats.answers import Action
+    from coremargin.formats.choices import Loss, ScalingKind
     from coremargin.models.active import ActiveModel
     from coremargin.models.active_classes import ActiveClassesModel
 
 
 class ActiveLearner:
-    """A pool of rows in memory, asked about until its margin is proven.
+    """A pool of rows in memory, asked about until its margins are proven, or with a loss until few labels are wrong.
 
     Parameters
     ----------
@@ -38,12 +41,20 @@ class ActiveLearner:
         The rows.
     X_training, y_training : array_like, optional
         Rows with labels to begin with; they join the pool behind its rows.
-    classes : sequence of two labels, optional
-        (negative, positive); None: the first two that are taught.
+    classes : sequence of labels, optional
+        All that there are, of two (negative, positive); None: the first two that are taught.
     epsilon : float, default 0.1
         What may be missing of the best margin, as a share.
     error, confidence : float
         At most this share of the rows is labelled wrongly, and how sure that is to be.
+    by_class : bool, default False
+        That share is one of the rows of each class that is predicted: it says more where a class is rare.
+    loss : {"hinge", "squared_hinge"}, optional
+        For labels that may contradict each other; ``C`` belongs to it.
+    C : float or "auto", optional
+        Weight of a label's loss; "auto": by folds of the training rows.
+    trial : int, optional
+        With a loss: rows that are drawn to try the model; None: by error and confidence.
     seed : int, default 0
         Of the draws that try the model.
     intercept : bool, default True
@@ -71,30 +82,37 @@ class ActiveLearner:
         epsilon: float = 0.1,
         error: float = 0.01,
         confidence: float = 0.99,
+        by_class: bool = False,
+        loss: Loss | None = None,
+        C: float | Literal["auto"] | None = None,
+        trial: int | None = None,
         seed: int = 0,
         intercept: bool = True,
         scaling: ScalingKind | None = None,
     ) -> None:
+        named = None if classes is None else named_classes(classes, "ActiveLearner")
         said = {
             "job": "active", "store": "arrays", "out": "model", "epsilon": epsilon, "error": error,
-            "confidence": confidence, "seed": seed, "intercept": intercept, "scaling": scaling,
+            "confidence": confidence, "by_class": by_class, "loss": loss, "C": C, "trial": trial, "seed": seed,
+            "intercept": intercept, "scaling": scaling, "classes": named,
         }  # fmt: skip
-        self._job = convert(said, ActiveJob, where="ActiveLearner", base=Path())
+        job: ActiveJob = convert(said, ActiveJob, where="ActiveLearner", base=Path())
         pool = ArraySource(X_pool)
         known = [] if y_training is None else list(y_training)
         self._base = pool if X_training is None else ArraySource(_stacked(X_pool, X_training))
         if len(known) != self._base.rows - pool.rows:
             raise UsageError(f"y_training: expected a label for each row of X_training, found {len(known)}")
-        self._problem = problem_of(self._job, scaled(self._base, scaling))
-        self._held = Held(None if classes is None else named_classes(classes, "ActiveLearner"))
+        self._held, rows, training = Held(named), scaled(self._base, scaling), range(pool.rows, self._base.rows)
+        self._job = settled(job, rows, self._checked(training, known)[0], "ActiveLearner")
+        self._problem = problem_of(self._job, rows)
         with one_blas_thread():
             self._state = self._problem.start()
         if known:
-            self.teach(np.arange(pool.rows, self._base.rows), known)
+            self.teach(training, known)
 
     @property
     def classes(self) -> list[Any]:
-        """The labels, (negative, positive), as far as they are known."""
+        """The labels, of two (negative, positive), as far as they are known."""
         return self._held.classes
 
     @property
@@ -132,19 +150,15 @@ class ActiveLearner:
         Raises
         ------
         LabelError
-            All answers are the same, and draws have found no other.
+            There is a class of which no row is known, and draws have found none.
         """
         with one_blas_thread():
             found = course.chosen(self._problem, self._state, n, [])
             while not found and self._state.status == "running":
-                engine = Engine(self._problem.source, InProcess(), NoCheckpoint(), Callbacks(), self._job.block)
-                for step in rounds(engine, self._problem, course.waiting(self._problem, self._state), 1):
-                    self._state = step.state
+                self._scan()
                 found = course.chosen(self._problem, self._state, n, [])
         if course.lacks_classes(self._problem, self._state):
-            raise LabelError(
-                f"expected rows of two classes, found {len(self._held.labels):,} answers that are the same"
-            )
+            raise LabelError(self._lacking())
         ids = np.array(found, np.int64)
         return ids, self._base.rows_at(ids)[0]
 
@@ -163,32 +177,73 @@ class ActiveLearner:
         DataError
             A row that is none of the pool; then nothing is taken.
         LabelError
-            A label is neither of the two; then nothing is taken.
+            A label is none of those that there are; then nothing is taken.
         """
-        rows, given = [int(row) for row in ids], list(labels)
+        rows, given = self._rows(ids), list(labels)
         if len(rows) != len(given):
             raise UsageError(f"labels: expected one for each of {len(rows)} rows, found {len(given)}")
+        for row, label in self._checked(rows, given)[1]:
+            self._take(row, label)
+
+    def unsure(self, ids: Iterable[int]) -> None:
+        """Take it that nobody can label some rows: they are asked about no more, and nothing is claimed of them.
+
+        A row that has a label keeps it; one that is labelled later counts again.
+
+        Parameters
+        ----------
+        ids : iterable of int
+            Numbers of rows of the pool.
+
+        Raises
+        ------
+        DataError
+            A row that is none of the pool; then nothing is taken.
+        """
+        for row in self._rows(ids):
+            self._say(row, "unsure", self._held)
+
+    def _rows(self, ids: Iterable[int]) -> list[int]:
+        rows = [int(row) for row in ids]
         if any(not 0 <= row < self._base.rows for row in rows):
             raise DataError(f"ids: expected rows from 0 to {self._base.rows - 1}, found {rows}")
+        return rows
+
+    def _checked(self, rows: Iterable[int], given: Iterable[Any]) -> tuple[Held, list[tuple[int, Any]]]:
+        """All labels with these, and which of them are new: all of them are looked at before one is taken."""
         held, new = self._held.copy(), list[tuple[int, Any]]()
-        for row, one in zip(rows, given, strict=True):  # all of them are looked at before one is taken
+        for row, one in zip(rows, given, strict=True):
             label = meant(one, held.beside(row), f"row {row}")
             if row not in held.labels or not same(held.labels[row], label):
                 new.append((row, label))
             held.take(row, "label", label)
-        for row, label in new:
-            self._take(row, label)
+        return held, new
 
     def _take(self, row: int, label: Any) -> None:
         held = self._held.copy()
         held.take(row, "label", label)
+        self._say(row, "correct" if row in self._held.labels else "label", held)
+
+    def _say(self, row: int, action: Action, held: Held) -> None:
+        """Go on with what is said of a row, with all labels that hold then."""
+        attempt = self._state.attempt if row in self._state.draws.ids else None
         codes = codes_of(held.labels, held.classes)
         with one_blas_thread():
-            if row not in self._held.labels:
-                state = course.answered(self._problem, self._state, row, codes)
-            else:
-                state = course.revised(self._problem, self._state, codes)
+            state = course.told(self._problem, self._state, row, action, attempt, codes)
         self._state, self._held = state, held
+
+    def _scan(self) -> None:
+        steps = course.scan(self._problem, self._state, InProcess(), NoCheckpoint(), Callbacks(), self._job.block)
+        for step in steps:
+            self._state = step.state
+
+    def _lacking(self) -> str:
+        """Which class draws have not found."""
+        answers, seen = f"found {len(self._held.labels):,} answers", self._state.answered.seen
+        if self._problem.classes == 2:
+            return f"expected rows of two classes, {answers} that are the same"
+        lacking = cut(", ".join(repr(label) for code, label in enumerate(self.classes) if code not in seen))
+        return f"expected rows of {self._problem.classes} classes, {answers}, none of them {lacking}"
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row.

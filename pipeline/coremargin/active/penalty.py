@@ -1,25 +1,31 @@
-"""C of a campaign with a loss, chosen by folds of rows whose labels are known before it begins."""
+"""What a loss leaves to be found before anything is asked: how large trials are, and C by folds of rows with labels."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from coremargin.active.labels import codes_of
 from coremargin.data.folds import fold_of
 from coremargin.errors import DataError
+from coremargin.maths.evidence import trial_size
 from coremargin.maths.rows import lengths
 from coremargin.problems.active.answered import Answered
 from coremargin.problems.active.fit import least_values
 from coremargin.problems.active.hypothesis import Hypothesis
+from coremargin.problems.active.spec import AUTO
 from coremargin.problems.soft.spec import COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.data.source import Source
+    from coremargin.formats.answers import Held
     from coremargin.formats.choices import Loss
+    from coremargin.problems.active.spec import ActiveJob
 
     Ids = NDArray[np.int64]
     Codes = NDArray[np.int64]
@@ -28,6 +34,22 @@ FOLDS = 5
 #: Powers of ten that are tried, around the one that suits rows of that length.
 TRIED = range(-3, 5)
 _ORDERS = 1 << 31  #: numbers that rows are put into an order by
+
+
+def settled(job: ActiveJob, source: Source, held: Held, place: str) -> ActiveJob:
+    """The job with numbers for C and the size of a trial; source: rows scaled as it says; held: labels of some.
+
+    Raises DataError where a class has too few of them for C to be found.
+    """
+    if job.loss is None:
+        return job
+    trial, cost = job.trial or trial_size(job.error, job.confidence), job.C
+    if cost == AUTO:
+        cost = chosen_cost(
+            source, codes_of(held.labels, held.classes), held.classes, loss=job.loss, intercept=job.intercept,
+            seed=job.seed, place=place,
+        )  # fmt: skip
+    return replace(job, trial=trial, C=cost)
 
 
 def chosen_cost(

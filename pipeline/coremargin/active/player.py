@@ -17,7 +17,7 @@ from coremargin.active.kept import Kept, Mark
 from coremargin.active.labels import codes_of
 from coremargin.active.log import Log, entry_of, growth_of
 from coremargin.engine.executors import InProcess
-from coremargin.engine.loop import Engine, ScanCost, rounds
+from coremargin.engine.loop import ScanCost
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, UsageError
 from coremargin.formats.answers import Growth, effective
 from coremargin.formats.campaign import ANSWERS
@@ -166,7 +166,9 @@ class Player:
                 after = self.ground.grown(self.state, codes_of(labels, self.log.classes(line.number)), line)
             else:
                 labels = effective([line], self.labels)
-                after, wrong = self._after(line, labels)
+                codes = codes_of(labels, self.log.classes(line.number))
+                wrong = self._wrong(line, codes)
+                after = course.told(self.problem, self.state, line.row, line.action, line.attempt, codes)
             last = self.log.answers.hashes[line.number - 1]
             about = self.mark.about if after is self._state else last
             # together, so that whatever is interrupted leaves them as they were
@@ -200,21 +202,12 @@ class Player:
         if self.state.round < line.scans:
             self._state = replace(self.state, round=line.scans)
 
-    def _after(self, line: Line, labels: Mapping[int, Any]) -> tuple[ActiveState, bool]:
-        """The state that knows a line, and whether it is a draw that was foretold wrongly; labels: with the line."""
-        state, codes = self.state, codes_of(labels, self.log.classes(line.number))
-        other = not course.fits(state, line.row, line.attempt)
-        if other:
-            state = course.revised(self.problem, state, codes, spent=line.attempt or 0)
-        if line.action == "unsure" and line.row not in labels:
-            return self.problem.set_aside(state, line.row), False
-        if other or line.action in ("skip", "unsure"):
-            return state, False
-        if line.action != "label":
-            return course.revised(self.problem, state, codes), False
-        drawn = state.status == "running" and line.row in state.draws.ids
-        wrong = drawn and codes[line.row] != course.foretold(self.problem, state, line.row)
-        return course.answered(self.problem, state, line.row, codes), wrong
+    def _wrong(self, line: Line, codes: course.Codes) -> bool:
+        """Whether a line is the answer to a draw that was foretold wrongly."""
+        state = self.state
+        if line.action != "label" or state.status != "running" or line.row not in state.draws.ids:
+            return False
+        return line.attempt == state.attempt and codes[line.row] != course.foretold(self.problem, state, line.row)
 
     def passed(self) -> dict[int, int]:
         """Rows that were put off and have no label yet: the number of the line that says so."""
@@ -241,11 +234,9 @@ class Player:
     def scan(self) -> None:
         """Look at all rows. Raises Interrupted; what was read is kept."""
         self.kept.mark, self.kept.history = self.mark, self._costs()
-        source, block = self.problem.source, max(self.job.block, self.problem.least_block_bytes)
-        engine = Engine(source, self.executor, self.kept, self._watch, block)
-        waiting = course.waiting(self.problem, self.state)
+        steps = course.scan(self.problem, self.state, self.executor, self.kept, self._watch, self.job.block)
         try:
-            for step in rounds(engine, self.problem, waiting, 1):
+            for step in steps:
                 self._state = step.state
                 if step.cost is not None:
                     self.meters.scanned(step.round, step.cost)
