@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -181,3 +181,39 @@ def _part(sort: Sort, part: dict[str, Any], rows: list[int], share: Fraction) ->
         yield f"at least {least} of {n} wrong by {t} draws, {wrong} of them wrong"
     if sort.record["status"] == "certified" and most > sort.asked["error"] * n:
         yield f"certified, and {most} of {n} can be wrong"
+
+
+def log_lies(sort: Sort, lines: Sequence[dict[str, Any]], about: dict[str, Any]) -> Iterator[str]:
+    """What is false of a model by the lines that it is about."""
+    for name in ("seed", "epsilon", "error", "confidence", "intercept", "by_class", "loss", "C", "trial"):
+        if about.get(name) != sort.asked.get(name):
+            yield f"{name} {sort.asked.get(name)}, the campaign has {about.get(name)}"
+    labels, unsure, last = dict[int, Any](), set[int](), dict[int, int]()
+    for k, line in enumerate(lines):
+        if line["action"] in ("label", "correct", "undo"):
+            last[line["row"]] = k
+            labels[line["row"]] = line["label"]
+        if line["action"] == "label":
+            unsure.discard(line["row"])
+        elif line["action"] == "unsure" and labels.get(line["row"]) is None:
+            unsure.add(line["row"])
+    logged = {row: sort.record["classes"].index(label) for row, label in labels.items() if label is not None}
+    used = sort.codes["answered"] | sort.codes["draws"]
+    if used != logged:
+        yield f"answers {sorted(set(used.items()) ^ set(logged.items()))[:4]} are not in both"
+    if unsure != sort.unsure:
+        yield f"unsure {sorted(unsure ^ sort.unsure)[:4]} are not in both"
+    if sort.draws and not set(sort.draws) - set(last):
+        yield from _attempts(sort, lines, last)
+
+
+def _attempts(sort: Sort, lines: Sequence[dict[str, Any]], last: dict[int, int]) -> Iterator[str]:
+    """last: the line that decides about a row."""
+    mine, draws = sort.record["evidence"]["attempt"], set(sort.draws)
+    first = min([*(last[row] for row in draws), *(k for k, line in enumerate(lines) if line["attempt"] == mine)])
+    if any(k > first for row, k in last.items() if row not in draws):
+        yield f"line {first + 1} is about a draw, others were answered after it"
+    attempts = {lines[last[row]]["attempt"] for row in draws}
+    earlier = {line["attempt"] for line in lines[:first] if line["action"] in ("label", "correct", "undo")}
+    if attempts != {mine} or attempts & earlier:
+        yield f"draws of attempts {attempts}, before them {earlier}"

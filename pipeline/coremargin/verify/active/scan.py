@@ -183,28 +183,31 @@ class ActiveScan(StoreFindings):
     def checks(self) -> list[Check]:
         """What the scan says about the claims."""
         claim = self.claim
-        sides = self.sides[np.searchsorted(self.wanted, self.tried.ids)]
-        wrong, drawn = self.tried.ids[sides != self.tried.codes], np.isin(self.tried.ids, claim.draws_ids)
-        found = self._strata(sides[drawn], np.isin(claim.draws.ids, wrong))
+        found, late = self._strata(), claim.late or Coded.none()
+        mistaken = late.ids[(self._side(late.ids) != late.codes) & ~np.isin(late.ids, claim.draws_ids)]
         history = [*history_checks(claim, self.rows), self.content(), self.coreset()]
         shown = [check for k in range(len(claim.planes)) for check in self._plane(k)]
         evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0)
-        late = late_checks(claim, wrong[~np.isin(wrong, claim.draws_ids)].tolist())
-        return [*history, *shown, *self._honest(found), evidence, *late, *self._own_labels()]
+        told = late_checks(claim, mistaken.tolist())
+        return [*history, *shown, *self._honest(found), evidence, *told, *self._own_labels()]
 
-    def _strata(self, sides: np.ndarray, wrong: np.ndarray) -> list[Drawn]:
-        """What was found of each stratum, or of all; sides, wrong: of the draws, by number."""
-        ids, claim = self.claim.draws.ids, self.claim
-        if not claim.by_class:
-            return [Drawn(self.fresh, len(ids), ids[wrong].tolist())]
+    def _side(self, rows: np.ndarray) -> np.ndarray:
+        """The classes (n,) that the model gives these rows, whose sides were asked for."""
+        return self.sides[np.searchsorted(self.wanted, rows)]
+
+    def _strata(self) -> list[Drawn]:
+        """What was found of each stratum, or of all rows together."""
+        draws, sides = self.claim.draws, self._side(self.claim.draws.ids)
+        wrong = sides != draws.codes
+        if not self.claim.by_class:
+            return [Drawn(self.fresh, len(wrong), draws.ids[wrong].tolist())]
         counts = enumerate(self.strata[:-1].tolist())
-        return [Drawn(n, int((sides == k).sum()), ids[wrong & (sides == k)].tolist()) for k, n in counts]
+        return [Drawn(n, int((sides == k).sum()), draws.ids[wrong & (sides == k)].tolist()) for k, n in counts]
 
     def _honest(self, found: list[Drawn]) -> list[Check]:
         if self.claim.evidence is None or not self.claim.by_class:
             return honest_draws(self.claim, self.rows)
-        sides = self.sides[np.searchsorted(self.wanted, self.walked)]
-        return [honest_by_class(self.claim, self.rows, self.walked, sides, found)]
+        return [honest_by_class(self.claim, self.rows, self.walked, self._side(self.walked), found)]
 
     def _plane(self, k: int) -> list[Check]:
         """Whether a hyperplane has the margin, or the value, that is claimed, and its dual weights prove the rest."""

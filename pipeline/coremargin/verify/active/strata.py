@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coremargin.verify.active.evidence import Drawn
     from coremargin.verify.rows import Rows
 
-_WALKED = 4_000_000  # rows of the order that are gone over
+_WALKED = 4_400_000  # rows of the order that are gone over: nobody draws from more than 4,000,000
 
 
 class _EnoughError(Exception):
