@@ -15,8 +15,8 @@ knows the kinds of claims, each a folder beside this:
 - soft/: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan. Their
   rounding is bounded, and a claim holds only if it holds with it.
 - classes/: both bounds of a hard or soft margin of several classes at once, over pairs of row and rival.
-- active/: the margin of rows whose labels were asked for, the distance of all others, and honest draws among these:
-  of a model by itself, or of a campaign with the log of its answers.
+- active/: the margin, or the value, of rows whose labels were asked for, the distance of all others, and honest draws
+  among these: of a model by itself, or of a campaign with the log of its answers.
 - fleet/: all of this for every member, on the rows and labels that its view shows (view.py), and the tables of the
   fleet, in one scan. A fleet is no kind of claim, but a folder of models of one kind, with a record of its own.
 
