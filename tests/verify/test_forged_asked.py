@@ -6,21 +6,33 @@ They are played by forge_asked.py, by no engine. A forged campaign's chain of ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from coremargin.errors import DataError
 from coremargin.formats.kinds import KINDS, Parts
+from coremargin.formats.model_files import read_model_files
+from coremargin.formats.open_folder import read_folder
 from coremargin.verify import registry
+from coremargin.verify.active import strata
+from coremargin.verify.active.claim import active_claim
+from coremargin.verify.active.sides import sides_of as sides_found
+from coremargin.verify.active.soft import dual_bound
 from coremargin.verify.examine import examine
 from forge_active import LINE, Change, Played, drawing
+from forge_active_judge import decision
 from forge_asked import Maker, corners, least_wrong, mixed, most_wrong
 from forge_asked_judge import lies
 from forge_changes import about, array, failures, put, record
 from forge_specimens import write_store
+
+if TYPE_CHECKING:
+    from coremargin.verify.active.claim import ActiveClaim
 
 THREE = ["a", "b", "c"]
 TWO = ["no", "yes"]
@@ -49,11 +61,13 @@ def specimens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
         "squared": Maker(*among, TWO, **SOFT | {"loss": "squared_hinge"}, by_class=True).play(first=60),
         "again": Maker(*among, TWO, **SOFT | {"trial": 30}, by_class=True).play(first=60, go_on=True),
         "soft three": Maker(*three, THREE, **SOFT).play(first=60),
+        "anew": Maker(*among, TWO, **SOFT, nobody=NOBODY).play(first=60, go_on=True),
     }
     assert {name: one.record["evidence"]["wrong"] > 0 for name, one in found.items()} == {
         "three": False, "by class": False, "soft": True, "squared": True, "again": True, "soft three": True,
+        "anew": True,
     }  # fmt: skip
-    assert found["again"].record["evidence"]["attempt"] == 2
+    assert {found[name].record["evidence"]["attempt"] for name in ("again", "anew")} == {2}
     for name in ("by class", "soft"):
         drawn = [line for line in found[name].lines if line["action"] == "unsure" and line["why"] == "draw"]
         assert drawn, name
@@ -431,6 +445,10 @@ MODELS: dict[str, tuple[str, Change, set[str]]] = {
     "a stratum's bound": ("by class", stratum(0, error_bound=-1), {"evidence"}),
     "a stratum's population": ("by class", stratum(0, 1, population=-1), {"evidence"}),
     "a stratum's draws": ("by class", stratum(0, 1, draws=-1), {"evidence"}),
+    "a stratum's draws, and a bound that leaves room": (
+        "by class", several(record(status="stopped"), stratum(0, 1, draws=-1), stratum(0, error_bound=30)),
+        {"evidence"},
+    ),
     "an easy draw of its class": ("by class", easy_draw, {"draws"}),
     "draws by class in another order": ("by class", swapped, {"draws"}),
     "a draw by class less": ("by class", one_less, {"evidence"}),
@@ -451,6 +469,10 @@ MODELS: dict[str, tuple[str, Change, set[str]]] = {
     "with a loss, a smaller bound": ("soft", evidence(error_bound=lambda n: n - 1), {"evidence"}),
     "more that are wrong for certain": ("soft", evidence(error_least=lambda n: n + 1), {"evidence"}),
     "fewer draws than were to be": ("soft", one_less, {"evidence"}),
+    "fewer draws, that claim nothing": (
+        "soft", several(record(status="stopped"), one_less, evidence(error_bound=lambda n: n + 50, error_least=0)),
+        {"evidence"},
+    ),
     "another C": ("soft", record(C=0.9), {"dual weights", "dual bound"}),
     "a larger C": ("soft", record(C=1.1), {"value"}),
     "another loss": ("soft", record(loss="squared_hinge"), {"value", "dual bound"}),
@@ -507,6 +529,100 @@ def test_rows_that_two_classes_claim_are_no_evidence(tmp_path: Path) -> None:
     bare(found)
     found.record["status"] = "stopped"
     assert failures(found.write_model(tmp_path / "n"), rows.path) == []
+
+
+def rare(folder: Path, **options: Any) -> Played:
+    """A campaign by class of which one stratum is drawn whole, and some of its draws come after all others."""
+    rows, truth = corners(folder, 200, 5, shares=(0.48, 0.47, 0.05), **options)
+    found = Maker(rows, truth, THREE, by_class=True, loss="hinge", C=10.0, trial=25, error=0.3).play(first=30)
+    part = found.record["evidence"]["strata"][2]
+    assert part["draws"] == part["population"] > 2
+    sides = sides_of(found)[found.arrays["draws_ids"]]
+    assert (sides[-2:] == 2).all()
+    return found
+
+
+def test_rows_of_no_weight_are_no_draws_of_a_stratum_that_is_drawn_whole(tmp_path: Path) -> None:
+    """Where the order says nothing a row of weight 0 in the place of one that counts is refused all the same; what
+    order these draws have is nobody's concern.
+    """
+    weights = np.random.default_rng(0).choice([0.0, 1.0], 200, p=[0.3, 0.7])
+    found = rare(tmp_path, weights=weights)
+    assert failures(found.write(tmp_path / "c"), found.rows.path) == []
+    sides, arrays = sides_of(found), found.arrays
+    light = next(row for row in np.flatnonzero(weights == 0) if sides[row] == 2 and row not in arrays["answered_ids"])
+    forged = found.copy()
+    forged.arrays["draws_ids"][-1] = light
+    assert failures(forged.write_model(tmp_path / "m"), found.rows.path) == ["draws"]
+    other = found.copy()
+    for name in ("draws_ids", "draws_classes"):
+        other.arrays[name][[-1, -2]] = other.arrays[name][[-2, -1]]
+    assert failures(other.write_model(tmp_path / "n"), found.rows.path) == []
+
+
+def test_only_so_much_of_the_order_is_gone_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strata that are drawn whole may have draws beyond that; others may not, and nobody goes further."""
+    found = rare(tmp_path)
+    sides, ids = sides_of(found)[found.arrays["draws_ids"]], found.arrays["draws_ids"].tolist()
+    order = [row for row in drawing(found.rows.digest, 0, 1, 200) if row not in found.arrays["answered_ids"]]
+    last = order.index(ids[int(np.flatnonzero(sides != 2)[-1])]) + 1
+    assert order.index(ids[-1]) > last
+    monkeypatch.setattr(strata, "fresh", _one_by_one)
+    for walked, names in ((last, []), (last - 1, ["draws"])):
+        monkeypatch.setattr(strata, "_WALKED", walked)
+        assert failures(found.write_model(tmp_path / "m"), found.rows.path) == names
+
+
+def _one_by_one(
+    claim: ActiveClaim, rows: Any, attempt: int, known: set[int], spend: Callable[[int], object]
+) -> Iterator[int]:
+    """As the verifier's own, of rows without weights, telling what is spent for each row."""
+    for row in drawing(claim.store_digest, claim.seed, attempt, rows.rows):
+        if row not in known:
+            spend(1)
+            yield row
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("seed", range(5))
+def test_any_weights_prove_a_bound_that_holds(tmp_path: Path, seed: int, loss: str) -> None:
+    """Weights out of balance, out of their box, of any size: what they prove is never above the best value there is,
+    and those of a solver prove nearly that.
+    """
+    rng = np.random.default_rng(seed)
+    rows, truth = mixed(tmp_path, 40, 2, seed)
+    maker = Maker(rows, truth, TWO, loss=loss, C=1.0, trial=10)
+    maker.queried(range(40))
+    played = maker.play(first=0, attempts=0)
+    place = played.write_model(tmp_path / "m")
+    claim = active_claim(read_folder(place, lambda folder: read_model_files(folder, place)))
+    [plane] = claim.planes
+    best = played.record["certificate"]["upper"]
+    assert best * (1 - 1e-6) < dual_bound(claim, plane) <= best
+    for k in range(200):
+        size = len(plane.alpha)
+        a = plane.alpha * (1 + rng.standard_normal(size) * 10.0 ** rng.uniform(-9, 1)) if k % 2 else rng.random(size)
+        if k % 3 == 0:
+            a = a * (plane.y > 0)  # all on one side
+        assert dual_bound(claim, replace(plane, alpha=a)) <= best, k
+
+
+def test_sides_are_decided_exactly() -> None:
+    """Where plain float64 is wrong about a side, or about the largest of values, sums that are rounded once are not."""
+    rng = np.random.default_rng(3)
+    X = rng.integers(-3, 4, size=(400, 3)).astype(float)
+    X[:, 2] = X[:, 0]
+    planes = [np.array([1e16, 1.0, -1e16]), np.array([3e16, -1.0, -3e16]), np.array([1e16, 0.0, -1e16])]
+    lengths = np.linalg.norm(X, axis=1)
+    for several, loss in ((False, ""), (True, ""), (True, "hinge")):
+        some = [SimpleNamespace(w=w, b=0.25 * k, features=3) for k, w in enumerate(planes[: 3 if several else 1])]
+        claim: Any = SimpleNamespace(planes=some, several=several, loss=loss)
+        found = sides_found(claim, X, lengths)
+        for x, side in zip(X.tolist(), found.tolist(), strict=True):
+            values = [decision(plane.w.tolist(), plane.b, x) for plane in some]
+            above = [k for k, value in enumerate(values) if value > 0]
+            one = above[0] if len(above) == 1 else -1
+            assert side == (int(values[0] >= 0) if not several else values.index(max(values)) if loss else one)
 
 
 class Careless(Maker):
@@ -645,6 +761,15 @@ def later_wrong(count: int) -> Change:
     return lambda played: later(played, free_rows(played)[:count].tolist(), wrong=True)
 
 
+def drawn_though_unsure(played: Played) -> None:
+    """A row that nobody could label before attempt 1 began is answered as a draw of it."""
+    row = next(line["row"] for line in played.lines if line["action"] == "unsure" and line["why"] == "example")
+    k = next(k for k, line in enumerate(played.lines) if line["attempt"] == 1)
+    played.lines.insert(k + 5, {**played.lines[k], "row": row, "action": "label", "label": TWO[0]})
+    played.arrays["unsure_ids"] = played.arrays["unsure_ids"][played.arrays["unsure_ids"] != row]
+    played.record["unsure"] -= 1
+
+
 #: Forgeries of a campaign, the chain being made anew: (of which campaign, what is changed, what is found false).
 CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
     "another trial": ("soft", about(trial=61), {"campaign"}),
@@ -669,6 +794,9 @@ CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
     "by class, an answer that came meanwhile": ("by class", asked_meanwhile, {"attempt"}),
     "a draw answered that nobody could": ("soft", unsure_meanwhile, {"attempt"}),
     "the first attempt again": ("again", evidence(attempt=1), {"draws", "attempt"}),
+    "a draw of attempt 1 that nobody could label": (
+        "anew", drawn_though_unsure, {"earlier draws", "answers", "evidence"},
+    ),
     "too many wrong answers later": ("soft", later_wrong(70), {"late answers"}),
     "a wrong answer later, without a loss": ("three", later_wrong(1), {"late answers"}),
 }  # fmt: skip
