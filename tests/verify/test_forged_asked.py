@@ -605,6 +605,9 @@ def test_any_weights_prove_a_bound_that_holds(tmp_path: Path, seed: int, loss: s
         if k % 3 == 0:
             a = a * (plane.y > 0)  # all on one side
         assert dual_bound(claim, replace(plane, alpha=a)) <= best, k
+    few = np.where(np.arange(40) < 10, 1, -1)  # w = 0, b = -1 has the loss 2, or 4, of these
+    short = replace(plane, x=rows.X * 1e-4, y=few, alpha=np.ones(40), ids=np.arange(40))
+    assert dual_bound(claim, short) <= (20 if loss == "hinge" else 40)
 
 
 def test_sides_are_decided_exactly() -> None:
