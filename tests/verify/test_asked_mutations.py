@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +11,11 @@ import numpy as np
 import pytest
 
 from coremargin.errors import CoremarginError
-from coremargin.formats.kinds import KINDS, Parts
-from coremargin.verify import registry
 from coremargin.verify.examine import examine
 from forge_active_mutations import log_mutated, model_mutated
 from forge_asked import Maker, corners, mixed
 from forge_asked_judge import Sort, lies, log_lies
-from forge_run import SEED, Guard, asked, quick
+from forge_run import SEED, Guard, asked, loaded, quick
 
 if TYPE_CHECKING:
     from forge_active import Played
@@ -26,15 +23,6 @@ if TYPE_CHECKING:
 FEW, MANY = 60, 6_000
 THREE, TWO = ["a", "b", "c"], ["no", "yes"]
 NOBODY = frozenset(range(0, 80, 7))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def registered() -> Iterator[None]:
-    """The kind of several classes is one that there is, whoever trains such models."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(KINDS, "active_classes", Parts("nobody", "nobody", ".formats.active_classes"))
-        patch.setitem(registry.KINDS, "active_classes", "coremargin.verify.active.kind")
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +66,8 @@ def attacked(specimens: list[Played], folder: Path, numbers: range) -> Counter[s
                 with np.load(folder / "m" / "arrays.npz") as found:
                     arrays = dict(found)
                 assert list(lies(one.rows, record, arrays)) == [], (number, told)
+            if outcome.answer == "accepted" or number % 5 == 0:
+                assert loaded(guard, folder / "m", show=number % 7 == 0)[1] == "", (number, told)
     return counts
 
 

@@ -15,10 +15,8 @@ import numpy as np
 import pytest
 
 from coremargin.errors import DataError
-from coremargin.formats.kinds import KINDS, Parts
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
-from coremargin.verify import registry
 from coremargin.verify.active import strata
 from coremargin.verify.active.claim import active_claim
 from coremargin.verify.active.sides import sides_of as sides_found
@@ -38,15 +36,6 @@ THREE = ["a", "b", "c"]
 TWO = ["no", "yes"]
 NOBODY = frozenset(range(0, 400, 9))
 SOFT: dict[str, Any] = {"loss": "hinge", "C": 1.0, "trial": 60, "error": 0.3}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def registered() -> Iterator[None]:
-    """The kind of several classes is one that there is, whoever trains such models."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(KINDS, "active_classes", Parts("nobody", "nobody", ".formats.active_classes"))
-        patch.setitem(registry.KINDS, "active_classes", "coremargin.verify.active.kind")
-        yield
 
 
 @pytest.fixture(scope="module")
