@@ -172,7 +172,7 @@ def _part(sort: Sort, part: dict[str, Any], rows: list[int], share: Fraction) ->
         return
     if wrong and not sort.loss:
         yield f"{wrong} draws are wrong"
-    n, t, most, least = len(rows), len(draws), part["error_bound"], part["error_least"]
+    n, t, most, least = len(rows), len(draws), part["error_bound"], part.get("error_least", 0)
     if sort.loss and t != min(sort.asked["trial"], n):
         yield f"{t} draws of {n} rows"
     if most < n - (t - wrong) and chance(n, most + 1, t, wrong) > share:
