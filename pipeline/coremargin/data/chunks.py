@@ -12,14 +12,13 @@ import numpy as np
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.files import output_errors, sync_folder, write_json, write_whole
 from coremargin.data.format import Commit, Facts, read_facts
-from coremargin.data.layout import layouts, lengths, read_layouts, sparse_group
-from coremargin.data.manifest import BLOCKS, Manifest, write_group
+from coremargin.data.layout import layouts, lengths, own_encoding, sparse_group
+from coremargin.data.manifest import BLOCKS, Manifest, write_statistics
 from coremargin.data.sizes import chunks_of
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, concatenate, measure
 from coremargin.data.support import FOLDER as VECTORS
 from coremargin.data.support import vector_file, write_vectors
 from coremargin.data.value_files import File, ValueFiles
-from coremargin.errors import StoreError
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
@@ -60,12 +59,9 @@ class ChunkSink:
     def resume(cls, store: Store, place: Place) -> ChunkSink:
         """Go on after the last commit. Raises StoreError when the store's codecs are not those of this writer."""
         facts = read_facts(place.path)
-        found = read_layouts(place.path, facts)
-        encoding = found["X/data" if facts.sparse else "X"].encoding
-        if layouts(place.path, facts, encoding) != found:
-            text = "expected codecs and chunk names as this writer makes them, found others; ingest into a new store"
-            raise StoreError(f"{place.path}: {text}")
-        sink = cls(place, facts, encoding)
+        sink = cls(place, facts, own_encoding(place.path, facts))
+        moved = Manifest(place.path, facts, facts.commits).folders()
+        sink._layouts["y"] = replace(sink._layouts["y"], moved=moved)  # a chunk grows where it lies
         if facts.sparse:
             whole = int(store.scalars().nonzeros[: sink.first].sum())
             sink._values = ValueFiles(facts.file_entries, np.dtype(facts.dtype), whole, store.sparse_head(whole))
@@ -132,6 +128,10 @@ class ChunkSink:
         for name, length in lengths(self.facts, rows, self._nonzeros).items():
             write_json(folder / name / "zarr.json", self._layouts[name].metadata(length))
             sync_folder(folder / name)
+        if self.first in self._layouts["y"].moved:
+            name = self._layouts["y"].moved[self.first]
+            write_json(folder / name / "zarr.json", self._layouts["y"].metadata(rows))
+            sync_folder(folder / name)
         if facts.sparse:
             write_json(folder / "X" / "zarr.json", sparse_group(facts, rows))
             for name in ("X", f"{BLOCKS}/{VECTORS}"):
@@ -147,10 +147,12 @@ class ChunkSink:
         """The facts after this commit; its statistics are written."""
         first, last = self.first, chunks_of(rows, facts.chunk_rows)
         parts = [self._entries[index] for index in range(first, last)]
+        array = np.zeros(last, np.int64)
         if facts.commits:
             start = _merged_from(facts.commits, first, last)
             earlier = Manifest(self.place.folder, facts, facts.commits)
             before = earlier.scalars()
+            array[: len(earlier.array)] = earlier.array
             part = before.part(start, first) if facts.sparse else earlier.part(start, first, before)
             parts.insert(0, part)
             known = Digested.of(before).upto(start)
@@ -169,7 +171,7 @@ class ChunkSink:
             weighted=facts.weighted,
         )
         commit = Commit(rows, len(facts.classes), start, last, f"{len(facts.commits):06d}", digest)
-        write_group(self.place.folder, commit.group, statistics, facts)
+        write_statistics(self.place.folder, commit.group, statistics, facts, array[start:])
         return replace(facts, commits=(*facts.commits, commit))
 
 

@@ -10,15 +10,26 @@
       weights/              (n,) float64 sample weights, when there are any, same rows per chunk
       blocks/000000/ ...    statistics of the chunks [first, last) that one commit wrote; a later entry supersedes
       blocks/vectors/       of sparse rows: those that are a number per feature, a file per chunk (support.py)
+      changes/000004/y/     labels of the chunks that a commit changed, at their numbers: see formats/store_record.py
 
 A commit replaces the root ``zarr.json``: rows beyond its ``rows`` do not exist, whatever lies on disk. Older commits
-stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix.
+stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix, and labels that
+change are written elsewhere. So ``y`` has labels as they first came. Zarr has no array whose chunks lie in several
+places: whoever reads the last ones without coremargin lays those of ``changes`` over it, in the order of the commits::
+
+    codes = group["y"][:]
+    for place, commit in enumerate(group.attrs["commits"]):
+        if commit.get("changed"):
+            entries = group["blocks"][commit["group"]]
+            for chunk, array in zip(entries["chunk"][:], entries["array"][:]):
+                rows = slice(chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(codes)))
+                codes[rows] = group["changes"][group.attrs["commits"][array]["group"]]["y"][rows]
 
 Sparse rows: data (float32 or float64) and indices (int32) lie in files of ``file_entries`` stored values each, whatever
 the rows; indptr (n + 1,) int64 has ``chunk_rows`` row starts per file. A chunk of rows is a run of stored values, whose
 place follows from the numbers of stored values that the statistics hold.
 
-Version 1 is a store of dense rows without weights, version 2 one with either.
+Version 1 is a store of dense rows without weights, version 2 one with either, version 3 one with changed labels.
 """
 
 from __future__ import annotations
@@ -31,7 +42,7 @@ from msgspec.structs import asdict
 
 from coremargin.data.plain import group_metadata
 from coremargin.errors import StoreError
-from coremargin.formats.store_record import FORMAT, VERSION, read_store_record
+from coremargin.formats.store_record import FORMAT, read_store_record, version_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +53,7 @@ DTYPES = ("float32", "float64")
 
 @dataclass(frozen=True)
 class Commit:
-    """One atomic step of a store's history; ``group`` holds the statistics of its chunks [first, last)."""
+    """One atomic step of a store's history, see ``CommitRecord``."""
 
     rows: int
     classes: int
@@ -50,6 +61,12 @@ class Commit:
     last: int
     group: str
     digest: str
+    changed: int = 0  #: entries of its group, of a commit that changed labels
+    since: int = 0  #: the first commit whose changes it repeats
+
+    def record(self) -> dict[str, Any]:
+        """As stored: only what a commit of its kind has, so that older readers know it."""
+        return {name: value for name, value in vars(self).items() if self.changed or name not in ("changed", "since")}
 
 
 @dataclass(frozen=True)
@@ -75,19 +92,24 @@ class Facts:
         """Rows of the latest commit."""
         return self.commits[-1].rows if self.commits else 0
 
+    @property
+    def changed(self) -> bool:
+        """A commit changed labels."""
+        return any(commit.changed for commit in self.commits)
+
     def attributes(self) -> dict[str, Any]:
         """As stored in the root ``zarr.json``."""
         extra: dict[str, Any] = {"file_entries": self.file_entries} if self.sparse else {}
         extra |= {"weighted": True} if self.weighted else {}
         return {
             "format": FORMAT,
-            "version": VERSION if extra else 1,
+            "version": version_of(self.commits, sparse=self.sparse, weighted=self.weighted),
             "features": self.features,
             "dtype": self.dtype,
             "classes": list(self.classes),
             "rows": self.rows,
             "chunk_rows": self.chunk_rows,
-            "commits": [vars(commit) for commit in self.commits],
+            "commits": [commit.record() for commit in self.commits],
             "about": self.about,
             **extra,
         }

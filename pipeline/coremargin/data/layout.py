@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ class ArrayLayout:
     dtype: np.dtype[Any]
     encoding: Encoding
     separator: str = "."
+    moved: Mapping[int, str] = field(default_factory=dict)  #: folders of chunks that a commit changed, by number
 
     @property
     def row_bytes(self) -> int:
@@ -54,7 +56,7 @@ class ArrayLayout:
     def key(self, chunk: int) -> str:
         """The chunk's file, relative to the store."""
         zeros = f"{self.separator}0" * len(self.tail)
-        return f"{self.name}/c{self.separator}{chunk}{zeros}"
+        return f"{self.moved.get(chunk, self.name)}/c{self.separator}{chunk}{zeros}"
 
     def file(self, chunk: int) -> Path:
         """The chunk's file."""
@@ -124,6 +126,16 @@ def read_layouts(path: Path, facts: Facts) -> dict[str, ArrayLayout]:
     expected = layouts(path, facts, Encoding())
     least = lengths(facts, facts.rows, 0)  # the statistics know how many values are stored
     return {name: _read(path, layout, least[name]) for name, layout in expected.items()}
+
+
+def own_encoding(path: Path, facts: Facts) -> Encoding:
+    """How chunks are stored, of a store whose arrays are as this writer makes them. Raises StoreError."""
+    found = read_layouts(path, facts)
+    encoding = found["X/data" if facts.sparse else "X"].encoding
+    if layouts(path, facts, encoding) != found:
+        text = "expected codecs and chunk names as this writer makes them, found others; ingest into a new store"
+        raise StoreError(f"{path}: {text}")
+    return encoding
 
 
 def _read(path: Path, expected: ArrayLayout, rows: int) -> ArrayLayout:

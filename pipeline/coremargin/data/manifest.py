@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.changes import Changed, folders_of, read_changes
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.files import aside_of, output_errors, sync_folder, write_json
 from coremargin.data.owned import STORE
@@ -23,7 +24,7 @@ from coremargin.maths.rows import concatenate as stacked
 from coremargin.maths.rows import nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from coremargin.data.format import Commit, Facts
@@ -40,11 +41,20 @@ MARKS = 3  #: columns of ``ChunkStatistics.marks``
 _VECTORS = ("centre", "low", "high", "total", "spread")
 
 
-def write_group(store: Path, group: str, statistics: ChunkStatistics | ChunkScalars, facts: Facts) -> None:
-    """Write one commit's statistics; the group appears whole. What an unfinished commit left there is replaced.
+def write_statistics(
+    store: Path, group: str, statistics: ChunkStatistics | ChunkScalars, facts: Facts, array: np.ndarray
+) -> None:
+    """Write one commit's statistics; array (c,): which commit's array has the labels of each chunk, 0 for ``y``.
 
     The vectors of sparse chunks have files of their own: see support.py.
     """
+    left_out = {"nonzeros", "marks"} - set(_extra(facts))
+    columns = {name: values for name, values in vars(statistics).items() if name not in left_out}
+    write_group(store, group, columns | ({"array": array} if facts.changed else {}))
+
+
+def write_group(store: Path, group: str, columns: Mapping[str, Any]) -> None:
+    """Write one commit's columns; the group appears whole. What an unfinished commit left there is replaced."""
     blocks = store / BLOCKS
     final = blocks / group
     aside = aside_of(final)
@@ -56,13 +66,10 @@ def write_group(store: Path, group: str, statistics: ChunkStatistics | ChunkScal
             STORE.remove(store, f"{BLOCKS}/{folder.name}")
         aside.mkdir()
         write_json(aside / "zarr.json", group_metadata({}))
-        for field in fields(statistics):
-            if field.name in ("nonzeros", "marks") and field.name not in _extra(facts):
-                continue
-            values = getattr(statistics, field.name)
-            tail = {"counts": ("class",), "marks": ("mark",)}.get(field.name, ("feature",))
-            write_array(aside / field.name, values, ("chunk", *tail)[: values.ndim])
-            sync_folder(aside / field.name)
+        for name, values in columns.items():
+            tail = {"counts": ("class",), "marks": ("mark",)}.get(name, ("feature",))
+            write_array(aside / name, values, ("chunk", *tail)[: values.ndim])
+            sync_folder(aside / name)
         sync_folder(aside)
         os.rename(aside, final)
         sync_folder(blocks)
@@ -80,7 +87,30 @@ class Manifest:
     def __init__(self, store: Path, facts: Facts, commits: Sequence[Commit]) -> None:
         """``commits`` ends with the commit that is read; the entries of later groups supersede earlier ones."""
         self._store, self._facts, self._last = store, facts, commits[-1]
-        self._spans = spans(commits)
+        self._commits, self._spans = commits, spans(commits)
+
+    @cached_property
+    def changes(self) -> list[tuple[int, Changed]]:
+        """What commits that changed labels say of their chunks, as far as it stands; see ``read_changes``."""
+        return read_changes(self._store / BLOCKS, self._commits)
+
+    @cached_property
+    def array(self) -> np.ndarray:
+        """Which commit's array has the labels of each chunk (c,), 0 for ``y``."""
+        numbers = [number for number, commit in enumerate(self._commits) if commit.changed]
+        later = {commit.group for commit in self._commits[numbers[0] :]} if numbers else set()
+        parts = [
+            self._slice(commit, "array", "int64", (), a, b) if commit.group in later else np.zeros(b - a, np.int64)
+            for a, b, commit in self._spans
+        ]
+        found = np.concatenate(parts)
+        for _, entries in self.changes:
+            found[entries.chunk] = entries.array
+        return found
+
+    def folders(self) -> dict[int, str]:
+        """Where the labels of chunks lie that commits changed, by number of the chunk. Raises StoreError."""
+        return folders_of(self._store / BLOCKS, self._commits, self.array)
 
     def scalars(self) -> ChunkScalars:
         """Entries of all chunks that are one number, or one per class; checked against the commit's digest."""
@@ -96,7 +126,10 @@ class Manifest:
         if self._facts.sparse:
             shape = {"rows": self._last.rows, "chunk_rows": self._facts.chunk_rows, "features": self._facts.features}
             check_stored_values(self._store, columns["nonzeros"], **shape)
-        scalars = ChunkScalars(counts=np.concatenate(counts), **columns)
+        columns["counts"] = np.concatenate(counts)
+        for _, entries in self.changes:
+            entries.put(columns)
+        scalars = ChunkScalars(**columns)
         self._check(scalars)
         return scalars
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from coremargin.data.changes import CHANGES
 from coremargin.data.codecs import Encoding
 from coremargin.data.files import move_over, output_errors, sync_folder
 from coremargin.data.format import read_facts
@@ -66,8 +67,9 @@ class Place:
         place = Path(os.path.realpath(path))
         facts = read_facts(place)
         lock = _locked(place, place)
-        for name in ("", *layouts(place, facts, Encoding()), "X", "blocks", f"blocks/{VECTORS}"):
+        for name in ("", *layouts(place, facts, Encoding()), "X", "blocks", f"blocks/{VECTORS}", CHANGES):
             STORE.sweep(place, name)
+        _sweep_changes(place, {commit.group for commit in facts.commits if commit.changed})
         return cls(place, place, lock)
 
     @property
@@ -96,6 +98,17 @@ class Place:
             with suppress(OSError):
                 STORE.remove(self.folder)
         self._lock.release()
+
+
+def _sweep_changes(place: Path, groups: set[str]) -> None:
+    """Remove labels that no commit has, and what was left aside of those that grew."""
+    if not (place / CHANGES).is_dir():
+        return
+    for entry in os.scandir(place / CHANGES):
+        if entry.name in groups:
+            STORE.sweep(place, f"{CHANGES}/{entry.name}/y")
+        elif entry.is_dir(follow_symlinks=False):
+            STORE.remove(place, f"{CHANGES}/{entry.name}")
 
 
 def _check_old(place: Path) -> None:

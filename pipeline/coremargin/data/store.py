@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,7 @@ from coremargin.errors import DamagedChunk
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
+    from coremargin.data.layout import ArrayLayout
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
 
 __all__ = ["ArraySource", "Store", "StoreHandle", "open_source"]
@@ -162,8 +163,8 @@ class Store:
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """Names of the arrays that hold rows, labels and weights, as folders of the store."""
-        return tuple(self._layouts)
+        """Names of the arrays that hold rows, labels and weights, as folders of the store. Raises StoreError."""
+        return (*self._layouts, *sorted(set(self._manifest.folders().values())))
 
     @property
     def nonzeros(self) -> int:
@@ -178,7 +179,7 @@ class Store:
     @cached_property
     def compressed_bytes(self) -> int:
         """Bytes of the files that hold rows, labels and weights."""
-        return sum(_bytes_under(self.path / name) for name in self._layouts)
+        return sum(_bytes_under(self.path / name) for name in self.arrays)
 
     @cached_property
     def stored_bytes(self) -> int:
@@ -408,6 +409,10 @@ class Store:
                     self._made = self._make_readers()
         return self._made
 
+    def _labels_layout(self) -> ArrayLayout:
+        """Where labels lie, those too that commits changed."""
+        return replace(self._layouts["y"], moved=self._manifest.folders())
+
     def _make_readers(self) -> Readers:
         scalars, layouts = self.scalars(), self._layouts
         values, labels = scalars.digest >> np.uint64(32), scalars.digest & np.uint64(0xFFFFFFFF)
@@ -416,7 +421,7 @@ class Store:
             X = CsrReader(layouts, scalars, self.features, self._map_bytes)
         else:
             X = ArrayReader(layouts["X"], scalars.rows, values, self._map_bytes)
-        y = ArrayReader(layouts["y"], scalars.rows, labels, 0)  # small: copied into a buffer, not mapped
+        y = ArrayReader(self._labels_layout(), scalars.rows, labels, 0)  # small: copied into a buffer, not mapped
         weights = None
         if self._weighted:
             weights = ArrayReader(layouts["weights"], scalars.rows, scalars.marks[:, WEIGHTS], 0)

@@ -1,4 +1,25 @@
-"""What the root ``zarr.json`` of a store says of itself, checked (data/format.py says what it means)."""
+"""What the root ``zarr.json`` of a store says of itself, checked (data/format.py says what it means).
+
+A commit adds rows, or changes labels of rows that are there. One that changes labels (``changed`` > 0) has the rows of
+the one before; nothing that an older commit reads is written over. Only the chunks whose labels differ are written, at
+their numbers into an array of its own, ``changes/GROUP/y``, which else has no chunks; its group under ``blocks`` has an
+entry for each of them instead of a run of chunks, columns of ``changed`` entries::
+
+    chunk        (m,) int64   numbers of chunks, ascending
+    array        (m,) int64   which commit's array holds the labels, by its place in ``commits``
+    y            (m,) uint32  crc32c of the labels
+    unlabelled   (m,) int64
+    counts       (m, classes) int64
+
+These stand in the place of what groups of earlier commits say of the same chunks. As groups of rows do, they repeat
+what earlier ones say, from commit ``since`` on, so that few are read however many there are. A later commit of rows
+describes its chunks anew; after the first change its group has a column ``array``, too: 0 is ``y``. A chunk that grows
+is written where its labels are: they stay the beginning of it.
+
+Other parts of rows can change in the same way: ``changes/GROUP/weights``, with columns for its arrays and checksums. A
+row that is taken out would be one whose weight changes to 0, a correction is a label as here, and a store is compacted
+by writing its last commit alone into a new one, where everything lies in ``y`` and ``weights`` again.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +28,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import replace
 
 from coremargin.errors import StoreError
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES
@@ -24,7 +46,8 @@ from coremargin.formats.strict_json import cut, typed
 from coremargin.formats.zarr_metadata import read_group
 
 FORMAT = "coremargin-store"
-VERSION = 2  #: the newest; stores of dense rows without weights say 1, so that older readers open them
+#: The newest: of stores with changed labels. Others say 1, or 2 with sparse rows or weights: older readers open them.
+VERSION = 3
 _START_BYTES = 8  # of a row start
 _INDEX_BYTES = 4  # of a stored value's feature
 _ITEM_BYTES = {"float32": 4, "float64": 8}
@@ -48,7 +71,11 @@ def most_file_entries(features: int, dtype: str, rows: int) -> int:
 
 
 class CommitRecord(Strict, frozen=True, kw_only=True):
-    """One atomic step of a store's history; ``group`` holds the statistics of its chunks [first, last)."""
+    """One atomic step of a store's history; ``group`` holds the statistics of its chunks [first, last).
+
+    changed: of a commit that changed labels, how many entries its group has; it describes no run of chunks.
+    since: the first commit whose changes it repeats, by its place; its own where it repeats none.
+    """
 
     rows: Rows
     classes: Annotated[int, Meta(ge=0, le=MOST_CLASSES)]
@@ -56,6 +83,8 @@ class CommitRecord(Strict, frozen=True, kw_only=True):
     last: Rows
     group: Annotated[str, Meta(pattern="^[0-9A-Za-z]{1,64}$")]
     digest: Digest
+    changed: Count = 0
+    since: Count = 0
 
 
 class StoreRecord(Strict, frozen=True, kw_only=True):
@@ -81,17 +110,19 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
         different_labels(self.classes)
-        plain = not self.sparse and not self.weighted
-        if self.version != (1 if plain else VERSION):
-            raise ValueError(f"expected version {1 if plain else VERSION} of such rows, found {self.version}")
+        version = version_of(self.commits, sparse=self.sparse, weighted=self.weighted)
+        if self.version != version:
+            raise ValueError(f"expected version {version} of such rows, found {self.version}")
         self._check_sizes()
         if len({commit.group for commit in self.commits}) < len(self.commits):
             raise ValueError("expected a group of its own for each commit, found one twice")
         before = covered = 0
-        for commit in self.commits:
-            if commit.rows <= before or commit.classes > len(self.classes):
+        for number, commit in enumerate(self.commits):
+            if commit.changed:
+                self._check_change(number)
+            elif commit.rows <= before or commit.classes > len(self.classes):
                 raise ValueError(f"commit {commit.group!r} does not follow from the one before")
-            if not commit.first < commit.last == -(-commit.rows // self.chunk_rows):
+            elif not commit.first < commit.last == -(-commit.rows // self.chunk_rows):
                 raise ValueError(f"commit {commit.group!r} covers chunks {commit.first} to {commit.last}")
             if commit.first > covered:
                 raise ValueError(f"no commit covers chunk {covered}")
@@ -101,6 +132,27 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
         if self.commits[-1].classes != len(self.classes):  # both are written at once; the digest names these classes
             committed = self.commits[-1].classes
             raise ValueError(f"expected the classes of the last commit, {committed}, got {len(self.classes)}")
+
+    def _check_change(self, number: int) -> None:
+        """Raises ValueError unless a commit that changed labels follows from the one before."""
+        commit = self.commits[number]
+        before = self.commits[number - 1] if number else None
+        if before is None or commit.rows != before.rows or not before.classes <= commit.classes <= len(self.classes):
+            raise ValueError(f"commit {commit.group!r} changes labels of other rows than those of the one before")
+        if not commit.first == commit.last == before.last or commit.changed > commit.last:
+            raise ValueError(
+                f"commit {commit.group!r} changes {commit.changed} chunks of {before.last}, and covers {commit.first} "
+                f"to {commit.last}"
+            )
+        if not (commit.since <= number and self.commits[commit.since].changed):
+            raise ValueError(f"commit {commit.group!r} repeats changes since commit {commit.since}, which made none")
+
+    def upto(self, number: int) -> StoreRecord:
+        """The record as the commit at a place left it. Raises ValueError: it would not go together."""
+        commits = self.commits[: number + 1]
+        last, version = commits[-1], version_of(commits, sparse=self.sparse, weighted=self.weighted)
+        classes = self.classes[: last.classes]
+        return replace(self, version=version, commits=commits, rows=last.rows, classes=classes)
 
     def _check_sizes(self) -> None:
         """Raises ValueError for chunks and files beyond what the rows need."""
@@ -118,12 +170,16 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
 
 
 class Covering(Protocol):
-    """A commit, as far as ``spans`` goes: its group describes the chunks [first, last)."""
+    """A commit, as far as ``spans`` and ``changes`` go."""
 
     @property
     def first(self) -> int: ...  # noqa: D102
     @property
     def last(self) -> int: ...  # noqa: D102
+    @property
+    def changed(self) -> int: ...  # noqa: D102
+    @property
+    def since(self) -> int: ...  # noqa: D102
 
 
 C = TypeVar("C", bound=Covering)
@@ -140,6 +196,29 @@ def spans(commits: Sequence[C]) -> list[tuple[int, int, C]]:
             found.append((commit.first, stop, commit))
             stop = commit.first
     return found[::-1]
+
+
+def changes(commits: Sequence[C]) -> list[tuple[int, int, C]]:
+    """Which groups of changed labels are read of a record's first commits, in order: (number, stop, commit).
+
+    Of their entries those of chunks below ``stop`` count: a later commit of rows describes the others anew.
+    """
+    found, stop, since = [], commits[-1].last, len(commits)
+    for number in range(len(commits) - 1, -1, -1):
+        commit = commits[number]
+        if not commit.changed:
+            stop = min(stop, commit.first)
+        elif number < since:
+            found.append((number, stop, commit))
+            since = commit.since
+    return found[::-1]
+
+
+def version_of(commits: Sequence[Covering], *, sparse: bool, weighted: bool) -> int:
+    """The oldest version of the format that knows of everything that a store has."""
+    if any(commit.changed for commit in commits):
+        return VERSION
+    return 2 if sparse or weighted else 1
 
 
 def read_store_record(path: Path) -> StoreRecord:

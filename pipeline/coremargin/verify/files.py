@@ -74,11 +74,19 @@ class Files:
             raise_if_limit(error, self.path / name)
             raise StoreError(f"{self.path}/{name}: zarr cannot open it ({error}); restore it from a copy") from error
 
+    def _open_changed(self, name: str, rows: int) -> None:
+        """Labels that a commit changed, up to so many rows; several threads may do so."""
+        metadata = self._checked(name, "int32", rows, (), None)
+        self._metadata[name] = metadata
+        self._arrays[name] = self._open(name)
+
     def _step(self, name: str) -> int:
         return self._metadata[name].chunks[0]
 
     def read(self, name: str, start: int, stop: int, chunk: str) -> np.ndarray:
         """Entries [start, stop) of an array. Raises DamagedChunk; ``chunk`` says which rows are read."""
+        if name not in self._arrays:
+            self._open_changed(name, stop)
         array, step = self._arrays[name], self._step(name)
         for number in range(start // step, -(-stop // step)):
             file = f"{name}/{self._metadata[name].key(number)}"

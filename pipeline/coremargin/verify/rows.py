@@ -19,20 +19,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import crc32c
 import numpy as np
-from msgspec.structs import replace
 
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.limits import LARGEST_WEIGHT
-from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.store_record import read_store_record, spans
-from coremargin.formats.stored_values import check_stored_values
+from coremargin.formats.store_record import read_store_record
 from coremargin.verify.files import Files
 from coremargin.verify.sums import quiet
+from coremargin.verify.written import as_of, label_folders, read_sums
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from coremargin.formats.store_record import StoreRecord
 
 T = TypeVar("T")
 
@@ -53,14 +49,6 @@ class Chunk:
     weights: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """What was written down of each chunk (c,): values stored, and crc32c of the bytes of each part."""
-
-    nonzeros: np.ndarray
-    parts: dict[str, np.ndarray]
-
-
 class Rows:
     """The committed rows of a store. Raises StoreError when it is none, newer, or does not fit together."""
 
@@ -68,12 +56,15 @@ class Rows:
         """commit: the digest of the one whose rows these are, if the store has it; else the last one."""
         self.path = Path(os.path.abspath(path))
         whole = read_store_record(self.path)
-        record = _as_of(whole, commit, self.path)
+        record = as_of(whole, commit, self.path)
         self.appended = whole.rows - record.rows  #: rows of later commits, which are not looked at
+        later = whole.commits[len(record.commits) :]
+        self.relabelled = sum(commit.changed > 0 for commit in later)  #: later commits that changed labels, the same
         self.rows, self.features, self.dtype = record.rows, record.features, record.dtype
         self.classes, self.chunk_rows, self.commits = tuple(record.classes), record.chunk_rows, record.commits
         self.chunks = -(-self.rows // self.chunk_rows)
-        self._sums = _read_sums(self.path / "blocks", record)
+        self._sums = read_sums(self.path / "blocks", record)
+        self._folders = label_folders(self.path / "blocks", record)
         self._files = Files(self.path, record)
         self.sparse, self.weighted = self._files.sparse, self._files.weighted
         self._starts = np.concatenate([[0], np.cumsum(self._sums.nonzeros)])
@@ -120,7 +111,7 @@ class Rows:
     def _labels(self, index: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Label codes and weights of a chunk, whose bytes are those that were ingested."""
         start, stop, place = self._span(index)
-        codes = self._files.read("y", start, stop, place)
+        codes = self._files.read(self._folders.get(index, "y"), start, stop, place)
         weights = self._files.read("weights", start, stop, place) if self.weighted else None
         self._compare(index, {"y": codes} | ({} if weights is None else {"weights": weights}))
         if codes.max(initial=-1) >= len(self.classes) or codes.min(initial=-1) < -1:
@@ -183,9 +174,18 @@ class Rows:
         self._watched = {commit.rows: {} for commit in self.commits if commit.digest in digests}
 
     def beginning(self, digest: str) -> str:
-        """What the digest of a commit that was watched has to be, from the bytes of as many rows as it has."""
-        commit = next(commit for commit in self.commits if commit.digest == digest)
-        return self._identity(self._watched[commit.rows], commit.rows, commit.classes)
+        """What the digest of a commit that was watched has to be, from the bytes of as many rows as it has.
+
+        Where labels were changed since, they are read as they were. Raises DamagedChunk.
+        """
+        number = next(number for number, commit in enumerate(self.commits) if commit.digest == digest)
+        commit = self.commits[number]
+        crcs = self._watched[commit.rows]
+        if any(later.changed for later in self.commits[number + 1 :]):
+            crcs = crcs | {"y": 0}
+            for codes, _ in Rows(self.path, digest).labels():
+                crcs["y"] = crc32c.crc32c(_bytes(codes), crcs["y"])
+        return self._identity(crcs, commit.rows, commit.classes)
 
     def _summed(self, chunk: Chunk, crcs: dict[str, int]) -> dict[str, int]:
         """Checksums of all rows up to the end of a chunk, from those of the rows before it."""
@@ -224,46 +224,6 @@ class Rows:
             **crcs,
         }
         return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _as_of(record: StoreRecord, digest: str, path: Path) -> StoreRecord:
-    """The record as the commit of this digest left it; as it is, where no commit has it."""
-    known = [commit.digest for commit in record.commits]
-    if digest not in known[:-1]:
-        return record
-    commits = record.commits[: known.index(digest) + 1]
-    rows, classes = commits[-1].rows, record.classes[: commits[-1].classes]
-    try:
-        return replace(record, commits=commits, rows=rows, classes=classes)
-    except ValueError as error:
-        raise StoreError(f"{path}: as of its {rows:,} rows: {error}; restore zarr.json from a copy") from error
-
-
-def _read_sums(blocks: Path, record: StoreRecord) -> _Sums:
-    """Of each chunk as ingest wrote them down: digest has the rows in its high half, the labels in the low one.
-
-    Only what no later commit supersedes is read. Nothing is made as long as a number says before it is read.
-    """
-
-    def column(name: str, dtype: str, tail: tuple[int, ...] = ()) -> np.ndarray:
-        parts = [
-            read_raw_array(blocks / commit.group / name, first - commit.first, stop - commit.first, dtype, tail)
-            for first, stop, commit in spans(record.commits)
-        ]
-        return np.concatenate(parts)
-
-    sparse, digests = record.sparse, column("digest", "uint64")
-    nonzeros = column("nonzeros", "int64") if sparse else np.zeros(len(digests), np.int64)
-    marks = column("marks", "uint32", (3,)) if sparse or record.weighted else np.zeros((len(digests), 3), np.uint32)
-    if sparse:
-        shape = {"rows": record.rows, "chunk_rows": record.chunk_rows, "features": record.features}
-        check_stored_values(blocks.parent, nonzeros, **shape)
-    if (not sparse and marks[:, :2].any()) or (not record.weighted and marks[:, 2].any()):
-        raise StoreError(f"{blocks}: expected no checksums of what the rows do not have, found some; ingest again")
-    parts = {"x": digests >> np.uint64(32), "y": digests & np.uint64(0xFFFFFFFF)}
-    if sparse:
-        parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
-    return _Sums(nonzeros, parts | ({"weights": marks[:, 2]} if record.weighted else {}))
 
 
 def _within(chunk: Chunk, start: int, stop: int) -> Chunk:
