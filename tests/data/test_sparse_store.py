@@ -265,8 +265,8 @@ class TestWriting:
         two = write_store(tmp_path / "b.zarr", X.toarray(), np.ones(30)).path
         versions = [zarr.open_group(path, mode="r").attrs["version"] for path in (one, two)]
         assert versions == [2, 1]
-        edit_attributes(one, version=3)
-        with pytest.raises(StoreError, match="newer coremargin: expected format 2, found 3"):
+        edit_attributes(one, version=4)
+        with pytest.raises(StoreError, match="newer coremargin: expected format 3, found 4"):
             Store.open(one)
 
     @pytest.mark.parametrize("map_bytes", [0, 1 << 20])

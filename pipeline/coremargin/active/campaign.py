@@ -12,7 +12,9 @@ from coremargin.active.facts import refuse_weightless
 from coremargin.active.folder import CampaignFolder
 from coremargin.active.labels import named_classes
 from coremargin.active.told import Given, Known, taken
+from coremargin.data.relabel import LabelReport, write_labels
 from coremargin.errors import UsageError
+from coremargin.formats.answers import same
 
 if TYPE_CHECKING:
     from coremargin.engine.loop import Callbacks
@@ -211,6 +213,37 @@ class Campaign(CampaignFolder):
             more = self._player.grow(name_of(who))
             self._settle()
         return more
+
+    def write_labels(self) -> LabelReport:
+        """Write the answers that hold into the store, as a commit of its own, for training on them.
+
+        Rows without an answer keep what they have; a row that has another label gets the one that was answered. The
+        campaign goes on with the commit that it is about, which stays as it is. Where the store has all answers, there
+        is no new commit.
+
+        Returns
+        -------
+        LabelReport
+            How many rows got a label, and how many had another one.
+
+        Raises
+        ------
+        StoreError
+            The store lost or changed rows.
+        LabelError
+            The store's labels are of another kind, such as numbers where the answers are texts.
+        OutputError
+            The store cannot be written.
+        Busy
+            Another process writes to the store, or works on the campaign.
+        """
+        with self.held():
+            self._player.ground.newest()  # refuses a store that has other rows by now
+            held = self._player.log.held
+            rows = sorted(held.labels)
+            # classes that are new to the store come in the order that the campaign has
+            rows = [row for label in held.classes for row in rows if same(held.labels[row], label)]
+            return write_labels(self.store.path, rows, [held.labels[row] for row in rows])
 
     # answers
 

@@ -11,6 +11,7 @@ from coremargin.cli.campaigns import opening, say
 from coremargin.cli.common import WHOLE, cluster_option, json_option, quiet_option
 from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
+from coremargin.cli.written import labels
 from coremargin.engine.interruption import terminable
 from coremargin.errors import SpecError
 
@@ -294,5 +295,7 @@ def stop(campaign: Path, as_json: bool) -> None:
         found = opened.status
     say(found, as_json, f"model   {campaign / 'model'}")
 
+
+active.add_command(labels)
 
 COMMANDS = (active,)

@@ -1,0 +1,53 @@
+"""``coremargin active labels``: the answers of a campaign as labels of its store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coremargin.cli.campaigns import opening
+from coremargin.cli.common import json_option
+from coremargin.cli.printing import print_json, print_lines
+
+if TYPE_CHECKING:
+    from coremargin.data.relabel import LabelReport
+
+
+@click.command()
+@click.argument("campaign", type=click.Path(path_type=Path))
+@json_option
+def labels(campaign: Path, as_json: bool) -> None:
+    """Write the answers into the store, as a commit of its own.
+
+    Rows without an answer keep the label that they have, or none. The commit before can still be opened, and the
+    campaign goes on with it. Where the store has all answers, nothing is written.
+
+    \b
+      coremargin active labels rows.campaign
+      coremargin train rows.zarr --out model
+    """
+    with opening(campaign) as opened:
+        found = opened.write_labels()
+        store = str(opened.store.path)
+    if as_json:
+        known = ("given", "added", "replaced", "digest")
+        examples = [{"row": row, "before": before, "now": now} for row, before, now in found.examples]
+        print_json({"store": store, **{name: getattr(found, name) for name in known}, "examples": examples})
+    else:
+        print_lines(*_told(found, store))
+
+
+def _told(found: LabelReport, store: str) -> list[str]:
+    from coremargin.report.text import count
+
+    if not found.changed:
+        return [f"nothing to write: {store} has the labels of all {count(found.given, 'answer')}"]
+    there = count(found.given - found.changed, "answer")
+    got = f"{count(found.added, 'row')} without label got one, {count(found.replaced, 'row')} had another one"
+    lines = [f"{store}: {got}; {there} there already"]
+    lines += [f"  row {row:,} was {before!r}, is {now!r} now" for row, before, now in found.examples]
+    if found.replaced > len(found.examples):
+        lines.append(f"  and {found.replaced - len(found.examples):,} more")
+    return [*lines, f"commit  {found.digest}"]
