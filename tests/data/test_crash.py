@@ -14,6 +14,7 @@ import pytest
 
 import coremargin
 from coremargin.data.check import check_store
+from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from store_kit import quick_folder
@@ -46,11 +47,32 @@ def _environment() -> dict[str, str]:
 )
 def test_killed_at_every_step(how: str, least: int, stride: int, kind: str) -> None:
     """Whatever step on disk a SIGKILL comes before, the old rows or the new ones are there, whole and checked."""
+    assert _steps("crash_at.py", how, stride, kind) >= least
+
+
+@pytest.mark.parametrize(
+    ("stride", "kind"),
+    [
+        (23, "dense"),
+        (37, "sparse"),
+        pytest.param(1, "dense", marks=pytest.mark.slow),
+        pytest.param(1, "sparse", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_at_every_step_of_changing_labels(stride: int, kind: str) -> None:
+    """Labels change, rows come, labels change again: a SIGKILL at whatever step leaves the last commit or the next one,
+    whole, with all commits before it, and who goes on comes to the same end.
+    """  # fmt: skip
+    assert _steps("crash_labels_at.py", "labels", stride, kind) >= 250
+
+
+def _steps(script: str, how: str, stride: int, kind: str) -> int:
+    """How many steps on disk a script has killed a writer at."""
     with quick_folder() as folder:
-        command = [sys.executable, str(HERE / "crash_at.py"), str(folder), how, str(stride), kind]
+        command = [sys.executable, str(HERE / script), str(folder), how, str(stride), kind]
         done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= least
+    return int(done.stdout)
 
 
 ENDLESS = """
@@ -87,4 +109,39 @@ def test_killed_while_appending(tmp_path: Path, delay_s: float) -> None:
     with StoreWriter.append(path) as writer:
         writer.write(np.ones((1, 8)))
     assert Store.open(path).rows == rows + 1
+    assert check_store(path).whole
+
+
+RELABELLING = """
+import sys
+import numpy as np
+from coremargin.data.relabel import write_labels
+rng = np.random.default_rng(3)
+print("ready", flush=True)
+for number in range(100_000):
+    write_labels(sys.argv[1], rng.choice(3000, 200, replace=False), [number] * 200)
+"""
+
+
+@pytest.mark.parametrize("delay_s", [0.03, 0.11, 0.37])
+def test_killed_while_changing_labels(tmp_path: Path, delay_s: float) -> None:
+    """A process killed from outside while it changes labels leaves whole commits, each with its labels."""
+    path = tmp_path / "s.zarr"
+    with StoreWriter.create(path, features=8, chunk_bytes=32 * 500) as writer:
+        writer.write(np.random.default_rng(1).normal(size=(3000, 8)).astype(np.float32))
+    command = [sys.executable, "-c", RELABELLING, str(path)]
+    with subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(delay_s)
+        child.send_signal(signal.SIGKILL)
+    rng, labels = np.random.default_rng(3), np.full(3000, -1)
+    for number, commit in enumerate(Store.open(path).history):
+        if number:
+            labels[rng.choice(3000, 200, replace=False)] = number - 1
+        store = Store.open(path, digest=commit.digest)
+        codes = np.concatenate([store.labels(chunk) for chunk in range(store.chunks)])
+        np.testing.assert_array_equal(np.array([*store.classes, -1])[codes], labels)
+    assert check_store(path).whole
+    write_labels(path, [0], [7])
     assert check_store(path).whole

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coremargin.data.store import Store
 
 SECTION = "Data"
+_COMMITS = 8  #: that ``info`` shows
 
 
 @click.command(no_args_is_help=True)
@@ -61,6 +62,9 @@ def _describe(store: Store) -> dict[str, Any]:
         "stored_bytes": store.stored_bytes,
         "compression": store.compression,
         "commits": store.commits,
+        "history": [
+            {"rows": commit.rows, "changed_chunks": commit.changed, "digest": commit.digest} for commit in store.history
+        ],
         "digest": store.digest,
         "classes": [{"label": label, "rows": rows} for label, rows in zip(store.classes, counts, strict=True)],
         "unlabelled": int(scalars.unlabelled.sum()),
@@ -97,7 +101,7 @@ def _described(found: dict[str, Any]) -> list[str]:
         ("constant", f"{numbers['constant']:,} of {found['features']:,} features"),
         ("norm", f"up to {numbers['largest_norm']:.6g}"),
     ]
-    lines = facts(pairs)
+    lines = facts(pairs) + _history(found["history"])
     if found["unlabelled"]:
         lines += ["", f"{found['unlabelled']:,} rows are unlabelled"]
     if found["classes"]:
@@ -105,11 +109,27 @@ def _described(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _history(commits: list[dict[str, Any]]) -> list[str]:
+    """What the last commits did, where there are several; none of it is lost."""
+    if len(commits) < 2:
+        return []
+    lines, first = [""], max(0, len(commits) - _COMMITS)
+    if first:
+        lines.append(f"{count(first, 'commit')} before these:")
+    for before, commit in zip([{"rows": 0}, *commits][first:], commits[first:], strict=False):
+        did = f"{count(commit['rows'] - before['rows'], 'row')} added"
+        if commit["changed_chunks"]:
+            did = f"labels changed, entries of {count(commit['changed_chunks'], 'chunk')}"
+        lines.append(f"{commit['digest']}  {commit['rows']:,} rows, {did}")
+    return lines
+
+
 @click.command(no_args_is_help=True)
 @click.argument("store", type=click.Path(path_type=Path))
+@click.option("--commit", "digest", metavar="DIGEST", help="Another commit than the last; `info` lists them.")
 @json_option
 @quiet_option
-def check(store: Path, *, as_json: bool, quiet: bool) -> None:
+def check(store: Path, *, digest: str | None, as_json: bool, quiet: bool) -> None:
     """Read every byte of a STORE and name what is damaged.
 
     Chunks that are missing, cut short or altered, rows that are not finite, statistics that do not describe their rows.
@@ -123,7 +143,7 @@ def check(store: Path, *, as_json: bool, quiet: bool) -> None:
     from coremargin.errors import DamagedChunk
 
     with terminable(), progress(quiet=quiet) as advance:
-        report = check_store(store, _chunks_shown(advance, store))
+        report = check_store(store, _chunks_shown(advance, store), digest=digest)
     found = [vars(damage) for damage in report.damaged]
     if as_json:
         known = {

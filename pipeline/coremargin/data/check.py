@@ -64,13 +64,14 @@ def check_store(
     on_chunk: Callable[[int, int, tuple[Damage, ...]], None] | None = None,
     *,
     workers: int | None = None,
+    digest: str | None = None,
 ) -> CheckReport:
     """Read every byte of a store: checksums of files and rows, values, statistics.
 
-    on_chunk(chunks done, chunks in all, damage of this chunk) is called in this thread. Raises StoreError when not even
-    the metadata tells what should be there.
+    on_chunk(chunks done, chunks in all, damage of this chunk) is called in this thread. digest: of another commit than
+    the last. Raises StoreError when not even the metadata tells what should be there.
     """
-    store = Store.open(path, map_bytes=0)
+    store = Store.open(path, map_bytes=0, digest=digest)
     readers = store.readers()
     for name in store.arrays:
         _opens(store.path / name)

@@ -18,7 +18,7 @@ change are written elsewhere. So ``y`` has labels as they first came. Zarr has n
 places: whoever reads the last ones without coremargin lays those of ``changes`` over it, in the order of the commits::
 
     codes = group["y"][:]
-    for place, commit in enumerate(group.attrs["commits"]):
+    for commit in group.attrs["commits"]:
         if commit.get("changed"):
             entries = group["blocks"][commit["group"]]
             for chunk, array in zip(entries["chunk"][:], entries["array"][:]):

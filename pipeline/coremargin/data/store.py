@@ -81,7 +81,9 @@ class Store:
     chunks, chunk_rows : int
         Number of chunks, and rows of each but the last, which may hold fewer.
     commits : int
-        How often rows were added.
+        How often rows were added, or labels changed.
+    history : tuple of Commit
+        Those commits, the first one first.
     digest : str
         Identity of the content, "sha256:...".
     about : mapping
@@ -103,7 +105,7 @@ class Store:
         self.sparse, self._weighted = facts.sparse, facts.weighted
         self.digest = last.digest
         self.about = facts.about
-        self.commits = len(commits)
+        self.commits, self.history = len(commits), commits
         self.fetched = 0  #: bytes of rows that were read by their numbers
         self._map_bytes = map_bytes
         self._layouts = read_layouts(path, facts)

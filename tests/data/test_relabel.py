@@ -1,0 +1,308 @@
+"""Labels that are written after the rows: a commit of its own, cheap, and nothing of older commits is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+from scipy.sparse import csr_array
+
+from coremargin.cli import main
+from coremargin.data import changes as changes_module
+from coremargin.data.arrays import ArraySource
+from coremargin.data.check import check_store
+from coremargin.data.format import read_facts
+from coremargin.data.place import Place
+from coremargin.data.relabel import write_labels
+from coremargin.data.store import Store, open_source
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import DamagedChunk, LabelError, StoreError, UsageError
+from coremargin.verify.rows import Rows
+from store_kit import FAULTS, edit_attributes, edit_json, quick_folder, rewrite_array, write_store
+
+ROWS = 300
+
+
+def labels_of(store: Store) -> list[Any]:
+    """The label of each row, None for those without."""
+    codes = np.concatenate([store.labels(chunk) for chunk in range(store.chunks)])
+    return [None if code < 0 else store.classes[code] for code in codes]
+
+
+def as_verified(path: Path, digest: str = "") -> tuple[str, list[Any]]:
+    """The digest and the labels that ``verify`` finds by itself."""
+    rows = Rows(path, digest)
+    codes = np.concatenate([chunk.codes for chunk, _ in rows.scan(lambda chunk: None, threads=2)])
+    return rows.digest, [None if code < 0 else rows.classes[code] for code in codes]
+
+
+def by_recipe(path: Path) -> list[Any]:
+    """The last labels as data/format.py tells users of zarr-python to read them."""
+    group: Any = zarr.open_group(path, mode="r")
+    chunk_rows = group.attrs["chunk_rows"]
+    codes = group["y"][:]
+    for commit in group.attrs["commits"]:
+        if commit.get("changed"):
+            entries = group["blocks"][commit["group"]]
+            for chunk, array in zip(entries["chunk"][:], entries["array"][:], strict=True):
+                rows = slice(chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(codes)))
+                codes[rows] = group["changes"][group.attrs["commits"][array]["group"]]["y"][rows]
+    return [None if code < 0 else group.attrs["classes"][code] for code in codes]
+
+
+@pytest.fixture
+def store(tmp_path: Path, rng: np.random.Generator) -> Path:
+    """300 rows in chunks of 64, of classes a and b, every third without label."""
+    X = rng.normal(size=(ROWS, 4)).astype(np.float32)
+    y = np.where(X[:, 0] > 0, "a", "b").astype(object)
+    y[::3] = None
+    return write_store(tmp_path / "s.zarr", X, y).path
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse and weighted", "compressed"])
+def test_any_history_of_labels_and_rows(kind: str, rng: np.random.Generator) -> None:
+    """Whatever is appended and relabelled in turn, each commit opens by its digest with the labels it had, as counted
+    anew from arrays; ``check`` and ``verify`` agree, and so does zarr-python by the recipe.
+    """  # fmt: skip
+    X = rng.normal(size=(1500, 3)).astype(np.float32) * (rng.random((1500, 3)) < (0.5 if "sparse" in kind else 2))
+    y, weights = rng.choice(np.array(["a", None], dtype=object), 1500), rng.random(1500) if "sparse" in kind else None
+    options: dict[str, Any] = {"compression": "zstd"} if kind == "compressed" else {}
+    options |= {} if weights is None else {"sparse": True, "weighted": True, "chunk_rows": 64}
+
+    def write(writer: StoreWriter, start: int, stop: int) -> None:
+        with writer:
+            writer.write(X[start:stop], y[start:stop], None if weights is None else weights[start:stop])
+
+    with quick_folder() as folder:
+        path, rows, history = folder / "s.zarr", 400, []
+        write(StoreWriter.create(path, features=3, chunk_bytes=64 * 12, **options), 0, rows)
+        for step in range(40):
+            if step and rng.random() < 0.4:
+                more = int(rng.integers(1, 90))
+                write(StoreWriter.append(path), rows, rows + more)
+                rows += more
+            elif step:
+                ids = rng.choice(rows, int(rng.integers(1, 12)), replace=False)
+                new = rng.choice(np.array(["a", "b", f"new {step // 10}", None], dtype=object), len(ids))
+                was = y[ids].copy()
+                found = write_labels(path, ids, list(new))
+                y[ids] = new
+                assert found.added == sum(a is None and b is not None for a, b in zip(was, new, strict=True))
+                assert found.replaced == sum(a not in (None, b) for a, b in zip(was, new, strict=True))
+            history.append((Store.open(path).digest, rows, list(y[:rows])))
+        assert read_facts(path).changed
+        for digest, count, labels in history:
+            opened = Store.open(path, digest=digest)
+            assert (opened.rows, labels_of(opened)) == (count, labels)
+            kept = csr_array(X[:count]) if opened.sparse else X[:count]
+            heavy = None if weights is None else weights[:count]
+            again = ArraySource(kept, labels, weights=heavy, classes=opened.classes)
+            assert again.digest == digest
+            assert opened.scalars().counts.sum(axis=0).tolist() == [labels.count(label) for label in opened.classes]
+        for digest, _, labels in history[::5]:
+            assert as_verified(path, digest) == (digest, labels)
+            assert check_store(path, workers=1, digest=digest).whole
+        assert by_recipe(path) == history[-1][2]
+
+
+def test_only_labels_of_changed_chunks_are_written(store: Path) -> None:
+    """A commit that changes two chunks of five writes two files of labels and their entries, and leaves all others."""
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
+    found = write_labels(store, [290, 3, 299], ["c", "c", "c"])
+    after = {path for path in store.rglob("*") if path.is_file()}
+    assert [path for path, time in before.items() if path.stat().st_mtime_ns != time] == [store / "zarr.json"]
+    assert {path.relative_to(store).as_posix() for path in after - set(before)} == {
+        *(f"changes/000001/y/{name}" for name in ("zarr.json", "c.0", "c.4")), "changes/000001/zarr.json",
+        "changes/zarr.json", "blocks/000001/zarr.json",
+        *(f"blocks/000001/{name}/zarr.json" for name in ("chunk", "array", "y", "unlabelled", "counts")),
+        *(f"blocks/000001/{name}/c.0" for name in ("chunk", "array", "y", "unlabelled")), "blocks/000001/counts/c.0.0",
+    }  # fmt: skip
+    assert (found.given, found.added + found.replaced) == (3, 3)
+    assert Store.open(store).classes[2:] == ("c",)
+
+
+def test_the_same_labels_are_no_commit(store: Path) -> None:
+    """Labels that all rows have already, or none at all, change no byte of the store."""
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    opened = Store.open(store)
+    assert write_labels(store, np.arange(ROWS), labels_of(opened)).changed == 0
+    assert write_labels(store, [], []).digest == opened.digest
+    assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
+
+
+def test_a_store_that_is_open_keeps_its_labels(store: Path) -> None:
+    """Who opened a store before goes on with the labels that it had, and so does another process by its handle."""
+    opened = Store.open(store)
+    labels = labels_of(opened)
+    write_labels(store, np.arange(0, ROWS, 3), ["c"] * 100)
+    assert labels_of(opened) == labels == labels_of(open_source(opened.handle()))  # type: ignore[arg-type]
+    assert opened.rows_at(np.array([0]))[1].tolist() == [-1]
+    now = Store.open(store)
+    assert labels_of(now)[::3] == ["c"] * 100
+    assert now.rows_at(np.array([297, 1]))[1].tolist() == [2, now.labels(0)[1]]
+    assert labels_of(Store.open(store, digest=opened.digest)) != labels_of(now)
+
+
+def test_versions(store: Path, tmp_path: Path) -> None:
+    """Stores without changed labels say format 1 as ever and their record knows nothing of changes; with them it is 3,
+    which older versions refuse. A record that says less than it has is refused.
+    """  # fmt: skip
+    attributes = json.loads((store / "zarr.json").read_text())["attributes"]
+    assert attributes["version"] == 1
+    assert set(attributes["commits"][0]) == {"rows", "classes", "first", "last", "group", "digest"}
+    write_labels(store, [0], ["a"])
+    assert json.loads((store / "zarr.json").read_text())["attributes"]["version"] == 3
+    edit_attributes(store, version=1)
+    with pytest.raises(StoreError, match="expected version 3 of such rows, found 1"):
+        Store.open(store)
+
+
+def test_many_commits_are_opened_by_few_files(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred commits that change labels, of one chunk or of many, are read from a few groups."""
+    reads: list[Path] = []
+    real = changes_module.read_raw_array
+
+    def counted(folder: Path, *args: Any) -> Any:
+        reads.append(folder)
+        return real(folder, *args)
+
+    with quick_folder() as folder:
+        path = write_store(folder / "s.zarr", rng.normal(size=(640, 4)).astype(np.float32), None, chunk_rows=4).path
+        for number in range(100):
+            write_labels(path, [int(rng.integers(640)), 5], ["a", "bc"[number % 2]])
+        monkeypatch.setattr(changes_module, "read_raw_array", counted)
+        store = Store.open(path)
+        store.scalars()
+        assert store.commits == 101
+        assert len({one.parent for one in reads}) <= 8
+        assert labels_of(store)[5] == "c"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_damaged_labels_are_named(store: Path, fault: str) -> None:
+    """Whatever becomes of a file of changed labels is refused with file, chunk and rows, by reader, check and verify;
+    the commit before is whole.
+    """  # fmt: skip
+    before = Store.open(store).digest
+    write_labels(store, [70, 71], ["c", "c"])
+    file = store / "changes" / "000001" / "y" / "c.1"
+    data = FAULTS[fault](file.read_bytes())
+    file.unlink() if data is None else file.write_bytes(data)
+    with pytest.raises(DamagedChunk, match=r"chunk 1 \(rows 64 to 127\), file changes/000001/y/c.1"):
+        labels_of(Store.open(store))
+    [damage] = check_store(store).damaged
+    assert (damage.chunk, damage.start, damage.stop) == (1, 64, 128)
+    with pytest.raises(DamagedChunk, match=r"chunk 1 \(rows 64 to 127\)"):
+        as_verified(store)
+    assert check_store(store, digest=before).whole
+    assert as_verified(store, before)[0] == before
+
+
+def test_forged_entries_are_refused(store: Path) -> None:
+    """Entries of another chunk, another array, another order or with other sums do not pass as what was committed."""
+    write_labels(store, [70], ["c"])
+    write_labels(store, [70, 200], ["d", "c"])
+    folder = store / "blocks" / "000002"
+    lies: dict[str, Any] = {"chunk": [[1, 2], [3, 1], [1, 1], [-1, 3], [1, 99]], "y": [[1, 2]], "array": []}
+    lies["array"] = [[1, 2], [0, 2], [7, 2], [-1, 2]]
+    for name, wrong in lies.items():
+        for values in wrong:
+            copy = shutil.copytree(store, store.parent / "copy.zarr", dirs_exist_ok=True)
+            array: Any = zarr.open_array(copy / "blocks" / "000002" / name, mode="r+")
+            array[:] = np.array(values).astype(array.dtype)
+            with pytest.raises((StoreError, DamagedChunk)):
+                labels_of(Store.open(copy))
+            with pytest.raises((StoreError, DamagedChunk)):
+                as_verified(copy)
+            assert not (folder / name).samefile(copy / "blocks" / "000002" / name)
+            shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"changed": 0}, "does not follow from the one before"),
+        ({"changed": 99}, "changes 99 chunks of 5"),
+        ({"rows": 299}, "changes labels of other rows"),
+        ({"first": 3}, "covers 3 to 5"),
+        ({"last": 6}, "covers 5 to 6"),
+        ({"since": 0}, "repeats changes since commit 0, which made none"),
+        ({"since": 3}, "repeats changes since commit 3"),
+        ({"classes": 1}, "changes labels of other rows"),
+        ({"changed": 1}, "expected the content"),
+        ({"since": 2}, None),
+    ],
+)
+def test_forged_commits_are_refused(store: Path, change: dict[str, int], message: str | None) -> None:
+    """A record of a change that does not follow from the commit before is refused; one may repeat less than it says, as
+    long as the content is the same.
+    """  # fmt: skip
+    write_labels(store, [70], ["c"])
+    write_labels(store, [70, 200], ["d", "c"])
+    edit_json(store / "zarr.json", lambda root: root["attributes"]["commits"][2].update(change))
+    if message is None:
+        assert as_verified(store)[1] == labels_of(Store.open(store))
+        return
+    for read in (lambda: labels_of(Store.open(store)), lambda: as_verified(store)):
+        with pytest.raises(StoreError, match=message):
+            read()
+
+
+def test_refusals(store: Path) -> None:
+    """Rows that are not there, or twice, labels of another kind, and stores of other writers are refused as a whole."""
+    for ids, labels, kind, message in (
+        ([ROWS], ["a"], UsageError, "expected row ids from 0 to 299, got 300"),
+        ([4, 2, 4], ["a", "b", "a"], UsageError, "expected each row once, found row 4 twice"),
+        ([4, 2], ["a", 1], LabelError, "labels in the order given: row 1: expected a text"),
+        ([4], ["a", "b"], LabelError, "expected as many labels as rows, 1, got 2"),
+    ):
+        with pytest.raises(kind, match=message):
+            write_labels(store, ids, labels)
+    assert not (store / "changes").exists()
+    rewrite_array(store, "y", compressors=None)
+    with pytest.raises(StoreError, match="expected codecs and chunk names as this writer makes them"):
+        write_labels(store, [0], ["c"])
+
+
+def test_what_a_killed_writer_left_is_cleared_away(store: Path) -> None:
+    """Labels that no commit has are removed by the next writer, whoever else's files stay where they are."""
+    write_labels(store, [0], ["c"])
+    left = store / "changes" / "000002" / "y"
+    left.mkdir(parents=True)
+    (left / "c.0").write_bytes(b"half")
+    (store / "changes" / "000001" / "y" / ".c.0.aside").write_bytes(b"half")
+    Place.existing(store).close()
+    assert sorted(path.name for path in (store / "changes").rglob("*")) == ["000001", "c.0", "y", *["zarr.json"] * 3]
+    write_labels(store, [1], ["c"])
+    assert check_store(store).whole
+
+
+def test_a_store_with_changed_labels_may_be_overwritten(store: Path, rng: np.random.Generator) -> None:
+    """It holds nothing but what is ours."""
+    write_labels(store, [0], ["c"])
+    fresh = write_store(store, rng.normal(size=(10, 4)).astype(np.float32), ["a"] * 10, overwrite=True)
+    assert not (store / "changes").exists()
+    assert fresh.commits == 1
+
+
+def test_info_and_check_of_commits(store: Path) -> None:
+    """``info`` lists what each commit did, and ``check --commit`` examines one of them."""
+    before = Store.open(store).digest
+    write_labels(store, [0, 70], ["c", "c"])
+    run = CliRunner().invoke
+    shown = json.loads(run(main, ["info", str(store), "--json"]).stdout)
+    assert [(one["rows"], one["changed_chunks"]) for one in shown["history"]] == [(ROWS, 0), (ROWS, 2)]
+    assert [one["digest"] for one in shown["history"]] == [before, shown["digest"]]
+    text = run(main, ["info", str(store)]).stdout
+    assert "labels changed, entries of 2 chunks" in text
+    assert before in text
+    (store / "changes" / "000001" / "y" / "c.1").unlink()
+    assert run(main, ["check", str(store)]).exit_code == 3
+    whole = run(main, ["check", str(store), "--commit", before])
+    assert (whole.exit_code, "whole" in whole.stdout) == (0, True)
