@@ -192,13 +192,24 @@ STORES: tuple[Rule, ...] = (
     ),
     Rule(r"blocks(/\d+)?/zarr\.json:?.*", _anything, "groups that say nothing about rows"),
     Rule(
-        r"blocks/\d+/(?!digest|nonzeros|marks)[^:]*:?.*",
+        r"blocks/\d+/(?!digest|nonzeros|marks|chunk|array|y/)[^:]*:?.*",
         _anything,
         "statistics that the verifier does not believe, nor read",
     ),
     Rule(r"blocks/vectors/.*|blocks/[^/]*\.(npz|npy|bin)", _anything, "the same of sparse chunks"),
     Rule(r"\.lock", _anything, "who writes"),
     Rule(r".*\.json:.*", same, "no change"),
+)
+
+#: Files of the specimen whose labels were changed that only its earlier commits need, and groups, which say nothing.
+UNREAD = (
+    r"(y/c\.[023]|changes/000001/y/c\.2|blocks/000001/.*|blocks/000002/array/.*|(blocks|changes)(/\d+)?/zarr\.json)"
+)
+#: The same of its root.
+CHANGED: tuple[Rule, ...] = (
+    *STORES,
+    Rule(r"zarr\.json:attributes\.commits\.[012]\.(digest|classes|changed)", _anything, "what earlier commits are"),
+    Rule(r"zarr\.json:attributes\.commits\.3\.since", _anything, "fewer entries are taken for repeated"),
 )
 
 

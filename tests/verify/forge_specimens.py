@@ -18,6 +18,7 @@ import pytest
 import scipy.sparse as sp
 
 import coremargin
+from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.problems.soft import problem as soft_margin
@@ -115,6 +116,20 @@ def _three(seed: int, n: int, noise: float) -> tuple[np.ndarray, list[Any]]:
     return 3.0 * np.eye(3)[y] + noise * rng.standard_normal((n, 3)), (y + 1).tolist()
 
 
+def _changed(path: Path, X: np.ndarray, labels: list[Any]) -> Rows:
+    """A store whose labels were wrong or missing: of chunks 0 and 2, then of 2 and 3, one of them appended between."""
+    other, first = {"no": "yes", "yes": "no"}, list(labels)
+    for row in (3, 40, 59):
+        first[row] = other[first[row]]
+    first[5] = first[41] = None
+    write_store(path, X[:48], first[:48], chunk_rows=16)
+    write_labels(path, [3, 5, 41], [labels[row] for row in (3, 5, 41)])
+    with StoreWriter.append(path) as writer:
+        writer.write(X[48:].astype(np.float32), first[48:])
+    write_labels(path, [40, 59], [labels[row] for row in (40, 59)])
+    return Rows(path, X.astype(np.float32).astype(np.float64), labels, None, "float32", False, Store.open(path).digest)
+
+
 def _store(folder: Path, kind: str) -> Rows:
     """The stores by name."""
     path = folder / f"{kind}.zarr"
@@ -124,6 +139,8 @@ def _store(folder: Path, kind: str) -> Rows:
         return write_store(path, *_two(2, 36, 3), dtype="float64", chunk_rows=16)
     if kind == "zstd":
         return write_store(path, *_two(11, 40, 3), chunk_rows=16, compression="zstd")
+    if kind == "changed":
+        return _changed(path, *_two(12, 60, 3))
     if kind == "mixed":
         return write_store(path, *_two(3, 40, 3, noise=1.5))
     if kind == "noisy":
@@ -181,6 +198,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "fleet-folds": ("heap", {"classes": "ovr", "loss": "squared_hinge", "C": [0.5], "folds": 2}),
     "fleet-hard": ("corners", {"classes": "ovr"}),
     "packed": ("zstd", {}),
+    "changed": ("changed", {}),
     "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
     "pair": ("noisy", {"loss": "hinge", "C": [0.1, 1.0]}),
     "pair-folds": ("noisy64", {"loss": "squared_hinge", "C": [0.5, 5.0], "folds": 2}),
@@ -198,10 +216,12 @@ KINDS: dict[str, tuple[str, ...]] = {
     "pair": ("pair", "pair-folds"),
 }
 
-#: The same with mutated stores: of dense rows, some compressed, some with weights; of sparse rows with weights.
+#: The same with mutated stores: of dense rows, some compressed, some with weights; of sparse rows with weights; with
+#: labels that were changed.
 STORES: dict[str, tuple[str, ...]] = {
     "store": ("hard", "hard-origin", "packed", "hinge"),
     "store-sparse": ("sparse-hinge", "packed-sparse"),
+    "store-with-changes": ("changed",),
 }
 
 

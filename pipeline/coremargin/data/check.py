@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.layout import check_changed
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
 from coremargin.data.statistics import ChunkStatistics, measure
@@ -73,6 +74,7 @@ def check_store(
     """
     store = Store.open(path, map_bytes=0, digest=digest)
     readers = store.readers()
+    check_changed(readers.y.layout, store.rows)
     for name in store.arrays:
         _opens(store.path / name)
     workers = workers or len(os.sched_getaffinity(0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +136,21 @@ def own_encoding(path: Path, facts: Facts) -> Encoding:
         text = "expected codecs and chunk names as this writer makes them, found others; ingest into a new store"
         raise StoreError(f"{path}: {text}")
     return encoding
+
+
+def check_changed(labels: ArrayLayout, rows: int) -> None:
+    """Raises StoreError unless arrays of labels that commits changed are stored as ``y`` is, up to so many rows."""
+    last = dict[str, int]()
+    for chunk, name in labels.moved.items():
+        last[name] = max(chunk, last.get(name, 0))
+    for name, chunk in last.items():
+        least = min(rows, (chunk + 1) * labels.chunk_rows)
+        found = _read(labels.store, replace(labels, name=name), least)
+        if (found.encoding, found.separator) != (labels.encoding, labels.separator):
+            raise StoreError(
+                f"{labels.store}/{name}/zarr.json: expected codecs and chunk names as those of {labels.name}, found "
+                f"others; restore it from a copy"
+            )
 
 
 def _read(path: Path, expected: ArrayLayout, rows: int) -> ArrayLayout:
