@@ -28,8 +28,9 @@ from coremargin.models.model import Model
 from coremargin.verify.examine import examine
 from coremargin.verify.hard.scan import Scan
 from coremargin.verify.outliers.proof import _check_leaf
-from coremargin.verify.rows import Rows, _read_sums
+from coremargin.verify.rows import Rows
 from coremargin.verify.sums import row_lengths, true_lengths
+from coremargin.verify.written import read_sums
 from model_kit import altered, store_of
 
 
@@ -75,7 +76,7 @@ def test_of_statistics_that_later_commits_repeat_nothing_is_kept(tmp_path: Path)
             (path / "blocks" / f"{k:06d}").symlink_to("000000")
         tracemalloc.start()
         try:
-            _read_sums(path / "blocks", read_store_record(path))
+            read_sums(path / "blocks", read_store_record(path))
             most = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
