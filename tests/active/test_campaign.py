@@ -383,7 +383,7 @@ def test_status_of_a_lost_state_reads_no_row(
         "population",
     )
     assert {name: found[name] for name in same} == {name: status[name] for name in same}
-    assert found["reason"].endswith(f"with {status['scans']} scan of the store")
+    assert found["reason"].endswith(f"with a sample of the store and {status['scans']} scan")
     again = Campaign(campaign.path)
     assert again.status["status"] == "certified"
     again.undo(row)
@@ -393,6 +393,12 @@ def test_status_of_a_lost_state_reads_no_row(
     assert found is not None
     assert (found["status"], found["error_bound"], found["labels"]) == ("unknown", None, status["labels"] - 1)
     assert "unknown" in "\n".join(status_text(found))
+    Campaign.create(tmp_path / "fresh", store).close()
+    assert standing_of(tmp_path / "fresh") is None
+    shutil.rmtree(tmp_path / "fresh" / "state")
+    found = standing_of(tmp_path / "fresh")
+    assert found is not None
+    assert (found["status"], found["labels"], found["scans"]) == ("unknown", 0, 0)
 
 
 def test_everything_can_be_taken_back(campaign: Campaign, tmp_path: Path) -> None:

@@ -257,7 +257,9 @@ def test_a_noisy_campaign_is_told(tmp_path: Path, pool: tuple[Store, Path], run_
     text[5::10] = [line.replace("ham", "x").replace("spam", "ham").replace("x", "spam") for line in text[5::10]]
     noisy.write_text("\n".join(text) + "\n")
     asked = ["--classes", "ham,spam", "--loss", "hinge", "--C", "1", "--error", "0.3", "--trial", "80"]
-    run_cli("active", "start", store.path, "--out", out, *asked)
+    begun = run_cli("active", "start", store.path, "--out", out, *asked).stdout
+    assert "draws 80 rows without an answer, or all that there are" in begun
+    assert "value    nothing is proven yet" in begun
     found = json.loads(run_cli("active", "run", out, "--oracle", noisy, "--json").stdout.splitlines()[-1])
     assert set(SAID) <= set(found)
     evidence = found["evidence"]

@@ -50,7 +50,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "passed_rows": sorted(passed), "classes": player.classes, "rows": player.problem.source.rows,
         "grown": len(player.log.answers.growths),
         "contradiction": _contradiction(player), "against_rest": _against(player),
-        "loss": player.job.loss, "C": player.job.cost, "by_class": player.job.by_class,
+        "loss": player.job.loss, "C": player.job.cost, "trial": player.job.trial, "by_class": player.job.by_class,
         "evidence": evidence or None, "error_least": evidence.get("error_least"),
         "unsure": len(state.unsure), "unsure_rows": state.unsure.tolist(), "seconds": player.meters.seconds,
         "peak_rss_bytes": player.ran.peak_rss_bytes(), "store": player.facts.store, "out": str(player.path),

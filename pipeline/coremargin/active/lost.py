@@ -43,7 +43,7 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         marked = Kept(place / STATE, first).found(scans)
         hashes = (first, *log.answers.hashes)
         known = marked is not None and marked.mark.lines < len(hashes) and hashes[marked.mark.lines] == marked.mark.last
-        if not scans or (marked is not None and known and marked.round >= scans):
+        if marked is not None and known and marked.round >= scans:
             return None
         asked = read_asked(place / FILE)
         since, claims = _model(place, hashes)
@@ -52,9 +52,8 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     waiting = still_open(
         asked, labels, {**passed, **dict.fromkeys(unsure, len(log.entries))}, facts.expires, time.time()
     )
-    why = (
-        f"its state was lost: the next command computes it again from the log, with {count(scans, 'scan')} of the store"
-    )
+    reads = f"a sample of the store and {count(scans, 'scan')}"
+    why = f"its state was lost: the next command computes it again from the log, with {reads}"
     return {
         **_claimed(claims if since == 0 else {}),
         "status": claims["status"] if since == 0 and claims["status"] != "stopped" else "unknown", "reason": why,
@@ -71,7 +70,8 @@ def _asked(facts: Campaign, log: Log, place: Path) -> dict[str, Any]:
     rows, digest = (grown[-1].rows, grown[-1].digest) if grown else (facts.rows, facts.digest)
     return {
         "confidence": facts.confidence, "rows": rows, "store": facts.store, "out": str(place), "loss": job.loss,
-        "C": job.cost, "by_class": job.by_class, "store_bytes": Store.open(facts.store, digest=digest).nbytes,
+        "C": job.cost, "trial": job.trial, "by_class": job.by_class,
+        "store_bytes": Store.open(facts.store, digest=digest).nbytes,
         "bytes_read": None, "draws_wrong": None, "attempt": None, "draws_open": 0, "draws_done": 0,
         "contradiction": [], "against_rest": None, "seconds": None, "peak_rss_bytes": None, "grown": len(grown),
     }  # fmt: skip

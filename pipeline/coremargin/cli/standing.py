@@ -61,13 +61,20 @@ def _bounds(found: dict[str, Any]) -> words.Pairs:
     lower, upper = (text or "not known" for text in plain_bounds(found["lower"], found["upper"]))
     if found["contradiction"]:
         return [("margin", "no hyperplane agrees with all answers")]
-    if found["upper"] is None:
-        return [("margin" if found["loss"] is None else "value", "nothing is proven yet")]
     worst = ", of the class that is furthest from its best" if len(found["classes"]) > 2 else ""
     if found["loss"] is not None:
         loss = f"{found['loss'].replace('_', ' ')}, C {found['C']}"
-        return [("value", f"{upper} of the rows answered, {loss}; none can be below {lower}{worst}")]
+        value = f"{upper} of the rows answered, {loss}; none can be below {lower}{worst}"
+        return [("value", "nothing is proven yet" if found["upper"] is None else value), _trial(found)]
+    if found["upper"] is None:
+        return [("margin", "nothing is proven yet")]
     return [("margin", f"{lower} if the rows without an answer are labelled as the model says; at most {upper}{worst}")]
+
+
+def _trial(found: dict[str, Any]) -> tuple[str, str]:
+    """How many rows are drawn to try a model with a loss: people want to know before."""
+    each = " that is given each class" if found["by_class"] else ""
+    return "trial", f"draws {count(found['trial'], 'row')}{each} without an answer, or all that there are"
 
 
 def ways_on(found: dict[str, Any]) -> words.Pairs:
