@@ -172,7 +172,7 @@ def made(rows: Rows, player: Player, state: ActiveState, scaling: str | None = N
             "confidence": problem.confidence,
         }  # fmt: skip
     else:
-        answered, draws = problem.voided(state).answered, Draws.none()
+        answered, draws = problem.learning.voided(state).answered, Draws.none()
     core = state.answered.take(state.answered.support)
     lower = None if ended == "not_separable" or state.scanned.nearest == 0 else min(state.lower, state.scanned.nearest)
     upper = float(state.upper)

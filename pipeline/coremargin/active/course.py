@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.engine.loop import Engine, rounds
-from coremargin.maths.rows import take
 
 if TYPE_CHECKING:
     from coremargin.engine.checkpoint import Checkpoint
@@ -68,7 +67,7 @@ def answered(problem: ActiveMargin, state: ActiveState, row: int, codes: Codes) 
 
 def agrees(problem: ActiveMargin, state: ActiveState, row: int, code: int) -> bool:
     """Whether the hypothesis gives a row the class of its answer, outside of the margins proven so far."""
-    values = _decisions(problem, state, row)
+    values = problem.decisions(state, np.array([row]))
     if int(state.hypothesis.sides(values)[0]) != code:
         return False
     return not state.answered.both_classes or bool((np.abs(values[0]) >= problem.proven(state)).all())
@@ -77,13 +76,7 @@ def agrees(problem: ActiveMargin, state: ActiveState, row: int, code: int) -> bo
 def foretold(problem: ActiveMargin, state: ActiveState, row: int) -> int:
     """The class that a row is taken to have: that of the hypothesis, or where there is none the one that is nearest."""
     side = int(problem.sides_of(state, [row])[0])
-    return side if side >= 0 else int(_decisions(problem, state, row)[0].argmax())
-
-
-def _decisions(problem: ActiveMargin, state: ActiveState, row: int) -> np.ndarray:
-    place = np.flatnonzero(state.resident.ids == row)
-    x = take(state.resident.rows, place) if len(place) else problem.source.rows_at(np.array([row]))[0]
-    return state.hypothesis.decisions(x)
+    return side if side >= 0 else int(problem.decisions(state, np.array([row]))[0].argmax())
 
 
 def fits(state: ActiveState, row: int, attempt: int | None) -> bool:
@@ -103,7 +96,7 @@ def revised(problem: ActiveMargin, state: ActiveState, codes: Codes, *, spent: i
     What was drawn and answered is among the rows answered now, and the next attempt draws others. spent: number of an
     attempt that is over, and so are those before.
     """
-    state = problem.voided(state)
+    state = problem.learning.voided(state)
     state = replace(state, attempt=max(state.attempt, spent + 1))
     pool = state.answered
     kept = pool.take(
@@ -116,7 +109,7 @@ def revised(problem: ActiveMargin, state: ActiveState, codes: Codes, *, spent: i
     if not again:
         begun, more = problem.start(state.unsure), state.sample_bytes
         return replace(begun, round=state.round, attempt=state.attempt, sample_bytes=more + begun.sample_bytes)
-    return problem.answered(problem.unsolved(state, kept), again)
+    return problem.answered(problem.learning.unsolved(state, kept), again)
 
 
 def chosen(problem: ActiveMargin, state: ActiveState, most: int, passed: Collection[int]) -> list[int]:

@@ -183,7 +183,7 @@ class Player:
         new, before = self.ground.newest(), self.ground.at.rows
         if new is None:
             return 0
-        attempt = self.problem.voided(self.state).attempt
+        attempt = self.problem.learning.voided(self.state).attempt
         self.log.append([growth_of(*new, who, attempt, self.state.round)])
         self.advance()
         return new.rows - before

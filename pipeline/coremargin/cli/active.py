@@ -297,5 +297,4 @@ def stop(campaign: Path, as_json: bool) -> None:
 
 
 active.add_command(labels)
-
 COMMANDS = (active,)

@@ -21,36 +21,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.scaled import unscaled
 from coremargin.engine.problem import BaseProblem, Round
-from coremargin.maths.rows import concatenate, take
-from coremargin.problems.active.answered import Answered
-from coremargin.problems.active.fit import largest_margins, least_values
-from coremargin.problems.active.hypothesis import NONE, Hypothesis
+from coremargin.problems.active.drawing import REACH, Drawing
+from coremargin.problems.active.learning import Learning
 from coremargin.problems.active.methods.method import Asking
 from coremargin.problems.active.methods.table import METHODS
-from coremargin.problems.active.order import Order
 from coremargin.problems.active.probe import SlabProbe
+from coremargin.problems.active.resident import nearest_rows, open_rows, rows_of, sampled, with_drawn
 from coremargin.problems.active.spread import furthest
-from coremargin.problems.active.state import ActiveState, Draws, Scanned
+from coremargin.problems.active.state import ActiveState, Scanned
 from coremargin.problems.active.summary import NO_ROW, SlabSummary
 from coremargin.problems.active.trial import Trial
-from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, check_scale, pool_row_bytes
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method
+    from coremargin.problems.common.driver_rows import DriverRows
 
 #: Rows in memory from which questions are chosen, and so many that are sent from a scan.
 RESIDENT_ROWS = 20_000
 #: Questions before two classes are seen that go to rows far from each other; after them rows are drawn.
 SPREAD = 20
-#: Where too few rows of a stratum were drawn, so many times as many are.
-REACH = 8
-#: Places of the order of draws that are looked at, at most: of what is rarer less is claimed.
-MOST_DRAWN = 4_000_000
-#: Rows that are looked up one by one, at most, for a draw that nobody could label; then another attempt begins.
-MOST_LOOKED_UP = 2_048
 #: Bytes of rows drawn that come along with their scan: needed when their attempt is void, they need not be read again.
 HELD_BYTES = 64 << 20
 
@@ -86,15 +77,25 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if (self.loss is None) != (self.trial is None):
             raise ValueError(f"expected a trial with a loss, and none without; found {self.loss} and {self.trial}")
 
+    @cached_property
+    def learning(self) -> Learning:
+        """What answers give."""
+        return Learning(self.source, self.classes, self.method, self.epsilon, self.intercept, self.loss, self.cost)
+
     @property
     def planes(self) -> int:
         """How many hyperplanes there are."""
-        return 1 if self.classes == 2 else self.classes
+        return self.learning.planes
 
     @cached_property
     def trials(self) -> Trial:
         """What is asked of draws."""
         return Trial(self.error, self.confidence, self.classes, self.by_class, self.trial)
+
+    @cached_property
+    def drawing(self) -> Drawing:
+        """Which rows are drawn."""
+        return Drawing(self.source, self.seed, self.trials)
 
     # start
 
@@ -117,35 +118,10 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """No row is answered; some of the sample's lie in memory. unsure: rows that nobody can label."""
         self.check()
         source, chunks = self.source, self.sample_chunks
-        each, ids, rows = -(-self.resident_rows // len(chunks)), [], []
-        for chunk in chunks:
-            start, stop = source.span(chunk)
-            some = np.linspace(0, stop - start - 1, min(each, stop - start)).astype(np.int64)
-            some = some[self._counts(some + start)]
-            ids.append(some + start)
-            rows.append(take(source.read(chunk)[0], some))
-        resident = DriverRows(np.concatenate(ids), concatenate(rows))
-        planes, features = self.planes, source.features
-        state = ActiveState(
-            round=0, status="running", answered=Answered.nothing(features, planes, sparse=source.sparse),
-            unsure=np.zeros(0, np.int64) if unsure is None else unsure, resident=resident,
-            hypothesis=Hypothesis.nothing(features, planes, soft=self.loss is not None), lower=np.zeros(planes),
-            upper=np.full(planes, np.inf), failed=NONE, scanned=Scanned.nothing(planes), attempt=1,
-            draws=Draws.none(), reach=0, tried=0, wanted=np.zeros(0, np.int64), new_rows=0,
-            sample_bytes=sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows,
-        )  # fmt: skip
+        resident = sampled(source, chunks, self.resident_rows)
+        read = sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows
+        state = self.learning.begun(resident, np.zeros(0, np.int64) if unsure is None else unsure, read)
         return self._next(state)
-
-    def _counts(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which rows (n,) count: those of a weight above 0."""
-        counts = np.ones(len(ids), bool)
-        for chunk in np.unique(ids // self.source.chunk_rows):
-            weights = self.source.weights(int(chunk))
-            if weights is None:
-                break
-            mine = np.flatnonzero(ids // self.source.chunk_rows == chunk)
-            counts[mine] = weights[ids[mine] - self.source.span(int(chunk))[0]] > 0
-        return counts
 
     # questions
 
@@ -162,54 +138,10 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         state = replace(state, draws=state.draws.told(codes))
         if not len(others):
             return self._tried(state)
-        state = self._joined(self.voided(state), others, np.array([codes[int(row)] for row in others], np.int32))
-        return self._next(self._solved(state))
-
-    def voided(self, state: ActiveState) -> ActiveState:
-        """Without the attempt on the way: its draws are rows like any other, or may be drawn again, none answered.
-
-        Its number is spent as soon as there are draws: somebody may have seen them, and told what they show.
-        """
-        draws, spent = state.draws, bool(len(state.draws))
-        empty = replace(state, draws=Draws.none(), attempt=state.attempt + spent, reach=0)
-        state = self._joined(empty, draws.ids[draws.seen], draws.codes[draws.seen])
-        return replace(state, tried=len(state.answered)) if spent else state
-
-    def unsolved(self, state: ActiveState, answered: Answered) -> ActiveState:
-        """As if nothing were known of these rows but their answers."""
-        return replace(
-            state, status="running", answered=answered.weighted(np.zeros_like(answered.weights)),
-            hypothesis=Hypothesis.nothing(self.source.features, self.planes, soft=self.loss is not None),
-            lower=np.zeros(self.planes), upper=np.full(self.planes, np.inf), failed=NONE,
-            scanned=Scanned.nothing(self.planes), wanted=np.zeros(0, np.int64),
-        )  # fmt: skip
-
-    def _joined(self, state: ActiveState, ids: NDArray[np.int64], codes: NDArray[np.int32]) -> ActiveState:
-        """With these rows among those answered."""
-        known = np.flatnonzero(np.isin(ids, state.resident.ids))
-        missing = np.setdiff1d(np.arange(len(ids)), known)
-        order = np.argsort(state.resident.ids, kind="stable")
-        places = order[np.searchsorted(state.resident.ids[order], ids[known])]
-        answered = state.answered.add(ids[known], take(state.resident.rows, places), codes[known])
-        if len(missing):  # asked for long ago, and the rows in memory have changed since; or drawn, and too wide
-            answered = answered.add(ids[missing], self.source.rows_at(ids[missing])[0], codes[missing])
-        return replace(state, answered=answered, unsure=np.setdiff1d(state.unsure, ids))
-
-    def _solved(self, state: ActiveState) -> ActiveState:
-        """What the rows answered give; nothing is known of others by it, nor by what ended it before."""
-        answered, last = state.answered, state.hypothesis
-        if self.loss is None:
-            fitted = largest_margins(answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon)
-        else:
-            fitted = least_values(answered, last, self.loss, self.cost, intercept=self.intercept)
-        failed = NONE if fitted.failed is None else fitted.failed
-        state = replace(
-            state, status=fitted.status, scanned=Scanned.nothing(self.planes), hypothesis=fitted.hypothesis,
-            answered=answered.weighted(fitted.weights), upper=fitted.upper, failed=failed,
-        )  # fmt: skip
-        if fitted.failed is not None:
-            return replace(state, wanted=np.zeros(0, np.int64))
-        return replace(state, lower=fitted.lower)
+        state = self.learning.joined(
+            self.learning.voided(state), others, np.array([codes[int(row)] for row in others], np.int32)
+        )
+        return self._next(self.learning.solved(state))
 
     # draws
 
@@ -217,7 +149,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """With what the draws say so far: wrong, not yet known, or as good as was asked for."""
         draws, seen, state = state.draws, state.draws.seen, replace(state, status="running")
         if self.loss is None and (draws.codes[seen] != draws.sides[seen]).any():
-            return self._next(self._solved(self.voided(state)))
+            return self._next(self.learning.solved(self.learning.voided(state)))
         if not seen.all():
             return replace(state, wanted=draws.ids[~seen])
         state = replace(state, wanted=np.zeros(0, np.int64))
@@ -231,12 +163,12 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """What comes after a trial that has not shown what was asked for: its draws are rows like any other."""
         if state.status != "running" or not state.draws.finished:
             return state
-        return self._next(self._solved(self.voided(state)))
+        return self._next(self.learning.solved(self.learning.voided(state)))
 
     def untried(self, state: ActiveState) -> ActiveState:
         """As if its draws were rows like any other: with a loss they change the hypothesis, right or wrong."""
-        state = self.voided(state)
-        return state if self.loss is None else self._solved(state)
+        state = self.learning.voided(state)
+        return state if self.loss is None else self.learning.solved(state)
 
     def set_aside(self, state: ActiveState, row: int) -> ActiveState:
         """The state that knows that nobody can label a row: it is not asked about, drawn nor counted any more."""
@@ -249,48 +181,24 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         sides = state.scanned.sides.copy()
         sides[side] -= 1
         state = replace(state, scanned=replace(state.scanned, sides=sides))
-        return self._redrawn(replace(state, draws=state.draws.take(np.flatnonzero(state.draws.ids != row))))
+        state = replace(state, draws=state.draws.take(np.flatnonzero(state.draws.ids != row)))
+        found = self.drawing.redrawn(state, lambda rows: self.sides_of(state, rows))
+        if found is None:
+            return self._next(self.learning.solved(self.learning.voided(state)))
+        return self._tried(replace(state, draws=found[0], reach=found[1]))
 
     def sides_of(self, state: ActiveState, rows: Iterable[int]) -> NDArray[np.int32]:
-        """The classes that the hypothesis gives rows of the store."""
-        found = []
-        for row in rows:
-            if len(drawn := np.flatnonzero(state.draws.ids == row)):
-                found.append(int(state.draws.sides[drawn[0]]))
-                continue
-            place = np.flatnonzero(state.resident.ids == row)
-            x = take(state.resident.rows, place) if len(place) else self.source.rows_at(np.array([row]))[0]
-            found.append(int(state.hypothesis.sides(state.hypothesis.decisions(x))[0]))
-        return np.array(found, np.int32)
+        """The classes that the hypothesis gives rows of the store; of those drawn as the scan has found them."""
+        ids = np.array(list(rows), np.int64)
+        found = state.hypothesis.sides(self.decisions(state, ids))
+        for place, row in enumerate(ids):
+            drawn = state.draws.sides[state.draws.ids == row]
+            found[place] = drawn[0] if len(drawn) else found[place]
+        return found
 
-    def _redrawn(self, state: ActiveState) -> ActiveState:
-        """With as many draws of each stratum as are needed: the next of the order, where one was set aside."""
-        lacking = np.array(self._lacking(state))
-        if not (lacking > 0).any():
-            return self._tried(state)
-        order, looked = self._first(state, max(state.reach, len(state.draws))), 0
-        while True:
-            fresh = order[np.isin(order, state.draws.ids, invert=True)]
-            looked += len(fresh)
-            sides = self.sides_of(state, fresh) if looked <= MOST_LOOKED_UP else None
-            if sides is None:  # too much to look up row by row
-                return self._next(self._solved(self.voided(state)))
-            strata, chosen = self.trials.strata(sides), np.zeros(len(fresh), bool)
-            for k, most in enumerate(lacking.tolist()):
-                chosen[np.flatnonzero(strata == k)[: max(0, most)]] = True
-            found = np.bincount(strata[chosen], minlength=len(lacking))
-            if (found >= lacking).all() or len(order) >= self._drawable(state):
-                break
-            order = self._first(state, len(order) + REACH)
-        draws = state.draws.joined(Draws.fresh(fresh[chosen], sides[chosen]))
-        places = np.argsort(np.argsort(order)[np.searchsorted(np.sort(order), draws.ids)])
-        return self._tried(replace(state, draws=draws.take(places), reach=len(order)))
-
-    def _lacking(self, state: ActiveState) -> list[int]:
-        """How many draws more each stratum needs."""
-        counts = np.bincount(self.trials.strata(state.draws.sides), minlength=self.classes)
-        populations = self.trials.populations(state.scanned.sides)
-        return [self.trials.needed(rows, state.attempt) - int(counts[k]) for k, rows in enumerate(populations)]
+    def decisions(self, state: ActiveState, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """w.x + b (n, k) of rows of the store."""
+        return state.hypothesis.decisions(rows_of(self.source, state, ids))
 
     # what is next
 
@@ -300,7 +208,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             return state
         if state.answered.both_classes:
             return replace(state, wanted=np.zeros(0, np.int64) if self._due(state) else self._near(state))
-        rows = self._open(state)
+        rows = open_rows(state)
         if len(state.answered) < min(SPREAD, len(state.resident)) and len(rows):
             return replace(state, wanted=rows.ids[[furthest(rows.rows, state.answered.rows)]])
         return replace(state, wanted=np.zeros(0, np.int64))
@@ -313,13 +221,9 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """With these rows in memory instead, and what is wanted of them."""
         return self._next(replace(state, resident=rows))
 
-    def _open(self, state: ActiveState) -> DriverRows:
-        """The resident rows without an answer."""
-        return state.resident.take(np.flatnonzero(np.isin(state.resident.ids, state.known, invert=True)))
-
     def _near(self, state: ActiveState) -> NDArray[np.int64]:
         """A row in memory, while one lies within a slab."""
-        rows, hypothesis = self._open(state), state.hypothesis
+        rows, hypothesis = open_rows(state), state.hypothesis
         if not len(rows):
             return np.zeros(0, np.int64)
         each = hypothesis.distances(rows.rows)
@@ -336,7 +240,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
 
     def probe(self, state: ActiveState) -> SlabProbe:
         """The question of the next scan, which brings the rows along that are drawn where the slabs are empty."""
-        order = self._drawn(state)
+        order = self.drawing.order(state)
         return SlabProbe(
             hypothesis=state.hypothesis, known=state.known, drawn=np.sort(order),
             held=np.sort(order[: HELD_BYTES // pool_row_bytes(self.source)]),
@@ -344,28 +248,11 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             chunk_rows=self.source.chunk_rows, sparse=self.source.sparse,
         )  # fmt: skip
 
-    def _drawn(self, state: ActiveState) -> NDArray[np.int64]:
-        """Rows of the next attempt in the order drawn, of those without an answer: as many as can be needed."""
-        needed = self.trials.needed(self.source.rows - len(state.known), state.attempt)
-        return self._first(state, max(state.reach, REACH * needed if self.by_class else needed))
-
-    def _first(self, state: ActiveState, count: int) -> NDArray[np.int64]:
-        attempt = unscaled(self.source).digest, self.seed, state.attempt, self.source.rows
-        return self._order.first(attempt, min(count, MOST_DRAWN), state.known)
-
-    def _drawable(self, state: ActiveState) -> int:
-        """How many rows there are to draw from."""
-        return min(MOST_DRAWN, state.scanned.population)
-
-    @cached_property
-    def _order(self) -> Order:
-        return Order(self._counts)
-
     # update
 
     def update(self, state: ActiveState, summary: SlabSummary) -> ActiveState:
         """More questions about rows near the hyperplanes or, where none is, draws to try them."""
-        resident, new = self._residents(state, summary)
+        resident, new = nearest_rows(state, summary, self.resident_rows)
         scanned = Scanned(summary.nearest, summary.sides)
         state = replace(state, round=state.round + 1, resident=resident, scanned=scanned, new_rows=new)
         near = state.answered.both_classes and state.hypothesis.within(scanned.nearest, scanned.sides)
@@ -376,27 +263,13 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
 
     def _drawing(self, state: ActiveState, summary: SlabSummary) -> ActiveState:
         """With rows that try the hypothesis; where too few of a stratum came along, the next scan brings more."""
-        order = self._drawn(state)
+        order = self.drawing.order(state)
         places = np.argsort(summary.drawn_id)[np.searchsorted(np.sort(summary.drawn_id), order)]
-        found = summary.drawn_side[places]
-        strata, populations = self.trials.strata(found), self.trials.populations(summary.sides)
-        needed = [self.trials.needed(rows, state.attempt) for rows in populations]
-        chosen = np.sort(np.concatenate([np.flatnonzero(strata == k)[:most] for k, most in enumerate(needed)]))
-        if len(chosen) < sum(needed) and len(order) < self._drawable(state):
+        draws = self.drawing.drawn(state, order, summary.drawn_side[places])
+        if draws is None:
             return replace(state, reach=REACH * len(order), wanted=np.zeros(0, np.int64))
-        draws = Draws.fresh(order[chosen], found[chosen])
-        held = np.isin(summary.held_id, draws.ids) & np.isin(summary.held_id, state.resident.ids, invert=True)
-        more = DriverRows(summary.held_id, summary.held_x).take(np.flatnonzero(held))
-        resident = DriverRows.joined([state.resident, more]).in_order()
+        resident = with_drawn(state, draws, summary)
         return self._tried(replace(state, draws=draws, resident=resident, reach=len(order)))
-
-    def _residents(self, state: ActiveState, summary: SlabSummary) -> tuple[DriverRows, int]:
-        """The rows that were sent and those from before, the nearest to a hyperplane of all, by their ids."""
-        fresh, hypothesis = np.isin(summary.row_id, state.resident.ids, invert=True), state.hypothesis
-        both = DriverRows.joined([self._open(state), DriverRows(summary.row_id, summary.row_x).take(fresh)])
-        values = hypothesis.decisions(both.rows)
-        near = hypothesis.nearness(np.abs(values), hypothesis.sides(values))
-        return both.take(np.argsort(near, kind="stable")[: self.resident_rows]).in_order(), int(fresh.sum())
 
     def round_of(self, state: ActiveState) -> Round:
         """What is told of a state; of several classes the bounds are those of the one that has least."""

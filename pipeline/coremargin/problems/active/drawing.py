@@ -1,0 +1,109 @@
+"""Which rows are drawn to try a hypothesis: the first of each stratum in the order of a seed, a store, an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.data.scaled import unscaled
+from coremargin.problems.active.order import Order
+from coremargin.problems.active.state import Draws
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.problems.active.state import ActiveState
+    from coremargin.problems.active.trial import Trial
+
+    Ids = NDArray[np.int64]
+    Sides = NDArray[np.int32]
+
+#: Where too few rows of a stratum were drawn, so many times as many are.
+REACH = 8
+#: Places of the order of draws that are looked at, at most: of what is rarer less is claimed.
+MOST_DRAWN = 4_000_000
+#: Rows that are looked up one by one, at most, for a draw that nobody could label; then another attempt begins.
+MOST_LOOKED_UP = 2_048
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Draws from a source by a seed, as many as a trial asks for."""
+
+    source: Source
+    seed: int
+    trial: Trial
+
+    @cached_property
+    def _order(self) -> Order:
+        return Order(lambda ids: counted(self.source, ids))
+
+    def order(self, state: ActiveState) -> Ids:
+        """Rows of the next attempt, of those without an answer, in their order: as many as can be needed."""
+        needed = self.trial.needed(self.source.rows - len(state.known), state.attempt)
+        return self._first(state, max(state.reach, REACH * needed if self.trial.by_class else needed))
+
+    def _first(self, state: ActiveState, count: int) -> Ids:
+        attempt = unscaled(self.source).digest, self.seed, state.attempt, self.source.rows
+        return self._order.first(attempt, min(count, MOST_DRAWN), state.known)
+
+    def _drawable(self, state: ActiveState) -> int:
+        """How many rows there are to draw from."""
+        return min(MOST_DRAWN, state.scanned.population)
+
+    def drawn(self, state: ActiveState, order: Ids, sides: Sides) -> Draws | None:
+        """The draws, of rows in their order and the classes that they are given; None where there are too few rows."""
+        strata, populations = self.trial.strata(sides), self.trial.populations(state.scanned.sides)
+        needed = [self.trial.needed(rows, state.attempt) for rows in populations]
+        chosen = np.sort(np.concatenate([np.flatnonzero(strata == k)[:most] for k, most in enumerate(needed)]))
+        if len(chosen) < sum(needed) and len(order) < self._drawable(state):
+            return None
+        return Draws.fresh(order[chosen], sides[chosen])
+
+    def redrawn(self, state: ActiveState, sides_of: Callable[[Ids], Sides]) -> tuple[Draws, int] | None:
+        """The draws where one was set aside: the next of the order in its place; and how many rows were looked at.
+
+        sides_of: gives the classes of rows, which are looked up one by one. None where that would be too many.
+        """
+        lacking = self._lacking(state)
+        if not (lacking > 0).any():
+            return state.draws, state.reach
+        order, looked = self._first(state, max(state.reach, len(state.draws))), 0
+        while True:
+            fresh = order[np.isin(order, state.draws.ids, invert=True)]
+            looked += len(fresh)
+            if looked > MOST_LOOKED_UP:
+                return None
+            sides = sides_of(fresh)
+            strata, chosen = self.trial.strata(sides), np.zeros(len(fresh), bool)
+            for k, most in enumerate(lacking.tolist()):
+                chosen[np.flatnonzero(strata == k)[: max(0, most)]] = True
+            found = np.bincount(strata[chosen], minlength=len(lacking))
+            if (found >= lacking).all() or len(order) >= self._drawable(state):
+                break
+            order = self._first(state, len(order) + REACH)
+        draws = state.draws.joined(Draws.fresh(fresh[chosen], sides[chosen]))
+        places = np.argsort(np.argsort(order)[np.searchsorted(np.sort(order), draws.ids)])
+        return draws.take(places), len(order)
+
+    def _lacking(self, state: ActiveState) -> NDArray[np.int64]:
+        """How many draws more each stratum needs."""
+        counts = np.bincount(self.trial.strata(state.draws.sides), minlength=self.trial.classes)
+        populations = self.trial.populations(state.scanned.sides)
+        return np.array([self.trial.needed(rows, state.attempt) - counts[k] for k, rows in enumerate(populations)])
+
+
+def counted(source: Source, ids: Ids) -> NDArray[np.bool_]:
+    """Which rows (n,) count: those of a weight above 0."""
+    found = np.ones(len(ids), bool)
+    for chunk in np.unique(ids // source.chunk_rows):
+        weights = source.weights(int(chunk))
+        if weights is None:
+            break
+        mine = np.flatnonzero(ids // source.chunk_rows == chunk)
+        found[mine] = weights[ids[mine] - source.span(int(chunk))[0]] > 0
+    return found

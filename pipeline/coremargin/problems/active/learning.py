@@ -1,0 +1,89 @@
+"""What answers do to a state: the rows that have one, the hyperplanes that they give, and draws that count no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.problems.active.answered import Answered
+from coremargin.problems.active.fit import largest_margins, least_values
+from coremargin.problems.active.hypothesis import NONE, Hypothesis
+from coremargin.problems.active.resident import rows_of
+from coremargin.problems.active.state import ActiveState, Draws, Scanned
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.formats.choices import Loss, Method
+    from coremargin.problems.common.driver_rows import DriverRows
+
+
+@dataclass(frozen=True)
+class Learning:
+    """From answers about rows of a source to hyperplanes: those of a method, or with a loss of the least values."""
+
+    source: Source
+    classes: int
+    method: Method
+    epsilon: float
+    intercept: bool
+    loss: Loss | None
+    cost: float
+
+    @property
+    def planes(self) -> int:
+        """How many hyperplanes there are."""
+        return 1 if self.classes == 2 else self.classes
+
+    def begun(self, resident: DriverRows, unsure: NDArray[np.int64], sample_bytes: int) -> ActiveState:
+        """No row is answered."""
+        source, planes = self.source, self.planes
+        return ActiveState(
+            round=0, status="running", answered=Answered.nothing(source.features, planes, sparse=source.sparse),
+            unsure=unsure, resident=resident,
+            hypothesis=Hypothesis.nothing(source.features, planes, soft=self.loss is not None), lower=np.zeros(planes),
+            upper=np.full(planes, np.inf), failed=NONE, scanned=Scanned.nothing(planes), attempt=1,
+            draws=Draws.none(), reach=0, tried=0, wanted=np.zeros(0, np.int64), new_rows=0, sample_bytes=sample_bytes,
+        )  # fmt: skip
+
+    def voided(self, state: ActiveState) -> ActiveState:
+        """Without the attempt on the way: its draws are rows like any other, or may be drawn again, none answered.
+
+        Its number is spent as soon as there are draws: somebody may have seen them, and told what they show.
+        """
+        draws, spent = state.draws, bool(len(state.draws))
+        empty = replace(state, draws=Draws.none(), attempt=state.attempt + spent, reach=0)
+        state = self.joined(empty, draws.ids[draws.seen], draws.codes[draws.seen])
+        return replace(state, tried=len(state.answered)) if spent else state
+
+    def unsolved(self, state: ActiveState, answered: Answered) -> ActiveState:
+        """As if nothing were known of these rows but their answers."""
+        return replace(
+            state, status="running", answered=answered.weighted(np.zeros_like(answered.weights)),
+            hypothesis=Hypothesis.nothing(self.source.features, self.planes, soft=self.loss is not None),
+            lower=np.zeros(self.planes), upper=np.full(self.planes, np.inf), failed=NONE,
+            scanned=Scanned.nothing(self.planes), wanted=np.zeros(0, np.int64),
+        )  # fmt: skip
+
+    def joined(self, state: ActiveState, ids: NDArray[np.int64], codes: NDArray[np.int32]) -> ActiveState:
+        """With these rows among those answered."""
+        answered = state.answered.add(ids, rows_of(self.source, state, ids), codes)
+        return replace(state, answered=answered, unsure=np.setdiff1d(state.unsure, ids))
+
+    def solved(self, state: ActiveState) -> ActiveState:
+        """What the rows answered give; nothing is known of others by it, nor by what ended it before."""
+        answered, last = state.answered, state.hypothesis
+        if self.loss is None:
+            fitted = largest_margins(answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon)
+        else:
+            fitted = least_values(answered, last, self.loss, self.cost, intercept=self.intercept)
+        failed = NONE if fitted.failed is None else fitted.failed
+        state = replace(
+            state, status=fitted.status, scanned=Scanned.nothing(self.planes), hypothesis=fitted.hypothesis,
+            answered=answered.weighted(fitted.weights), upper=fitted.upper, failed=failed,
+        )  # fmt: skip
+        if fitted.failed is not None:
+            return replace(state, wanted=np.zeros(0, np.int64))
+        return replace(state, lower=fitted.lower)
