@@ -28,7 +28,7 @@ class Kind(ABC, Generic[J, P, M]):
     means it, and only the one that is meant may load its solvers.
     """
 
-    name: ClassVar[str]  #: in the registry, and in the records of its models
+    name: ClassVar[str]  #: of its line in the registry, or of the first; records of its models have one of these
     job: ClassVar[type[TrainJob]]  #: what a job says
     title: ClassVar[str]  #: "a hard margin", for messages
     selected_by: ClassVar[str]  #: how a job asks for it, for messages
