@@ -17,18 +17,23 @@ if TYPE_CHECKING:
     from coremargin.problems.active.state import ActiveState
 
 
-class Person:
-    """Knows the signs (n,) of all rows; answers ``most`` of the questions at a time, and so many in all."""
+def codes_of(labels: Any) -> np.ndarray:
+    """Places of classes (n,): of signs 0 and 1, of places themselves."""
+    return np.maximum(np.asarray(labels), 0)
 
-    def __init__(self, signs: Any, most: int = 1, patience: int = 10**9) -> None:
-        self.signs, self.most, self.patience = signs, most, patience
+
+class Person:
+    """Knows the signs (n,) of all rows, or their codes; answers ``most`` questions at a time, and so many in all."""
+
+    def __init__(self, labels: Any, most: int = 1, patience: int = 10**9) -> None:
+        self.codes, self.most, self.patience = codes_of(labels), most, patience
         self.asked: list[int] = []
 
     def __call__(self, questions: Sequence[int]) -> dict[int, int]:
         """The first questions' answers."""
         some = list(questions)[: min(self.most, self.patience - len(self.asked))]
         self.asked += some
-        return {row: int(self.signs[row]) for row in some}
+        return {row: int(self.codes[row]) for row in some}
 
 
 def apart(rng: np.random.Generator, rows: int, features: int, margin: float) -> tuple[np.ndarray, np.ndarray]:
@@ -45,6 +50,11 @@ def states(problem: ActiveMargin, person: Any, state: ActiveState | None = None)
     engine = Engine(problem.source, InProcess(1), NoCheckpoint(), Callbacks(), 1, answer=person)
     first = problem.start() if state is None else state
     return [first, *(step.state for step in rounds(engine, problem, first))]
+
+
+def values_of(state: ActiveState, X: np.ndarray) -> np.ndarray:
+    """w.x + b (n,) of the one hyperplane between two classes."""
+    return np.asarray(X @ state.hypothesis.w[0] + state.hypothesis.b[0])
 
 
 def source_of(X: Any, chunk_rows: int = 50, **more: Any) -> ArraySource:

@@ -19,9 +19,9 @@ def test_where_all_rows_are_resident_the_engine_asks_as_figure_2_does(seed: int)
     begun = next(k for k, row in enumerate(figure.C) if signs[row] != signs[figure.C[0]]) + 1
     problem = ActiveMargin(source_of(X), intercept=False, resident_rows=len(X), epsilon=0.1)
     person = Person(signs)
-    first = problem.answered(problem.start(), {row: int(signs[row]) for row in figure.C[:begun]})
+    first = problem.answered(problem.start(), {row: int(signs[row] > 0) for row in figure.C[:begun]})
     state = states(problem, person, first)[-1]
     assert (state.status, state.attempt) == ("certified", 1)
     assert person.asked[: len(figure.C) - begun] == figure.C[begun:]
     assert state.answered.ids.tolist() == sorted(figure.C)
-    assert np.allclose(state.w / np.linalg.norm(state.w), figure.h, atol=1e-6)
+    assert np.allclose(state.hypothesis.w[0] / np.linalg.norm(state.hypothesis.w), figure.h, atol=1e-6)

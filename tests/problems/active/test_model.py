@@ -16,9 +16,9 @@ def test_draws_are_evidence_where_the_bounds_prove_epsilon(rng: np.random.Genera
     X, signs = apart(rng, 2000, 4, 0.2)
     problem = ActiveMargin(source_of(X), resident_rows=300)
     state = states(problem, Person(signs))[-1]
-    assert evidence_of(problem, state) is not None
+    assert evidence_of(problem, state, ["a", "b"]) is not None
     short = replace(state, lower=np.nextafter((1 - problem.epsilon) * state.upper, 0.0) * (1 - 2**-50))
-    assert evidence_of(problem, short) is None
+    assert evidence_of(problem, short, ["a", "b"]) is None
     asked = {"epsilon": 0.1, "intercept": True, "method": "coreset", "error": 0.01, "confidence": 0.99, "seed": 0}
     record, arrays = (model := model_of(problem, short, ["a", "b"], asked, None)).record, model.arrays()
     assert (record["status"], record["evidence"]) == ("stopped", None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from asking import Person, apart, source_of, states
+from asking import Person, apart, codes_of, source_of, states, values_of
 from scipy.sparse import csr_array
 from sklearn.svm import SVC
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def is_true(problem: ActiveMargin, state: ActiveState, X: np.ndarray, signs: np.ndarray) -> None:
     """Certified; no row without an answer is within the slab, the bounds hold, and the evidence is what was asked."""
     assert state.status == "certified"
-    values = X @ state.w + state.b
+    values = values_of(state, X)
     rest = np.setdiff1d(np.arange(len(X)), state.answered.ids)
     told = problem.round_of(state)
     assert told.upper >= margin_by_daqp(X, signs, intercept=problem.intercept) * (1 - 1e-6)
@@ -87,9 +87,9 @@ def test_a_rare_class_is_tried_by_itself(rng: np.random.Generator) -> None:
     problem = ActiveMargin(source_of(X, 1000), error=0.05, by_class=True, resident_rows=2000)
     state = states(problem, Person(signs))[-1]
     is_true(problem, state, X, signs)
-    drawn = np.array([np.count_nonzero(signs[state.draws.ids] == sign) for sign in (1, -1)])
+    drawn = np.array([np.count_nonzero(signs[state.draws.ids] == sign) for sign in (-1, 1)])
     needed = [
-        draws_needed(int(rows), 0.05, 0.005 / (state.attempt * (state.attempt + 1))) for rows in state.scanned.sides
+        draws_needed(int(rows), 0.05, 0.005 / (state.attempt * (state.attempt + 1))) for rows in state.scanned.sides[:2]
     ]
     assert drawn.tolist() == needed
     assert drawn.min() > 80
@@ -106,13 +106,13 @@ def test_a_late_answer_makes_an_attempt_void(rng: np.random.Generator, seen: int
     drawing = next(
         state
         for state in states(problem, Person(signs))
-        if np.count_nonzero(state.draws.signs) == seen < len(state.draws)
+        if np.count_nonzero(state.draws.seen) == seen < len(state.draws)
     )
     late = next(row for row in range(2000) if row not in drawing.draws.ids and row not in drawing.answered.ids)
-    after = problem.answered(drawing, {late: int(signs[late])})
+    after = problem.answered(drawing, {late: int(signs[late] > 0)})
     assert len(after.draws) == 0
     assert after.attempt == drawing.attempt + 1
-    assert np.isin(drawing.draws.ids[drawing.draws.signs != 0], after.answered.ids).all()
+    assert np.isin(drawing.draws.ids[drawing.draws.seen], after.answered.ids).all()
     is_true(problem, states(problem, Person(signs), after)[-1], X, signs)
 
 
@@ -124,7 +124,7 @@ def test_an_answer_goes_on_from_an_end(rng: np.random.Generator, ended: Status) 
     before = states(problem, Person(signs, patience=12))[-1]
     (row,) = problem.questions(before)
     at_end = replace(before, status=ended, wanted=np.zeros(0, np.int64))
-    after, expected = (problem.answered(state, {row: int(signs[row])}) for state in (at_end, before))
+    after, expected = (problem.answered(state, {row: int(signs[row] > 0)}) for state in (at_end, before))
     assert (after.status, problem.questions(after)) == ("running", problem.questions(expected))
     is_true(problem, states(problem, Person(signs), after)[-1], X, signs)
 
@@ -137,7 +137,7 @@ def test_where_nobody_answers_it_waits(rng: np.random.Generator) -> None:
     assert before.status == "running"
     assert len(problem.questions(before)) == 1
     whole, after = states(problem, Person(signs))[-1], states(problem, Person(signs), before)[-1]
-    assert np.array_equal(whole.w, after.w)
+    assert np.array_equal(whole.hypothesis.w, after.hypothesis.w)
     assert whole.draws.ids.tolist() == after.draws.ids.tolist()
 
 
@@ -198,7 +198,7 @@ def with_a_far_cluster(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray
 
 def from_two_examples(problem: ActiveMargin, signs: np.ndarray) -> list[ActiveState]:
     """The states of a campaign that begins with a row of each class."""
-    examples = {int(np.flatnonzero(signs == sign)[0]): sign for sign in (1, -1)}
+    examples = {int(np.flatnonzero(codes_of(signs) == code)[0]): code for code in (1, 0)}
     return states(problem, Person(signs), problem.answered(problem.start(), examples))
 
 
@@ -225,7 +225,7 @@ def test_after_a_wrong_draw_the_others_are_told_without_a_read(
     X, signs = with_a_far_cluster(rng)
     problem = ActiveMargin(source_of(X), resident_rows=300)
     state = next(one for one in from_two_examples(problem, signs) if len(one.draws) and not one.draws.seen.any())
-    wrong = np.flatnonzero(state.draws.sides != signs[state.draws.ids])
+    wrong = np.flatnonzero(state.draws.sides != codes_of(signs)[state.draws.ids])
     rows = [int(row) for row in np.roll(state.draws.ids, -int(wrong[0]))[:12]]
 
     def rows_at(*_: object) -> None:
@@ -233,7 +233,7 @@ def test_after_a_wrong_draw_the_others_are_told_without_a_read(
 
     monkeypatch.setattr(type(problem.source), "rows_at", rows_at)
     for row in rows:
-        state = problem.answered(state, {row: int(signs[row])})
+        state = problem.answered(state, {row: int(signs[row] > 0)})
     assert state.attempt == 2
     assert np.isin(rows, state.answered.ids).all()
 
@@ -246,7 +246,7 @@ def test_rows_that_are_wide_are_certified_like_any_others(rng: np.random.Generat
     state = states(problem, Person(signs))[-1]
     is_true(problem, state, X.astype(np.float64), signs)
     assert len(state.draws) * 30_000 * 8 > HELD_BYTES
-    evidence = evidence_of(problem, state)
+    evidence = evidence_of(problem, state, [0, 1])
     assert (found_of(problem, state).status, evidence and evidence["draws"]) == ("certified", len(state.draws))
     assert evidence is not None
     assert evidence["error_bound"] <= 0.01 * evidence["population"]
@@ -274,8 +274,8 @@ def test_all_answers_equal_for_ever() -> None:
     person = Person(np.ones(len(X), int))
     state = states(problem, person)[-1]
     assert state.status == "certified"
-    assert not state.w.any()
-    assert state.b == 1.0
+    assert not state.hypothesis.w.any()
+    assert state.hypothesis.b[0] == 1.0
     assert len(person.asked) < 700
     assert len(state.draws) == draws_needed(len(X) - len(state.answered), 0.01, 0.005)
     assert problem.round_of(state).lower == 0.0
@@ -286,7 +286,7 @@ def test_states_come_back_with_their_draws_and_questions(rng: np.random.Generato
     X, signs = apart(rng, 1000, 3, 0.3)
     problem = ActiveMargin(source_of(X), resident_rows=100)
     every = states(problem, Person(signs))
-    drawing = next(state for state in every if len(state.draws) and (state.draws.signs == 0).any())
+    drawing = next(state for state in every if len(state.draws) and not state.draws.seen.all())
     for state in (every[0], drawing, replace(drawing, round=3)):
         again = problem.restore(state.to_arrays())
         assert again.draws.ids.tolist() == state.draws.ids.tolist()
