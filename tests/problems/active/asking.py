@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.active import course
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks, Engine, rounds
+from coremargin.engine.plan import plan_blocks
 
 if TYPE_CHECKING:
     from coremargin.problems.active.problem import ActiveMargin
@@ -60,3 +62,47 @@ def values_of(state: ActiveState, X: np.ndarray) -> np.ndarray:
 def source_of(X: Any, chunk_rows: int = 50, **more: Any) -> ArraySource:
     """The rows in small chunks, without labels."""
     return ArraySource(X, chunk_rows=chunk_rows, **more)
+
+
+def scan(problem: ActiveMargin, state: ActiveState, block_bytes: int = 1) -> ActiveState:
+    """The state after a scan, by blocks of so many bytes, the last one first."""
+    probe = problem.probe(state)
+    answers = [probe.narrow(block)(problem.source, block) for block in plan_blocks(problem.source, block_bytes)]
+    later = answers.pop()
+    while answers:
+        later = answers.pop().merge(later)
+    return problem.update(state, later)
+
+
+def course_of(
+    problem: ActiveMargin, codes: Any, state: ActiveState | None = None, unsure: Any = (), block_bytes: int = 1
+) -> Iterator[ActiveState]:
+    """All states of a campaign whose answers are these codes, but for rows that nobody can label, as campaigns go on:
+    after a trial that is not enough, too.
+    """
+    state = problem.start() if state is None else state
+    yield state
+    for _ in range(100_000):
+        if state.status != "running":
+            return
+        state = problem.gone_on(state)
+        rows = problem.questions(state)
+        if state.status != "running":
+            pass
+        elif rows and rows[0] in unsure:
+            state = problem.set_aside(state, rows[0])
+        elif rows:
+            state = course.answered(problem, state, rows[0], {rows[0]: int(codes[rows[0]])})
+        else:
+            state = scan(problem, state, block_bytes)
+        yield state
+    raise AssertionError("it does not end")
+
+
+def blobs(rng: np.random.Generator, rows: int, classes: int, features: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Rows around the corners of a regular polygon, each of which a line cuts off from all others, and their codes."""
+    codes = rng.integers(0, classes, rows)
+    angles = 2 * np.pi * codes / classes + 0.3
+    X = rng.uniform(-0.3, 0.3, (rows, features))
+    X[:, :2] += 3.0 * np.column_stack([np.cos(angles), np.sin(angles)])
+    return X, codes
