@@ -110,3 +110,30 @@ def test_what_people_leave_is_confirmed(tmp_path: Path, sort: str, seed: int) ->
     for place in (tmp_path / "c", tmp_path / "c" / "model"):
         found = examine(place, rows.path, threads=1)
         assert found.ok, (found.status, found.failures)
+
+
+@pytest.mark.parametrize("kind", ["mixed", "mixed three"])
+@pytest.mark.parametrize("by_class", [False, True])
+def test_a_trial_that_does_not_certify_is_evidence_of_what_it_shows(tmp_path: Path, kind: str, by_class: bool) -> None:
+    """Who stops when all draws of a trial are answered, and more than was asked for are wrong, has a model with both
+    bounds, that verify confirms; after the next answer it has none.
+    """
+    rows, truth, classes = rows_of(kind, tmp_path, 3)
+    asked = SOFT | {"error": 0.01, "by_class": by_class}
+    campaign = Campaign.create(tmp_path / "c", rows.path, **asked, confidence=0.7, classes=classes)
+    while campaign.status["evidence"] is None:
+        for one in campaign.ask(1):
+            campaign.tell([one.row], [classes[int(truth[one.row])]])
+    campaign.stop()
+    found = examine(tmp_path / "c", rows.path)
+    assert found.ok, found.failures
+    assert found.status == "stopped"
+    [text] = [check.text for check in found.checks if check.name == "evidence"]
+    assert "of them wrong: with confidence 0.7 at most" in text
+    [one] = campaign.ask(1)
+    campaign.tell([one.row], [classes[int(truth[one.row])]])
+    campaign.stop()
+    campaign.close()
+    found = examine(tmp_path / "c", rows.path)
+    assert found.ok, found.failures
+    assert "no draws: nothing is claimed" in next(check.text for check in found.checks if check.name == "evidence")
