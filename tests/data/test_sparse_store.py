@@ -259,7 +259,7 @@ class TestWriting:
         assert Store.open(tmp_path / "s.zarr").rows == 30
 
     def test_older_readers_are_told(self, tmp_path: Path, rng: np.random.Generator) -> None:
-        """Stores with sparse rows or weights say format 2; plain ones still say 1; 3 is refused."""
+        """Stores with sparse rows or weights say format 2; plain ones still say 1; 4 is refused."""
         X = sparse_rows(rng, 30, 9)
         one = write_sparse(tmp_path / "a.zarr", X, np.ones(30)).path
         two = write_store(tmp_path / "b.zarr", X.toarray(), np.ones(30)).path
