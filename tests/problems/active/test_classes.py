@@ -36,7 +36,8 @@ def is_true(problem: ActiveMargin, state: ActiveState, X: np.ndarray, codes: np.
     rest = np.setdiff1d(np.arange(len(X)), state.answered.ids)
     assert ((values > 0).sum(axis=1) == 1).all()
     for k, (lower, upper) in enumerate(found_of(problem, state).members):
-        assert lower is not None and upper is not None
+        assert lower is not None
+        assert upper is not None
         signs = np.where(codes == k, 1, -1)
         known = state.answered.ids
         assert lower <= np.abs(values[rest, k]).min() + 1e-12
