@@ -167,3 +167,22 @@ def test_from_the_command_line(campaign: Campaign, store: Path, tmp_path: Path) 
     verify(tmp_path / "m", store)
     shown = run(main, ["info", str(store)])
     assert f"{FIRST - answered:,} rows are unlabelled" in shown.output
+
+
+def test_three_classes(tmp_path: Path) -> None:
+    """Answers of several classes become labels in the order of the campaign's classes, and are trained on."""
+    rng = np.random.default_rng(4)
+    y = rng.permutation(np.arange(300) % 3)
+    rows = (4.0 * np.eye(3)[y] + 0.3 * rng.standard_normal((300, 3))).astype(np.float32)
+    store = unlabelled(tmp_path / "rows.zarr", rows)
+    names = ("low", "middle", "high")
+    campaign = Campaign.create(tmp_path / "c", store, classes=names, error=0.1)
+    campaign.run(lambda asked: {int(row): names[y[row]] for row in asked})
+    found = campaign.write_labels()
+    assert found.added == found.given > 3
+    written = Store.open(store)
+    assert written.classes == names
+    labels = labels_of(written)
+    assert sum(label is not None for label in labels) == found.given
+    assert all(label in (None, names[y[row]]) for row, label in enumerate(labels))
+    verify(campaign.path / "model", store)
