@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from coremargin.problems.active.problem import ActiveMargin
 
 
+#: Bytes of the store that a process may keep mapped: campaigns scan seldom, and are to stay small.
+MAPPED = 256 << 20
 #: What a job says of a campaign that its parameters may not have.
 SAME = ("scaling", "by_class", "loss", "C", "trial", "classes", "memory", "block")
 
@@ -60,7 +62,7 @@ def job_of(facts: Campaign, place: Path) -> ActiveJob:
 
 def problem_at(job: ActiveJob, rows: int, digest: str) -> tuple[Store, ActiveMargin]:
     """The store at a commit, and the problem. Raises StoreError for a store that lost or changed rows."""
-    store = Store.open(job.store, rows=rows, digest=digest)
+    store = Store.open(job.store, rows=rows, digest=digest, map_bytes=MAPPED)
     return store, problem_of(job, scaled(store, job.scaling))
 
 
