@@ -46,6 +46,13 @@ def first_trials(every: list[ActiveState]) -> list[ActiveState]:
     return list({state.attempt: state for state in every if state.draws.finished}.values())
 
 
+def between(rows: int, draws: int, wrong: int, delta: float) -> tuple[int, int]:
+    """The least and the most wrong rows that SciPy's hypergeometric distribution does not rule out."""
+    bad = np.arange(wrong, rows - (draws - wrong) + 1)
+    few, many = hypergeom.cdf(wrong, rows, bad, draws), hypergeom.sf(wrong - 1, rows, bad, draws)
+    return int(bad[many > delta].min()), int(bad[few > delta].max())
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("intercept", [True, False])
 def test_values_are_those_of_others(rng: np.random.Generator, loss: Loss, intercept: bool) -> None:
@@ -94,14 +101,10 @@ def test_trials_come_at_doubling_answers_and_have_their_size(rng: np.random.Gene
         evidence = evidence_of(problem, state, "ab")
         assert evidence is not None
         wrong = int(((X @ state.hypothesis.w[0] + state.hypothesis.b[0] >= 0) != codes)[state.draws.ids].sum())
-        delta = 0.1 / (number * (number + 1)) / 2
         assert evidence["wrong"] == wrong
-        for k, edge in ((evidence["error_bound"], 1), (evidence["error_least"], -1)):
-            odds = [
-                hypergeom.cdf(wrong, len(rest), j, 60) if edge > 0 else hypergeom.sf(wrong - 1, len(rest), j, 60)
-                for j in (k, k + edge)
-            ]
-            assert odds[0] > delta >= odds[1]
+        assert (evidence["error_least"], evidence["error_bound"]) == between(
+            len(rest), len(state.draws), wrong, 0.1 / (number * (number + 1)) / 2
+        )
         assert (state.status == "certified") == (evidence["error_bound"] <= 0.25 * len(rest))
         before = len(state.answered) + 60
     assert every[-1].status == "certified"

@@ -69,26 +69,33 @@ class Drawing:
 
         sides_of: gives the classes of rows, which are looked up one by one. None where that would be too many.
         """
-        lacking = self._lacking(state)
-        if not (lacking > 0).any():
+        lacking = np.maximum(self._lacking(state), 0)
+        if not lacking.any():
             return state.draws, state.reach
-        order, looked = self._first(state, max(state.reach, len(state.draws))), 0
-        while True:
-            fresh = order[np.isin(order, state.draws.ids, invert=True)]
-            looked += len(fresh)
-            if looked > MOST_LOOKED_UP:
+        order = self._first(state, max(state.reach, len(state.draws)))
+        place = self._full_to(state, order, lacking)
+        fresh, sides, chosen = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)
+        while len(chosen) < lacking.sum() and place < self._drawable(state):
+            if place >= len(order):
+                order = self._first(state, place + REACH)
+            more = order[place : place + REACH]
+            more, place = more[np.isin(more, state.draws.ids, invert=True)], place + len(more)
+            if len(fresh) + len(more) > MOST_LOOKED_UP:
                 return None
-            sides = sides_of(fresh)
-            strata, chosen = self.trial.strata(sides), np.zeros(len(fresh), bool)
-            for k, most in enumerate(lacking.tolist()):
-                chosen[np.flatnonzero(strata == k)[: max(0, most)]] = True
-            found = np.bincount(strata[chosen], minlength=len(lacking))
-            if (found >= lacking).all() or len(order) >= self._drawable(state):
-                break
-            order = self._first(state, len(order) + REACH)
+            fresh, sides = np.concatenate([fresh, more]), np.concatenate([sides, sides_of(more)])
+            strata = self.trial.strata(sides)
+            chosen = np.sort(np.concatenate([np.flatnonzero(strata == k)[:most] for k, most in enumerate(lacking)]))
         draws = state.draws.joined(Draws.fresh(fresh[chosen], sides[chosen]))
         places = np.argsort(np.argsort(order)[np.searchsorted(np.sort(order), draws.ids)])
         return draws.take(places), len(order)
+
+    def _full_to(self, state: ActiveState, order: Ids, lacking: NDArray[np.int64]) -> int:
+        """The place of the order up to which the strata that lack draws have all theirs: after the last one of each."""
+        strata, ends = self.trial.strata(state.draws.sides), []
+        for k in np.flatnonzero(lacking):
+            drawn = np.flatnonzero(np.isin(order, state.draws.ids[strata == k]))
+            ends.append(int(drawn[-1]) + 1 if len(drawn) else 0)
+        return min(ends)
 
     def _lacking(self, state: ActiveState) -> NDArray[np.int64]:
         """How many draws more each stratum needs."""

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import BaseProblem, Round
-from coremargin.problems.active.drawing import REACH, Drawing
+from coremargin.problems.active.drawing import REACH, Drawing, counted
 from coremargin.problems.active.learning import Learning
 from coremargin.problems.active.methods.method import Asking
 from coremargin.problems.active.methods.table import METHODS
@@ -174,8 +174,10 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """The state that knows that nobody can label a row: it is not asked about, drawn nor counted any more."""
         if row in state.known or row in state.draws.ids[state.draws.seen]:
             return state
-        side = self.sides_of(state, [row])[0]
+        side, counts = self.sides_of(state, [row])[0], counted(self.source, np.array([row]))[0]
         state = replace(state, unsure=np.union1d(state.unsure, np.array([row], np.int64)))
+        if not counts:  # of weight 0: it was nobody's before
+            return state
         if not len(state.draws):
             return self._next(replace(state, scanned=Scanned.nothing(self.planes)))
         sides = state.scanned.sides.copy()
