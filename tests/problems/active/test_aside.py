@@ -12,7 +12,7 @@ from asking import apart, blobs, course_of, source_of
 from coremargin.active import course
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import draws_needed
-from coremargin.problems.active import problem as engine
+from coremargin.problems.active import drawing as engine
 from coremargin.problems.active.model import evidence_of, found_of
 from coremargin.problems.active.problem import ActiveMargin
 
