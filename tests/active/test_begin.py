@@ -94,7 +94,7 @@ def test_what_is_found_before_a_campaign_begins(tmp_path: Path, store: Path) -> 
     wanted = chosen_cost(source, codes, CLASSES, loss="hinge", intercept=True, seed=3, place="")
     found = facts_of(begun)
     assert (found["loss"], found["C"], found["by_class"]) == ("hinge", wanted, True)
-    assert found["trial"] == trial_size(0.2, 0.99)
+    assert found["trial"] == trial_size(0.2, 0.99, strata=2, most=Store.open(store).rows)
     assert found["C"] == begun.facts.C
     job = ActiveJob(store=store, out=begun.path, by_class=True, C="auto", **asked)
     same_job(job)

@@ -14,7 +14,7 @@ from scipy.stats import hypergeom
 
 from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, three_classes, unlabelled
 from coremargin.active import Campaign
-from coremargin.errors import LabelError
+from coremargin.errors import LabelError, SpecError
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import share_of
 from coremargin.models.registry import read_model
@@ -134,7 +134,7 @@ def test_a_finished_trial_is_told_while_the_campaign_goes_on(tmp_path: Path, two
     other answer comes; whoever stops then has a model with its interval, which verify finds true.
     """
     labels = noisy_labels(LABELS, share=0.2)
-    asked = {"loss": "squared_hinge", "C": 0.1, "error": 0.05, "confidence": 0.9, "trial": 40}
+    asked = {"loss": "squared_hinge", "C": 0.1, "error": 0.1, "confidence": 0.9, "trial": 40}
     campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, **asked)
     for _ in range(400):
         if campaign.status["evidence"] is not None:
@@ -223,3 +223,40 @@ def test_from_a_contradiction_to_a_loss(tmp_path: Path, two: Path) -> None:
     record = json.loads((soft.path / "model" / "model.json").read_text())
     assert record["parameters"]["C"] == soft.facts.C
     assert verify(soft.path, two).ok
+
+
+def test_nothing_is_shown_where_nobody_can_tell(tmp_path: Path, three: Path) -> None:
+    """By class: rows that no answer gives a class are drawn as long as there are any; none is claimed to have a label
+    that nobody has looked at.
+    """
+    campaign = Campaign.create(tmp_path / "c", three, classes="abc", by_class=True, error=0.2, memory=1000)
+    for _ in range(40):
+        for question in campaign.ask(5):
+            campaign.skip(question.row, unsure=True)
+    assert campaign.status["status"] == "running"
+    assert campaign.status["labels"] == 0
+    rows = [question.row for question in campaign.ask(5)]
+    campaign.tell(rows, [NAMES[row] for row in rows])
+    assert campaign.run(oracle(NAMES))["status"] == "certified"
+    assert verify(campaign.path, three).ok
+
+
+def test_a_label_comes_late_for_a_row_that_nobody_could_tell(tmp_path: Path, two: Path) -> None:
+    """It is asked about as any row that has an answer: the attempt is void, and the row is one of those answered."""
+    campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, error=0.05)
+    first = campaign.ask()[0].row
+    campaign.skip(first, unsure=True)
+    assert campaign.run(oracle(LABELS))["status"] == "certified"
+    before = campaign.status["attempt"]
+    campaign.tell([first], [LABELS[first]])
+    status = campaign.run(oracle(LABELS))
+    assert (status["status"], status["unsure_rows"], status["attempt"]) == ("certified", [], before + 1)
+    assert first in campaign.model.extra["answered_ids"]
+    assert verify(campaign.path, two).ok
+
+
+def test_a_trial_that_can_show_nothing_is_refused(tmp_path: Path, two: Path) -> None:
+    """Before the first question, with the number of rows that it takes."""
+    with pytest.raises(SpecError, match=r"trial: expected at least \d+ rows, found 5"):
+        Campaign.create(tmp_path / "c", two, classes=CLASSES, loss="hinge", C=1.0, error=0.01, trial=5)
+    assert not (tmp_path / "c").exists()

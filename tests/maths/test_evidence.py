@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
 
-from coremargin.maths.evidence import draws_needed, most_wrong, probability, share_of, trial_size
+from coremargin.maths.evidence import draws_needed, least_trial, most_wrong, probability, share_of, trial_size
 
 
 @pytest.mark.parametrize(("rows", "bad", "draws", "wrong"), [(6, 2, 3, 0), (6, 2, 3, 1), (7, 5, 4, 2), (7, 5, 4, 3)])
@@ -85,3 +85,17 @@ def test_a_trial_certifies_a_million_rows() -> None:
     wrong = int(0.01 * draws)
     assert most_wrong(10**6, draws, wrong, share_of(0.01, 5) / 2) <= 0.02 * 10**6
     assert most_wrong(10**6, draws, wrong + 4, share_of(0.01, 5) / 2) > 0.02 * 10**6
+
+
+@pytest.mark.parametrize(("error", "most"), [(1e-9, 600), (1e-9, 2**31 - 1), (1e-12, 10**12), (0.01, 100)])
+def test_a_trial_is_never_larger_than_its_rows(error: float, most: int) -> None:
+    """Where few wrong rows may be, of many, tables of the binomial distribution end before the answer comes."""
+    assert trial_size(error, 0.99, most=most) == min(most, 2**31 - 1)
+
+
+@pytest.mark.parametrize("strata", [1, 2, 5])
+def test_fewer_draws_than_the_least_trial_never_show_what_is_asked_for(strata: int) -> None:
+    """With none wrong, of 3,000 rows, by the bound itself: so many are enough in a first attempt, one less is not."""
+    least, delta = least_trial(0.05, 0.9, strata=strata, rows=3000), share_of(0.1, 1) / (2 * strata)
+    assert most_wrong(3000, least, 0, delta) <= 150 < most_wrong(3000, least - 1, 0, delta)
+    assert trial_size(0.05, 0.9, strata=strata) >= least

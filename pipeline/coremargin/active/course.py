@@ -54,10 +54,13 @@ def answered(problem: ActiveMargin, state: ActiveState, row: int, codes: Codes) 
     """The state that knows the answer about a row; codes: all answers that hold, with this one.
 
     An answer about another row than those drawn ends an attempt: the draws were to try another hypothesis. Once the
-    campaign is certified, an answer that agrees changes nothing, nor with a loss one that does not.
+    campaign is certified, an answer that agrees changes nothing, nor with a loss one that does not, but for rows that
+    nobody could label before.
     """
     if state.status == "running" and row in state.draws.ids:
         return problem.answered(state, {row: codes[row]})
+    if row in state.unsure:
+        return revised(problem, state, codes)
     if state.status == "certified" and (problem.loss is not None or agrees(problem, state, row, codes[row])):
         return state
     if len(state.draws):

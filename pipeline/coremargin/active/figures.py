@@ -38,7 +38,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
     ended = "running" if state.status == "running" else found.status
     return {
         "status": "stopped" if lacking else ended,
-        "reason": _lacking(player) if lacking else reason_of(state, found),
+        "reason": _lacking(player) if lacking else reason_of(player.problem, state, found),
         "labels_asked": sum(line.label is not None for line in lines), "labels": len(player.labels),
         "draws": len(draws), "draws_wrong": player.mark.wrong,
         "scans": player.meters.scans, "bytes_read": player.meters.bytes_read,

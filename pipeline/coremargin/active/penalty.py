@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from coremargin.active.labels import codes_of
 from coremargin.data.folds import fold_of
-from coremargin.errors import DataError
-from coremargin.maths.evidence import trial_size
+from coremargin.errors import DataError, SpecError
+from coremargin.maths.evidence import least_trial, trial_size
 from coremargin.maths.rows import lengths
 from coremargin.problems.active.answered import Answered
 from coremargin.problems.active.fit import least_values
@@ -39,11 +39,18 @@ _ORDERS = 1 << 31  #: numbers that rows are put into an order by
 def settled(job: ActiveJob, source: Source, held: Held, place: str) -> ActiveJob:
     """The job with numbers for C and the size of a trial; source: rows scaled as it says; held: labels of some.
 
-    Raises DataError where a class has too few of them for C to be found.
+    Raises DataError where a class has too few of them for C to be found, SpecError for a trial that can show nothing.
     """
     if job.loss is None:
         return job
-    trial, cost = job.trial or trial_size(job.error, job.confidence), job.C
+    strata = max(2, len(job.classes or held.classes)) if job.by_class else 1
+    trial = job.trial or trial_size(job.error, job.confidence, strata=strata, most=source.rows)
+    least, cost = least_trial(job.error, job.confidence, strata=strata, rows=source.rows), job.C
+    if trial < least:
+        raise SpecError(
+            f"{place}: trial: expected at least {least:,} rows, found {trial:,}: fewer never show that at most "
+            f"{job.error} of them are wrong, with confidence {job.confidence}; leave it out, or ask for less"
+        )
     if cost == AUTO:
         cost = chosen_cost(
             source, codes_of(held.labels, held.classes), held.classes, loss=job.loss, intercept=job.intercept,

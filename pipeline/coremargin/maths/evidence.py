@@ -60,19 +60,30 @@ def _shows(rows: int, draws: int, allowed: int, delta: float) -> bool:
 ATTEMPTS = 5
 
 
-def trial_size(error: float, confidence: float) -> int:
-    """How many rows a trial with a loss draws where nobody says: a number that is fixed before any answer is known.
+#: Draws that tables of the binomial distribution are made for, at most.
+MOST_DRAWS = 2**31 - 1
+
+
+def trial_size(error: float, confidence: float, *, strata: int = 1, most: int = MOST_DRAWS) -> int:
+    """How many rows a trial with a loss draws of each stratum where nobody says: fixed before any answer is known.
 
     The least T of which floor(error / 2 T) wrong ones prove a share of at most ``error`` of rows without end, with half
-    of what attempt ``ATTEMPTS`` may spend, as the other half is for the bound from below.
+    of what attempt ``ATTEMPTS`` may spend on a stratum, as the other half is for the bound from below; ``most`` where
+    that is more.
     """
-    delta, wrong = share_of(1.0 - confidence, ATTEMPTS) / 2, 0
-    while True:
-        first = max(1, math.ceil(2 * wrong / error))
-        last = max(first, math.ceil(2 * (wrong + 1) / error) - 1)
+    delta, wrong = share_of(1.0 - confidence, ATTEMPTS) / (2 * strata), 0
+    most = min(most, MOST_DRAWS)
+    while (first := max(1, math.ceil(2 * wrong / error))) < most:
+        last = min(most, max(first, math.ceil(2 * (wrong + 1) / error) - 1))
         if bdtr(wrong, last, error) <= delta:
             return bisect_left(range(last), True, first, key=lambda draws: bool(bdtr(wrong, draws, error) <= delta))
         wrong += 1
+    return most
+
+
+def least_trial(error: float, confidence: float, *, strata: int, rows: int) -> int:
+    """Of fewer draws than this no trial shows what is asked for, not the first one, and if none is wrong."""
+    return draws_needed(rows, error, share_of(1.0 - confidence, 1) / (2 * strata))
 
 
 def share_of(delta: float, attempt: int) -> float:

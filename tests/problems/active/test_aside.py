@@ -113,12 +113,13 @@ def test_a_draw_that_nobody_can_label_voids_no_attempt(
     rows are looked up than lie behind the last draw of its stratum.
     """
     monkeypatch.setattr(engine, "MOST_LOOKED_UP", 100)
-    X, codes = blobs(rng, 3000, 2)
+    X, codes = blobs(rng, 6000, 2)
+    some = np.flatnonzero(codes == 1)[300:]
+    X, codes = np.delete(X, some, axis=0), np.delete(codes, some)
     problem = ActiveMargin(source_of(X, 500), error=0.05, by_class=True, resident_rows=200)
     state = next(one for one in course_of(problem, codes) if one.draws.seen.sum() == 7)
-    state = replace(state, reach=1200)  # as where another class is rare
     for _ in range(5):
-        before, row = state, int(state.wanted[0])
+        before, row = state, int(state.draws.ids[~state.draws.seen & (state.draws.sides == 1)][0])
         state = problem.set_aside(state, row)
         assert (state.attempt, state.draws.seen.sum()) == (before.attempt, 7)
         assert set(before.draws.ids.tolist()) - set(state.draws.ids.tolist()) == {row}

@@ -99,7 +99,7 @@ class Drawing:
 
     def _lacking(self, state: ActiveState) -> NDArray[np.int64]:
         """How many draws more each stratum needs."""
-        counts = np.bincount(self.trial.strata(state.draws.sides), minlength=self.trial.classes)
+        counts = np.bincount(self.trial.strata(state.draws.sides), minlength=self.trial.classes + 1)
         populations = self.trial.populations(state.scanned.sides)
         return np.array([self.trial.needed(rows, state.attempt) - counts[k] for k, rows in enumerate(populations)])
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from coremargin.maths.pool import hulls_meet
+from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.rows import weighted_sum
 from coremargin.maths.smooth import RowModel
-from coremargin.maths.soft_margin import balanced, hinge_dual, penalty
+from coremargin.maths.soft_margin import balanced, hinge_dual, penalty, relative_gap
 from coremargin.problems.active.hypothesis import Hypothesis, margin_below
 from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.soft.losses.table import LOSSES
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Of the value: what a soft margin's solve may leave between its bounds, much less than any epsilon.
 TOLERANCE = 1e-9
+#: Of the value: with a larger gap than this another way is tried.
+ENOUGH = 1e-6
 #: Of the terms of a bound: more than any order of its sums can change.
 ROUNDING = 1e-10
 
@@ -76,16 +79,37 @@ def least_values(answered: Answered, last: Hypothesis, loss: Loss, cost: float, 
             found.b[plane] = float(pool.signs[0])
             continue
         begin = np.append(last.w[plane], last.b[plane] if intercept else 0.0) if last.soft else np.zeros(d + 1)
-        point, duals = _minimum(pool, begin, loss, cost, intercept=intercept)
-        found.w[plane], found.b[plane], found.slab[plane] = point[:-1], point[-1], 1.0
-        weights[:, plane] = duals
-        upper[plane] = _value_above(pool, point, loss, cost)
-        lower[plane] = min(_bound_below(pool, duals, loss, cost), upper[plane])
+        best = _minimum(pool, begin, loss, cost, intercept=intercept)
+        if best.gap > ENOUGH:  # C is so large that nothing but the margin counts, where there is one
+            best = min([best, *_by_margin(pool, loss, cost, intercept=intercept)], key=lambda found: found.gap)
+        found.w[plane], found.b[plane], found.slab[plane] = best.point[:-1], best.point[-1], 1.0
+        weights[:, plane], lower[plane], upper[plane] = best.duals, best.lower, best.upper
     return Fitted(found, weights, lower, upper)
 
 
-def _minimum(pool: Pool, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> tuple[Array, Array]:
-    """The best (w, b), and dual weights (m,) that are in balance where there is an intercept."""
+@dataclass(frozen=True)
+class _Soft:
+    """A hypothesis (w, b) with dual weights (m,), and the bounds of both."""
+
+    point: Array
+    duals: Array
+    lower: float
+    upper: float
+
+    @classmethod
+    def of(cls, pool: Pool, point: Array, duals: Array, loss: Loss, cost: float) -> _Soft:
+        """With its bounds."""
+        upper = _value_above(pool, point, loss, cost)
+        return cls(point, duals, min(_bound_below(pool, duals, loss, cost), upper), upper)
+
+    @property
+    def gap(self) -> float:
+        """Of the value, what is not proven to be needed."""
+        return relative_gap(self.upper, self.lower)
+
+
+def _minimum(pool: Pool, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
+    """The least value; dual weights are in balance where there is an intercept."""
     kind, row_c = LOSSES[loss], np.full(len(pool), cost)
     curvatures, limit = kind.bends(row_c)
     model = RowModel(np.zeros(len(begin)), pool.rows, pool.signs, intercept, np.ones(len(pool)), curvatures, limit)
@@ -96,7 +120,33 @@ def _minimum(pool: Pool, begin: Array, loss: Loss, cost: float, *, intercept: bo
     if intercept:
         fitting = balanced(duals, pool.signs, np.minimum(limit, 2 * duals.max(initial=0.0)), float(pool.signs @ duals))
         duals = np.zeros(len(duals)) if fitting is None else np.clip(fitting, 0.0, limit)
-    return point if intercept else np.append(point[:-1], 0.0), duals
+    point = point if intercept else np.append(point[:-1], 0.0)
+    found = _Soft.of(pool, point, duals, loss, cost)
+    if found.gap > ENOUGH and intercept and not kind.curves:  # where C is small b decides, and hardly changes the value
+        offset = _best_offset(pool.signs, pool.rows @ point[:-1])
+        found = min(found, _Soft.of(pool, np.append(point[:-1], offset), duals, loss, cost), key=lambda one: one.gap)
+    return found
+
+
+def _best_offset(signs: NDArray[np.int8], values: Array) -> float:
+    """The b of the least sum of hinges, at w.x (m,): each row's begins, or ends, where y (w.x + b) = 1."""
+    ends = signs - values
+    order = np.argsort(ends, kind="stable")
+    slope = np.cumsum(np.ones(len(ends))) - np.count_nonzero(signs > 0)  # behind each end, from left to right
+    return float(ends[order][int(np.argmax(slope >= 0))])
+
+
+def _by_margin(pool: Pool, loss: Loss, cost: float, *, intercept: bool) -> list[_Soft]:
+    """The hypothesis of the largest margin, so long that no row loses; none where no hyperplane separates the rows."""
+    hard = solve_pool(pool.rows, pool.signs, intercept=intercept)
+    margin = margin_below(pool.rows, pool.signs, hard.w, hard.b) if hard.status != "zero" else 0.0
+    if not margin > 0:
+        return []
+    v = weighted_sum(pool.rows, pool.signs * hard.weights)
+    duals = hard.weights * (2.0 if intercept else 1.0) / float(v @ v)
+    if loss == "hinge" and duals.max() > cost:
+        return []
+    return [_Soft.of(pool, np.append(hard.w, hard.b) / margin, duals, loss, cost)]
 
 
 def _value_above(pool: Pool, point: Array, loss: Loss, cost: float) -> float:

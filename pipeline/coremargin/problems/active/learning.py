@@ -56,7 +56,7 @@ class Learning:
         draws, spent = state.draws, bool(len(state.draws))
         empty = replace(state, draws=Draws.none(), attempt=state.attempt + spent, reach=0)
         state = self.joined(empty, draws.ids[draws.seen], draws.codes[draws.seen])
-        return replace(state, tried=len(state.answered)) if spent else state
+        return replace(state, tried=len(state.answered)) if draws.finished else state
 
     def unsolved(self, state: ActiveState, answered: Answered) -> ActiveState:
         """As if nothing were known of these rows but their answers."""

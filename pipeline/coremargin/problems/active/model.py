@@ -25,7 +25,7 @@ Ended = Literal["certified", "not_separable", "stopped"]
 #: How a state ended, as models say it; one that goes on is stopped in a model.
 ENDED: dict[str, Ended] = {"certified": "certified", "contradiction": "not_separable"}
 REASONS = {
-    "running": "it was stopped, or nobody answered", "stalled": "float64 cannot tell the remaining rows apart",
+    "running": "it goes on", "stalled": "float64 cannot tell the remaining rows apart",
     "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
     "certified": "certified",
 }  # fmt: skip
@@ -89,10 +89,18 @@ def _proven(problem: ActiveMargin, state: ActiveState) -> bool:
     return all(is_certified(float(lower), float(upper), problem.epsilon) for lower, upper in pairs)
 
 
-def reason_of(state: ActiveState, found: Found) -> str:
-    """Why it ended, for people."""
+def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
+    """Why it ended, or goes on, for people."""
+    soft = problem.loss is not None
     if state.status == "certified" and found.status != "certified":
-        return "all draws were right, and yet rounding leaves bounds that prove less than epsilon"
+        shown = "draws show what was asked for" if soft else "all draws were right"
+        return f"{shown}, and yet rounding leaves bounds that prove less than epsilon" + "; choose another C" * soft
+    if soft and state.status == "running" and state.draws.finished:
+        parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
+        least = sum(part["error_least"] for part in parts)
+        if any(part["error_least"] > problem.error * part["population"] for part in parts):
+            return f"it goes on, and yet at least {least:,} rows are labelled otherwise than asked for: too many"
+        return "it goes on: the last trial did not show what was asked for"
     return REASONS[state.status]
 
 

@@ -7,8 +7,8 @@ without an answer: their labels try the hypothesis (VERIFY). A draw that it gets
 begins again; when it gets none wrong, few can be.
 
 Of several classes each has a hyperplane against the rest, and a margin and a slab of its own. With a loss answers may
-contradict each other: rows within |w.x + b| < 1 are asked about until there are as many new answers as a trial has
-draws, and as there were before; wrong draws are counted then.
+contradict each other: rows within |w.x + b| < 1 are asked about until none is left, or until there are as many new
+answers as a trial has draws, and as there were after the last trial; wrong draws are counted then.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from coremargin.problems.active.learning import Learning
 from coremargin.problems.active.methods.method import Asking
 from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.active.probe import SlabProbe
-from coremargin.problems.active.resident import nearest_rows, open_rows, rows_of, sampled, with_drawn
+from coremargin.problems.active.resident import nearest_row, nearest_rows, open_rows, rows_of, sampled, with_drawn
 from coremargin.problems.active.spread import furthest
 from coremargin.problems.active.state import ActiveState, Scanned
-from coremargin.problems.active.summary import NO_ROW, SlabSummary
+from coremargin.problems.active.summary import SlabSummary
 from coremargin.problems.active.trial import Trial
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, check_scale, pool_row_bytes
 
@@ -260,7 +260,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         near = state.answered.both_classes and state.hypothesis.within(scanned.nearest, scanned.sides)
         if near and not self._due(state):
             state = self._next(state)
-            return state if len(state.wanted) else replace(state, wanted=_nearest(state, summary))
+            return state if len(state.wanted) else replace(state, wanted=nearest_row(state, summary))
         return self._drawing(state, summary)
 
     def _drawing(self, state: ActiveState, summary: SlabSummary) -> ActiveState:
@@ -297,10 +297,3 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> ActiveState:
         """A state from a checkpoint."""
         return ActiveState.from_arrays(arrays)
-
-
-def _nearest(state: ActiveState, summary: SlabSummary) -> NDArray[np.int64]:
-    """The row that lies nearest to a hyperplane, where none that was sent is worth a question."""
-    if summary.homeless_id[0] != NO_ROW:
-        return summary.homeless_id
-    return summary.nearest_id[[int(state.hypothesis.in_slabs(summary.nearest[None, :])[0].argmin())]]

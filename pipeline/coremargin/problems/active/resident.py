@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.rows import as_float64, concatenate, take
 from coremargin.problems.active.drawing import counted
+from coremargin.problems.active.summary import NO_ROW
 from coremargin.problems.common.driver_rows import DriverRows
 
 if TYPE_CHECKING:
@@ -62,3 +63,10 @@ def rows_of(source: Source, state: ActiveState, ids: NDArray[np.int64]) -> Rows:
         parts.append(source.rows_at(ids[~known])[0])
     at = np.argsort(np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)]), kind="stable")
     return take(concatenate(parts), at)
+
+
+def nearest_row(state: ActiveState, summary: SlabSummary) -> NDArray[np.int64]:
+    """The row that lies nearest to a hyperplane, where none that was sent is worth a question."""
+    if summary.homeless_id[0] != NO_ROW:
+        return summary.homeless_id
+    return summary.nearest_id[[int(state.hypothesis.in_slabs(summary.nearest[None, :])[0].argmin())]]

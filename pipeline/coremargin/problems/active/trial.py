@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.evidence import draws_needed, most_wrong, share_of
+from coremargin.problems.active.hypothesis import NONE
 
 if TYPE_CHECKING:
     from coremargin.problems.active.state import Draws
@@ -34,12 +35,16 @@ class Trial:
     size: int | None = None
 
     def strata(self, sides: NDArray[np.int32]) -> NDArray[np.intp]:
-        """The stratum (n,) of rows by the class that they are given."""
-        return np.asarray(sides, np.intp) if self.by_class else np.zeros(len(sides), np.intp)
+        """The stratum (n,) of rows by the class that they are given; those without one have one of their own."""
+        if not self.by_class:
+            return np.zeros(len(sides), np.intp)
+        return np.where(sides == NONE, self.classes, sides).astype(np.intp)
 
     def populations(self, sides: NDArray[np.int64]) -> list[int]:
         """How many rows each stratum has, by how many there are of each class, and of none."""
-        return [int(rows) for rows in sides[: self.classes]] if self.by_class else [int(sides.sum())]
+        if not self.by_class:
+            return [int(sides.sum())]
+        return [int(rows) for rows in (sides if sides[NONE] else sides[: self.classes])]
 
     def needed(self, rows: int, attempt: int) -> int:
         """Draws of a stratum that has so many rows."""
