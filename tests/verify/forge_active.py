@@ -10,6 +10,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from coremargin.data.scaled import scaled, scaling_of, unscaled
 from coremargin.data.store import Store
 from coremargin.engine.protocols import Block
 from coremargin.maths.evidence import most_wrong, share_of
+from coremargin.problems.active.drawing import Drawing, counted
 from coremargin.problems.active.problem import ActiveMargin
 from coremargin.problems.active.state import Draws
 from forge_specimens import Rows, write_store
@@ -44,13 +46,23 @@ def drawing(digest: str, seed: int, attempt: int, rows: int) -> Iterator[int]:
         block += 1
 
 
-class Drawing(ActiveMargin):
-    """Its draws are made here, and so many that weights of 0 leave enough of them."""
+class OwnDraws(Drawing):
+    """Draws that are made here."""
 
-    def _drawn(self, state: ActiveState) -> np.ndarray:
-        known, source = set(state.answered.ids.tolist()), self.source
+    def _first(self, state: ActiveState, count: int) -> np.ndarray:
+        known, source = set(state.known.tolist()), self.source
         order = drawing(unscaled(source).digest, self.seed, state.attempt, source.rows)
-        return np.array([row for row in order if row not in known and self._counts(np.array([row]))[0]], np.int64)
+        free = np.array([row for row in order if row not in known], np.int64)
+        return np.asarray(free[counted(source, free)])[:count]
+
+
+class Asking(ActiveMargin):
+    """Its draws are made here."""
+
+    @cached_property
+    def drawing(self) -> Drawing:
+        """Which rows are drawn."""
+        return OwnDraws(self.source, self.seed, self.trials)
 
 
 def sha(data: bytes) -> str:
@@ -141,7 +153,7 @@ class Player:
                 break
             drawn = row in state.draws.ids
             self.line(row, "label", "draw" if drawn else "query", state.attempt if drawn else None)
-            state = self.problem.answered(state, {row: int(self.truth[row])})
+            state = self.problem.answered(state, {row: int(self.truth[row] > 0)})
         return state
 
 
@@ -149,7 +161,7 @@ def played(rows: Rows, truth: np.ndarray, *, most: int = 10**6, **asked: Any) ->
     """A campaign about a store, with a person who knows all signs and stops after so many answers."""
     scaling = asked.pop("scaling", None)
     store = Store.open(rows.path)
-    player = Player(Drawing(scaled(store, scaling), **asked), truth)
+    player = Player(Asking(scaled(store, scaling), **asked), truth)
     state = player.play(most)
     return made(rows, player, state, scaling)
 
@@ -174,8 +186,8 @@ def made(rows: Rows, player: Player, state: ActiveState, scaling: str | None = N
     else:
         answered, draws = problem.learning.voided(state).answered, Draws.none()
     core = state.answered.take(state.answered.support)
-    lower = None if ended == "not_separable" or state.scanned.nearest == 0 else min(state.lower, state.scanned.nearest)
-    upper = float(state.upper)
+    nearest, upper = float(state.scanned.nearest[0]), float(state.upper[0])
+    lower = None if ended == "not_separable" or nearest == 0 else min(float(state.lower[0]), nearest)
     record = {
         "format": "coremargin-model", "version": 1, "problem": "active", "status": ended, "parameters": parameters,
         "certificate": {
@@ -192,10 +204,10 @@ def made(rows: Rows, player: Player, state: ActiveState, scaling: str | None = N
         "classes": CLASSES,
     }  # fmt: skip
     arrays = {
-        "w": state.w, "b": np.array([state.b]), "alpha": core.weights, "coreset_ids": core.ids,
-        "coreset_y": core.signs.astype(np.int8), **rows_of(core.rows),
-        "answered_ids": answered.ids, "answered_signs": answered.signs.astype(np.int8),
-        "draws_ids": draws.ids, "draws_signs": draws.signs.astype(np.int8),
+        "w": state.hypothesis.w[0], "b": state.hypothesis.b, "alpha": core.weights[:, 0], "coreset_ids": core.ids,
+        "coreset_y": core.signs(0), **rows_of(core.rows),
+        "answered_ids": answered.ids, "answered_signs": answered.signs(0),
+        "draws_ids": draws.ids, "draws_signs": (2 * draws.codes - 1).astype(np.int8),
     }  # fmt: skip
     fitted = scaling_of(problem.source)
     if fitted is not None and fitted.shift is not None and len(fitted.shift):
