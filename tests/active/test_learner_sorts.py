@@ -232,8 +232,8 @@ def test_rows_that_nobody_can_label(asked: dict[str, Any]) -> None:
 
 
 def test_rows_that_are_labelled_after_all() -> None:
-    """A row that nobody could label counts again as soon as somebody can, while the learner asks; a label that agrees
-    when all is proven changes nothing.
+    """A row that nobody could label counts again as soon as somebody can: while it asks, and when all is proven,
+    which is proven anew then.
     """
     X, labels = three_classes()
     learner = ActiveLearner(X, classes="abc", error=0.1, confidence=0.9)
@@ -243,10 +243,13 @@ def test_rows_that_are_labelled_after_all() -> None:
     assert learner.model.unsure_ids.tolist() == [500]
     assert learner.model.extra["answered_ids"].tolist() == sorted(some)
     played(learner, labels, {row for row in range(600) if row % 10 == 5})
-    model = learner.model
-    assert 500 in model.unsure_ids
+    assert 500 in learner.model.unsure_ids
     learner.teach([500], [labels[500]])
-    assert (learner.status, learner.model.record) == ("certified", model.record)
+    assert learner.status == "running"
+    played(learner, labels, {row for row in range(600) if row % 10 == 5 and row != 500})
+    assert learner.status == "certified"
+    assert 500 in learner.model.extra["answered_ids"]
+    assert 500 not in learner.model.unsure_ids
 
 
 def check_margins_of(learner: ActiveLearner, X: np.ndarray, labels: Sequence[Any]) -> None:
