@@ -22,7 +22,7 @@ SORTS: dict[str, tuple[str, dict[str, Any]]] = {
     "no intercept": ("two", {"error": 0.1, "intercept": False}),
     "hinge": ("mixed", SOFT), "squared by class": ("mixed", SOFT | {"loss": "squared_hinge", "by_class": True}),
     "hinge of three": ("mixed three", SOFT), "of three by class": ("mixed three", SOFT | {"by_class": True}),
-    "never certified": ("mixed", SOFT | {"error": 0.01, "by_class": True}),
+    "seldom certified": ("mixed", SOFT | {"error": 0.14, "by_class": True}),
 }  # fmt: skip
 
 
@@ -119,7 +119,9 @@ def test_a_trial_that_does_not_certify_is_evidence_of_what_it_shows(tmp_path: Pa
     bounds, that verify confirms; after the next answer it has none.
     """
     rows, truth, classes = rows_of(kind, tmp_path, 3)
-    asked = SOFT | {"error": 0.01, "by_class": by_class}
+    other = np.random.default_rng(3).random(len(truth)) < 0.35
+    truth = np.where(other, (truth + 1) % len(classes), truth)
+    asked = SOFT | {"error": 0.14, "by_class": by_class}
     campaign = Campaign.create(tmp_path / "c", rows.path, **asked, confidence=0.7, classes=classes)
     while campaign.status["evidence"] is None:
         for one in campaign.ask(1):
