@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import DataError, UsageError
-from coremargin.formats.campaign import FILE, LARGEST, read_campaign
-from coremargin.formats.plain_file import read_plain
 from coremargin.problems.active import words
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.problems.common import messages
@@ -94,6 +92,9 @@ def _claims(model: Any) -> list[tuple[str, str]]:
 
 def _check(path: Path) -> list[tuple[str, str]]:
     """The command that checks a model which lies in its campaign, with the log of answers."""
+    from coremargin.formats.campaign import FILE, LARGEST, read_campaign
+    from coremargin.formats.plain_file import read_plain
+
     with suppress(OSError, DataError):  # a model by itself, or nothing that says where the rows are
         facts = read_campaign(read_plain(path.parent / FILE, LARGEST), str(path.parent / FILE))
         return [("check", f"coremargin verify {path.parent} {facts.store}")]
