@@ -401,6 +401,34 @@ def test_status_of_a_lost_state_reads_no_row(
     assert (found["status"], found["labels"], found["scans"]) == ("unknown", 0, 0)
 
 
+def test_a_lost_state_changes_nothing_about_what_is_open(campaign: Campaign) -> None:
+    """Which rows are put off, unsure and awaited is told from the log as from the state: neither an answer that was
+    taken back nor a row that nobody can label is put off, and draws of an attempt that is over are not awaited.
+    """
+    campaign.run(know, most=10)
+    drawn_rows = drawing(campaign)
+    first, second, third, fourth = drawn_rows[:4]
+    campaign.skip(first.row)
+    campaign.skip(second.row)
+    campaign.skip(second.row, unsure=True)
+    campaign.skip(third.row)
+    campaign.tell([third.row], [ORACLE[third.row]])
+    names = ("passed", "passed_rows", "awaited", "unsure", "unsure_rows", "labels")
+    for undone in (False, True):
+        if undone:
+            campaign.undo(third.row)
+            campaign.skip(fourth.row)
+        status = campaign.status
+        campaign.close()
+        shutil.rmtree(campaign.path / "state")
+        found = standing_of(campaign.path)
+        assert found is not None
+        assert {name: found[name] for name in names} == {name: status[name] for name in names}
+        assert (status["awaited"] > 0) != undone
+        campaign = Campaign(campaign.path)
+    assert status["passed_rows"] == sorted([first.row, fourth.row])
+
+
 def test_everything_can_be_taken_back(campaign: Campaign, tmp_path: Path) -> None:
     """With the last answer undone a campaign wants what it wanted first, and its log is all there."""
     first = campaign.ask(3)

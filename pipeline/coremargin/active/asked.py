@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from getpass import getuser
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, to_builtins
 
 from coremargin.data.files import sync_folder, write_json
 from coremargin.errors import DataError
+from coremargin.formats.answers import unsure_of
 from coremargin.formats.choices import Why
 from coremargin.formats.model_record import Count, Strict, Word
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed
+
+if TYPE_CHECKING:
+    from coremargin.active.log import Log
+    from coremargin.formats.answers import Line
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Question:
     row : int
         Its number in the store.
     why : {"start", "query", "draw", "example"}
-        Before both classes are known, near the hyperplane, drawn to try it, or given as an example before.
+        Before answers of two classes are there, near a hyperplane, drawn to try it, or given as an example before.
     attempt : int or None
         Of draws, which attempt they belong to.
     fetch : callable
@@ -81,17 +86,36 @@ def write_asked(path: Path, asked: Iterable[Asked]) -> None:
     sync_folder(path.parent)  # people hold these questions: after a power cut, too
 
 
+def passed_of(lines: Sequence[Line]) -> dict[int, int]:
+    """Rows that were put off and have no label since, by the number of the line that says so; none that is unsure."""
+    labelled, found = set[int](), dict[int, int]()
+    for line in lines:
+        if line.action == "skip" and line.row not in labelled:
+            found[line.row] = line.number
+        elif line.action in ("label", "correct"):
+            labelled.add(line.row)
+            found.pop(line.row, None)
+        elif line.action == "undo":
+            labelled.discard(line.row)
+    unsure = unsure_of(lines)
+    return {row: number for row, number in found.items() if row not in unsure}
+
+
 def still_open(
-    asked: Mapping[int, Asked], labels: Mapping[int, Any], passed: Mapping[int, int], expires: float | None, now: float
+    asked: Mapping[int, Asked], log: Log, drawn: Container[int], expires: float | None, now: float
 ) -> list[Asked]:
     """Those that an answer is awaited for: not answered, not passed over since they were asked, not too old.
 
-    passed: number of the line that passed a row over, by row.
+    drawn: rows of the attempt that is on; draws of one that is over are awaited no longer.
     """
+    passed, done = passed_of(log.lines), log.held.labels.keys() | unsure_of(log.lines)
     return [
         one
         for one in asked.values()
-        if one.row not in labels and passed.get(one.row, 0) <= one.lines and (expires is None or now - one.at < expires)
+        if one.row not in done
+        and passed.get(one.row, 0) <= one.lines
+        and (expires is None or now - one.at < expires)
+        and (one.why != "draw" or one.row in drawn)
     ]
 
 

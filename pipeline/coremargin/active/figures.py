@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coremargin.active.asked import passed_of
 from coremargin.active.course import lacks_classes
 from coremargin.data.folder import recover
 from coremargin.errors import DataError
@@ -34,7 +35,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
     evidence = evidence_of(player.problem, state, player.classes) or {}
     both = found.lower is not None and found.upper is not None and found.upper > 0
     draws = {line.row for line in lines if line.why == "draw"} & set(player.labels)
-    passed, lacking = player.passed(), lacks_classes(player.problem, state)
+    passed, lacking = passed_of(lines), lacks_classes(player.problem, state)
     ended = "running" if state.status == "running" else found.status
     return {
         "status": "stopped" if lacking else ended,

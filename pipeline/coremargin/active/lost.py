@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active.asked import read_asked, still_open
+from coremargin.active.asked import passed_of, read_asked, still_open
 from coremargin.active.facts import job_of, read_facts
 from coremargin.active.figures import PLACE
 from coremargin.active.kept import Kept
@@ -17,7 +17,7 @@ from coremargin.active.questions import FILE
 from coremargin.data.locked import Locked
 from coremargin.data.store import Store
 from coremargin.errors import DataError
-from coremargin.formats.answers import unsure_of
+from coremargin.formats.answers import Growth, unsure_of
 from coremargin.formats.campaign import ANSWERS
 from coremargin.maths.margin import ratio
 from coremargin.models.registry import read_model
@@ -26,6 +26,8 @@ from coremargin.report.text import count
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coremargin.active.asked import Asked
+    from coremargin.formats.answers import Line
     from coremargin.formats.campaign import Campaign
 
 
@@ -48,10 +50,7 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         asked = read_asked(place / FILE)
         since, claims = _model(place, hashes)
     labels, unsure = log.held.labels, unsure_of(log.lines)
-    passed = {line.row: line.number for line in log.lines if line.action == "skip" and line.row not in labels}
-    waiting = still_open(
-        asked, labels, {**passed, **dict.fromkeys(unsure, len(log.entries))}, facts.expires, time.time()
-    )
+    passed, waiting = passed_of(log.lines), still_open(asked, log, _drawn(asked, log), facts.expires, time.time())
     reads = f"a sample of the store and {count(scans, 'scan')}"
     why = f"its state was lost: the next command computes it again from the log, with {reads}"
     return {
@@ -62,6 +61,26 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         "scans": scans, "awaited": len(waiting), "passed": len(passed), "passed_rows": sorted(passed),
         "unsure": len(unsure), "unsure_rows": sorted(unsure), "classes": log.held.classes, **_asked(facts, log, place),
     }  # fmt: skip
+
+
+def _drawn(asked: Mapping[int, Asked], log: Log) -> set[int]:
+    """Draws that were asked about, of the attempt that is on as far as the log says.
+
+    It ends with an answer about another row, with one that is changed, and with the store's growth; that a draw was
+    foretold wrongly only the state knows.
+    """
+    attempts = [one.attempt for one in asked.values()] + [line.attempt for line in log.lines]
+    last = max((attempt or 0 for attempt in attempts), default=0)
+    over = 0  # number of the last line that ends the attempt
+    for entry in log.entries:
+        if isinstance(entry, Growth) or entry.action in ("undo", "correct") or _elsewhere(entry, last):
+            over = entry.number
+    return {one.row for one in asked.values() if one.attempt == last and one.lines >= over}
+
+
+def _elsewhere(line: Line, attempt: int) -> bool:
+    """Whether a line is an answer about a row that was not drawn for an attempt."""
+    return line.action == "label" and line.attempt != attempt
 
 
 def _asked(facts: Campaign, log: Log, place: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.active import course
-from coremargin.active.asked import Asked, read_asked, still_open, write_asked
+from coremargin.active.asked import Asked, passed_of, read_asked, still_open, write_asked
 from coremargin.active.figures import all_the_same
 from coremargin.errors import LabelError
 
@@ -33,13 +33,8 @@ class Questions:
 
     def open(self) -> list[Asked]:
         """Questions that answers are awaited for; draws of an attempt that is over are no longer."""
-        player = self._player
-        found, unsure = (
-            still_open(self.asked, player.labels, player.passed(), self._expires, time.time()),
-            player.unsure,
-        )
-        drawn = player.state.draws.ids
-        return [one for one in found if one.row not in unsure and (one.why != "draw" or one.row in drawn)]
+        drawn = set(self._player.state.draws.ids.tolist())
+        return still_open(self.asked, self._player.log, drawn, self._expires, time.time())
 
     def ask(self, n: int, who: str) -> list[Asked]:
         """At most ``n`` questions more, on disk before anybody sees them; scans where no row in memory is worth one.
@@ -58,7 +53,7 @@ class Questions:
     def _choose(self, n: int, who: str) -> list[int]:
         player = self._player
         while True:
-            waiting, passed = [one.row for one in self.open()], player.passed()
+            waiting, passed = [one.row for one in self.open()], passed_of(player.log.lines)
             rows = course.chosen(player.problem, player.state, n, [*waiting, *passed])
             if rows or waiting or player.state.status != "running":
                 break

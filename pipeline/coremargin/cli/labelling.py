@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coremargin.active.asked import Question
 
 T = TypeVar("T")
-SHOWN = 12  #: numbers of a row, rows of a list
+SHOWN = 12  #: numbers of a row
 DIGITS = "123456789"
 KEYS = len(DIGITS)  #: labels that have a key; of more, and of one that is not known yet, labels are typed
 COMMANDS = "s skip   ? unsure   u undo   q quit"
@@ -192,9 +192,3 @@ def _shown(question: Question) -> list[str]:
     numbers = ", ".join(f"{place}: {values[place]:.6g}" for place in places)
     more = ", ..." if len(values) > SHOWN else ""
     return [f"row {question.row:,} ({question.why})", f"  {numbers}{more}"]
-
-
-def listed(rows: Sequence[int]) -> str:
-    """The numbers of rows, the first of them where there are many."""
-    text = ", ".join(map(str, rows[:SHOWN]))
-    return text if len(rows) <= SHOWN else f"{text} and {len(rows) - SHOWN:,} more"
