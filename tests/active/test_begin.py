@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from campaign_kit import CLASSES, rows_and_labels, unlabelled
+from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.facts import job_of, read_facts, same_job
 from coremargin.active.penalty import chosen_cost
@@ -19,6 +20,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DataError, LabelError, SpecError
 from coremargin.maths.evidence import trial_size
+from coremargin.problems.active.learning import Learning
 from coremargin.problems.active.spec import ActiveJob
 
 X, LABELS = rows_and_labels(200, 3)
@@ -130,3 +132,41 @@ def test_classes_of_a_store(tmp_path: Path) -> None:
     store = unlabelled(tmp_path / "three.zarr", X, labels)
     assert Campaign.create(tmp_path / "c", store).classes == ["a", "b", "c"]
     assert Campaign.create(tmp_path / "d", store, classes="dcba").classes == ["d", "c", "b", "a"]
+
+
+@pytest.mark.parametrize("said", [{}, {"loss": "hinge", "C": 1.0, "trial": 20}], ids=["hard", "hinge"])
+def test_examples_are_solved_for_once(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]
+) -> None:
+    """What is known before is one solve, however many rows it is; and the state is the same to the bit, whether it came
+    at once or in parts, to one process or to others, and whether or not questions were asked meanwhile.
+    """
+    labels = noisy_labels(LABELS, 0.1) if said else LABELS
+    solved, calls = Learning.solved, list[int]()
+
+    def counted(self: Learning, state: Any) -> Any:
+        calls.append(len(state.answered))
+        return solved(self, state)
+
+    monkeypatch.setattr(Learning, "solved", counted)
+    given = [Given(row, labels[row]) for row in range(60)]
+    first = Campaign.create(tmp_path / "first", store, classes=CLASSES, examples=given[:6], **said)
+    assert calls == [6]
+    assert first.ask(1)
+    assert first.status["scans"] == 0
+    shutil.copytree(first.path, tmp_path / "late")  # one that has come so far, and hears of the others later
+    for one in given[6:12]:
+        first.tell([one.row], [one.label], examples=True)
+    first.answer(given[12:], examples=True)
+    shutil.copy(first.path / "answers.jsonl", tmp_path / "late")
+    late = Campaign(tmp_path / "late")
+    calls.clear()
+    shutil.copytree(first.path, tmp_path / "anew", ignore=shutil.ignore_patterns("state"))
+    anew = Campaign(tmp_path / "anew")
+    assert calls == [60]
+    assert same_state(first, anew)
+    assert same_state(first, late)
+    for campaign in (first, anew, late):
+        campaign.run(lambda rows: {row: labels[row] for row in rows}, most=70)
+    assert same_state(first, anew)
+    assert same_state(first, late)

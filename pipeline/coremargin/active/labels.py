@@ -68,6 +68,10 @@ def _written(label: Any) -> tuple[str, ...]:
 
 def codes_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> dict[int, int]:
     """The place of its class by row."""
-    return {
-        row: next(code for code, known in enumerate(classes) if same(label, known)) for row, label in labels.items()
-    }
+    places = {_key(label): code for code, label in enumerate(classes)}
+    return {row: places[_key(label)] for row, label in labels.items()}
+
+
+def _key(label: Any) -> tuple[bool, Any]:
+    """Two labels are ``same`` where their keys are equal."""
+    return isinstance(label, bool), label

@@ -59,6 +59,16 @@ class Log:
         return self.answers.entries
 
     @property
+    def examples(self) -> list[Line]:
+        """The lines that it begins with, as long as they are labels of examples that were given before any scan."""
+        found = list[Line]()
+        for line in self.lines:
+            if line.number > len(found) + 1 or (line.why, line.action, line.scans) != ("example", "label", 0):
+                break
+            found.append(line)
+        return found
+
+    @property
     def last(self) -> str:
         """The hash of the last line, or of ``campaign.toml``."""
         return self.answers.hashes[-1] if self.answers.hashes else self._first

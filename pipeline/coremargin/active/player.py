@@ -157,8 +157,9 @@ class Player:
         return ("example", None) if found is None else (found.why, found.attempt)
 
     def advance(self) -> None:
-        """Bring the state up to the log, line by line."""
+        """Bring the state up to the log, line by line, but for the examples that it begins with."""
         self.ground.after(line for line in self.log.answers.growths if line.number <= self.mark.lines)
+        self._advance_by_examples()
         for line in self.log.entries[self.mark.lines :]:
             self._scan_before(line)
             if isinstance(line, Growth):
@@ -169,11 +170,35 @@ class Player:
                 codes = codes_of(labels, self.log.classes(line.number))
                 wrong = self._wrong(line, codes)
                 after = course.told(self.problem, self.state, line.row, line.action, line.attempt, codes)
-            last = self.log.answers.hashes[line.number - 1]
-            about = self.mark.about if after is self._state else last
-            # together, so that whatever is interrupted leaves them as they were
-            self._state, self.labels = after, labels
-            self.mark = Mark(line.number, last, about, self.mark.wrong + wrong)
+            self._come(line.number, after, labels, wrong=wrong)
+
+    def _advance_by_examples(self) -> None:
+        """Take examples that the log begins with together: one solve, however many there are.
+
+        After k of them the state is what these k give by themselves, from no answer on: it does not matter in how many
+        parts they came, nor where whoever read them before stopped.
+        """
+        examples = self.log.examples
+        if not self.mark.lines < len(examples):
+            return
+        labels = effective(examples)
+        begun = self._unanswered() if self.state.round == 0 else self.problem.start()
+        after = self.problem.answered(begun, codes_of(labels, self.log.classes(len(examples))))
+        self._come(len(examples), after, labels)
+
+    def _unanswered(self) -> ActiveState:
+        """As the campaign began, with the rows in memory that it has since."""
+        state = self.state
+        return self.problem.among(
+            self.problem.learning.begun(state.resident, state.unsure, state.sample_bytes), state.resident
+        )
+
+    def _come(self, lines: int, after: ActiveState, labels: dict[int, Any], *, wrong: bool = False) -> None:
+        """Know so many lines of the log; together, so that whatever is interrupted leaves them as they were."""
+        last = self.log.answers.hashes[lines - 1]
+        about = self.mark.about if after is self._state else last
+        self._state, self.labels = after, labels
+        self.mark = Mark(lines, last, about, self.mark.wrong + wrong)
 
     def grow(self, who: str) -> int:
         """Go on with the last commit of the store, where rows were appended; how many.
@@ -208,16 +233,6 @@ class Player:
         if line.action != "label" or state.status != "running" or line.row not in state.draws.ids:
             return False
         return line.attempt == state.attempt and codes[line.row] != course.foretold(self.problem, state, line.row)
-
-    def passed(self) -> dict[int, int]:
-        """Rows that were put off and have no label yet: the number of the line that says so."""
-        found, unsure = {line.row: line for line in self.log.lines}, self.unsure
-        return {row: line.number for row, line in found.items() if line.action == "skip" and row not in unsure}
-
-    @property
-    def unsure(self) -> frozenset[int]:
-        """Rows that nobody can label."""
-        return frozenset(self.state.unsure.tolist())
 
     # scans, and what is kept
 
