@@ -10,6 +10,7 @@ import pytest
 
 from coremargin.active import Campaign
 from coremargin.verify.examine import examine
+from coremargin.verify.outcome import Verification
 from forge_asked import corners, mixed
 
 if TYPE_CHECKING:
@@ -130,6 +131,10 @@ def test_a_trial_that_does_not_certify_is_evidence_of_what_it_shows(tmp_path: Pa
     found = examine(tmp_path / "c", rows.path)
     assert found.ok, found.failures
     assert found.status == "stopped"
+    assert isinstance(found, Verification)
+    verdict = found.verdict(str)
+    assert "of the rows answered, no hypothesis has a value below" in verdict
+    assert "margin" not in verdict
     [text] = [check.text for check in found.checks if check.name == "evidence"]
     assert "of them wrong: with confidence 0.7 at most" in text
     [one] = campaign.ask(1)

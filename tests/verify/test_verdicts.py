@@ -67,14 +67,13 @@ def unproven(found: Played) -> None:
     found.arrays["b"] = -found.rows.X[near : near + 1] @ found.arrays["w"]  # through a row without answer
 
 
+FEW = "how many can be is what the evidence says, and not as few as was asked for"
 #: Models whose labels were asked for: (what is changed, how many rows are answered otherwise, the last line).
 ACTIVE: dict[str, tuple[Callable[[Played], None], int, str]] = {
     "certified": (
         lambda _: None, 0, f"if no row is labelled wrongly, {MARGIN}; how many can be is what the evidence says"
     ),
-    "few draws": (
-        few, 0, f"the bounds hold; if no row is labelled wrongly, {MARGIN}, but it is not shown how many are"
-    ),
+    "few draws": (few, 0, f"the bounds hold; if no row is labelled wrongly, {MARGIN}; {FEW}"),
     "stopped": (unproven, 0, "the bounds hold; they do not prove epsilon 0.1"),
     "not separable": (lambda _: None, 7, NOTHING.replace("the classes", "the rows as they were answered")),
 }  # fmt: skip

@@ -65,6 +65,6 @@ class Kind(ABC, Generic[C]):
     def proven(self, epsilon: float, *, soft: bool) -> str:
         """What is true of a model that is certified; soft: as ``AnyClaim`` has it."""
 
-    def unproven(self, epsilon: float, lower: float | None, upper: float | None) -> str:
-        """What is not proven of a model that was stopped, whose bounds, as they were found, hold."""
+    def unproven(self, epsilon: float, lower: float | None, upper: float | None, *, soft: bool) -> str:
+        """What is not proven of a model that was stopped, whose bounds, as they were found, hold; soft: as above."""
         return f"they do not prove epsilon {epsilon}"

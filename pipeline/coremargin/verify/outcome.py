@@ -115,13 +115,14 @@ class Verification:
     def verdict(self, shown: Shown) -> str:
         """What has been found, in a sentence."""
         about, kind = f", on {self.part}" * bool(self.part), kind_named(self.problem)
+        unproven = kind.unproven(self.epsilon, self.lower, self.upper, soft=self.soft)
         none = kind.nothing
         if self.upper is not None:
             none += f": none has a margin above {shown(self.upper)}, which is zero for such rows"
         return in_words(self, self.status, {
             "certified": f"{self.proven}{about}",
             "not_separable": f"{none}{about}",
-            "stopped": f"the bounds hold{about}; {kind.unproven(self.epsilon, self.lower, self.upper)}",
+            "stopped": f"the bounds hold{about}; {unproven}",
         })  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:

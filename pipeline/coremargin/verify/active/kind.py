@@ -88,11 +88,13 @@ class ActiveKind(Kind[ActiveClaim]):
         best = f"if no row is labelled wrongly, {margins.proven(epsilon)}"
         return f"{best}; how many can be is what the evidence says"
 
-    def unproven(self, epsilon: float, lower: float | None, upper: float | None) -> str:
+    def unproven(self, epsilon: float, lower: float | None, upper: float | None, *, soft: bool) -> str:
         """Where the bounds prove epsilon it is the draws that do not do."""
-        if certified(lower, upper, epsilon):
-            return f"if no row is labelled wrongly, {margins.proven(epsilon)}, but it is not shown how many are"
-        return super().unproven(epsilon, lower, upper)
+        if not certified(lower, upper, epsilon):
+            return super().unproven(epsilon, lower, upper, soft=soft)
+        best = f"of the rows answered, {values.proven(epsilon)}"
+        best = best if soft else f"if no row is labelled wrongly, {margins.proven(epsilon)}"
+        return f"{best}; how many can be is what the evidence says, and not as few as was asked for"
 
 
 def _hypothesis(claim: ActiveClaim, plane: Claim) -> list[Check]:
