@@ -306,7 +306,7 @@ def test_the_page_tells_what_was_shown_and_nothing_else(campaign: Campaign) -> N
     """The page of a certified campaign has its claim and its draws, and no heading above nothing."""
     campaign.run(know)
     page = (campaign.path / "model" / "report.html").read_text(encoding="utf-8")
-    assert "without an answer are labelled wrongly" in page
+    assert "rows that had no answer when" in page
     assert "rows were drawn from all those without an answer" in page
     assert "All rows, seen along" not in page
     assert "<section></section>" not in "".join(page.split())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import pty
+import re
 import shlex
 import subprocess
 import sys
@@ -72,7 +74,7 @@ def test_from_a_store_to_a_proof(tmp_path: Path, pool: tuple[Store, Path], run_c
     assert "'ham' (negative), 'spam' (positive)" in shown
     assert f"coremargin verify {out.resolve()} {store.path}" in run_cli("show", model.resolve()).stdout
     page = (model / "report.html").read_text(encoding="utf-8")
-    assert "rows without an answer are labelled wrongly" in page
+    assert re.search(r"of the [\d,]+ rows that had no answer when [\d,]+ of them were drawn are labelled wrongly", page)
     assert f"coremargin verify c {store.path}" in page
     write_report(model)
     assert f"coremargin verify c {store.path}" in (model / "report.html").read_text(encoding="utf-8")
@@ -236,7 +238,7 @@ def test_a_contradiction_says_both_ways_on(tmp_path: Path, pool: tuple[Store, Pa
     assert "nothing to ask: the campaign has ended" in run_cli("active", "ask", out).stdout
     assert f"coremargin active tell {out.resolve()} FILE" in run_cli("active", "ask", out).stdout
     page = (out / "model" / "report.html").read_text(encoding="utf-8")
-    assert f"coremargin active start {store.path} --out NEW --loss hinge --C auto --examples c<" in page
+    assert f"coremargin active start {store.path} --out NEW --loss hinge --C auto --error 0.1 --examples c<" in page
     begin = next(line for line in said.splitlines() if "--loss" in line).split("coremargin ")[1]
     words = [str(tmp_path / "soft") if word == "NEW" else word for word in shlex.split(begin)]
     begun = json.loads(run_cli(*words, "--trial", "100", "--json").stdout)
@@ -245,6 +247,68 @@ def test_a_contradiction_says_both_ways_on(tmp_path: Path, pool: tuple[Store, Pa
     back.write_text("row,label,action\n" + "".join(f"{line.split(',')[0]},,undo\n" for line in turned))
     assert json.loads(run_cli("active", "tell", out, back, "--json").stdout)["status"] == "running"
     run_cli("active", "run", out, "--oracle", oracle)
+
+
+def test_the_way_on_asks_for_what_was_asked_for(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """The command that goes on from a contradiction has the options of the campaign, on the terminal and on the page,
+    and a number for C where a class has too few answers for folds; it is right as it stands.
+    """
+    store, oracle = pool
+    out, wrong = tmp_path / "c", tmp_path / "wrong.csv"
+    head, *lines = oracle.read_text().splitlines()
+    hams, spams = ([line.split(",")[0] for line in lines if line.endswith(one)] for one in ("ham", "spam"))
+    rows = [*((row, "ham") for row in hams[:9]), *((row, "spam") for row in [*hams[9:12], spams[0]])]
+    wrong.write_text("\n".join([head, *(f"{row},{label}" for row, label in rows)]) + "\n")
+    asked = "--scaling standard --no-intercept --error 0.05 --by-class --seed 4 --confidence 0.95 --epsilon 0.2"
+    begun = ("active", "start", store.path, "--out", out, "--classes", "ham,spam", "--method", "slab")
+    run_cli(*begun, *shlex.split(asked), "--memory", "64 MiB")
+    run_cli("active", "tell", out, wrong, "--examples")
+    said = run_cli("active", "status", out).stdout
+    assert "not_separable" in said
+    page = html.unescape((out / "model" / "report.html").read_text(encoding="utf-8"))
+    wanted = options(shlex.split(f"--loss hinge --C 1 {asked}"))
+    begin = next(line for line in said.splitlines() if "--loss" in line).split("coremargin ")[1]
+    for text, more in ((begin, ["memory 64 MiB"]), (page, [])):  # which no model has
+        found = text.split("--out NEW ")[1].split(" --examples")[0]
+        assert sorted(options(shlex.split(found))) == sorted(wanted + more)
+    words = [str(tmp_path / "soft") if word == "NEW" else word for word in shlex.split(begin)]
+    begun = json.loads(run_cli(*words, "--json").stdout)
+    known = ("scaling", "intercept", "error", "confidence", "by_class", "seed", "epsilon", "memory", "C")
+    assert [begun["parameters"][name] for name in known] == ["standard", False, 0.05, 0.95, True, 4, 0.2, 64 << 20, 1]
+
+
+def options(words: list[str]) -> list[str]:
+    """Each option with its value."""
+    return [word.strip() for word in " ".join(words).split("--")]
+
+
+def test_a_class_that_no_row_has_is_left_out(tmp_path: Path, run_cli: Cli) -> None:
+    """Where all rows are answered and none has a class, that is said and no bound; the command that begins without it
+    is right as it stands. Where some are not, the bound is about these. The class has no answer, not nothing.
+    """
+    X, labels = three_classes(60)
+    store = unlabelled(tmp_path / "three.zarr", X)
+    for error, pattern in (
+        ("0.01", "none of them 'd'; all rows are answered; begin another campaign without such classes: `(.*)`"),
+        ("0.2", "at most (.*) of the other (.*) rows are labelled wrongly, and no more can have such a label; if you"),
+    ):
+        out, oracle = tmp_path / f"c{error}", tmp_path / "labels.csv"
+        oracle.write_text("row,label\n" + "".join(f"{row},{label}\n" for row, label in enumerate(labels)))
+        run_cli("active", "start", store, "--out", out, "--classes", "a,b,c,d", "--error", error)
+        said = run_cli("active", "run", out, "--oracle", oracle, exit_code=3).stderr
+        found = re.search(pattern, said)
+        assert found is not None
+        assert re.search(r"'d' +no answer", run_cli("show", out / "model").stdout)
+        if error == "0.01":
+            words = [str(tmp_path / "new") if word == "NEW" else word for word in shlex.split(found[1])[1:]]
+            begun = json.loads(run_cli(*words, "--json").stdout)
+            assert (begun["classes"], begun["labels"]) == (["a", "b", "c"], 60)
+            run_cli("active", "run", tmp_path / "new", "--oracle", oracle)
+            assert "all rows are answered" in run_cli("active", "status", tmp_path / "new").stdout
+        else:
+            left = 60 - json.loads(run_cli("active", "status", out, "--json").stdout)["labels"]
+            assert int(found[2]) == left > 0
+            assert int(found[1]) <= left
 
 
 def test_a_noisy_campaign_is_told(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:

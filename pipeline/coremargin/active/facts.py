@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
@@ -58,6 +58,11 @@ def job_of(facts: Campaign, place: Path) -> ActiveJob:
     )  # fmt: skip
     asked = {name: getattr(facts, name) for name in names} | {"by_class": bool(facts.by_class)}
     return ActiveJob(store=Path(facts.store), out=place, memory=Size(facts.memory), block=Size(facts.block), **asked)
+
+
+def said_of(job: ActiveJob) -> dict[str, Any]:
+    """What a campaign was asked for, flat."""
+    return job.parameters() | {"memory": int(job.memory)}
 
 
 def problem_at(job: ActiveJob, rows: int, digest: str) -> tuple[Store, ActiveMargin]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.active.asked import passed_of
 from coremargin.active.course import lacks_classes
+from coremargin.active.facts import said_of
+from coremargin.active.labels import counts_of
 from coremargin.data.folder import recover
 from coremargin.errors import DataError
 from coremargin.formats.strict_json import cut
@@ -17,6 +19,7 @@ from coremargin.maths.margin import ratio
 from coremargin.models.files import MODEL
 from coremargin.models.registry import read_model
 from coremargin.problems.active.model import evidence_of, found_of, reason_of
+from coremargin.problems.active.onward import options_of, started
 from coremargin.problems.report import write_report
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "passed_rows": sorted(passed), "classes": player.classes, "rows": player.problem.source.rows,
         "grown": len(player.log.answers.growths),
         "contradiction": _contradiction(player), "against_rest": _against(player),
+        "answered_by_class": counts_of(player.labels, player.classes), "parameters": said_of(player.job),
         "loss": player.job.loss, "C": player.job.cost, "trial": player.job.trial, "by_class": player.job.by_class,
         "evidence": evidence or None, "error_least": evidence.get("error_least"),
         "unsure": len(state.unsure), "unsure_rows": state.unsure.tolist(), "seconds": player.meters.seconds,
@@ -61,18 +65,37 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
 def all_the_same(player: Player) -> str:
     """What is known where there is a class that no answer has, however long people are asked."""
     state, problem = player.state, player.problem
-    rows, classes = state.scanned.population, player.classes
-    bound = sum(part["error_bound"] for part in problem.trials.parts(state.scanned.sides, state.draws, state.attempt))
-    label = next(iter(player.labels.values()), None)
-    lacking = cut(", ".join(repr(one) for code, one in enumerate(classes) if code not in state.answered.seen))
-    found = f"none of them {lacking}" if problem.classes > 2 else f"all of them {label!r}"
-    wanted = "two classes" if problem.classes == 2 else f"{problem.classes} classes"
-    label = "another label" if problem.classes == 2 else "such a label"
-    return (
-        f"{player.path}: expected rows of {wanted}, found {len(player.labels):,} answers, {found}; "
-        f"with confidence {problem.confidence} at most {bound:,} of the other {rows:,} rows have {label}; if "
-        f"you know one of them, give it with `coremargin active tell {player.path} FILE --examples`"
-    )
+    seen = [label for code, label in enumerate(player.classes) if code in state.answered.seen]
+    if problem.classes == 2:
+        wanted, found = "two classes", f"all of them {next(iter(player.labels.values()), None)!r}"
+    else:
+        lacking = [repr(label) for code, label in enumerate(player.classes) if code not in state.answered.seen]
+        wanted, found = f"{problem.classes} classes", f"none of them {cut(', '.join(lacking))}"
+    head = f"{player.path}: expected rows of {wanted}, found {len(player.labels):,} answers, {found}"
+    left = state.scanned.population - len(state.draws)
+    if left:
+        tell = f"give it with `coremargin active tell {player.path} FILE --examples`"
+        return f"{head}; {_of_the_others(player, left)}; if you know one of them, {tell}"
+    nobody = " but those that nobody could label" if len(state.unsure) else ""
+    begin = f"begin another campaign without such classes: `{_without(player, seen)}`"
+    return f"{head}; all rows{nobody} are answered; {begin if len(seen) > 1 else 'there is nothing to tell apart'}"
+
+
+def _of_the_others(player: Player, left: int) -> str:
+    """How many rows of those left without an answer can be of a class that no answer has."""
+    state, problem = player.state, player.problem
+    parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
+    most = sum(part["error_bound"] - part["wrong"] for part in parts)
+    head = f"with confidence {problem.confidence} at most {most:,} of the other {left:,} rows"
+    if problem.classes == 2:
+        return f"{head} have another label"
+    return f"{head} are labelled wrongly, and no more can have such a label"
+
+
+def _without(player: Player, classes: list[Any]) -> str:
+    """The command that begins again with these classes."""
+    named = ["--classes", ",".join(map(str, classes))]
+    return started(player.facts.store, str(player.path), [*named, *options_of(said_of(player.job))])
 
 
 def _lacking(player: Player) -> str:

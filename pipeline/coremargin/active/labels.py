@@ -72,6 +72,12 @@ def codes_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> dict[int, int
     return {row: places[_key(label)] for row, label in labels.items()}
 
 
+def counts_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> list[int]:
+    """How many rows have each class."""
+    codes = list(codes_of(labels, classes).values())
+    return [codes.count(code) for code in range(len(classes))]
+
+
 def _key(label: Any) -> tuple[bool, Any]:
     """Two labels are ``same`` where their keys are equal."""
     return isinstance(label, bool), label

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.active.asked import passed_of, read_asked, still_open
-from coremargin.active.facts import job_of, read_facts
+from coremargin.active.facts import job_of, read_facts, said_of
 from coremargin.active.figures import PLACE
 from coremargin.active.kept import Kept
+from coremargin.active.labels import counts_of
 from coremargin.active.log import Log
 from coremargin.active.player import STATE
 from coremargin.active.questions import FILE
@@ -57,6 +58,7 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         **_claimed(claims if since == 0 else {}),
         "status": claims["status"] if since == 0 and claims["status"] != "stopped" else "unknown", "reason": why,
         "labels_asked": sum(line.label is not None for line in log.lines), "labels": len(labels),
+        "answered_by_class": counts_of(labels, log.held.classes),
         "draws": len({line.row for line in log.lines if line.why == "draw"} & set(labels)),
         "scans": scans, "awaited": len(waiting), "passed": len(passed), "passed_rows": sorted(passed),
         "unsure": len(unsure), "unsure_rows": sorted(unsure), "classes": log.held.classes, **_asked(facts, log, place),
@@ -89,7 +91,7 @@ def _asked(facts: Campaign, log: Log, place: Path) -> dict[str, Any]:
     rows, digest = (grown[-1].rows, grown[-1].digest) if grown else (facts.rows, facts.digest)
     return {
         "confidence": facts.confidence, "rows": rows, "store": facts.store, "out": str(place), "loss": job.loss,
-        "C": job.cost, "trial": job.trial, "by_class": job.by_class,
+        "C": job.cost, "trial": job.trial, "by_class": job.by_class, "parameters": said_of(job),
         "store_bytes": Store.open(facts.store, digest=digest).nbytes,
         "bytes_read": None, "draws_wrong": None, "attempt": None, "draws_open": 0, "draws_done": 0,
         "contradiction": [], "against_rest": None, "seconds": None, "peak_rss_bytes": None, "grown": len(grown),

@@ -16,6 +16,7 @@ from coremargin.maths.rows import lengths
 from coremargin.problems.active.answered import Answered
 from coremargin.problems.active.fit import least_values
 from coremargin.problems.active.hypothesis import Hypothesis
+from coremargin.problems.active.onward import FOLDS
 from coremargin.problems.active.spec import AUTO
 from coremargin.problems.soft.spec import COSTS
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int64]
     Codes = NDArray[np.int64]
 
-FOLDS = 5
 #: Powers of ten that are tried, around the one that suits rows of that length.
 TRIED = range(-3, 5)
 _ORDERS = 1 << 31  #: numbers that rows are put into an order by

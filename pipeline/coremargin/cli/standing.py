@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coremargin.problems.active import words
+from coremargin.problems.active.onward import with_loss
 from coremargin.report.numbers import plain_bounds
 from coremargin.report.text import count, facts
 from coremargin.spec import format_size
@@ -27,7 +28,7 @@ def status_text(found: dict[str, Any]) -> list[str]:
         ("status", ended + ("" if ended in ("running", found["reason"]) else f": {found['reason']}")),
         ("answers", _answers(found)),
         *_bounds(found),
-        *words.evidence_pairs(found["evidence"], unsure=found["unsure"]),
+        *words.evidence_pairs(found["evidence"], unsure=found["unsure"], left=_left(found)),
         ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} put off"),
         ("read", f"{_size(found['bytes_read'])} in {count(found['scans'], 'scan')} and a sample"),
     ]
@@ -43,6 +44,11 @@ def status_text(found: dict[str, Any]) -> list[str]:
     if ended == "certified":
         pairs.append(("check", shlex.join(["coremargin", "verify", found["out"], found["store"]])))
     return facts(pairs)
+
+
+def _left(found: dict[str, Any]) -> int:
+    """Rows without an answer that somebody could label."""
+    return int(found["rows"]) - int(found["labels"]) - int(found["unsure"])
 
 
 def _size(read: int | None) -> str:
@@ -84,7 +90,9 @@ def ways_on(found: dict[str, Any]) -> words.Pairs:
     rows = listed([f"{one['row']} ({one['label']!r})" for one in found["contradiction"]])
     tell = f"`{shlex.join(['coremargin', 'active', 'tell', found['out'], 'FILE'])}` with row, label and action"
     about = "" if found["against_rest"] is None else f" for the class {found['against_rest']!r} against the rest"
-    begin = words.with_loss(found["store"], found["out"])
+    begin = with_loss(
+        found["store"], found["out"], found["parameters"], fewest=min(found["answered_by_class"], default=0)
+    )
     return [
         ("look at", f"rows {rows}: one of these answers is wrong, or a hyperplane is not enough{about}"),
         ("take back", f"a wrong answer: {tell} undo or correct, or u in `coremargin active label`"),

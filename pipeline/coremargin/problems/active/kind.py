@@ -83,10 +83,11 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
 def _claims(model: Any) -> list[tuple[str, str]]:
     """What is proven of the hyperplane, what of the rows without an answer; model: of two classes, or of more."""
     record = model.record
+    unsure = int(record.get("unsure") or 0)
     return [
         ("answers", f"{model.answers:,}, of {model.rows:,} rows"),
         *words.bounds_pairs(record, messages.exactly),
-        *words.evidence_pairs(record["evidence"], unsure=int(record.get("unsure") or 0)),
+        *words.evidence_pairs(record["evidence"], unsure=unsure, left=model.rows - model.answers - unsure),
     ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from coremargin.formats.campaign import FILE as CAMPAIGN
 from coremargin.formats.model_record import FILE
 from coremargin.problems.active import words
+from coremargin.problems.active.onward import with_loss
 from coremargin.problems.common import report as common
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report import view as pages
@@ -30,10 +31,17 @@ def page_of(folder: Path, name: str) -> str:
     model, run, records = page.read_folder(folder, FILE)
     with common.arrays_of(folder) as arrays:
         rows = common.coreset_of(arrays) if "coreset_y" in arrays else _rows_of_classes(arrays)
+        fewest = _fewest(arrays, len(model["classes"]))
     if model.get("log") is not None:  # it is checked with the log of the campaign in which it lies
         place, _, last = name.rpartition("/")
         name = place or (folder.parent.name if (folder.parent / CAMPAIGN).is_file() else last)
-    return render(model, run, records, rows, name=name)
+    return render(model, run, records, rows, fewest, name=name)
+
+
+def _fewest(arrays: Mapping[str, np.ndarray], classes: int) -> int:
+    """Answers of the class that has the fewest."""
+    codes = arrays["answered_classes"] if "answered_classes" in arrays else arrays["answered_signs"] > 0
+    return int(np.bincount(codes.astype(np.int64), minlength=classes).min())
 
 
 def _rows_of_classes(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -41,9 +49,14 @@ def _rows_of_classes(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return {"ids": arrays["coreset_ids"], "codes": arrays["coreset_classes"], "alpha": arrays["duals"].sum(axis=1)}
 
 
-def render(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], *, name: str = "MODEL") -> str:
-    """The page as text, of what the files of a model hold; rows: those of the proof. name: report/view.py."""
-    soft, told = words.is_soft(model.get("parameters") or {}), _told(model, run, name)
+def render(
+    model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], fewest: int, *, name: str = "MODEL"
+) -> str:
+    """The page as text, of what the files of a model hold; rows: those of the proof. name: report/view.py.
+
+    fewest: answers of the class that has the fewest.
+    """
+    soft, told = words.is_soft(model.get("parameters") or {}), _told(model, run, name, fewest)
     if soft or model.get("members") is not None:
         return page.template("problems/active/several.html.j2").render(_several(model, run, records, rows, name) | told)
     claims = claims_of(model, name)
@@ -52,15 +65,18 @@ def render(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, A
     return page.template("problems/active/report.html.j2").render(view | told)
 
 
-def _told(model: Json, run: Json, name: str) -> dict[str, Any]:
+def _told(model: Json, run: Json, name: str, fewest: int) -> dict[str, Any]:
     """What draws show, in the words that terminals have, and how one goes on where answers contradict each other."""
     evidence, unsure = model.get("evidence"), int(model.get("unsure") or 0)
+    about = str(run.get("store") or "STORE"), name, model.get("parameters") or {}
     strata = (evidence or {}).get("strata") or ()
     return {
         "evidence": evidence, "answers": model.get("answers"),
-        "with_loss": words.with_loss(str(run.get("store") or "STORE"), name) if model.get("log") is not None else None,
+        "with_loss": with_loss(*about, fewest=fewest) if model.get("log") is not None else None,
         "unsure": words.unsure_text(unsure) if unsure else "",
         "wrong": None if evidence is None else words.wrong_rows(evidence, unsure=unsure),
+        "population": None if evidence is None else words.population_text(evidence),
+        "shown_without_draws": words.shown_without_draws(int(model["rows"]) - int(model.get("answers") or 0) - unsure),
         "strata": [
             {**part, "label": label_text(part["label"]), "wrong_rows": words.wrong_rows(part, unsure=unsure)}
             for part in strata

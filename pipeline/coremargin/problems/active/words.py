@@ -5,7 +5,6 @@ Pure functions of the content of ``model.json``, or of what a campaign says of i
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,17 +38,34 @@ def _share(some: int, rows: int) -> str:
 
 
 def drawn(evidence: Facts) -> str:
-    """What the draws were."""
-    return f"{evidence['wrong']:,} of {evidence['draws']:,} drawn were"
+    """What the draws were; those that were wrong are some of the rows that can be wrong."""
+    counted = ", which are counted" if evidence["wrong"] > 1 else ", which is counted" if evidence["wrong"] else ""
+    return (
+        f"{evidence['wrong']:,} of {evidence['draws']:,} drawn {'was' if evidence['wrong'] == 1 else 'were'}{counted}"
+    )
 
 
-def evidence_pairs(evidence: Facts | None, *, unsure: int) -> Pairs:
-    """What draws show: of all rows and, where that was asked for, of those of each class that is predicted."""
+def population_text(evidence: Facts) -> str:
+    """The rows that draws are about; those drawn are among them, and have an answer since."""
+    were = "was" if evidence["draws"] == 1 else "were"
+    return f"{evidence['population']:,} rows that had no answer when {evidence['draws']:,} of them {were} drawn"
+
+
+def shown_without_draws(left: int) -> str:
+    """What is said where no draws are evidence; left: rows that could be answered and were not."""
+    return "nothing is shown of the rows without an answer" if left > 0 else "all rows are answered"
+
+
+def evidence_pairs(evidence: Facts | None, *, unsure: int, left: int) -> Pairs:
+    """What draws show: of all rows and, where that was asked for, of those of each class that is predicted.
+
+    left: rows without an answer that somebody could label.
+    """
     if evidence is None:
-        pairs = [("labels", "nothing is shown of the rows without an answer")]
+        pairs = [("labels", shown_without_draws(left))]
     else:
-        rows = f"of {evidence['population']:,} rows without an answer"
-        text = f"{wrong_rows(evidence, unsure=unsure)} {rows} are labelled wrongly: {drawn(evidence)}"
+        wrong = wrong_rows(evidence, unsure=unsure)
+        text = f"{wrong} of the {population_text(evidence)} are labelled wrongly: {drawn(evidence)}"
         pairs = [("labels", f"{text}, confidence {evidence['confidence']}")]
         pairs += [
             (
@@ -60,12 +76,6 @@ def evidence_pairs(evidence: Facts | None, *, unsure: int) -> Pairs:
         ]
         pairs += _rest(evidence.get("strata") or ())
     return pairs if not unsure else [*pairs, ("unsure", unsure_text(unsure))]
-
-
-def with_loss(store: str, campaign: str) -> str:
-    """The command that goes on from answers which no hyperplane agrees with."""
-    begin = ["coremargin", "active", "start", store, "--out", "NEW", "--loss", "hinge", "--C", "auto"]
-    return shlex.join([*begin, "--examples", campaign])
 
 
 def unsure_text(unsure: int) -> str:
@@ -88,7 +98,12 @@ def bounds_pairs(record: Facts, exactly: Any) -> Pairs:
     first, second = ("upper", "lower") if soft else ("lower", "upper")
     words = ("at least", "at most")[not soft]
     pairs = [
-        (f"  {one['label']!r}", f"{exactly(one[first])}, possible {words} {exactly(one[second])}")
+        (
+            f"  {one['label']!r}",
+            "no answer"
+            if one["lower"] is None and one["upper"] is None
+            else f"{exactly(one[first])}, possible {words} {exactly(one[second])}",
+        )
         for one in members[:SHOWN]
     ]
     return [("values" if soft else "margins", head), *pairs, *_rest(members)]
