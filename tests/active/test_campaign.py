@@ -307,7 +307,7 @@ def test_the_page_tells_what_was_shown_and_nothing_else(campaign: Campaign) -> N
     campaign.run(know)
     page = (campaign.path / "model" / "report.html").read_text(encoding="utf-8")
     assert "rows that had no answer when" in page
-    assert "rows were drawn from all those without an answer" in page
+    assert "rows were drawn from all those that had no answer then" in page
     assert "All rows, seen along" not in page
     assert "<section></section>" not in "".join(page.split())
 

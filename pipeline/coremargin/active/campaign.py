@@ -271,7 +271,7 @@ class Campaign(CampaignFolder):
         DataError
             A row was not asked about, or has another answer.
         LabelError
-            A label is neither of the two.
+            A label is none of the classes.
         """
         rows, given = [int(row) for row in ids], list(labels)
         if len(rows) != len(given):

@@ -138,7 +138,7 @@ class CampaignFolder:
 
     @property
     def classes(self) -> list[Any]:
-        """The labels, (negative, positive), as far as they are known."""
+        """The labels as far as they are known, of two (negative, positive)."""
         with self.held():
             return self._player.classes
 

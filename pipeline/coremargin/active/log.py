@@ -74,7 +74,7 @@ class Log:
         return self.answers.hashes[-1] if self.answers.hashes else self._first
 
     def classes(self, number: int) -> list[Any]:
-        """(negative, positive) as far as they are known after so many lines."""
+        """All of them as far as they are known after so many lines, of two (negative, positive)."""
         return self._classes_after[number]
 
     def _know(self, answers: Answers) -> None:

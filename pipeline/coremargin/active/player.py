@@ -81,7 +81,7 @@ class Player:
 
     @property
     def classes(self) -> list[Any]:
-        """(negative, positive) as far as they are known."""
+        """All of them as far as they are known, of two (negative, positive)."""
         return self.log.classes(len(self.log.entries))
 
     @property

@@ -188,7 +188,7 @@ class StreamLearner:
         BadRow
             A row is not finite, or has another number of features; rows before it are taken.
         LabelError
-            A label is neither of the two; or all answers are the same, and a trial has found no other.
+            A label is none of the classes; or all answers are the same, and a trial has found no other.
         """
         self._ended = False
         if self._proven and not self._both:

@@ -222,7 +222,7 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
 def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> None:
     """Answer in this terminal, one key an answer: 1, 2 and so on for up to nine labels.
 
-    As long as the two labels are not known, and of more than nine, labels are typed as words. s puts a question off, ?
+    As long as a label is not known, and of more than nine, labels are typed as words. s puts a question off, ?
     says that nobody can tell, u takes back the last answer of --who, q ends. Several people may answer at the same
     time.
 
@@ -244,7 +244,7 @@ def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> 
 def status(campaign: Path, as_json: bool) -> None:
     """Show where a campaign stands: answers, draws, bounds.
 
-    The store is not read for it: where the campaign's state was lost, what its log and its model say is shown.
+    The store is not scanned for it: where the campaign's state was lost, what its log and its model say is shown.
 
     \b
       coremargin active status rows.campaign --json

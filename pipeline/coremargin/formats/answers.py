@@ -172,7 +172,7 @@ def unsure_of(lines: Iterable[Line]) -> set[int]:
 
 
 class Held:
-    """Labels that hold, by row, and the classes that they are of, (negative, positive) as far as they are known.
+    """Labels that hold, by row, and the classes that they are of as far as they are known, of two (negative, positive).
 
     known: the classes, where the campaign names them; three or more always are. Else a class is one as long as an
     answer holds it: a label that was mistyped goes with its last answer, and what this is corrected to takes its place.
@@ -191,7 +191,7 @@ class Held:
 
     @property
     def classes(self) -> list[Any]:
-        """(negative, positive) as far as they are known."""
+        """All of them as far as they are known, of two (negative, positive)."""
         return [label for label, _ in self._classes]
 
     def beside(self, row: int) -> list[Any]:
