@@ -11,7 +11,11 @@ from msgspec import UNSET, Meta, UnsetType
 from coremargin.formats.choices import Loss, Method, ScalingKind
 from coremargin.formats.limits import MOST_CLASSES, MOST_ROWS
 from coremargin.formats.model_arrays import Numbers, Schema, demand
-from coremargin.formats.model_record import AboveZero, Count, Epsilon, Label, Seed, Share, Strict
+from coremargin.formats.model_record import Cost, Count, Epsilon, Label, Seed, Share, Strict
+
+#: With a loss draws are evidence only where they could not have made the hypothesis: where its bounds are as near to
+#: each other as this share of the value, and the value is below that of w = 0 by this share at least.
+GROUND, TELLING = 1e-4, 1e-2
 
 
 class AskedParameters(Strict, frozen=True, kw_only=True):
@@ -31,7 +35,7 @@ class AskedParameters(Strict, frozen=True, kw_only=True):
     scaling: ScalingKind | UnsetType = UNSET
     by_class: Literal[True] | UnsetType = UNSET
     loss: Loss | UnsetType = UNSET
-    C: AboveZero | UnsetType = UNSET
+    C: Cost | UnsetType = UNSET
     trial: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | UnsetType = UNSET
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from coremargin.errors import DataError
 from coremargin.formats.choices import Loss, Method, ScalingKind
 from coremargin.formats.limits import MOST_CLASSES, MOST_ROWS, MOST_SEED
 from coremargin.formats.model_record import (
-    AboveZero,
+    Cost,
     Digest,
     Epsilon,
     Features,
@@ -70,7 +70,7 @@ class Campaign(Strict, frozen=True, kw_only=True):
     classes: Annotated[list[Label], Meta(min_length=2, max_length=MOST_CLASSES)] | None = None
     by_class: Literal[True] | None = None
     loss: Loss | None = None
-    C: AboveZero | None = None
+    C: Cost | None = None
     trial: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | None = None
     expires: Annotated[float, Meta(gt=0, le=1e12)] | None = None
 

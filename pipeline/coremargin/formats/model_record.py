@@ -14,7 +14,15 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coremargin.errors import DataError
 from coremargin.formats.choices import ScalingKind, Strategy
-from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES, MOST_FEATURES, MOST_FOLDS, MOST_ROWS, MOST_SEED
+from coremargin.formats.limits import (
+    C_LIMITS,
+    LONGEST_LABEL,
+    MOST_CLASSES,
+    MOST_FEATURES,
+    MOST_FOLDS,
+    MOST_ROWS,
+    MOST_SEED,
+)
 from coremargin.formats.model_arrays import Numbers, Schema, check_rows, demand, rows_schema
 from coremargin.formats.strict_json import cut
 
@@ -25,6 +33,7 @@ FILE = "model.json"
 Label: TypeAlias = bool | int | float | Annotated[str, Meta(max_length=LONGEST_LABEL)]
 Number = Annotated[float, Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]
 AboveZero = Annotated[float, Meta(gt=0, le=1.7976931348623157e308)]
+Cost = Annotated[float, Meta(ge=C_LIMITS[0], le=C_LIMITS[1])]  #: C of a loss
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Epsilon = Annotated[float, Meta(gt=0, lt=1)]
 Share = Annotated[float, Meta(gt=0, lt=1)]

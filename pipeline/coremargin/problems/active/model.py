@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coremargin.data.scaled import scaling_of
+from coremargin.formats.asked import GROUND, TELLING
 from coremargin.maths.margin import is_certified
 from coremargin.models.active import ActiveModel
+from coremargin.problems.active.fit import at_zero
 from coremargin.problems.active.state import Draws
 from coremargin.problems.common.model import record_of
 
@@ -82,11 +84,19 @@ def _as_asked(problem: ActiveMargin, state: ActiveState) -> bool:
 
 
 def _proven(problem: ActiveMargin, state: ActiveState) -> bool:
-    """Whether the bounds prove epsilon, where there are answers of all classes."""
+    """Whether the bounds prove epsilon, where there are answers of all classes.
+
+    With a loss also whether the draws cannot have made the hypothesis (formats/asked.py).
+    """
     if not state.answered.both_classes:
         return True
-    pairs = zip(problem.proven(state), state.upper, strict=True)
-    return all(is_certified(float(lower), float(upper), problem.epsilon) for lower, upper in pairs)
+    pairs = list(zip(problem.proven(state), state.upper, strict=True))
+    least = problem.epsilon if problem.loss is None else min(problem.epsilon, GROUND)
+    telling = problem.loss is None or all(
+        upper <= (1 - TELLING) * at_zero(state.answered.signs(plane), problem.loss, problem.cost, problem.intercept)
+        for plane, (_, upper) in enumerate(pairs)
+    )
+    return telling and all(is_certified(float(lower), float(upper), least) for lower, upper in pairs)
 
 
 def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
@@ -94,7 +104,8 @@ def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
     soft = problem.loss is not None
     if state.status == "certified" and found.status != "certified":
         shown = "draws show what was asked for" if soft else "all draws were right"
-        return f"{shown}, and yet rounding leaves bounds that prove less than epsilon" + "; choose another C" * soft
+        left = "the answers tell too little, or the bounds leave too much; choose another C"
+        return f"{shown}, and yet {left if soft else 'rounding leaves bounds that prove less than epsilon'}"
     if soft and state.status == "running" and state.draws.finished:
         parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
         least = sum(part["error_least"] for part in parts)

@@ -155,7 +155,8 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         state = replace(state, wanted=np.zeros(0, np.int64))
         if self.loss is not None:
             parts = self.trials.parts(state.scanned.sides, draws, state.attempt)
-            if not (self.trials.complete(parts) and self.trials.certifies(parts)):
+            known = np.isin(draws.codes, state.answered.seen).all()  # a class that only draws have is not learnt yet
+            if not (known and self.trials.complete(parts) and self.trials.certifies(parts)):
                 return state  # what it shows is there until the next answer
         return replace(state, status="certified")
 

@@ -40,6 +40,10 @@ class Coded:
         """No rows."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
+    def take(self, which: np.ndarray) -> Coded:
+        """Those where a mask (n,) is true."""
+        return Coded(self.ids[which], self.codes[which])
+
     def within(self, start: int, stop: int) -> Coded:
         """Those of the rows [start, stop), counted from ``start``."""
         a, b = np.searchsorted(self.ids, (start, stop))

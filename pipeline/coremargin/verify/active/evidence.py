@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec import UNSET
 
+from coremargin.formats.asked import GROUND, TELLING
 from coremargin.verify.active.odds import at_least_wrong, at_most_wrong, least_bound, most_least, share_of
 from coremargin.verify.checks import Check, certified, shown
 from coremargin.verify.store import listed
@@ -32,22 +34,23 @@ def parts_of(evidence: Evidence) -> Sequence[Evidence | Stratum]:
     return [evidence] if evidence.strata is UNSET else evidence.strata
 
 
-def evidence_of(claim: ActiveClaim, found: Sequence[Drawn], unclaimed: int) -> Check:
+def evidence_of(claim: ActiveClaim, found: Sequence[Drawn], unclaimed: int, codes: np.ndarray) -> Check:
     """Whether the draws prove what is claimed of all rows without an answer.
 
-    found: of each stratum, or of all rows together; unclaimed: rows without an answer that are not of one class.
+    found: of each stratum, or of all rows together; unclaimed: rows without an answer that are not of one class; codes:
+    the classes of the rows answered that count.
     """
     evidence, population = claim.evidence, sum(part.population for part in found) + unclaimed * claim.by_class
     if evidence is None:
         return _nothing_drawn(claim, population)
-    problems = _ground(claim, evidence)
+    problems = _ground(claim, evidence, codes)
     if unclaimed:
         problems.append(f"{unclaimed:,} rows without an answer are claimed by no class, or by more than one")
     named = list(zip(parts_of(evidence), found, strict=True))
     for said, part in named:
-        problems += [_where(said) + text for text in _counted(claim, said, part)]
+        problems += [where(said) + text for text in _counted(claim, said, part)]
     if not problems:
-        problems = [_where(said) + text for said, _ in named for text in _bounded(claim, evidence, said, len(named))]
+        problems = [where(said) + text for said, _ in named for text in _bounded(claim, evidence, said, len(named))]
     return Check("evidence", not problems, "; ".join(problems) or _told(claim, evidence))
 
 
@@ -70,7 +73,8 @@ def _label(said: Any) -> Any:
     return said.label
 
 
-def _where(said: Evidence | Stratum) -> str:
+def where(said: Evidence | Stratum) -> str:
+    """What messages about a stratum begin with."""
     label = getattr(said, "label", None)
     return "" if label is None else f"rows called {label!r}: "
 
@@ -83,19 +87,33 @@ def _nothing_drawn(claim: ActiveClaim, population: int) -> Check:
     return Check("evidence", ok=True, text=text if population else "every row is answered")
 
 
-def _ground(claim: ActiveClaim, evidence: Evidence) -> list[str]:
+def _ground(claim: ActiveClaim, evidence: Evidence, codes: np.ndarray) -> list[str]:
     """What is wrong with that on which all bounds rest."""
     problems = []
     if evidence.confidence != claim.confidence:
         problems.append(f"confidence {evidence.confidence}, the parameters say {claim.confidence}")
     if claim.status == "not_separable":
         return [*problems, "model claims evidence for a hypothesis that no hyperplane can be"]
+    least = min(claim.proven_epsilon, GROUND) if claim.loss else claim.proven_epsilon
     for k, plane in enumerate(claim.planes):  # else the draws may have made it, or it them
-        if not certified(plane.lower, plane.upper, claim.proven_epsilon):
-            bounds = f"{claim.whose(k)}lower {shown(plane.lower)} and upper {shown(plane.upper)}"
-            text = f"{bounds} do not prove epsilon {claim.proven_epsilon}"
+        bounds, text = f"{claim.whose(k)}lower {shown(plane.lower)} and upper {shown(plane.upper)}", ""
+        if not certified(plane.lower, plane.upper, least):
+            text = f"{bounds} do not prove epsilon {least}"
+        elif claim.loss and not (plane.upper or 0.0) <= (1 - TELLING) * _at_zero(claim, claim.side(k, codes)):
+            text = f"{bounds}: w = 0 is as good, or nearly"
+        if text:
             problems.append(f"model claims evidence for a hypothesis that its answers need not lead to: {text}")
     return problems
+
+
+def _at_zero(claim: ActiveClaim, signs: np.ndarray) -> float:
+    """The value of w = 0 with the best b, of rows (n,) on these sides."""
+    rows, positive = len(signs), int((signs > 0).sum())
+    if not claim.intercept or not rows:
+        return claim.cost * rows
+    if claim.loss == "hinge":
+        return 2 * claim.cost * min(positive, rows - positive)
+    return 4 * claim.cost * positive * (rows - positive) / rows
 
 
 def _counted(claim: ActiveClaim, said: Evidence | Stratum, found: Drawn) -> list[str]:

@@ -19,7 +19,7 @@ from coremargin.verify.active.strata import honest_by_class, walked
 from coremargin.verify.checks import Check, typed
 from coremargin.verify.hard.scan import NOBODY, Lowest, has_margin, lowest_of
 from coremargin.verify.store import Members, StoreFindings, listed
-from coremargin.verify.sums import SLAB_ROWS, Total, slabs
+from coremargin.verify.sums import SLAB_ROWS, SLAB_VALUES, Total, slabs
 from coremargin.verify.values import value_bounded, value_reached
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ class ActiveScan(StoreFindings):
             self.members(chunk, np.where(asked.counted, asked.codes, NONE) + 1), int((~heavy).sum()),
             int((heavy & unsure).sum()), int(asked.free.sum()), self._stored(chunk, asked),
         )  # fmt: skip
-        for part, x in slabs(chunk.x, SLAB_ROWS if claim.loss else None):
+        most = SLAB_ROWS if claim.loss else max(64, SLAB_VALUES // len(claim.planes))  # values of all classes at a time
+        for part, x in slabs(chunk.x, most):
             lengths = self.lengths(x, start + part.start)
             heard.radius = max(heard.radius, float(lengths.max()))
             self._planes(heard, asked, part, x, lengths, start)
@@ -184,11 +185,12 @@ class ActiveScan(StoreFindings):
         """What the scan says about the claims."""
         claim = self.claim
         found, late = self._strata(), claim.late or Coded.none()
-        mistaken = late.ids[(self._side(late.ids) != late.codes) & ~np.isin(late.ids, claim.draws_ids)]
+        late = late.take(self.rows.weigh(late.ids) & ~np.isin(late.ids, claim.draws_ids))
+        codes = claim.answered.codes[self.rows.weigh(claim.answered.ids)]
         history = [*history_checks(claim, self.rows), self.content(), self.coreset()]
         shown = [check for k in range(len(claim.planes)) for check in self._plane(k)]
-        evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0)
-        told = late_checks(claim, mistaken.tolist())
+        evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0, codes)
+        told = late_checks(claim, late, self._side(late.ids))
         return [*history, *shown, *self._honest(found), evidence, *told, *self._own_labels()]
 
     def _side(self, rows: np.ndarray) -> np.ndarray:
