@@ -335,7 +335,12 @@ def test_a_noisy_campaign_is_told(tmp_path: Path, pool: tuple[Store, Path], run_
         assert share in said
         assert f"{drawn}, which are counted" in said
         assert "hinge, C 1.0" in said
-    assert share in (out / "model" / "report.html").read_text(encoding="utf-8")
+    page = (out / "model" / "report.html").read_text(encoding="utf-8")
+    assert share in page
+    about = f"of the {found['population']:,} rows that had no answer when 80 of them were drawn are labelled wrongly"
+    assert about in page
+    assert about in run_cli("active", "status", out).stdout
+    assert "are counted among those that can be wrong" in page
     run_cli("verify", out, store.path)
     predicted = run_cli("predict", out / "model", store.path, tmp_path / "p.zarr", "--json").stdout
     assert sum(one["rows"] for one in json.loads(predicted)["classes"]) == 300

@@ -76,7 +76,9 @@ def all_the_same(player: Player) -> str:
     if left:
         tell = f"give it with `coremargin active tell {player.path} FILE --examples`"
         return f"{head}; {_of_the_others(player, left)}; if you know one of them, {tell}"
-    nobody = " but those that nobody could label" if len(state.unsure) else ""
+    unsure = len(state.unsure)
+    some = " that count" if len(player.labels) + unsure < problem.source.rows else ""  # others are of weight 0
+    nobody = f"{some} but those that nobody could label" if unsure else some
     begin = f"begin another campaign without such classes: `{_without(player, seen)}`"
     return f"{head}; all rows{nobody} are answered; {begin if len(seen) > 1 else 'there is nothing to tell apart'}"
 
