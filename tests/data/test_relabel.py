@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from coremargin.cli import main
 from coremargin.data import changes as changes_module
+from coremargin.data import place as place_module
 from coremargin.data.arrays import ArraySource
 from coremargin.data.check import check_store
 from coremargin.data.format import read_facts
@@ -306,3 +307,42 @@ def test_info_and_check_of_commits(store: Path) -> None:
     assert run(main, ["check", str(store)]).exit_code == 3
     whole = run(main, ["check", str(store), "--commit", before])
     assert (whole.exit_code, "whole" in whole.stdout) == (0, True)
+
+
+def test_a_writer_that_comes_late_removes_nothing_that_is_committed(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer ends between the first look at a store and the lock: its labels are nobody's leavings."""
+    locked, other = place_module._locked, list[str]()
+
+    def late(folder: Path, path: Path) -> Any:
+        if not other:
+            other.append("begins and ends here")
+            write_labels(store, [5, 6], ["a", "b"])
+        return locked(folder, path)
+
+    monkeypatch.setattr(place_module, "_locked", late)
+    write_labels(store, [7], ["b"])
+    assert [labels_of(Store.open(store))[row] for row in (5, 6, 7)] == ["a", "b", "b"]
+    assert as_verified(store)[1] == labels_of(Store.open(store))
+    assert check_store(store).whole
+
+
+def test_labels_set_and_set_back_are_the_last_commit_of_their_digest(store: Path) -> None:
+    """Whoever opens or verifies a digest that two commits have reads the later one: nothing has changed since."""
+    before, digest = labels_of(Store.open(store)), Store.open(store).digest
+    other = next(label for label in ("a", "b") if label != before[0])
+    write_labels(store, [0], [other])
+    write_labels(store, [0], [before[0]])
+    assert Store.open(store).digest == digest
+    assert Store.open(store, digest=digest).commits == Store.open(store).commits == 3
+    assert Rows(store, digest).relabelled == 0
+
+
+def test_a_folder_of_labels_that_is_gone_is_damage(store: Path) -> None:
+    """Where the labels of a commit were removed ``check`` says so, with the file that is missing, and exit code 3."""
+    write_labels(store, [7], ["b"])
+    shutil.rmtree(store / "changes" / "000001")
+    found = CliRunner().invoke(main, ["check", str(store)])
+    assert found.exit_code == 3
+    assert "changes/000001/y/zarr.json: missing" in found.output

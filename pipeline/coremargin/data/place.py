@@ -65,11 +65,16 @@ class Place:
     def existing(cls, path: str | os.PathLike[str]) -> Place:
         """For going on with a store. Raises StoreError, OutputError, Busy."""
         place = Path(os.path.realpath(path))
-        facts = read_facts(place)
+        read_facts(place)  # what is no store gets no lock
         lock = _locked(place, place)
-        for name in ("", *layouts(place, facts, Encoding()), "X", "blocks", f"blocks/{VECTORS}", CHANGES):
-            STORE.sweep(place, name)
-        _sweep_changes(place, {commit.group for commit in facts.commits if commit.changed})
+        try:
+            facts = read_facts(place)  # as they are now: another writer may have ended meanwhile
+            for name in ("", *layouts(place, facts, Encoding()), "X", "blocks", f"blocks/{VECTORS}", CHANGES):
+                STORE.sweep(place, name)
+            _sweep_changes(place, {commit.group for commit in facts.commits if commit.changed})
+        except BaseException:
+            lock.release()
+            raise
         return cls(place, place, lock)
 
     @property

@@ -431,7 +431,10 @@ class Store:
 
 
 def _bytes_under(folder: Path) -> int:
+    """0 for a folder that is missing: what is lost is for whoever reads it to say."""
     total = 0
+    if not folder.exists():
+        return total
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
             total += _bytes_under(Path(entry.path))

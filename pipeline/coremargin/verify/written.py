@@ -27,11 +27,13 @@ class Sums:
 
 
 def as_of(record: StoreRecord, digest: str, path: Path) -> StoreRecord:
-    """The record as the commit of this digest left it; as it is, where no commit has it."""
+    """The record as the last commit of this digest left it; as it is, where no commit has it."""
     known = [commit.digest for commit in record.commits]
-    if digest not in known[:-1]:
+    if digest not in known:
         return record
-    number = known.index(digest)
+    number = len(known) - 1 - known[::-1].index(digest)
+    if number == len(known) - 1:
+        return record
     try:
         return record.upto(number)
     except ValueError as error:
