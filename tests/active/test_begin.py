@@ -134,7 +134,7 @@ def test_classes_of_a_store(tmp_path: Path) -> None:
     assert Campaign.create(tmp_path / "d", store, classes="dcba").classes == ["d", "c", "b", "a"]
 
 
-@pytest.mark.parametrize("said", [{}, {"loss": "hinge", "C": 1.0, "trial": 20}], ids=["hard", "hinge"])
+@pytest.mark.parametrize("said", [{}, {"loss": "hinge", "C": 1.0, "trial": 200}], ids=["hard", "hinge"])
 def test_examples_are_solved_for_once(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]
 ) -> None:

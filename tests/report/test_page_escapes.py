@@ -125,23 +125,23 @@ def of_answers(out: Path, **more: Any) -> list[Any]:
     model, run, rounds = page.read_folder(out / "c" / "model", "model.json")
     with common.arrays_of(out / "c" / "model") as arrays:
         rows = common.coreset_of(arrays)
-    return [{**model, **more}, run, rounds, rows]
+    return [{**model, **more}, run, rounds, rows, 3]
 
 
 def of_noise(out: Path) -> list[Any]:
     """A campaign with a loss, evidence by class, and rows that nobody could label."""
-    model, run, rounds, rows = of_answers(out)
+    model, *others = of_answers(out)
     asked = {**model["parameters"], "loss": "hinge", "C": 1.0, "trial": 10, "by_class": True}
     part = {name: model["evidence"][name] for name in ("draws", "wrong", "population", "error_bound")}
     evidence = {**model["evidence"], "strata": [{"label": label, **part} for label in "ab"]}
-    return [{**model, "parameters": asked, "evidence": evidence, "unsure": 3}, run, rounds, rows]
+    return [{**model, "parameters": asked, "evidence": evidence, "unsure": 3}, *others]
 
 
 def of_three(out: Path) -> list[Any]:
     """A campaign about three classes."""
     members = [{"label": label, "lower": 0.1, "upper": 0.2} for label in "abc"]
-    *parts, rows = of_answers(out, classes=["a", "b", "c"], members=members)
-    return [*parts, {"ids": rows["ids"], "codes": np.arange(len(rows["ids"])) % 3, "alpha": rows["alpha"]}]
+    *parts, rows, fewest = of_answers(out, classes=["a", "b", "c"], members=members)
+    return [*parts, {"ids": rows["ids"], "codes": np.arange(len(rows["ids"])) % 3, "alpha": rows["alpha"]}, fewest]
 
 
 KINDS = ["hard", "not separable", "soft", "outliers", "fleet", "several", "campaign", "noise", "three"]
