@@ -24,7 +24,7 @@ def rows_of_two() -> tuple[np.ndarray, np.ndarray]:
 
 def played(X: np.ndarray, labels: np.ndarray, **asked: Any) -> ActiveLearner:
     """A learner to its end."""
-    learner = ActiveLearner(X, classes=[0, 1], confidence=CONFIDENCE, loss="hinge", C=0.01, **asked)
+    learner = ActiveLearner(X, classes=[0, 1], confidence=CONFIDENCE, loss="hinge", C=0.1, **asked)
     while len(ids := learner.query()[0]):
         learner.teach(ids, labels[ids])
     return learner
@@ -62,15 +62,15 @@ def test_intervals_are_false_no_more_often_than_they_say(asked: dict[str, Any], 
     it looks good has no bound from below that is false.
     """
     X, codes = rows_of_two()
-    found, attempts = np.zeros(3, int), set[int]()
+    found, attempts = np.zeros(3, int), list[int]()
     for number in range(plays):
         labels = np.where(np.random.default_rng(number).random(ROWS) < 0.2, 1 - codes, codes)
         learner = played(X, labels, seed=number, **{"trial": 23} | asked)
         below, above = false_sides(learner, X, labels)
         found += [below, above, below or above]
-        attempts.add(learner.evidence["attempt"] if learner.evidence else 0)
+        attempts.append(learner.evidence["attempt"] if learner.evidence else 0)
     allowed = np.array([spent / 2, spent / 2, spent]) * plays
     assert (found <= allowed).all(), found
     often = asked["error"] < 0.5
     assert (found[often:] > 0).all()
-    assert (max(attempts) > 1) == often
+    assert (np.median(attempts) > 1) == often  # the first tells too little here and there

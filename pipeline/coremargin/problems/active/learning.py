@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.formats.asked import GROUND, TELLING
+from coremargin.maths.margin import is_certified
 from coremargin.problems.active.answered import Answered
-from coremargin.problems.active.fit import largest_margins, least_values
+from coremargin.problems.active.fit import at_zero, largest_margins, least_values
 from coremargin.problems.active.hypothesis import NONE, Hypothesis
 from coremargin.problems.active.resident import rows_of
 from coremargin.problems.active.state import ActiveState, Draws, Scanned
@@ -87,3 +89,18 @@ class Learning:
         if fitted.failed is not None:
             return replace(state, wanted=np.zeros(0, np.int64))
         return replace(state, lower=fitted.lower)
+
+    def proves(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:
+        """Whether bounds lower (k,) prove epsilon, where there are answers of all classes.
+
+        With a loss also whether the draws cannot have made the hypothesis (formats/asked.py).
+        """
+        if not state.answered.both_classes:
+            return True
+        pairs = list(zip(lower, state.upper, strict=True))
+        least = self.epsilon if self.loss is None else min(self.epsilon, GROUND)
+        telling = self.loss is None or all(
+            upper <= (1 - TELLING) * at_zero(state.answered.signs(plane), self.loss, self.cost, self.intercept)
+            for plane, (_, upper) in enumerate(pairs)
+        )
+        return telling and all(is_certified(float(low), float(high), least) for low, high in pairs)

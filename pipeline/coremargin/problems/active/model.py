@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coremargin.data.scaled import scaling_of
-from coremargin.formats.asked import GROUND, TELLING
-from coremargin.maths.margin import is_certified
 from coremargin.models.active import ActiveModel
-from coremargin.problems.active.fit import at_zero
 from coremargin.problems.active.state import Draws
 from coremargin.problems.common.model import record_of
 
@@ -80,23 +77,7 @@ def _as_asked(problem: ActiveMargin, state: ActiveState) -> bool:
     parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
     bounded = all(part["error_bound"] <= problem.error * part["population"] for part in parts)
     looked = state.answered.both_classes and (problem.loss is not None or state.scanned.looked)
-    return bounded and not (looked and not _proven(problem, state))
-
-
-def _proven(problem: ActiveMargin, state: ActiveState) -> bool:
-    """Whether the bounds prove epsilon, where there are answers of all classes.
-
-    With a loss also whether the draws cannot have made the hypothesis (formats/asked.py).
-    """
-    if not state.answered.both_classes:
-        return True
-    pairs = list(zip(problem.proven(state), state.upper, strict=True))
-    least = problem.epsilon if problem.loss is None else min(problem.epsilon, GROUND)
-    telling = problem.loss is None or all(
-        upper <= (1 - TELLING) * at_zero(state.answered.signs(plane), problem.loss, problem.cost, problem.intercept)
-        for plane, (_, upper) in enumerate(pairs)
-    )
-    return telling and all(is_certified(float(lower), float(upper), least) for lower, upper in pairs)
+    return bounded and not (looked and not problem.learning.proves(state, problem.proven(state)))
 
 
 def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
@@ -123,7 +104,7 @@ def evidence_of(problem: ActiveMargin, state: ActiveState, classes: Sequence[Any
     """
     population, soft = state.scanned.population, problem.loss is not None
     ended = state.status == "certified" or (soft and state.status == "running" and state.draws.finished)
-    if not ended or not population or not _proven(problem, state):
+    if not ended or not population or not problem.learning.proves(state, problem.proven(state)):
         return None
     parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
     if not problem.trials.complete(parts):

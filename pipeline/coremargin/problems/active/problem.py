@@ -156,7 +156,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if self.loss is not None:
             parts = self.trials.parts(state.scanned.sides, draws, state.attempt)
             known = np.isin(draws.codes, state.answered.seen).all()  # a class that only draws have is not learnt yet
-            if not (known and self.trials.complete(parts) and self.trials.certifies(parts)):
+            if not (known and self.trials.certifies(parts) and self.learning.proves(state, self.proven(state))):
                 return state  # what it shows is there until the next answer
         return replace(state, status="certified")
 

@@ -75,8 +75,8 @@ class Trial:
         return shown
 
     def certifies(self, parts: Sequence[dict[str, int]]) -> bool:
-        """Whether that is what was asked for."""
-        return all(part["error_bound"] <= self.error * part["population"] for part in parts)
+        """Whether that is what was asked for, by as many draws as were fixed before."""
+        return self.complete(parts) and all(part["error_bound"] <= self.error * part["population"] for part in parts)
 
     def complete(self, parts: Sequence[dict[str, int]]) -> bool:
         """Whether there are as many draws of each stratum as were fixed before."""
