@@ -1,4 +1,4 @@
-"""Fixtures of the tests of data: refusals of ingest, and files to be refused."""
+"""Fixtures of the tests of data: refusals of ingest, files to be refused, and a budget of maps of their own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
+from coremargin.data import maps
 from coremargin.data.ingest import ingest
 from coremargin.errors import BadRow, CoremarginError
+
+
+@pytest.fixture(autouse=True)
+def own_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget of maps for each test: stores that others left open in this process have used up some of theirs."""
+    monkeypatch.setattr(maps, "budget", maps._Budget())
 
 
 @pytest.fixture

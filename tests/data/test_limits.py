@@ -54,12 +54,6 @@ def no_files_left(but: int = 0) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def own_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A budget of maps for each test: stores that others left open in this process have used up some of theirs."""
-    monkeypatch.setattr(maps, "budget", maps._Budget())
-
-
 @pytest.fixture
 def many_chunks(tmp_path: Path, rng: np.random.Generator) -> tuple[Path, np.ndarray]:
     """A store of 245 chunks."""

@@ -15,7 +15,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coremargin.data.maps import budget
+from coremargin.data import maps
 from coremargin.data.store import Store, open_source
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, StoreError
@@ -77,16 +77,16 @@ def test_maps_stay_within_the_budget(tmp_path: Path, rng: np.random.Generator) -
     """Maps are kept up to the budget of the process, the first ones stay, and closing gives the bytes back."""
     gc.collect()
     path, X = _filled(tmp_path, rng)
-    before = budget.used_bytes
+    before = maps.budget.used_bytes
     chunk_bytes = 64 * 4 * 4
     store = Store.open(path, map_bytes=before + 2 * chunk_bytes + 10)
     for _ in range(3):
         np.testing.assert_array_equal(all_rows(store)[0], X)
         assert sorted(store.readers()[0]._maps._kept) == [0, 1]
-        assert budget.used_bytes == before + 2 * chunk_bytes
+        assert maps.budget.used_bytes == before + 2 * chunk_bytes
     del store
     gc.collect()
-    assert budget.used_bytes == before
+    assert maps.budget.used_bytes == before
 
 
 def test_mapped_rows_survive_the_store(tmp_path: Path, rng: np.random.Generator) -> None:

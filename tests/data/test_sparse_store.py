@@ -13,9 +13,9 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coremargin.data import maps
 from coremargin.data.arrays import ArraySource
 from coremargin.data.check import check_store
-from coremargin.data.maps import budget
 from coremargin.data.overview import overview
 from coremargin.data.source import Source
 from coremargin.data.store import Store, open_source
@@ -285,15 +285,15 @@ class TestWriting:
 
     def test_maps_count(self, tmp_path: Path, rng: np.random.Generator) -> None:
         """Mapped files count against the budget of the process, and are given back with the store."""
-        before = budget.used_bytes
+        before = maps.budget.used_bytes
         store = write_sparse(tmp_path / "s.zarr", sparse_rows(rng), np.ones(ROWS))
         for chunk in range(store.chunks):
             store.read(chunk)
-        used = budget.used_bytes - before
+        used = maps.budget.used_bytes - before
         assert used > 0
         assert used % (128 // 4 * 4) == 0
         del store
-        assert budget.used_bytes == before
+        assert maps.budget.used_bytes == before
 
 
 class TestWeights:
