@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections import Counter
@@ -258,6 +259,44 @@ def drawing(campaign: Campaign) -> list[Any]:
         if found and found[0].why == "draw":
             return [*found, *campaign.ask(10 - len(found))] if len(found) < 10 else found
         campaign.tell([one.row for one in found], [ORACLE[one.row] for one in found])
+
+
+def test_the_log_names_what_draws_try(campaign: Campaign) -> None:
+    """Each line about a draw has the hash of the hypothesis, and no other line; the same from w and b by hashlib."""
+    campaign.run(know)
+    model = campaign.model
+    numbers = model.w.astype("<f8").tobytes() + np.array([model.b], "<f8").tobytes()
+    lines = [json.loads(text) for text in (campaign.path / "answers.jsonl").read_text().splitlines()]
+    tried = {line["row"]: line["tried"] for line in lines if "tried" in line}
+    assert sorted(tried) == sorted(model.arrays()["draws_ids"].tolist())
+    assert set(tried.values()) == {hashlib.sha256(numbers).hexdigest()}
+    assert all(("tried" in line) == (line["why"] == "draw") for line in lines)
+
+
+@pytest.mark.parametrize("tried", ["5" * 64, None])
+def test_draws_of_another_hypothesis_are_void(campaign: Campaign, tmp_path: Path, tried: str | None) -> None:
+    """Where the log says that draws tried another hypothesis than is computed again from it, or does not say, they
+    show nothing: their attempt is spent, their answers hold, and others are drawn; verify confirms what comes of it.
+    """
+    drawn_rows = [one.row for one in drawing(campaign)][:5]
+    campaign.tell(drawn_rows, know(drawn_rows).values())
+    path = tmp_path / "other"
+    shutil.copytree(campaign.path, path, ignore=shutil.ignore_patterns("state", "model", ".*"))
+    before, texts = hashlib.sha256((path / "campaign.toml").read_bytes()).hexdigest(), list[str]()
+    for text in (path / "answers.jsonl").read_text().splitlines():
+        line = json.loads(text) | {"before": before}
+        if "tried" in line:
+            line |= {"tried": tried}
+        texts.append(json.dumps({name: value for name, value in line.items() if value is not None or name != "tried"}))
+        before = hashlib.sha256(texts[-1].encode()).hexdigest()
+    (path / "answers.jsonl").write_text("".join(text + "\n" for text in texts))
+    other = Campaign(path)
+    assert (campaign.status["attempt"], other.status["attempt"]) == (1, 2)
+    assert other.run(know)["status"] == "certified"
+    arrays = other.model.arrays()
+    assert set(drawn_rows) <= set(arrays["answered_ids"].tolist())
+    assert not set(drawn_rows) & set(arrays["draws_ids"].tolist())
+    assert verify(path, campaign.facts.store).ok
 
 
 def test_a_draw_that_is_corrected_voids_its_attempt(campaign: Campaign, tmp_path: Path) -> None:

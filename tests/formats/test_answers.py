@@ -11,8 +11,9 @@ import pytest
 import tomli_w
 
 from coremargin.errors import DataError
-from coremargin.formats.answers import bytes_of, check_lines, classes_of, effective, read_answers, same
+from coremargin.formats.answers import bytes_of, read_answers
 from coremargin.formats.campaign import first_hash, read_campaign
+from coremargin.formats.held import check_lines, classes_of, effective, same
 
 FIRST = hashlib.sha256(b"campaign").hexdigest()
 FACTS = f"""format = "coremargin-campaign"
@@ -81,6 +82,7 @@ def test_a_log_is_read_line_by_line() -> None:
         ({"action": "skip"}, "expected a label with label and correct only, found 'a' with skip"),
         ({"why": "draw"}, "expected an attempt with draws only, found None with draw"),
         ({"attempt": 1}, "expected an attempt with draws only, found 1 with query"),
+        ({"tried": "5" * 64}, "expected a hypothesis that is tried with draws only, found one with query"),
         ({"when": "today"}, "log, line 2: when: expected str matching regex"),
     ],
 )

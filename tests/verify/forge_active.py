@@ -93,11 +93,23 @@ class Played:
         """The campaign's file."""
         return "".join(f"{key} = {json.dumps(value)}\n" for key, value in self.about.items()).encode()
 
+    def tried(self) -> str:
+        """What the log calls the hypothesis by, as formats/draws.py says in words."""
+        if "hypothesis" in self.arrays:
+            w, b = self.arrays["hypothesis"][:, :-1], self.arrays["hypothesis"][:, -1]
+        else:
+            w, b = self.arrays["w"], self.arrays["b"]
+        return sha(np.ascontiguousarray(w, "<f8").tobytes() + np.ascontiguousarray(b, "<f8").tobytes())
+
     def chained(self) -> list[bytes]:
-        """The log's lines, with their numbers and hashes."""
+        """The log's lines, with their numbers and hashes; draws try the hypothesis, or what they say: "" nothing."""
         texts, before = list[bytes](), sha(self.toml())
         for number, line in enumerate(self.lines, 1):
-            text = json.dumps({"number": number, **line, "before": before}).encode()
+            tried = line.get("tried", self.tried() if line.get("why") == "draw" else "")
+            told = {name: value for name, value in line.items() if name != "tried"} | (
+                {"tried": tried} if tried else {}
+            )
+            text = json.dumps({"number": number, **told, "before": before}).encode()
             texts.append(text)
             before = sha(text)
         return texts

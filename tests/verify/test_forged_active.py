@@ -511,6 +511,36 @@ def strange_draw(played: Played) -> None:
     other.update(why="draw", attempt=1)
 
 
+def draw_tries(tried: str) -> Change:
+    """One draw of the evidence tries another hypothesis, "": none that anybody wrote down."""
+
+    def change(played: Played) -> None:
+        played.lines[first_draw(played) + 3]["tried"] = tried
+
+    return change
+
+
+def looked_at_another(played: Played) -> None:
+    """The first draw is seen, and passed over, while another hypothesis is tried."""
+    k = first_draw(played)
+    seen = {**played.lines[k], "action": "skip", "label": None, "tried": "5" * 64}
+    played.lines.insert(k, seen)
+
+
+def fitted_afterwards(name: str) -> Change:
+    """The hypothesis is another one than was tried, by one in 1e12."""
+
+    def change(played: Played) -> None:
+        tried = played.tried()
+        for line in played.lines:
+            if line["why"] == "draw":
+                line["tried"] = tried
+        played.arrays[name][0] *= 1 + 1e-12
+        played.record["certificate"]["lower"] *= 1 - 1e-9
+
+    return change
+
+
 #: Forgeries of a campaign, the chain being made anew: (of which campaign, what is changed, what must be found false).
 CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
     "an answer turned in the log": ("once", other_class, {"answers"}),
@@ -527,6 +557,11 @@ CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
     "an answer that came meanwhile": ("once", asked_meanwhile, {"attempt"}),
     "draws that were looked at before": ("once", looked_at, {"attempt"}),
     "a draw before the others": ("once", drawn_before, {"attempt"}),
+    "a draw that tries another hypothesis": ("once", draw_tries("5" * 64), {"attempt"}),
+    "a draw that tries nothing": ("once", draw_tries(""), {"attempt"}),
+    "a draw that was seen before the hypothesis": ("once", looked_at_another, {"attempt"}),
+    "weights that are fitted afterwards": ("once", fitted_afterwards("w"), {"attempt"}),
+    "an intercept that is fitted afterwards": ("once", fitted_afterwards("b"), {"attempt"}),
     "a wrong draw that is dropped": ("once", draw_dropped, {"attempt"}),
     "draws of another attempt": ("once", renumbered(1, 2), {"attempt", "earlier draws"}),
     "the second attempt as the first": ("twice", claimed_as_first, {"draws"}),

@@ -13,8 +13,8 @@ from msgspec import Meta, to_builtins
 
 from coremargin.data.files import sync_folder, write_json
 from coremargin.errors import DataError
-from coremargin.formats.answers import unsure_of
 from coremargin.formats.choices import Why
+from coremargin.formats.held import unsure_of
 from coremargin.formats.model_record import Count, Strict, Word
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed

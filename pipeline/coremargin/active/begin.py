@@ -23,8 +23,8 @@ from coremargin.data.owned import Kind
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.errors import OutputError, StoreError
-from coremargin.formats.answers import Held
 from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, VERSION, first_hash, read_campaign
+from coremargin.formats.held import Held
 from coremargin.models.files import check_outside
 from coremargin.problems.active.make import problem_of
 

@@ -14,7 +14,7 @@ from coremargin.active.labels import named_classes
 from coremargin.active.told import Given, Known, taken
 from coremargin.data.relabel import LabelReport, write_labels
 from coremargin.errors import UsageError
-from coremargin.formats.answers import same
+from coremargin.formats.held import same
 
 if TYPE_CHECKING:
     from coremargin.engine.loop import Callbacks

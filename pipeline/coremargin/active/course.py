@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 
 from coremargin.engine.loop import Engine, rounds
 
@@ -18,11 +19,18 @@ if TYPE_CHECKING:
     from coremargin.engine.checkpoint import Checkpoint
     from coremargin.engine.loop import Callbacks, Step
     from coremargin.engine.protocols import Executor
-    from coremargin.formats.answers import Action
+    from coremargin.formats.answers import Action, Line
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import ActiveState
 
 Codes = Mapping[int, int]  #: places of classes by row
+
+
+class Draw(NamedTuple):
+    """What a row was drawn for: the number of an attempt, and the hash of what that tries, None: unknown."""
+
+    attempt: int
+    tried: str | None
 
 
 def scan(
@@ -34,15 +42,15 @@ def scan(
 
 
 def told(
-    problem: ActiveMargin, state: ActiveState, row: int, action: Action, attempt: int | None, codes: Codes
+    problem: ActiveMargin, state: ActiveState, row: int, action: Action, draw: Draw | None, codes: Codes
 ) -> ActiveState:
     """The state that knows what was said of a row; codes: all answers that hold, with this one.
 
-    attempt: number of the one that the row was drawn for when it was asked about, None: for none.
+    draw: what the row was drawn for when it was asked about, None: for nothing.
     """
-    other = not fits(state, row, attempt)
+    other = not fits(state, row, draw)
     if other:
-        state = revised(problem, state, codes, spent=attempt or 0)
+        state = revised(problem, state, codes, spent=0 if draw is None else draw.attempt)
     if action == "unsure" and row not in codes:
         return problem.set_aside(state, row)
     if other or action in ("skip", "unsure"):
@@ -82,15 +90,24 @@ def foretold(problem: ActiveMargin, state: ActiveState, row: int) -> int:
     return side if side >= 0 else int(problem.decisions(state, np.array([row]))[0].argmax())
 
 
-def fits(state: ActiveState, row: int, attempt: int | None) -> bool:
-    """Whether a row was drawn for the attempt of that number, None: for none, as far as the state knows.
+def drawn(state: ActiveState, row: int) -> Draw | None:
+    """What a row is drawn for now, None: for nothing."""
+    return Draw(state.attempt, state.hypothesis.hash) if row in state.draws.ids else None
+
+
+def drawn_for(line: Line) -> Draw | None:
+    """What the row of a line of the log was drawn for, None: for nothing."""
+    return None if line.attempt is None else Draw(line.attempt, None if line.tried is UNSET else line.tried)
+
+
+def fits(state: ActiveState, row: int, draw: Draw | None) -> bool:
+    """Whether a row was drawn for that, None: for nothing, as far as the state knows.
 
     Else the state was computed again, by another coremargin or on another kind of processor, and has come to other
-    draws than people were shown: these attempts are spent, and those draws show nothing.
+    draws than people were shown, or another hypothesis: these attempts are spent, and those draws show nothing.
     """
-    if row in state.draws.ids:
-        return attempt == state.attempt
-    return attempt is None or attempt < state.attempt
+    now = drawn(state, row)
+    return draw == now if now is not None or draw is None else draw.attempt < state.attempt
 
 
 def revised(problem: ActiveMargin, state: ActiveState, codes: Codes, *, spent: int = 0) -> ActiveState:

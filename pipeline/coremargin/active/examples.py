@@ -12,8 +12,8 @@ from coremargin.active.told import Given
 from coremargin.data.locked import Locked
 from coremargin.data.store import Store
 from coremargin.errors import DataError, StoreError
-from coremargin.formats.answers import unsure_of
 from coremargin.formats.campaign import ANSWERS
+from coremargin.formats.held import unsure_of
 
 if TYPE_CHECKING:
     from coremargin.formats.campaign import Campaign

@@ -19,7 +19,7 @@ from coremargin.data.sources.npy import is_npy, map_npy
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
 from coremargin.errors import DataError, OutputError, UsageError
-from coremargin.formats.answers import same
+from coremargin.formats.held import same
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import cut, read_object
 

@@ -13,7 +13,7 @@
 The state is a function of the first two and of the store, to the bit where the same coremargin computes it on the same
 kind of processor: answers are taken one at a time in the order of the log, but for the examples that it begins with,
 which are taken together; and each line says how many scans there were before it, and for which attempt its row was
-drawn. Elsewhere attempts that were begun stay spent.
+drawn, to try which hypothesis. Elsewhere attempts that were begun stay spent, and so are those that tried another.
 
 A store may grow meanwhile: where a scan is due, a campaign that goes on looks for rows that were appended, and goes on
 with all of them. Nothing else that was done to the store is taken for growth.

@@ -8,7 +8,7 @@ from typing import Any
 from coremargin.data.labels import checked_label
 from coremargin.data.sources.vocabulary import label_from_text
 from coremargin.errors import LabelError
-from coremargin.formats.answers import fits, same
+from coremargin.formats.held import fits, same
 from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_record import different_labels
 from coremargin.formats.strict_json import cut

@@ -18,7 +18,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
-from coremargin.formats.answers import Held, same
+from coremargin.formats.held import Held, same
 from coremargin.formats.strict_json import cut
 from coremargin.problems.active.make import problem_of
 from coremargin.problems.active.model import evidence_of, model_of
@@ -226,10 +226,10 @@ class ActiveLearner:
 
     def _say(self, row: int, action: Action, held: Held) -> None:
         """Go on with what is said of a row, with all labels that hold then."""
-        attempt = self._state.attempt if row in self._state.draws.ids else None
+        draw = course.drawn(self._state, row)
         codes = codes_of(held.labels, held.classes)
         with one_blas_thread():
-            state = course.told(self._problem, self._state, row, action, attempt, codes)
+            state = course.told(self._problem, self._state, row, action, draw, codes)
         self._state, self._held = state, held
 
     def _scan(self) -> None:

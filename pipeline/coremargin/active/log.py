@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.files import output_errors, sync_folder, write_whole
 from coremargin.errors import DataError, raise_if_limit
-from coremargin.formats.answers import (
-    GROW,
-    Answers,
-    Entry,
-    Growth,
-    Held,
-    Line,
-    bytes_of,
-    check_lines,
-    hash_of,
-    read_answers,
-)
+from coremargin.formats.answers import GROW, Answers, Entry, Growth, Line, bytes_of, hash_of, read_answers
+from coremargin.formats.held import Held, check_lines
 from coremargin.formats.plain_file import opened_plain
 
 if TYPE_CHECKING:
@@ -174,11 +164,13 @@ class Log:
             os.fsync(file.fileno())
 
 
-def entry_of(given: Given, who: str, why: Why, attempt: int | None, scans: int) -> dict[str, Any]:
-    """A line of an answer that comes now, all but its number and hash."""
+def entry_of(
+    given: Given, who: str, why: Why, attempt: int | None, scans: int, tried: str | None = None
+) -> dict[str, Any]:
+    """A line of an answer that comes now, all but its number and hash; tried: of a draw, what it tries."""
     return {
         "row": given.row, "label": given.label, "action": given.action, "who": who, "when": _now(), "why": why,
-        "attempt": attempt, "scans": scans,
+        "attempt": attempt, "scans": scans, **({} if tried is None else {"tried": tried}),
     }  # fmt: skip
 
 

@@ -18,8 +18,9 @@ from coremargin.active.questions import FILE
 from coremargin.data.locked import Locked
 from coremargin.data.store import Store
 from coremargin.errors import DataError
-from coremargin.formats.answers import Growth, unsure_of
+from coremargin.formats.answers import Growth
 from coremargin.formats.campaign import ANSWERS
+from coremargin.formats.held import unsure_of
 from coremargin.maths.margin import ratio
 from coremargin.models.registry import read_model
 from coremargin.report.text import count

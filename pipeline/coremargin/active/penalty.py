@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.data.source import Source
-    from coremargin.formats.answers import Held
     from coremargin.formats.choices import Loss
+    from coremargin.formats.held import Held
     from coremargin.problems.active.spec import ActiveJob
 
     Ids = NDArray[np.int64]

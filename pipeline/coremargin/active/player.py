@@ -19,8 +19,9 @@ from coremargin.active.log import Log, entry_of, growth_of
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import ScanCost
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, UsageError
-from coremargin.formats.answers import Growth, effective
+from coremargin.formats.answers import Growth
 from coremargin.formats.campaign import ANSWERS
+from coremargin.formats.held import effective
 from coremargin.learn.record import RunCounters
 from coremargin.models.executor import executor_of
 from coremargin.problems.active.model import model_of
@@ -142,7 +143,7 @@ class Player:
         for one in given:
             why, attempt = ahead.get(one.row) or self._why(one, asked)
             ahead[one.row] = why, attempt
-            entries.append(entry_of(one, who, why, attempt, self.state.round))
+            entries.append(entry_of(one, who, why, attempt, self.state.round, self._tried(one.row, attempt)))
         self.log.append(entries)
         self.advance()
 
@@ -155,6 +156,11 @@ class Player:
             return "draw", self.state.attempt
         found = asked.get(given.row, before)
         return ("example", None) if found is None else (found.why, found.attempt)
+
+    def _tried(self, row: int, attempt: int | None) -> str | None:
+        """The hypothesis that a row of an attempt tries; None: it is no draw, or of an attempt that is over."""
+        now = course.drawn(self.state, row)
+        return now.tried if now is not None and now.attempt == attempt else None
 
     def advance(self) -> None:
         """Bring the state up to the log, line by line, but for the examples that it begins with."""
@@ -169,7 +175,7 @@ class Player:
                 labels = effective([line], self.labels)
                 codes = codes_of(labels, self.log.classes(line.number))
                 wrong = self._wrong(line, codes)
-                after = course.told(self.problem, self.state, line.row, line.action, line.attempt, codes)
+                after = course.told(self.problem, self.state, line.row, line.action, course.drawn_for(line), codes)
             self._come(line.number, after, labels, wrong=wrong)
 
     def _advance_by_examples(self) -> None:
@@ -232,7 +238,8 @@ class Player:
         state = self.state
         if line.action != "label" or state.status != "running" or line.row not in state.draws.ids:
             return False
-        return line.attempt == state.attempt and codes[line.row] != course.foretold(self.problem, state, line.row)
+        known = course.fits(state, line.row, course.drawn_for(line))
+        return known and codes[line.row] != course.foretold(self.problem, state, line.row)
 
     # scans, and what is kept
 

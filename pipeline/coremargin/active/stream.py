@@ -23,7 +23,7 @@ from coremargin.active.streamed import Trial, claim_of, model_of, save
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
-from coremargin.formats.answers import Held
+from coremargin.formats.held import Held
 from coremargin.maths.active.coreset import draws_of, share_shown
 from coremargin.maths.rows import take
 from coremargin.problems.active.make import problem_of

@@ -13,7 +13,7 @@ import numpy as np
 from coremargin.data.folder import replacing
 from coremargin.data.owned import STORE, Kind
 from coremargin.data.writer import StoreWriter
-from coremargin.formats.answers import same
+from coremargin.formats.held import same
 from coremargin.maths.margin import is_certified
 from coremargin.models.files import MODEL, check_outside
 from coremargin.problems.active import model as several

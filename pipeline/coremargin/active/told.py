@@ -8,7 +8,8 @@ from typing import Any
 
 from coremargin.active.labels import meant
 from coremargin.errors import DataError, UsageError
-from coremargin.formats.answers import ACTIONS, Action, Held, same
+from coremargin.formats.answers import ACTIONS, Action
+from coremargin.formats.held import Held, same
 
 
 @dataclass(frozen=True)

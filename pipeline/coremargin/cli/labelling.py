@@ -14,7 +14,7 @@ from coremargin.active.asked import name_of
 from coremargin.active.labels import meant
 from coremargin.cli.printing import print_lines
 from coremargin.errors import Busy, LabelError, UsageError
-from coremargin.formats.answers import same
+from coremargin.formats.held import same
 from coremargin.report.text import count
 
 if TYPE_CHECKING:

@@ -6,12 +6,17 @@ So nobody can choose draws, and whoever has seed, digest and attempt draws the s
     a block                 four numbers of 64 bits, the most significant byte first
     a number v              is passed over where v >= q rows, q = floor(2^64 / rows), so that no row is favoured;
                             else it draws row v mod rows, unless that row was drawn before
+
+Draws try a hypothesis that was there before they were answered: the log names it with each of them, by a hash
+(``hypothesis_hash``).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+
+import numpy as np
 
 _NUMBERS = 1 << 64
 
@@ -28,3 +33,11 @@ def drawn(digest: str, seed: int, attempt: int, rows: int) -> Iterator[int]:
             if number < limit and row not in seen:
                 seen.add(row)
                 yield row
+
+
+def hypothesis_hash(w: np.ndarray, b: np.ndarray) -> str:
+    """SHA-256, in hex, of hyperplanes w (k, d), b (k,): of their numbers as float64, the least significant byte first,
+    those of w row by row, then those of b.
+    """
+    numbers = (np.ascontiguousarray(part, dtype="<f8").tobytes() for part in (w, b))
+    return hashlib.sha256(b"".join(numbers)).hexdigest()

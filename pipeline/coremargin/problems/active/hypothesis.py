@@ -7,11 +7,13 @@ that no class claims, or more than one, is as near as can be: some hyperplane ha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.formats.draws import hypothesis_hash
 from coremargin.maths.margin import safe_projections
 from coremargin.maths.rows import is_sparse, products
 
@@ -39,6 +41,11 @@ class Hypothesis:
     def nothing(cls, features: int, planes: int, *, soft: bool) -> Hypothesis:
         """Before anything is known."""
         return cls(np.zeros((planes, features)), np.zeros(planes), np.zeros(planes), soft)
+
+    @cached_property
+    def hash(self) -> str:
+        """What the log calls it by."""
+        return hypothesis_hash(self.w, self.b)
 
     @property
     def planes(self) -> int:

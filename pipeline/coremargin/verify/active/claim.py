@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from msgspec import UNSET
 
+from coremargin.formats.draws import hypothesis_hash
 from coremargin.formats.model_record import WHOLE
 from coremargin.verify.claim import AnyClaim, Claim, any_claim, two_classes
 
@@ -83,6 +84,12 @@ class ActiveClaim(AnyClaim):
     unsure: np.ndarray  #: rows that nobody could label, ascending
     history: History | None = None  #: of the campaign whose model this is, where its folder was given
     late: Coded | None = None  #: rows answered after the line of the log that the model is about
+
+    @property
+    def hash(self) -> str:
+        """What the log calls the hypothesis by."""
+        planes = self.planes
+        return hypothesis_hash(np.stack([plane.w for plane in planes]), np.array([plane.b for plane in planes]))
 
     @property
     def of_others(self) -> bool:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from coremargin.errors import DataError
-from coremargin.formats.answers import check_lines, read_answers
+from coremargin.formats.answers import read_answers
 from coremargin.formats.campaign import ANSWERS, FILE, LARGEST, first_hash, read_campaign
+from coremargin.formats.held import check_lines
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import opened, previous_of, read_folder
 from coremargin.verify.active.claim import ActiveClaim, History, active_claim

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
     from coremargin.verify.rows import Rows
 
-_HONEST = (
-    "that the answers are true, and how the model does on rows that are not in the store",
-    "that the hypothesis was there before its draws were answered",
-)
+_HONEST = "that the answers are true, and how the model does on rows that are not in the store"
+_BEFORE = "that the hypothesis was there before its draws were answered: the log says with each which one it tries"
+_CAME = "that answers to draws were not known before they were written: who knew them may have chosen the hypothesis"
 _ALONE = "the log of answers, and how often draws were tried before: give the campaign's folder for that"
 _ONCE = (
     "that nobody began many campaigns, or wrote this one anew, and shows the best",
@@ -45,7 +44,7 @@ class ActiveKind(Kind[ActiveClaim]):
     def not_checked(self, claim: ActiveClaim) -> tuple[str, ...]:
         """The log is checked where there is one."""
         alone = claim.history is None
-        told = [*_HONEST, *((_ALONE,) if alone else _ONCE)]
+        told = [_HONEST, *((_BEFORE, _ALONE) if alone else (_CAME, *_ONCE))]
         told += [_TRIAL] if alone and claim.loss else []
         told += [_EARLIER] if claim.by_class and not alone else []
         told += [_UNSURE] if len(claim.unsure) else []

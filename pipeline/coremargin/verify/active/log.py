@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import UNSET
 
 from coremargin.errors import DataError
-from coremargin.formats.answers import classes_of, effective, same, unsure_of
+from coremargin.formats.held import classes_of, effective, same, unsure_of
 from coremargin.verify.active.claim import Coded
 from coremargin.verify.active.draws import fresh
 from coremargin.verify.active.ground import Then, commits_of, extended
@@ -185,8 +186,12 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
         for line in lines
         if line.attempt is not None and line.attempt > attempt
     ][:1]
-    seen, unsure = set[int](), unsure_of(lines[:first])
+    seen, unsure, own = set[int](), unsure_of(lines[:first]), claim.hash
     for line in lines[first:]:
+        if line.attempt == attempt and line.tried != own:
+            said = "none" if line.tried is UNSET else f"{line.tried[:16]}..."
+            text = f"line {line.number} is about a draw that is to try the model's hypothesis, of hash {own[:16]}..."
+            problems.append(f"{text}, found {said}")
         if line.action in _ASIDE:
             unsure |= {line.row} - seen if line.action == "unsure" else set()
             continue
