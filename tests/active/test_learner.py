@@ -88,10 +88,20 @@ def test_classes_are_plain_labels(tmp_path: Path) -> None:
 
 
 def test_what_it_refuses() -> None:
-    """Rows that are not there, a third label, labels that are missing, answers that are all the same."""
+    """Rows that are not there, or no rows, a third label, labels that are missing, answers that are all the same."""
     learner = ActiveLearner(X, classes=CLASSES, error=0.1, confidence=0.9)
     with pytest.raises(DataError, match="expected rows from 0 to 599"):
         learner.teach([600], ["ham"])
+    for row in (1.7, "x", True, -1):
+        with pytest.raises(DataError, match=f"expected rows from 0 to 599, found {row!r}"):
+            learner.teach([row], ["ham"])
+    for n in (0, -1, 2.5):
+        with pytest.raises(UsageError, match=f"n: expected at least one row, found {n}"):
+            learner.query(n)  # type: ignore[arg-type] # that is what is refused
+    with pytest.raises(UsageError, match=r"as wide as those of X_pool, \(600, 4\), found \(600, 3\)"):
+        ActiveLearner(X, X[:, 1:], LABELS)
+    with pytest.raises(UsageError, match="dense or sparse as those of X_pool are"):
+        ActiveLearner(X, csr_array(X), LABELS)
     with pytest.raises(LabelError, match="expected 'ham' or 'spam', found 'egg'"):
         learner.teach([0], ["egg"])
     with pytest.raises(UsageError, match="expected one for each of 2 rows, found 1"):

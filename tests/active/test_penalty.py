@@ -24,8 +24,9 @@ def noisy(rows: int, classes: int, seed: int) -> tuple[Any, np.ndarray]:
 
 @pytest.mark.parametrize(("classes", "seed"), [(2, 1), (3, 7)])
 def test_c_is_the_best_of_scikit_learn(classes: int, seed: int) -> None:
-    """Of the values tried none has fewer mistakes in rows held out by scikit-learn's models, and no smaller one as few:
-    of two classes with the hinge, of three with its square and through the origin, as LinearSVC has it.
+    """Of the values tried none has fewer mistakes in rows held out by scikit-learn's models, and of those that have as
+    few it is the middle one: of two classes with the hinge, of three with its square and through the origin, as
+    LinearSVC has it.
     """
     X, codes = noisy(70, classes, seed)
     known = {row: int(codes[row]) for row in range(5, 70)}
@@ -37,9 +38,10 @@ def test_c_is_the_best_of_scikit_learn(classes: int, seed: int) -> None:
         for k in range(FOLDS):
             model = SVC(kernel="linear", C=cost) if classes == 2 else LinearSVC(C=cost, fit_intercept=False, dual=False)
             model.fit(X[ids[fold != k]], codes[ids[fold != k]])
-            share.append(np.mean(model.predict(X[ids[fold == k]]) != codes[ids[fold == k]]))
-        shares[cost] = round(sum(share), 9)
-    assert found == min(cost for cost, share in shares.items() if share == min(shares.values()))
+            share.append(np.sum(model.predict(X[ids[fold == k]]) != codes[ids[fold == k]]))
+        shares[cost] = int(sum(share))
+    equal = [cost for cost, share in shares.items() if share == min(shares.values())]
+    assert found == equal[len(equal) // 2]
     assert len(set(shares.values())) > 1
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, hypergeom
+from scipy.stats import hypergeom
 
 from coremargin.maths.evidence import draws_needed, least_trial, most_wrong, probability, share_of, trial_size
 
@@ -71,31 +72,51 @@ def test_claims_hold_as_often_as_they_say(rng: np.random.Generator) -> None:
     assert (bounds[wrong] < 12).mean() < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 4000)
 
 
+@pytest.mark.parametrize("rows", [60, 400, 100_000])
 @pytest.mark.parametrize(("error", "confidence"), [(0.05, 0.99), (0.1, 0.9), (0.3, 0.95), (0.5, 0.5), (0.9, 0.9)])
-def test_a_trial_is_the_least_that_certifies_with_half_of_what_is_allowed(error: float, confidence: float) -> None:
-    """By trying every number of draws in turn, of rows that are very many, with half of the fifth attempt's part."""
-    delta = (1 - confidence) / 30 / 2
-    tried = (draws for draws in range(1, 2000) if binom.cdf(int(error / 2 * draws), draws, error) <= delta)
-    assert trial_size(error, confidence) == next(tried)
+def test_a_trial_is_the_least_that_certifies_with_half_of_what_is_allowed(
+    error: float, confidence: float, rows: int
+) -> None:
+    """By trying every number of draws in turn, with half of the fifth attempt's part; or it is all rows."""
+    delta, allowed = (1 - confidence) / 30 / 2, int(error * rows)
+    tried = (
+        draws
+        for draws in range(1, rows + 1)
+        if hypergeom.cdf(int(error / 2 * draws), rows, allowed + 1, draws) <= delta
+    )
+    assert trial_size(error, confidence, rows=rows) == next(tried, rows)
 
 
 def test_a_trial_certifies_a_million_rows() -> None:
     """With as many wrong draws as it is made for, the bound of a fifth attempt is within what was asked for."""
-    draws = trial_size(0.02, 0.99)
+    draws = trial_size(0.02, 0.99, rows=10**6)
     wrong = int(0.01 * draws)
     assert most_wrong(10**6, draws, wrong, share_of(0.01, 5) / 2) <= 0.02 * 10**6
     assert most_wrong(10**6, draws, wrong + 4, share_of(0.01, 5) / 2) > 0.02 * 10**6
 
 
-@pytest.mark.parametrize(("error", "most"), [(1e-9, 600), (1e-9, 2**31 - 1), (1e-12, 10**12), (0.01, 100)])
-def test_a_trial_is_never_larger_than_its_rows(error: float, most: int) -> None:
-    """Where few wrong rows may be, of many, tables of the binomial distribution end before the answer comes."""
-    assert trial_size(error, 0.99, most=most) == min(most, 2**31 - 1)
+@pytest.mark.parametrize(("error", "rows"), [(1e-9, 600), (1e-9, 2**31 - 1), (1e-12, 10**12), (0.01, 10**12)])
+def test_a_trial_of_many_rows_is_found_at_once(error: float, rows: int) -> None:
+    """Whatever may be wrong of however many rows, half of it in the trial certifies, and no table is made of them."""
+    draws, allowed = trial_size(error, 0.99, rows=rows), math.floor(error * rows)
+    assert probability(rows, allowed + 1, draws, math.floor(error / 2 * draws)) <= share_of(0.01, 5) / 2
 
 
-@pytest.mark.parametrize("strata", [1, 2, 5])
-def test_fewer_draws_than_the_least_trial_never_show_what_is_asked_for(strata: int) -> None:
-    """With none wrong, of 3,000 rows, by the bound itself: so many are enough in a first attempt, one less is not."""
-    least, delta = least_trial(0.05, 0.9, strata=strata, rows=3000), share_of(0.1, 1) / (2 * strata)
-    assert most_wrong(3000, least, 0, delta) <= 150 < most_wrong(3000, least - 1, 0, delta)
-    assert trial_size(0.05, 0.9, strata=strata) >= least
+@pytest.mark.parametrize(("rows", "bad", "draws"), [(40, 30, 25), (40, 6, 38), (40, 38, 6), (40, 20, 30), (7, 7, 3)])
+def test_probabilities_are_those_of_scipy(rows: int, bad: int, draws: int) -> None:
+    """Where all good rows are drawn, and where none has to be."""
+    for wrong in range(min(bad, draws) + 1):
+        expected = hypergeom.cdf(wrong, rows, bad, draws)
+        assert probability(rows, bad, draws, wrong) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize(("rows", "strata"), [(3000, 1), (3000, 2), (3000, 5), (200, 4), (600, 3), (41, 2)])
+def test_fewer_draws_than_the_least_trial_cannot_show_what_is_asked_for(rows: int, strata: int) -> None:
+    """With none wrong in a first attempt, by the bound itself: of no size that the largest stratum can have are fewer
+    enough, and of some size so many are.
+    """
+    least, delta = least_trial(0.05, 0.9, strata=strata, rows=rows), share_of(0.1, 1) / (2 * strata)
+    sizes = range(-(-rows // strata), rows + 1)
+    assert all(most_wrong(n, min(n, least - 1), 0, delta) > 0.05 * n for n in sizes)
+    assert any(most_wrong(n, min(n, least), 0, delta) <= 0.05 * n for n in sizes)
+    assert trial_size(0.05, 0.9, strata=strata, rows=rows) >= least

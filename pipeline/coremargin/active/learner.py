@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from coremargin.active import course
 from coremargin.active.labels import codes_of, meant, named_classes
@@ -20,6 +21,7 @@ from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.held import Held, same
 from coremargin.formats.strict_json import cut
+from coremargin.maths.rows import concatenate
 from coremargin.problems.active.make import problem_of
 from coremargin.problems.active.model import evidence_of, model_of
 from coremargin.problems.active.spec import ActiveJob
@@ -108,7 +110,10 @@ class ActiveLearner:
         with one_blas_thread():
             self._state = self._problem.start()
         if known:
-            self.teach(training, known)
+            held, _ = self._checked(training, known)
+            with one_blas_thread():
+                self._state = self._problem.answered(self._state, codes_of(held.labels, held.classes))
+            self._held = held
 
     @property
     def classes(self) -> list[Any]:
@@ -149,9 +154,13 @@ class ActiveLearner:
 
         Raises
         ------
+        UsageError
+            n is no number of rows.
         LabelError
             There is a class of which no row is known, and draws have found none.
         """
+        if not (_whole(n) and n >= 1):
+            raise UsageError(f"n: expected at least one row, found {n!r}")
         with one_blas_thread():
             found = course.chosen(self._problem, self._state, n, [])
             while not found and self._state.status == "running":
@@ -204,10 +213,11 @@ class ActiveLearner:
             self._say(row, "unsure", self._held)
 
     def _rows(self, ids: Iterable[int]) -> list[int]:
-        rows = [int(row) for row in ids]
-        if any(not 0 <= row < self._base.rows for row in rows):
-            raise DataError(f"ids: expected rows from 0 to {self._base.rows - 1}, found {rows}")
-        return rows
+        rows = list(ids)
+        strange = [row for row in rows if not (_whole(row) and 0 <= row < self._base.rows)]
+        if strange:
+            raise DataError(f"ids: expected rows from 0 to {self._base.rows - 1}, found {strange[0]!r}")
+        return [int(row) for row in rows]
 
     def _checked(self, rows: Iterable[int], given: Iterable[Any]) -> tuple[Held, list[tuple[int, Any]]]:
         """All labels with these, and which of them are new: all of them are looked at before one is taken."""
@@ -279,9 +289,17 @@ class ActiveLearner:
 
 
 def _stacked(first: Any, second: Any) -> Any:
-    """Rows one below the other."""
-    if hasattr(first, "tocsr"):
-        from scipy.sparse import csr_array, vstack
+    """Rows one below the other. Raises UsageError for rows of different widths, or dense and sparse ones."""
+    sparse = hasattr(first, "tocsr")
+    if sparse != hasattr(second, "tocsr"):
+        raise UsageError("X_training: expected rows dense or sparse as those of X_pool are, found others")
+    parts = [csr_array(rows) if sparse else np.asarray(rows) for rows in (first, second)]
+    if any(rows.ndim != 2 or rows.shape[1] != parts[0].shape[1] for rows in parts):
+        shapes = f"those of X_pool, {parts[0].shape}, found {parts[1].shape}"
+        raise UsageError(f"X_training: expected rows as wide as {shapes}")
+    return concatenate(parts)
 
-        return csr_array(vstack([first, second]))
-    return np.concatenate([np.asarray(first), np.asarray(second)])
+
+def _whole(value: Any) -> bool:
+    """Whether it is a whole number, whoever says so."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

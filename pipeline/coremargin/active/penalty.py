@@ -44,12 +44,13 @@ def settled(job: ActiveJob, source: Source, held: Held, place: str) -> ActiveJob
     if job.loss is None:
         return job
     strata = max(2, len(job.classes or held.classes)) if job.by_class else 1
-    trial = job.trial or trial_size(job.error, job.confidence, strata=strata, most=source.rows)
+    trial = job.trial or trial_size(job.error, job.confidence, strata=strata, rows=source.rows)
     least, cost = least_trial(job.error, job.confidence, strata=strata, rows=source.rows), job.C
     if trial < least:
         raise SpecError(
-            f"{place}: trial: expected at least {least:,} rows, found {trial:,}: fewer never show that at most "
-            f"{job.error} of them are wrong, with confidence {job.confidence}; leave it out, or ask for less"
+            f"{place}: trial: expected at least {least:,} rows, found {trial:,}: fewer cannot show that at most "
+            f"{job.error} of {source.rows:,} rows{' by class' if job.by_class else ''} are wrong, with confidence "
+            f"{job.confidence}; leave it out, or ask for less"
         )
     if cost == AUTO:
         cost = chosen_cost(
@@ -62,9 +63,11 @@ def settled(job: ActiveJob, source: Source, held: Held, place: str) -> ActiveJob
 def chosen_cost(
     source: Source, codes: dict[int, int], classes: Sequence[Any], *, loss: Loss, intercept: bool, seed: int, place: str
 ) -> float:
-    """The C whose models label the rows held out best, as fleets choose it: of equals the smallest.
+    """The C whose models label the rows held out best: of equals the middle one.
 
-    codes: the class by row of the rows that are known. Raises DataError where a class has too few of them.
+    Few examples leave many equals: with the smallest C every row is within |w.x + b| < 1, and would be asked about;
+    with the largest hardly any is, and no contradiction is forgiven. codes: the class by row of the rows that are
+    known. Raises DataError where a class has too few of them.
     """
     ids = np.array(sorted(codes), np.int64)
     known = np.array([codes[int(row)] for row in ids], np.int64)
@@ -73,7 +76,8 @@ def chosen_cost(
     rows = Answered(ids, source.rows_at(ids)[0], known.astype(np.int32), np.zeros((len(ids), planes)))
     fold, costs = folds_of(ids, known, seed), costs_for(rows.rows)
     wrong = [sum(_mistakes(rows, fold == k, loss, cost, intercept=intercept) for k in range(FOLDS)) for cost in costs]
-    return costs[int(np.argmin(wrong))]
+    equal = np.flatnonzero(np.array(wrong) == min(wrong))
+    return costs[int(equal[len(equal) // 2])]
 
 
 def _enough(codes: Codes, classes: Sequence[Any], place: str) -> None:
@@ -110,9 +114,9 @@ def costs_for(rows: Any) -> list[float]:
     return [float(f"1e{k}") for k in (middle + step for step in TRIED) if COSTS[0] <= float(f"1e{k}") <= COSTS[1]]
 
 
-def _mistakes(known: Answered, out: NDArray[np.bool_], loss: Loss, cost: float, *, intercept: bool) -> float:
-    """The share of the rows held out that the model of the others labels wrongly."""
+def _mistakes(known: Answered, out: NDArray[np.bool_], loss: Loss, cost: float, *, intercept: bool) -> int:
+    """How many of the rows held out the model of the others labels wrongly."""
     inside, held_out = known.take(np.flatnonzero(~out)), known.take(np.flatnonzero(out))
     nothing = Hypothesis.nothing(known.rows.shape[1], known.planes, soft=True)
     found = least_values(inside, nothing, loss, cost, intercept=intercept).hypothesis
-    return float((found.sides(found.decisions(held_out.rows)) != held_out.codes).mean())
+    return int((found.sides(found.decisions(held_out.rows)) != held_out.codes).sum())

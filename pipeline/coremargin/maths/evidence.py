@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from functools import partial
 
 import numpy as np
-from scipy.special import bdtr
 
 #: Probabilities are taken for larger by this share: more than the rounding of their sums.
 SLACK = 1e-9
@@ -51,39 +51,42 @@ def draws_needed(rows: int, share: float, delta: float) -> int:
     return least
 
 
-def _shows(rows: int, draws: int, allowed: int, delta: float) -> bool:
-    """Whether so many draws, none wrong, rule out that one more than ``allowed`` is wrong."""
-    return probability(rows, allowed + 1, draws, 0) * (1.0 + SLACK) <= delta
+def _shows(rows: int, draws: int, allowed: int, delta: float, wrong: int = 0) -> bool:
+    """Whether so many draws, ``wrong`` of them wrong, rule out that one more than ``allowed`` is."""
+    return allowed >= rows or probability(rows, allowed + 1, draws, wrong) * (1.0 + SLACK) <= delta
 
 
 #: Attempts that a trial is made for: the fifth one still certifies where half of what is allowed is wrong.
 ATTEMPTS = 5
 
 
-#: Draws that tables of the binomial distribution are made for, at most.
-MOST_DRAWS = 2**31 - 1
-
-
-def trial_size(error: float, confidence: float, *, strata: int = 1, most: int = MOST_DRAWS) -> int:
+def trial_size(error: float, confidence: float, *, strata: int = 1, rows: int) -> int:
     """How many rows a trial with a loss draws of each stratum where nobody says: fixed before any answer is known.
 
-    The least T of which floor(error / 2 T) wrong ones prove a share of at most ``error`` of rows without end, with half
-    of what attempt ``ATTEMPTS`` may spend on a stratum, as the other half is for the bound from below; ``most`` where
+    The least T of which floor(error / 2 T) wrong ones prove a share of at most ``error`` of so many rows, with half of
+    what attempt ``ATTEMPTS`` may spend on a stratum, as the other half is for the bound from below; all rows where
     that is more.
     """
     delta, wrong = share_of(1.0 - confidence, ATTEMPTS) / (2 * strata), 0
-    most = min(most, MOST_DRAWS)
-    while (first := max(1, math.ceil(2 * wrong / error))) < most:
-        last = min(most, max(first, math.ceil(2 * (wrong + 1) / error) - 1))
-        if bdtr(wrong, last, error) <= delta:
-            return bisect_left(range(last), True, first, key=lambda draws: bool(bdtr(wrong, draws, error) <= delta))
+    allowed = min(math.floor(error * rows), rows)
+    while (first := max(1, math.ceil(min(2 * wrong / error, rows)))) < rows:
+        last = max(first, math.ceil(min(2 * (wrong + 1) / error, rows + 1)) - 1)
+        if _shows(rows, last, allowed, delta, wrong):
+            shows = partial(_shows, rows, allowed=allowed, delta=delta, wrong=wrong)
+            return bisect_left(range(last), True, first, key=shows)
         wrong += 1
-    return most
+    return rows
 
 
 def least_trial(error: float, confidence: float, *, strata: int, rows: int) -> int:
-    """Of fewer draws than this no trial shows what is asked for, not the first one, and if none is wrong."""
-    return draws_needed(rows, error, share_of(1.0 - confidence, 1) / (2 * strata))
+    """Of fewer draws than this no trial shows what is asked for, not the first one, and if none is wrong.
+
+    The largest stratum has rows / strata at least; where it is a little larger, so that one row more may be wrong, less
+    draws can do.
+    """
+    each, delta = -(-rows // strata), share_of(1.0 - confidence, 1) / (2 * strata)
+    next_one = math.ceil(min((math.floor(error * each) + 1) / error, rows))
+    return min(draws_needed(each, error, delta), draws_needed(max(each, next_one), error, delta))
 
 
 def share_of(delta: float, attempt: int) -> float:
@@ -109,4 +112,5 @@ def _log_least(rows: int, bad: int, draws: int) -> float:
     if draws <= good:  # prod (good - i) / (rows - i) over the draws; draws and bad rows may change places
         few, many = min(draws, bad), max(draws, bad)
         return math.fsum(np.log1p(-many / (rows - np.arange(few, dtype=np.float64))))
-    return math.fsum(np.log((draws - np.arange(good, dtype=np.float64)) / (rows - np.arange(good, dtype=np.float64))))
+    few, many = min((good, draws), (rows - draws, bad))  # all good rows are drawn: all that are not drawn are bad
+    return math.fsum(np.log((many - np.arange(few, dtype=np.float64)) / (rows - np.arange(few, dtype=np.float64))))

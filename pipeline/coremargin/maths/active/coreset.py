@@ -57,12 +57,16 @@ def active_coreset_svm(U: Array, oracle: Callable[[int], int], epsilon: float, T
             return Learned(h, C, asked)
 
 
+#: More draws than these nobody waits for.
+MOST_DRAWS = 2**63
+
+
 def draws_of(attempt: int, error: float, delta: float) -> int:
     """Rows of a stream that attempt 1, 2, ... has to last: what is wrong on a share ``error`` of them hardly does.
 
     ln(1 / delta_j) / error, with delta_j = delta / (j (j + 1)), as in Lemma 4.1: (1 - error)^that is at most delta_j.
     """
-    return math.ceil(math.log(1.0 / share_of(delta, attempt)) / error)
+    return math.ceil(min(math.log(1.0 / share_of(delta, attempt)) / error, MOST_DRAWS))
 
 
 def share_shown(rows: int, attempt: int, delta: float) -> float:
