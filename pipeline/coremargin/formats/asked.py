@@ -13,10 +13,6 @@ from coremargin.formats.limits import MOST_CLASSES, MOST_ROWS
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import Cost, Count, Epsilon, Label, Seed, Share, Strict
 
-#: With a loss draws are evidence only where they could not have made the hypothesis: where its bounds are as near to
-#: each other as this share of the value, and the value is below that of w = 0 by this share at least.
-GROUND, TELLING = 1e-4, 1e-2
-
 
 class AskedParameters(Strict, frozen=True, kw_only=True):
     """What was asked for.

@@ -162,11 +162,3 @@ def _bound_below(pool: Pool, duals: Array, loss: Loss, cost: float) -> float:
     v = weighted_sum(pool.rows, pool.signs * duals)
     slack = ROUNDING * (2 * float(duals.sum()) + float(v @ v))
     return max(0.0, hinge_dual(total, v, np.ones(len(v))) - slack)
-
-
-def at_zero(signs: NDArray[np.int8], loss: Loss, cost: float, intercept: bool) -> float:
-    """The value of w = 0 with the best b, of rows (m,) on these sides."""
-    rows, positive = len(signs), int(np.count_nonzero(signs > 0))
-    if not intercept:
-        return cost * rows
-    return cost * (2 * min(positive, rows - positive) if loss == "hinge" else 4 * positive * (rows - positive) / rows)

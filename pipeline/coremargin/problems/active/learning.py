@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.formats.asked import GROUND, TELLING
 from coremargin.maths.margin import is_certified
 from coremargin.problems.active.answered import Answered
-from coremargin.problems.active.fit import at_zero, largest_margins, least_values
+from coremargin.problems.active.fit import largest_margins, least_values
 from coremargin.problems.active.hypothesis import NONE, Hypothesis
 from coremargin.problems.active.resident import rows_of
 from coremargin.problems.active.state import ActiveState, Draws, Scanned
@@ -60,6 +59,11 @@ class Learning:
         state = self.joined(empty, draws.ids[draws.seen], draws.codes[draws.seen])
         return replace(state, tried=len(state.answered)) if draws.finished else state
 
+    def untried(self, state: ActiveState) -> ActiveState:
+        """As if its draws were rows like any other: with a loss they change the hypothesis, right or wrong."""
+        state = self.voided(state)
+        return state if self.loss is None else self.solved(state)
+
     def unsolved(self, state: ActiveState, answered: Answered) -> ActiveState:
         """As if nothing were known of these rows but their answers."""
         return replace(
@@ -91,16 +95,18 @@ class Learning:
         return replace(state, lower=fitted.lower)
 
     def proves(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:
-        """Whether bounds lower (k,) prove epsilon, where there are answers of all classes.
-
-        With a loss also whether the draws cannot have made the hypothesis (formats/asked.py).
-        """
+        """Whether bounds lower (k,) prove epsilon, where there are answers of two classes."""
         if not state.answered.both_classes:
             return True
-        pairs = list(zip(lower, state.upper, strict=True))
-        least = self.epsilon if self.loss is None else min(self.epsilon, GROUND)
-        telling = self.loss is None or all(
-            upper <= (1 - TELLING) * at_zero(state.answered.signs(plane), self.loss, self.cost, self.intercept)
-            for plane, (_, upper) in enumerate(pairs)
+        pairs = zip(lower, state.upper, strict=True)
+        return all(is_certified(float(low), float(high), self.epsilon) for low, high in pairs)
+
+    def falls_short(self, state: ActiveState) -> bool:
+        """Whether there is a hyperplane, with a loss, whose value float64 does not prove: no draw can mend that.
+
+        Of a class that has all answers, or none, there is no value to prove.
+        """
+        known = zip(state.lower[found := np.isfinite(state.upper)], state.upper[found], strict=True)
+        return self.loss is not None and not all(
+            is_certified(float(low), float(high), self.epsilon) for low, high in known
         )
-        return telling and all(is_certified(float(low), float(high), least) for low, high in pairs)

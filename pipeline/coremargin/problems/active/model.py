@@ -85,8 +85,13 @@ def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
     soft = problem.loss is not None
     if state.status == "certified" and found.status != "certified":
         shown = "draws show what was asked for" if soft else "all draws were right"
-        left = "the answers tell too little, or the bounds leave too much; choose another C"
-        return f"{shown}, and yet {left if soft else 'rounding leaves bounds that prove less than epsilon'}"
+        lacking = len(state.answered.seen) < problem.classes
+        left = (
+            "there is a class without an answer" if lacking else "rounding leaves bounds that prove less than epsilon"
+        )
+        return f"{shown}, and yet {left}"
+    if soft and state.status == "stalled":
+        return "float64 does not find bounds that prove epsilon; choose another C"
     if soft and state.status == "running" and state.draws.finished:
         parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
         least = sum(part["error_least"] for part in parts)
@@ -122,7 +127,7 @@ def model_of(
     found, evidence = found_of(problem, state), evidence_of(problem, state, classes)
     several, draws = problem.planes > 1, Draws.none() if evidence is None else state.draws
     if evidence is None and state.draws.seen.any():  # what was drawn is answered like any other row
-        state = problem.untried(state)
+        state = problem.learning.untried(state)
         found = found if problem.loss is None else found_of(problem, state)
     arrays = _rows_of(state.answered, draws, "classes" if several else "signs")
     core = state.answered.take(state.answered.support)

@@ -156,7 +156,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if self.loss is not None:
             parts = self.trials.parts(state.scanned.sides, draws, state.attempt)
             known = np.isin(draws.codes, state.answered.seen).all()  # a class that only draws have is not learnt yet
-            if not (known and self.trials.certifies(parts) and self.learning.proves(state, self.proven(state))):
+            if not (known and self.trials.certifies(parts)):
                 return state  # what it shows is there until the next answer
         return replace(state, status="certified")
 
@@ -165,11 +165,6 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if state.status != "running" or not state.draws.finished:
             return state
         return self._next(self.learning.solved(self.learning.voided(state)))
-
-    def untried(self, state: ActiveState) -> ActiveState:
-        """As if its draws were rows like any other: with a loss they change the hypothesis, right or wrong."""
-        state = self.learning.voided(state)
-        return state if self.loss is None else self.learning.solved(state)
 
     def set_aside(self, state: ActiveState, row: int) -> ActiveState:
         """The state that knows that nobody can label a row: it is not asked about, drawn nor counted any more."""
@@ -262,6 +257,8 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if near and not self._due(state):
             state = self._next(state)
             return state if len(state.wanted) else replace(state, wanted=nearest_row(state, summary))
+        if self.learning.falls_short(state):
+            return replace(state, status="stalled")
         return self._drawing(state, summary)
 
     def _drawing(self, state: ActiveState, summary: SlabSummary) -> ActiveState:

@@ -79,8 +79,10 @@ def evidence_pairs(evidence: Facts | None, *, unsure: int, left: int) -> Pairs:
 
 
 def unsure_text(unsure: int) -> str:
-    """What is said of rows that nobody could label."""
-    return f"{count(unsure, 'row')} that nobody could label: nothing is claimed of {'it' if unsure == 1 else 'them'}"
+    """What is said of rows that nobody could label, for now or for ever."""
+    one = unsure == 1
+    text = f"{count(unsure, 'row')} that nobody could label, or whose answer was taken back"
+    return f"{text}: nothing is claimed of {'it' if one else 'them'}"
 
 
 def bounds_pairs(record: Facts, exactly: Any) -> Pairs:

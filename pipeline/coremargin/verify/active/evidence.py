@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec import UNSET
 
-from coremargin.formats.asked import GROUND, TELLING
 from coremargin.verify.active.odds import at_least_wrong, at_most_wrong, least_bound, most_least, share_of
 from coremargin.verify.checks import Check, certified, shown
 from coremargin.verify.store import listed
@@ -34,16 +32,15 @@ def parts_of(evidence: Evidence) -> Sequence[Evidence | Stratum]:
     return [evidence] if evidence.strata is UNSET else evidence.strata
 
 
-def evidence_of(claim: ActiveClaim, found: Sequence[Drawn], unclaimed: int, codes: np.ndarray) -> Check:
+def evidence_of(claim: ActiveClaim, found: Sequence[Drawn], unclaimed: int) -> Check:
     """Whether the draws prove what is claimed of all rows without an answer.
 
-    found: of each stratum, or of all rows together; unclaimed: rows without an answer that are not of one class; codes:
-    the classes of the rows answered that count.
+    found: of each stratum, or of all rows together; unclaimed: rows without an answer that are not of one class.
     """
     evidence, population = claim.evidence, sum(part.population for part in found) + unclaimed * claim.by_class
     if evidence is None:
         return _nothing_drawn(claim, population)
-    problems = _ground(claim, evidence, codes)
+    problems = _ground(claim, evidence)
     if unclaimed:
         problems.append(f"{unclaimed:,} rows without an answer are claimed by no class, or by more than one")
     named = list(zip(parts_of(evidence), found, strict=True))
@@ -65,7 +62,9 @@ def _told(claim: ActiveClaim, evidence: Evidence) -> str:
     if claim.by_class:
         text += f" ({', '.join(f'{part.error_bound:,} called {_label(part)!r}' for part in parts_of(evidence))})"
     if len(claim.unsure):
-        text += f"; {len(claim.unsure):,} rows apart that nobody could label"
+        text += f"; {len(claim.unsure):,} rows apart that nobody could label, or that were taken back"
+    if claim.history is None:
+        text += ", if the hypothesis was there before these were answered, as only the campaign's log says"
     return f"{text} (attempt {evidence.attempt})"
 
 
@@ -83,37 +82,31 @@ def _nothing_drawn(claim: ActiveClaim, population: int) -> Check:
     if claim.status == "certified" and population:
         text = f"model claims to be certified without draws; {population:,} rows have no answer"
         return Check("evidence", ok=False, text=text)
-    text = "no draws: nothing is claimed of how many rows are labelled wrongly"
-    return Check("evidence", ok=True, text=text if population else "every row is answered")
+    if population:
+        text = "no draws: nothing is claimed of how many rows are labelled wrongly"
+    elif aside := len(claim.unsure):
+        text = f"every row is answered but {aside:,} that nobody could label, or that were taken back: nothing is "
+        text += f"claimed of {'them' if aside > 1 else 'it'}"
+    else:
+        text = "every row is answered"
+    return Check("evidence", ok=True, text=text)
 
 
-def _ground(claim: ActiveClaim, evidence: Evidence, codes: np.ndarray) -> list[str]:
+def _ground(claim: ActiveClaim, evidence: Evidence) -> list[str]:
     """What is wrong with that on which all bounds rest."""
     problems = []
     if evidence.confidence != claim.confidence:
         problems.append(f"confidence {evidence.confidence}, the parameters say {claim.confidence}")
     if claim.status == "not_separable":
         return [*problems, "model claims evidence for a hypothesis that no hyperplane can be"]
-    least = min(claim.proven_epsilon, GROUND) if claim.loss else claim.proven_epsilon
-    for k, plane in enumerate(claim.planes):  # else the draws may have made it, or it them
-        bounds, text = f"{claim.whose(k)}lower {shown(plane.lower)} and upper {shown(plane.upper)}", ""
-        if not certified(plane.lower, plane.upper, least):
-            text = f"{bounds} do not prove epsilon {least}"
-        elif claim.loss and not (plane.upper or 0.0) <= (1 - TELLING) * _at_zero(claim, claim.side(k, codes)):
-            text = f"{bounds}: w = 0 is as good, or nearly"
-        if text:
-            problems.append(f"model claims evidence for a hypothesis that its answers need not lead to: {text}")
+    for k, plane in enumerate(claim.planes):
+        if not certified(plane.lower, plane.upper, claim.proven_epsilon):
+            text = f"{claim.whose(k)}lower {shown(plane.lower)} and upper {shown(plane.upper)}"
+            problems.append(
+                "model claims evidence for a hypothesis that its answers need not lead to: "
+                f"{text} do not prove epsilon {claim.proven_epsilon}"
+            )
     return problems
-
-
-def _at_zero(claim: ActiveClaim, signs: np.ndarray) -> float:
-    """The value of w = 0 with the best b, of rows (n,) on these sides."""
-    rows, positive = len(signs), int((signs > 0).sum())
-    if not claim.intercept or not rows:
-        return claim.cost * rows
-    if claim.loss == "hinge":
-        return 2 * claim.cost * min(positive, rows - positive)
-    return 4 * claim.cost * positive * (rows - positive) / rows
 
 
 def _counted(claim: ActiveClaim, said: Evidence | Stratum, found: Drawn) -> list[str]:

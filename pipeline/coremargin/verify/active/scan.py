@@ -186,10 +186,9 @@ class ActiveScan(StoreFindings):
         claim = self.claim
         found, late = self._strata(), claim.late or Coded.none()
         late = late.take(self.rows.weigh(late.ids) & ~np.isin(late.ids, claim.draws_ids))
-        codes = claim.answered.codes[self.rows.weigh(claim.answered.ids)]
         history = [*history_checks(claim, self.rows), self.content(), self.coreset()]
         shown = [check for k in range(len(claim.planes)) for check in self._plane(k)]
-        evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0, codes)
+        evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0)
         told = late_checks(claim, late, self._side(late.ids))
         return [*history, *shown, *self._honest(found), evidence, *told, *self._own_labels()]
 
