@@ -14,6 +14,7 @@ from scipy.stats import hypergeom
 
 from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, three_classes, unlabelled
 from coremargin.active import Campaign
+from coremargin.data.store import Store
 from coremargin.errors import LabelError, SpecError
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import share_of
@@ -253,6 +254,68 @@ def test_a_label_comes_late_for_a_row_that_nobody_could_tell(tmp_path: Path, two
     assert (status["status"], status["unsure_rows"], status["attempt"]) == ("certified", [], before + 1)
     assert first in campaign.model.extra["answered_ids"]
     assert verify(campaign.path, two).ok
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_log_alone_gives_trials_again(tmp_path: Path, seed: int) -> None:
+    """After trials that did not show what was asked for, too: the same bits, the same hypotheses tried."""
+    rows, labels = rows_and_labels(300, seed=seed)
+    noisy = noisy_labels(labels, 0.1, seed)
+    asked: dict[str, Any] = {"error": 0.1, "confidence": 0.5, "loss": "hinge", "C": 0.1, "trial": 25, "seed": seed}
+    campaign = Campaign.create(tmp_path / "c", unlabelled(tmp_path / "r", rows), classes=CLASSES, **asked)
+    campaign.run(oracle(noisy), batch=5)
+    assert campaign.status["attempt"] > 1
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
+
+
+def test_the_smallest_c_ends(tmp_path: Path) -> None:
+    """Where every row is within |w.x + b| < 1 all may be asked about, and that is the end of it; and a trial shows what
+    it shows.
+    """
+    rows, labels = rows_and_labels(60)
+    store = unlabelled(tmp_path / "r", rows)
+    asked: dict[str, Any] = {"classes": CLASSES, "loss": "hinge", "C": 1e-6, "error": 0.2, "confidence": 0.9}
+    campaign = Campaign.create(tmp_path / "c", store, **asked)
+    assert campaign.run(oracle(labels))["status"] == "certified"
+    every = Campaign.create(tmp_path / "e", store, **asked, trial=60)
+    every.tell(range(60), labels, examples=True)
+    status = every.run(oracle(labels))
+    assert (status["status"], status["labels"], status["evidence"]) == ("certified", 60, None)
+    assert verify(every.path, store).ok
+
+
+def test_a_class_that_no_row_has_ends_with_a_loss(tmp_path: Path, three: Path) -> None:
+    """The class is named when the draws show what was asked for, and when all rows are answered."""
+    asked: dict[str, Any] = {"classes": "abcd", "loss": "hinge", "C": 1.0, "error": 0.3, "confidence": 0.9}
+    campaign = Campaign.create(tmp_path / "c", three, **asked)
+    with pytest.raises(LabelError, match=r"found \d+ answers, none of them 'd'"):
+        campaign.run(oracle(NAMES))
+    assert campaign.status["labels"] < len(NAMES) // 2
+    every = Campaign.create(tmp_path / "e", three, **asked)
+    every.tell(range(len(NAMES)), NAMES, examples=True)
+    with pytest.raises(LabelError, match="none of them 'd'; all rows are answered"):
+        every.run(oracle(NAMES))
+
+
+def test_rows_that_are_taken_back_are_asked_about_and_never_drawn(tmp_path: Path, two: Path) -> None:
+    """The last one first, before any other; meanwhile they are set aside like those that nobody can label."""
+    campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, error=0.05)
+    order = list(drawn(Store.open(two).digest, 0, 1, len(LABELS)))[:12]
+    campaign.tell(order, [LABELS[row] for row in order], examples=True)
+    for row in order[:3]:
+        campaign.undo(row)
+    assert [one.row for one in campaign.ask(5)] == order[2::-1]
+    assert campaign.status["unsure_rows"] == sorted(order[:3])
+    campaign.tell(order[2:3], [LABELS[order[2]]])
+    for row in order[:2]:
+        campaign.skip(row, unsure=True)
+    status = campaign.run(oracle(LABELS))
+    assert (status["status"], status["unsure_rows"]) == ("certified", sorted(order[:2]))
+    arrays = campaign.model.arrays()
+    assert not set(order) & set(arrays["draws_ids"].tolist())
+    assert order[2] in arrays["answered_ids"]
+    assert verify(campaign.path, two).ok
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
 def test_a_trial_that_can_show_nothing_is_refused(tmp_path: Path, two: Path) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CLASSES = ["no", "yes"]
 OPEN = "0" * 64  # a hash that is not known yet
+OWN = "own"  #: what a draw tries that tries the model's hypothesis, whatever that is changed to
 LINE = {"who": "anna", "when": "2026-11-22T14:00:00Z", "scans": 0}
 
 
@@ -102,10 +103,11 @@ class Played:
         return sha(np.ascontiguousarray(w, "<f8").tobytes() + np.ascontiguousarray(b, "<f8").tobytes())
 
     def chained(self) -> list[bytes]:
-        """The log's lines, with their numbers and hashes; draws try the hypothesis, or what they say: "" nothing."""
+        """The log's lines, with their numbers and hashes; draws try the model, or what they say: "" nothing."""
         texts, before = list[bytes](), sha(self.toml())
         for number, line in enumerate(self.lines, 1):
-            tried = line.get("tried", self.tried() if line.get("why") == "draw" else "")
+            tried = line.get("tried", OWN if line.get("why") == "draw" else "")
+            tried = self.tried() if tried == OWN else tried
             told = {name: value for name, value in line.items() if name != "tried"} | (
                 {"tried": tried} if tried else {}
             )

@@ -15,7 +15,7 @@ import numpy as np
 
 import forge_judge
 import forge_solve
-from forge_active import drawing
+from forge_active import OWN, drawing
 
 if TYPE_CHECKING:
     from forge_specimens import Arrays, Record, Rows
@@ -144,3 +144,6 @@ def log_lies(record: Record, arrays: Arrays, lines: Sequence[dict[str, Any]], ab
         earlier = {line["attempt"] for line in lines[:first] if line["action"] in ("label", "correct", "undo")}
         if attempts != {record["evidence"]["attempt"]} or attempts & earlier:
             yield f"draws of attempts {attempts}, before them {earlier}"
+        tried = {line.get("tried", OWN) for line in lines if line["attempt"] == record["evidence"]["attempt"]}
+        if tried != {OWN}:
+            yield f"draws try {tried}, and not the model"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def log_mutated(rng: np.random.Generator, played: Played) -> str:
     lines, told = played.lines, []
     for _ in range(int(rng.integers(1, 4))):
         i, j = (int(k) for k in rng.integers(len(lines), size=2))
-        kind = int(rng.integers(11))
+        kind = int(rng.integers(12))
         if kind == 0 and len(lines) > 1:
             told.append(f"{lines.pop(i)} gone")
         elif kind == 1:
@@ -52,24 +52,32 @@ def log_mutated(rng: np.random.Generator, played: Played) -> str:
             label = str(rng.choice(played.record["classes"])) if action in ("label", "correct") else None
             lines.insert(j, {**lines[i], "action": action, "label": label})
             told.append(f"{action} of line {i} at {j}")
-        elif kind == 5:
-            attempt = int(rng.integers(1, 4))
-            lines[i].update(why="draw", attempt=attempt)
-            told.append(f"line {i} of attempt {attempt}")
-        elif kind == 6:
-            lines[i].update(why="query", attempt=None)
-            told.append(f"line {i} a query")
+        elif kind in (5, 6, 9):
+            told.append(f"line {i} {_drawn_otherwise(rng, lines[i], kind)}")
         elif kind == 7:
             lines[i]["row"] = int(rng.integers(played.rows.X.shape[0]))
             told.append(f"line {i} of row {lines[i]['row']}")
         elif kind == 8:
             played.model_line = int(rng.integers(1, len(lines) + 1))
             told.append(f"about {played.model_line} lines")
-        elif kind == 9:
+        elif kind == 10:
             told.append(_attempts_moved(rng, played))
         else:
             told.append(_answer_moved(rng, played))
     return "; ".join(told)
+
+
+def _drawn_otherwise(rng: np.random.Generator, line: dict[str, Any], kind: int) -> str:
+    """A line is of another attempt, or of none, or tries another hypothesis, or none."""
+    if kind == 6 or (kind == 9 and line["why"] != "draw"):
+        line.update(why="query", attempt=None)
+        line.pop("tried", None)
+        return "a query"
+    if kind == 9:
+        line["tried"] = str(rng.choice(["", "5" * 64]))
+        return f"tries {line['tried'][:3]!r}"
+    line.update(why="draw", attempt=int(rng.integers(1, 4)))
+    return f"of attempt {line['attempt']}"
 
 
 def _attempts_moved(rng: np.random.Generator, played: Played) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 import forge_judge
 import forge_solve
-from forge_active import drawing
+from forge_active import OWN, drawing
 from forge_active_judge import chance, decision
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def log_lies(sort: Sort, lines: Sequence[dict[str, Any]], about: dict[str, Any])
             labels[line["row"]] = line["label"]
         if line["action"] == "label":
             unsure.discard(line["row"])
-        elif line["action"] == "unsure" and labels.get(line["row"]) is None:
+        elif line["action"] in ("unsure", "undo") and labels.get(line["row"]) is None:
             unsure.add(line["row"])
     logged = {row: sort.record["classes"].index(label) for row, label in labels.items() if label is not None}
     used = sort.codes["answered"] | sort.codes["draws"]
@@ -217,3 +217,5 @@ def _attempts(sort: Sort, lines: Sequence[dict[str, Any]], last: dict[int, int])
     earlier = {line["attempt"] for line in lines[:first] if line["action"] in ("label", "correct", "undo")}
     if attempts != {mine} or attempts & earlier:
         yield f"draws of attempts {attempts}, before them {earlier}"
+    if (tried := {line.get("tried", OWN) for line in lines if line["attempt"] == mine}) != {OWN}:
+        yield f"draws try {tried}, and not the model"

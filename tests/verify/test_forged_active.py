@@ -527,6 +527,13 @@ def looked_at_another(played: Played) -> None:
     played.lines.insert(k, seen)
 
 
+def taken_back_before(played: Played) -> None:
+    """A draw was answered, and that taken back, before its attempt began: somebody has seen that it is right."""
+    k = first_draw(played)
+    answer = {**played.lines[k + 3], "why": "example", "attempt": None}
+    played.lines[k:k] = [answer, {**answer, "action": "undo", "label": None}]
+
+
 def fitted_afterwards(name: str) -> Change:
     """The hypothesis is another one than was tried, by one in 1e12."""
 
@@ -560,6 +567,7 @@ CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
     "a draw that tries another hypothesis": ("once", draw_tries("5" * 64), {"attempt"}),
     "a draw that tries nothing": ("once", draw_tries(""), {"attempt"}),
     "a draw that was seen before the hypothesis": ("once", looked_at_another, {"attempt"}),
+    "a draw whose answer was known, and taken back": ("once", taken_back_before, {"attempt"}),
     "weights that are fitted afterwards": ("once", fitted_afterwards("w"), {"attempt"}),
     "an intercept that is fitted afterwards": ("once", fitted_afterwards("b"), {"attempt"}),
     "a wrong draw that is dropped": ("once", draw_dropped, {"attempt"}),

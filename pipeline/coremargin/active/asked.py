@@ -14,7 +14,7 @@ from msgspec import Meta, to_builtins
 from coremargin.data.files import sync_folder, write_json
 from coremargin.errors import DataError
 from coremargin.formats.choices import Why
-from coremargin.formats.held import unsure_of
+from coremargin.formats.held import taken_back, unsure_of
 from coremargin.formats.model_record import Count, Strict, Word
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed
@@ -97,7 +97,7 @@ def passed_of(lines: Sequence[Line]) -> dict[int, int]:
             found.pop(line.row, None)
         elif line.action == "undo":
             labelled.discard(line.row)
-    unsure = unsure_of(lines)
+    unsure = unsure_of(lines) - set(taken_back(lines))
     return {row: number for row, number in found.items() if row not in unsure}
 
 
@@ -108,7 +108,8 @@ def still_open(
 
     drawn: rows of the attempt that is on; draws of one that is over are awaited no longer.
     """
-    passed, done = passed_of(log.lines), log.held.labels.keys() | unsure_of(log.lines)
+    passed, unsure = passed_of(log.lines), unsure_of(log.lines) - set(taken_back(log.lines))
+    done = log.held.labels.keys() | unsure
     return [
         one
         for one in asked.values()

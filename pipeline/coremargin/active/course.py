@@ -51,8 +51,8 @@ def told(
     other = not fits(state, row, draw)
     if other:
         state = revised(problem, state, codes, spent=0 if draw is None else draw.attempt)
-    if action == "unsure" and row not in codes:
-        return problem.set_aside(state, row)
+    if action in ("unsure", "undo") and row not in codes:
+        return problem.set_aside(state if other or action == "unsure" else revised(problem, state, codes), row)
     if other or action in ("skip", "unsure"):
         return state
     return answered(problem, state, row, codes) if action == "label" else revised(problem, state, codes)

@@ -226,7 +226,7 @@ class Player:
         that it had not come to then: the draws are void.
         """
         while self.state.round < line.scans and self.state.status == "running":
-            if len(self.state.draws):
+            if len(self.problem.gone_on(self.state).draws):
                 codes = codes_of(self.labels, self.log.classes(self.mark.lines))
                 self._state = course.revised(self.problem, self.state, codes)
             self.scan()

@@ -10,6 +10,7 @@ from coremargin.active import course
 from coremargin.active.asked import Asked, passed_of, read_asked, still_open, write_asked
 from coremargin.active.figures import all_the_same
 from coremargin.errors import LabelError
+from coremargin.formats.held import taken_back
 
 if TYPE_CHECKING:
     from coremargin.active.player import Player
@@ -54,11 +55,14 @@ class Questions:
         player = self._player
         while True:
             waiting, passed = [one.row for one in self.open()], passed_of(player.log.lines)
+            again = [row for row in taken_back(player.log.lines) if row not in waiting]
+            if fresh := [row for row in again if row not in passed]:
+                return fresh[:n]
             rows = course.chosen(player.problem, player.state, n, [*waiting, *passed])
             if rows or waiting or player.state.status != "running":
                 break
             if course.seen_all(player.problem, player.state):  # what was put off is asked again
-                return course.chosen(player.problem, player.state, n, ())
+                return again[:n] or course.chosen(player.problem, player.state, n, ())
             if not player.grow(who):
                 player.scan()
         self.refuse_one_class()

@@ -22,17 +22,30 @@ def effective(lines: Iterable[Line], known: Mapping[int, Any] | None = None) -> 
 
 
 def unsure_of(lines: Iterable[Line]) -> set[int]:
-    """Rows that nobody could label: from an "unsure" line that finds one without an answer up to one that labels it."""
+    """Rows that nobody could label: from an "unsure" line that finds one without an answer up to one that labels it.
+
+    So is one whose answer was taken back: as that is known, no draw of it would show anything.
+    """
     labelled, found = set[int](), set[int]()
     for line in lines:
         if line.action in ("label", "correct"):
             labelled.add(line.row)
             found.discard(line.row)
-        elif line.action == "undo":
+        elif line.action == "undo" or (line.action == "unsure" and line.row not in labelled):
             labelled.discard(line.row)
-        elif line.action == "unsure" and line.row not in labelled:
             found.add(line.row)
     return found
+
+
+def taken_back(lines: Iterable[Line]) -> list[int]:
+    """Rows whose answer was taken back, and of which nothing was said since, the last one first."""
+    found = dict[int, None]()
+    for line in lines:
+        if line.action != "skip":
+            found.pop(line.row, None)
+        if line.action == "undo":
+            found[line.row] = None
+    return list(reversed(found))
 
 
 class Held:

@@ -26,7 +26,7 @@ _ONCE = (
     "that no line after the model's was cut off from the log: keep the hash of its last line elsewhere",
 )
 _TRIAL = "that the number of draws was fixed before they were answered: the campaign's file says it"
-_UNSURE = "that nobody could label the rows that are said to be such: the more there are, the less is claimed"
+_UNSURE = "that nobody could label the rows that are set aside: the more there are, the less is claimed"
 _EARLIER = "whether draws of earlier attempts were the first of their classes: no log says what class a row was given"
 _GROUND = "that nobody tried seeds, or ingested the store anew, until the draws were good"
 

@@ -135,7 +135,7 @@ def same_unsure(claim: ActiveClaim, lines: Sequence[Line]) -> list[Check]:
         problems.append(f"{listed(strange)} unsure as the model says, not as the log does")
     if left_out := sorted(logged - mine):
         problems.append(f"{listed(left_out)} unsure by the log, and not in the model")
-    text = f"all {len(mine):,} that nobody could label are in the log"
+    text = f"all {len(mine):,} that nobody could label, or that were taken back, are in the log"
     return [Check("unsure rows", *_told(problems, text))] if mine or logged else []
 
 
@@ -199,7 +199,7 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
             text = f"line {line.number} ({line.action}) changes the answer about row {line.row}"
             problems.append(f"{text} while attempt {attempt} was on: it is void")
         elif line.row in unsure:
-            text = f"line {line.number} answers about row {line.row}, which nobody could label before,"
+            text = f"line {line.number} answers about row {line.row}, which was set aside or taken back before,"
             problems.append(f"{text} while attempt {attempt} was on: it is void")
         elif line.attempt != attempt or line.row not in drawn:
             text = f"line {line.number} answers about row {line.row}, no draw of the model's,"
@@ -231,10 +231,7 @@ def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], ground: Sequ
                 problems.append(text)
             if len(problems) == _TOLD:
                 break
-        if line.action == "undo":
-            known.discard(line.row)
-            more += 1
-        elif line.action != "skip":
+        if line.action != "skip":
             known.add(line.row)
     return problems
 
@@ -260,8 +257,8 @@ def _could_draw(walked: _Walked, rows: Then, attempt: int, wanted: set[int], kno
     """Which of the rows an attempt can have drawn.
 
     known: those that were answered, or unsure, when its first draw was told of. Rows that were answered since it began
-    are passed over here and were not then, and those taken back since were; others take the places of unsure ones: so
-    at most ``more`` are drawn. By class that leaves every row, as nobody knows which class the model gave it then.
+    are passed over here and were not then; others take the places of unsure ones: so at most ``more`` are drawn. By
+    class that leaves every row, as nobody knows which class the model gave it then.
     """
     claim, found, possible = replace(walked.claim, store_digest=rows.digest), set[int](), wanted - known
     if claim.by_class:
