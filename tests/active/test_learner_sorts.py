@@ -56,23 +56,25 @@ def at_most(rows: int, draws: int, wrong: int, delta: float) -> int:
 
 
 def test_a_class_that_only_draws_have_is_learnt() -> None:
-    """A rare class that no question meets is found by draws, few enough of them for the share that was asked for: and
-    yet it goes on, as no hyperplane knows that class.
+    """Rows of a fourth class lie deep in the first one, where no question comes: a draw finds one, few enough are wrong
+    for the share that was asked for, and yet it goes on, as no hyperplane knows that class.
     """
-    rng = np.random.default_rng(2)
     X, labels = blobs()
-    rare = np.array([0, 0, 0, 30.0]) + rng.uniform(-0.5, 0.5, (30, 4))
-    X, labels = np.concatenate([X, rare]).astype(np.float32), [*labels, *["d"] * 30]
-    first = [next(row for row, label in enumerate(labels) if label == one) for one in "abc"]
+    inside = [row for row, label in enumerate(labels) if label == "a"]
+    for row in sorted(inside, key=lambda row: -float(X[row, 0]))[:20]:
+        labels[row] = "d"
+    first = [labels.index(label) for label in "abc"]
     asked: dict[str, Any] = {"loss": "hinge", "C": 1.0, "trial": 60, "error": 0.3, "confidence": 0.9}
     learner = ActiveLearner(X, X[first], [labels[row] for row in first], classes="abcd", **asked)
     labels += [labels[row] for row in first]
     while not len(learner._state.draws):
         learner.teach(ids := learner.query(1)[0], [labels[row] for row in ids])
+    assert 3 not in learner._state.answered.seen
     assert "d" in [labels[row] for row in learner._state.draws.ids]
     played(learner, labels)
-    assert (learner.status, learner._state.attempt) == ("certified", 2)
-    assert learner.predict(X[-30:]).tolist() == ["d"] * 30
+    assert learner.status == "certified"
+    assert learner._state.attempt > 1
+    assert learner._state.answered.seen.tolist() == [0, 1, 2, 3]
 
 
 def check_margins(learner: ActiveLearner, X: np.ndarray, labels: Sequence[Any]) -> None:

@@ -197,9 +197,12 @@ def test_answers_that_are_all_the_same() -> None:
     """When no other class has come in the first attempt that is said, with its bound; rows of another go on from it."""
     plane, most = Plane(2), needed(1, 0.1, 0.9)
     learner = StreamLearner(error=0.1, confidence=0.9)
-    with pytest.raises(LabelError, match=f"found {most + 1} answers that are the same; with confidence 0.9 at most"):
+    with pytest.raises(
+        LabelError, match=f"found {most + 1} answers, all of them 'no'; with confidence 0.9 at most a share"
+    ):
         learner.learn(plane.one_by_one(), lambda row: "no")
     assert (learner.status, learner.rows_seen) == ("stopped", most + 1)
+    assert learner.claim.startswith("stopped: there is a class that no answer has; ")
     with pytest.raises(UsageError, match="two classes"):
         learner.save("nowhere")
     assert learner.learn([[99.0, 99.0, 99.0]], lambda row: "yes") == "stopped"
@@ -322,13 +325,20 @@ def test_labels_that_contradict_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
-        ([[1.0, np.nan]], BadRow, "row 0, column 1"),
+        ([[1.0, np.nan]], BadRow, "the stream from row 400 on: row 400, column 1 .*finite"),
+        (
+            [np.array([[1.0, 2.0]] * 7 + [[np.inf, 2.0]])],
+            BadRow,
+            "the stream from row 400 on: row 407, column 0 .*finite",
+        ),
+        ([csr_array([[1.0, 2.0], [0.0, np.nan]])], BadRow, "the stream from row 400 on: row 401, column 1 .*finite"),
+        ([[[1.0, 2.0], [3.0]]], BadRow, "the stream from row 400 on: expected rows of equal length"),
         ([[1.0, 2.0, 3.0]], DataError, "row 400 of the stream: expected rows as before .2 features"),
         ([csr_array([[1.0, 2.0]])], DataError, "expected rows as before .2 features, dense., found 2 features, sparse"),
-        ([["a", "b"]], BadRow, "real numbers"),
-        ([[1e200, 0.0]], BadRow, "rescale"),
+        ([["a", "b"]], BadRow, "the stream from row 400 on: expected real numbers"),
+        ([[1e200, 0.0]], BadRow, "the stream from row 400 on: .*rescale"),
     ],
-    ids=["nan", "wide", "sparse", "text", "large"],
+    ids=["nan", "infinite", "sparse nan", "ragged", "wide", "sparse", "text", "large"],
 )
 def test_rows_that_cannot_be_taken(rows: Any, error: type[Exception], message: str) -> None:
     """They are refused by what is wrong with them, those before are known, and it goes on with those after."""
@@ -340,6 +350,25 @@ def test_rows_that_cannot_be_taken(rows: Any, error: type[Exception], message: s
         learner.learn(rows, plane.label)
     assert (learner.labels_asked, learner.rows_seen, learner.status) == (before, 400, "stopped")
     assert learner.learn(plane.batches(100), plane.label) == "certified"
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_batches_without_rows(kind: str) -> None:
+    """They are passed over, wherever they come: it ends as without them."""
+    shape: Callable[[Any], Any] = csr_array if kind == "sparse" else np.asarray
+    one, other = (StreamLearner(error=0.05, confidence=0.9) for _ in range(2))
+    plane = Plane(12)
+
+    def label(row: Any) -> str:
+        return plane.label(row.toarray()[0] if kind == "sparse" else row)
+
+    batches = [shape(plane.rows(50)) for _ in range(20)]
+    nothing = batches[0][:0] if kind == "sparse" else []
+    assert one.learn(batches, label) == "certified"
+    assert other.learn([some for batch in batches for some in (batch[:0], nothing, batch)], label) == "certified"
+    assert (other.rows_seen, other.labels_asked) == (one.rows_seen, one.labels_asked)
+    assert other.model.w.tobytes() == one.model.w.tobytes()
+    assert StreamLearner().learn([batches[0][:0]], label) == "stopped"
 
 
 def test_labels_that_cannot_be_taken() -> None:
@@ -400,6 +429,35 @@ def test_several_classes(tmp_path: Path, batch: int) -> None:
     X, codes = trial.rows_at(np.arange(trial.rows))
     assert model.predict(X).tolist() == [trial.classes[code] for code in codes]
     assert model.predict(rows).tolist() == learner.predict(rows).tolist()
+
+
+def test_a_class_that_never_comes(tmp_path: Path) -> None:
+    """Of three classes that were named one never comes: that is said, by its name, and nothing is certified, in the
+    model neither; rows that are of it go on from there, to all three.
+    """
+    blobs = Blobs(3)
+    learner = StreamLearner(classes=Blobs.NAMES, error=0.05, confidence=0.9)
+
+    def batches() -> Iterator[Any]:
+        for _ in count():
+            rows = blobs.rows(50)
+            yield rows[[blobs.label(row) != "left" for row in rows]]
+
+    message = r"expected rows of 3 classes, found \d+ answers, none of them 'left'; with confidence 0.9 at most a share"
+    with pytest.raises(LabelError, match=message):
+        learner.learn(batches(), blobs.label)
+    assert (learner.status, learner.model.status) == ("stopped", "stopped")
+    assert learner.evidence["draws"] == needed(learner.evidence["attempt"], 0.05, 0.9)
+    learner.save(tmp_path / "left")
+    said = (tmp_path / "left" / "claim.txt").read_text()
+    assert said.startswith("stopped: there is a class that no answer has; ")
+    checked = verify(tmp_path / "left" / "model", tmp_path / "left" / "rows.zarr")
+    assert (checked.ok, checked.status) == (True, "stopped")
+    attempt = learner.evidence["attempt"]
+    assert learner.learn((blobs.rows(50) for _ in count()), blobs.label) == "certified"
+    assert learner.evidence["attempt"] > attempt
+    rows = blobs.rows(3000)
+    assert (learner.predict(rows) != [blobs.label(row) for row in rows]).mean() <= 0.05
 
 
 def test_a_class_that_lies_in_two_places() -> None:

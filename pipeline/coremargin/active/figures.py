@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from coremargin.active.asked import passed_of
 from coremargin.active.course import lacks_classes
 from coremargin.active.facts import said_of
-from coremargin.active.labels import counts_of
+from coremargin.active.labels import LACKING, counts_of, lacking
 from coremargin.data.folder import recover
 from coremargin.errors import DataError
-from coremargin.formats.strict_json import cut
 from coremargin.learn.record import as_run
 from coremargin.maths.margin import ratio
 from coremargin.models.files import MODEL
@@ -38,11 +37,11 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
     evidence = evidence_of(player.problem, state, player.classes) or {}
     both = found.lower is not None and found.upper is not None and found.upper > 0
     draws = {line.row for line in lines if line.why == "draw"} & set(player.labels)
-    passed, lacking = passed_of(lines), lacks_classes(player.problem, state)
+    passed, lacks = passed_of(lines), lacks_classes(player.problem, state)
     ended = "running" if state.status == "running" else found.status
     return {
-        "status": "stopped" if lacking else ended,
-        "reason": _lacking(player) if lacking else reason_of(player.problem, state, found),
+        "status": "stopped" if lacks else ended,
+        "reason": _lacking(player) if lacks else reason_of(player.problem, state, found),
         "labels_asked": sum(line.label is not None for line in lines), "labels": len(player.labels),
         "draws": len(draws), "draws_wrong": player.mark.wrong,
         "scans": player.meters.scans, "bytes_read": player.meters.bytes_read,
@@ -65,17 +64,13 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
 def all_the_same(player: Player) -> str:
     """What is known where there is a class that no answer has, however long people are asked."""
     state, problem = player.state, player.problem
-    seen = [label for code, label in enumerate(player.classes) if code in state.answered.seen]
-    if problem.classes == 2:
-        wanted, found = "two classes", f"all of them {next(iter(player.labels.values()), None)!r}"
-    else:
-        lacking = [repr(label) for code, label in enumerate(player.classes) if code not in state.answered.seen]
-        wanted, found = f"{problem.classes} classes", f"none of them {cut(', '.join(lacking))}"
-    head = f"{player.path}: expected rows of {wanted}, found {len(player.labels):,} answers, {found}"
-    left = state.scanned.population - len(state.draws)
+    places, left = state.answered.seen, state.scanned.population - len(state.draws)
+    seen = [player.classes[code] for code in places]
+    most = _of_the_others(player, left) if left else ""
+    head = f"{player.path}: {lacking(player.classes, places, problem.classes, len(player.labels), most)}"
     if left:
         tell = f"give it with `coremargin active tell {player.path} FILE --examples`"
-        return f"{head}; {_of_the_others(player, left)}; if you know one of them, {tell}"
+        return f"{head}; if you know one of them, {tell}"
     unsure = len(state.unsure)
     some = " that count" if len(player.labels) + unsure < problem.source.rows else ""  # others are of weight 0
     nobody = f"{some} but those that nobody could label" if unsure else some
@@ -84,14 +79,11 @@ def all_the_same(player: Player) -> str:
 
 
 def _of_the_others(player: Player, left: int) -> str:
-    """How many rows of those left without an answer can be of a class that no answer has."""
+    """How many rows of those left without an answer can be labelled wrongly."""
     state, problem = player.state, player.problem
     parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
     most = sum(part["error_bound"] - part["wrong"] for part in parts)
-    head = f"with confidence {problem.confidence} at most {most:,} of the other {left:,} rows"
-    if problem.classes == 2:
-        return f"{head} have another label"
-    return f"{head} are labelled wrongly, and no more can have such a label"
+    return f"with confidence {problem.confidence} at most {most:,} of the other {left:,} rows"
 
 
 def _without(player: Player, classes: list[Any]) -> str:
@@ -101,7 +93,7 @@ def _without(player: Player, classes: list[Any]) -> str:
 
 
 def _lacking(player: Player) -> str:
-    return "all answers are the same" if player.problem.classes == 2 else "there is a class that no answer has"
+    return "all answers are the same" if player.problem.classes == 2 else LACKING
 
 
 def _draws_open(player: Player) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from coremargin.data.labels import checked_label
@@ -18,6 +18,8 @@ THIRD = (
     "more classes than two are named when a campaign begins: `coremargin active start STORE --out NEW --classes A,B,C "
     "--examples OLD` takes over the answers that hold"
 )
+#: Why something stops where draws find no row of a class.
+LACKING = "there is a class that no answer has"
 
 
 def meant(given: Any, classes: Sequence[Any], place: str, *, named: bool = True) -> Any:
@@ -76,6 +78,21 @@ def counts_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> list[int]:
     """How many rows have each class."""
     codes = list(codes_of(labels, classes).values())
     return [codes.count(code) for code in range(len(classes))]
+
+
+def lacking(classes: Sequence[Any], seen: Collection[int], number: int, answers: int, most: str = "") -> str:
+    """What is wrong where there is a class that no answer has; number: how many there are, of two some not yet known.
+
+    seen: places of the classes that answers have; most: the rows that may be of another, as far as draws tell.
+    """
+    if number == 2:
+        wanted, found = "two classes", [f"all of them {cut(repr(classes[code]))}" for code in seen]
+    else:
+        missing = [repr(label) for code, label in enumerate(classes) if code not in seen]
+        wanted, found = f"{number} classes", [f"none of them {cut(', '.join(missing))}"]
+    head = ", ".join([f"expected rows of {wanted}", f"found {answers:,} answers", *found])
+    other = "have another label" if number == 2 else "are labelled wrongly, and no more can have such a label"
+    return f"{head}; {most} {other}" if most else head
 
 
 def _key(label: Any) -> tuple[bool, Any]:

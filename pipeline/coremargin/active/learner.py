@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from coremargin.active import course
-from coremargin.active.labels import codes_of, meant, named_classes
+from coremargin.active.labels import codes_of, lacking, meant, named_classes
 from coremargin.active.penalty import settled
 from coremargin.data.arrays import ArraySource
 from coremargin.data.scaled import scaled
@@ -20,7 +20,6 @@ from coremargin.engine.loop import Callbacks
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.held import Held, same
-from coremargin.formats.strict_json import cut
 from coremargin.maths.rows import concatenate
 from coremargin.problems.active.make import problem_of
 from coremargin.problems.active.model import evidence_of, model_of
@@ -249,11 +248,7 @@ class ActiveLearner:
 
     def _lacking(self) -> str:
         """Which class draws have not found."""
-        answers, seen = f"found {len(self._held.labels):,} answers", self._state.answered.seen
-        if self._problem.classes == 2:
-            return f"expected rows of two classes, {answers} that are the same"
-        lacking = cut(", ".join(repr(label) for code, label in enumerate(self.classes) if code not in seen))
-        return f"expected rows of {self._problem.classes} classes, {answers}, none of them {lacking}"
+        return lacking(self.classes, self._state.answered.seen, self._problem.classes, len(self._held.labels))
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row.

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from coremargin.active.batches import batch_of, is_empty, source_of
 from coremargin.active.labeller import Labeller
-from coremargin.active.labels import codes_of, meant, named_classes
+from coremargin.active.labels import codes_of, lacking, meant, named_classes
 from coremargin.active.streamed import Trial, claim_of, model_of, save
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.task import one_blas_thread
-from coremargin.errors import DataError, LabelError, UsageError
+from coremargin.errors import LabelError, UsageError
 from coremargin.formats.held import Held
 from coremargin.maths.active.coreset import draws_of, share_shown
 from coremargin.maths.rows import take
 from coremargin.problems.active.make import problem_of
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.start import check_scale
 from coremargin.spec import convert
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ class StreamLearner:
 
     @property
     def status(self) -> Status:
-        """How it stands: "running" before rows have come, "stopped" where they ended before anything was proven."""
-        if self._proven and self._both:
+        """How it stands: "running" before rows have come, "stopped" where rows or classes were lacking for a proof."""
+        if self._proven and not self._lacks:
             return "certified"
         known = None if self._made is None else self._made[1].status
         if known in ("contradiction", "stalled"):
@@ -120,6 +120,11 @@ class StreamLearner:
     @property
     def _both(self) -> bool:
         return self._made is not None and self._made[1].answered.both_classes
+
+    @property
+    def _lacks(self) -> bool:
+        """Whether there is a class that no answer has, as far as the hypothesis knows."""
+        return self._made is None or len(self._made[1].answered.seen) < self._made[0].classes
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -140,7 +145,10 @@ class StreamLearner:
     @property
     def claim(self) -> str:
         """What is claimed, for people, and on what it rests."""
-        return claim_of(self.status, self.evidence, rows=self.rows_seen, asked=self.labels_asked, unsure=self.unsure)
+        lacks = self._proven and self._lacks
+        return claim_of(
+            self.status, self.evidence, rows=self.rows_seen, asked=self.labels_asked, unsure=self.unsure, lacks=lacks
+        )
 
     @property
     def model(self) -> Model | ActiveClassesModel:
@@ -172,7 +180,7 @@ class StreamLearner:
         ----------
         rows : iterable
             Rows (d,), or batches of rows: array_like or sparse matrices of shape (m, d). Of a batch the rows that say
-            the most are asked about first.
+            the most are asked about first; one without rows is passed over.
         oracle : callable
             The label of a row (d,), or (1, d) where rows are sparse; None where nobody can tell.
         batched : bool, default False
@@ -186,43 +194,41 @@ class StreamLearner:
         Raises
         ------
         BadRow
-            A row is not finite, or has another number of features; rows before it are taken.
+            A row is not finite, or too long: nothing of its batch is taken, those before are.
+        DataError
+            Rows have another number of features than those before, or of dense and sparse are the other.
         LabelError
-            A label is none of the classes; or all answers are the same, and a trial has found no other.
+            A label is none of the classes; or there is a class that no answer has, and a trial has found none wrong.
         """
         self._ended = False
-        if self._proven and not self._both:
+        if self._proven and self._lacks:
             self._void(())  # rows to come may be of another class
         try:
             with one_blas_thread():
-                for some in () if self.status != "running" else rows:
-                    self._take(self._checked(some), Labeller(oracle, batched=batched))
+                for some in () if self.status != "running" else map(batch_of, rows):
+                    if not is_empty(some):
+                        self._take(self._checked(some), Labeller(oracle, batched=batched))
                     if self._proven or self.status != "running":
                         break
         finally:
             self._ended = True
-        if self._proven and not self._both:
-            raise LabelError(
-                f"expected rows of two classes, found {self.labels_asked:,} answers that are the same; with confidence "
-                f"{self._job.confidence} at most a share {self.evidence['error_bound']:.3g} of the rows has another "
-                "label; learn from more rows, or from some of the other class"
-            )
+        if self._proven and self._lacks:
+            problem, state = self._known
+            share = f"at most a share {self.evidence['error_bound']:.3g} of the rows"
+            most = f"with confidence {self._job.confidence} {share}"
+            head = lacking(self.classes, state.answered.seen, problem.classes, self.labels_asked, most)
+            named = "" if problem.classes == 2 else ", or name the classes without it"
+            raise LabelError(f"{head}; learn from more rows, or from some of the class that lacks{named}")
         return self.status
 
     def _checked(self, some: Any) -> Rows:
-        """Rows (m, d) of the stream, which fit those before. Raises BadRow."""
-        source = ArraySource(some if hasattr(some, "tocsr") or np.ndim(some) != 1 else np.asarray(some)[None, :])
-        check_scale(source)
+        """Rows (m, d) of the stream, which fit those before. Raises BadRow, DataError."""
+        before = None if self._made is None else self._made[0].source
+        source = source_of(some, self.rows_seen, before)
         rows = source.rows_at(np.arange(source.rows))[0].astype(source.dtype)
         if self._made is None:
             problem = problem_of(self._job, ArraySource(take(rows, np.arange(1))))  # which stays as long as this does
             self._made = problem, problem.start()
-        first = self._made[0].source
-        if (source.features, source.sparse) != (first.features, first.sparse):
-            kinds = [f"{one.features} features, {'sparse' if one.sparse else 'dense'}" for one in (first, source)]
-            raise DataError(
-                f"row {self.rows_seen:,} of the stream: expected rows as before ({kinds[0]}), found {kinds[1]}"
-            )
         self._dtype = np.result_type(self._dtype, source.dtype)
         return rows
 

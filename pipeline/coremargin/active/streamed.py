@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.active.labels import LACKING
 from coremargin.data.folder import replacing
 from coremargin.data.owned import STORE, Kind
 from coremargin.data.writer import StoreWriter
@@ -99,14 +100,17 @@ def _place(source: ArraySource, label: Any) -> int:
     return next(code for code, known in enumerate(source.classes) if same(known, label))
 
 
-def claim_of(status: str, evidence: Mapping[str, Any], *, rows: int, asked: int, unsure: int) -> str:
-    """What is claimed of the rows of a stream, and on what that rests, for people."""
+def claim_of(status: str, evidence: Mapping[str, Any], *, rows: int, asked: int, unsure: int, lacks: bool) -> str:
+    """What is claimed of the rows of a stream, and on what that rests, for people.
+
+    lacks: whether a trial has ended that found no row of a class that no answer has.
+    """
     sure, drawn = evidence["confidence"], evidence["draws"]
     ended = {
         "certified": "all is shown that was asked for",
         "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
         "stalled": "float64 cannot tell the remaining rows apart",
-    }.get(status, "the rows ended before all was shown that was asked for")
+    }.get(status, LACKING if lacks else "the rows ended before all was shown that was asked for")
     lines = [
         f"{status}: {ended}; {asked:,} labels of {rows:,} rows were asked for",
         (

@@ -9,7 +9,7 @@ import numpy as np
 
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.labels import LabelCoder
-from coremargin.data.rows import as_rows, in_memory_dtype
+from coremargin.data.rows import as_numbers, as_rows, in_memory_dtype
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, default_chunk_rows, scanned_bytes, sparse_chunk_rows
 from coremargin.data.sparse import as_sparse_rows, csr_rows, csr_slice
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, concatenate, measure
@@ -29,17 +29,20 @@ class ArraySource:
         weights: Any = None,
         classes: tuple[Any, ...] | None = None,
         chunk_rows: int | None = None,
+        name: str | None = None,
+        first: int = 0,
     ) -> None:
         """X: real numbers, an array or a SciPy sparse matrix; y: labels of one kind, None or NaN where unlabelled.
 
         weights: one per row, finite, not negative, not all zero. classes: an order of codes to keep. float32 and
         float64 keep their precision; smaller kinds become float32; integers become float32 where that is exact and
         float64 otherwise. Sparse rows are made canonical: sorted, duplicates summed, explicit zeros dropped. Arrays are
-        not copied where they fit as they are: leave them alone while in use.
+        not copied where they fit as they are: leave them alone while in use. name, first: for messages, what the rows
+        are part of, and the number of the first of them there.
         Raises BadRow, LabelError, StoreError (no rows, no features).
         """
-        self.name, self.sparse = "arrays", is_sparse(X)
-        self._X = _checked_rows(X)
+        self.name, self.sparse = name or "arrays", is_sparse(X)
+        self._X = _checked_rows(X, name or "X", first)
         self.rows, self.features = self._X.shape
         coder = LabelCoder(classes or ())
         self._y = coder.encode(y, self.rows, "y")
@@ -126,16 +129,18 @@ class ArraySource:
         return self
 
 
-def _checked_rows(X: Any) -> Any:
+def _checked_rows(X: Any, place: str, first: int) -> Any:
     """Finite rows (n, d) float32 or float64, C order or canonical CSR, read-only; at least one row and one feature."""
-    if len(np.shape(X)) == 2 and 0 in np.shape(X):
-        raise StoreError(f"X: expected at least one row and one feature, got shape {np.shape(X)}")
+    X = X if is_sparse(X) else as_numbers(X, place)
+    if len(X.shape) == 2 and 0 in X.shape:
+        raise StoreError(f"{place}: expected at least one row and one feature, got shape {X.shape}")
     if is_sparse(X):
         plain = isinstance(getattr(X, "data", None), np.ndarray) and X.data.dtype != object
         values = X.data if plain else X.tocsr().data  # dictionaries and lists of lists keep theirs elsewhere
-        rows = as_sparse_rows(X, dtype=in_memory_dtype(values.reshape(1, -1)), place="X")
+        rows = as_sparse_rows(X, dtype=in_memory_dtype(values.reshape(1, -1), place), place=place, first=first)
         return read_only(rows)
-    dense = np.ascontiguousarray(as_rows(X, dtype=in_memory_dtype(X), place="X")).view()  # the caller's stays writable
+    rows = as_rows(X, dtype=in_memory_dtype(X, place), place=place, first=first)
+    dense = np.ascontiguousarray(rows).view()  # the caller's stays writable
     dense.flags.writeable = False
     return dense
 

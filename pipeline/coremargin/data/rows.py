@@ -45,9 +45,9 @@ def as_numbers(X: Any, place: str) -> np.ndarray:
     return values
 
 
-def in_memory_dtype(X: Any) -> np.dtype[Any]:
+def in_memory_dtype(X: Any, place: str) -> np.dtype[Any]:
     """The precision that keeps the values of X: float32 for float32 and smaller kinds, else float64."""
-    values = as_numbers(X, "X")
+    values = as_numbers(X, place)
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind == "f":
         return np.dtype(np.float32 if size <= 4 else np.float64)
