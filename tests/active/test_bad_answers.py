@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,11 +17,11 @@ import numpy as np
 import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
-from coremargin.active import Campaign
-from coremargin.active import folder as folder_module
+from coremargin.active import Campaign, lock
 from coremargin.active import log as log_module
 from coremargin.active.files import read_answers_of, write_questions
 from coremargin.active.log import Log
+from coremargin.active.lost import standing_of
 from coremargin.active.told import Given
 from coremargin.data.locked import Locked
 from coremargin.data.writer import StoreWriter
@@ -286,12 +287,53 @@ def test_a_log_that_was_changed(campaign: Campaign, change: Callable[[list[bytes
 
 
 def test_a_log_that_was_cut_is_no_shorter_campaign(campaign: Campaign) -> None:
-    """Whoever has read the log notices that lines are gone; a state that knows more than the log is not used."""
+    """Whoever has read the log notices that lines are gone, and so does who finds a state that knows more than the log:
+    nothing is forgotten unless somebody says so.
+    """
     campaign.close()
     (campaign.path / "answers.jsonl").write_bytes(log_of(campaign).split(b"\n")[0] + b"\n")
     with pytest.raises(DataError, match="lines are gone"):
         _ = campaign.status
+    before = sorted(path.name for path in campaign.path.rglob("*"))
+    for look in (Campaign, standing_of):
+        with pytest.raises(DataError, match="expected 2 lines at least, which the campaign's state is about, found 1"):
+            look(campaign.path)
+    assert sorted(path.name for path in campaign.path.rglob("*")) == before
+    shutil.rmtree(campaign.path / "state")
     assert Campaign(campaign.path).status["labels_asked"] == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"none\n", b"-3\n{}", b"\xff\xfe"])
+def test_lines_that_go_together_are_no_lines(campaign: Campaign, content: bytes) -> None:
+    """A file of lines that are to be written together which does not say where they begin is named."""
+    campaign.close()
+    (campaign.path / "telling").write_bytes(content)
+    with pytest.raises(DataError, match="telling: expected where its lines begin in the log, found"):
+        Campaign(campaign.path)
+
+
+def test_numbers_that_are_none(campaign: Campaign) -> None:
+    """Rows and counts are whole numbers, and a time to wait is above 0: nothing is taken for another."""
+    row = campaign.ask(1)[0].row
+    for one in (row + 0.7, "x", None, True):
+        with pytest.raises(DataError, match="expected the number of a row, found"):
+            campaign.tell([one], ["ham"])
+        with pytest.raises(DataError, match="expected the number of a row, found"):
+            campaign.skip(one)  # type: ignore[arg-type] # that is what is refused
+    for n in (0, 2.5, True):
+        with pytest.raises(UsageError, match="n: expected at least one row, found"):
+            campaign.ask(n)  # type: ignore[arg-type] # that is what is refused
+    with pytest.raises(UsageError, match="expires: expected a time above 0, found '0 s'"):
+        Campaign.create(campaign.path.with_name("d"), campaign.facts.store, expires="0 s")
+    assert not campaign.path.with_name("d").exists()
+
+
+def test_no_more_answers_than_were_asked_for(campaign: Campaign) -> None:
+    """However many questions are asked at a time."""
+    before = campaign.status["labels"]
+    assert (
+        campaign.run(lambda rows: {row: LABELS[row] for row in rows}, batch=40, most=before + 5)["labels"] == before + 5
+    )
 
 
 def test_a_campaign_whose_facts_were_changed(campaign: Campaign) -> None:
@@ -330,9 +372,9 @@ def test_a_store_that_changed(campaign: Campaign, store: Path, tmp_path: Path) -
 
 def test_two_processes(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     """While one works the other is refused after a moment; one after the other they go on from each other's answers."""
-    monkeypatch.setattr(folder_module, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
     code = (
-        "import sys, time; from coremargin.active import Campaign; c = Campaign(sys.argv[1])\n"
+        "import sys, time; from coremargin.active import Campaign, lock; c = Campaign(sys.argv[1])\n"
         "with c.held():\n    print('held', flush=True); sys.stdin.read(1)\n"
         "q = c.ask(again=True)[0]; c.tell([q.row], [sys.argv[2]])"
     )

@@ -93,7 +93,7 @@ def test_what_it_refuses() -> None:
     with pytest.raises(DataError, match="expected rows from 0 to 599"):
         learner.teach([600], ["ham"])
     for row in (1.7, "x", True, -1):
-        with pytest.raises(DataError, match=f"expected rows from 0 to 599, found {row!r}"):
+        with pytest.raises(DataError, match=f"ids: expected the number of a row, found {row!r}"):
             learner.teach([row], ["ham"])
     for n in (0, -1, 2.5):
         with pytest.raises(UsageError, match=f"n: expected at least one row, found {n}"):

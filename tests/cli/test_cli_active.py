@@ -453,13 +453,14 @@ def test_labelling_waits_for_others(
     tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key that is pressed while another process works on the campaign is an answer when that one has ended."""
-    from coremargin.active import folder
     from coremargin.cli import labelling
     from coremargin.data.locked import Locked
 
     out = tmp_path / "c"
     run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
-    monkeypatch.setattr(folder, "PATIENCE_S", 0.1)
+    from coremargin.active import lock
+
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
     others = Locked((out / "answers.jsonl").resolve(), "this campaign")
     key, wait = labelling._key, labelling.print_lines
 
@@ -484,9 +485,9 @@ def test_a_command_is_done_or_not(
     tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """Whenever another process comes in between: what ends with an error has taken no answer and booked no row."""
-    from coremargin.active import folder
+    from coremargin.active import lock
 
-    out, real, codes = tmp_path / "c", folder.Locked, []
+    out, real, codes = tmp_path / "c", lock.Locked, []
     run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
     run_cli("active", "ask", out, "-n", "3", "--to", tmp_path / "q.csv")
     text = (tmp_path / "q.csv").read_text().replace("start,,,", "start,,ham,")
@@ -502,7 +503,7 @@ def test_a_command_is_done_or_not(
 
         before = [(out / name).read_bytes() for name in ("answers.jsonl", "asked.json")]
         with monkeypatch.context() as patched:
-            patched.setattr(folder, "Locked", busy)
+            patched.setattr(lock, "Locked", busy)
             done = run_cli("active", *words, exit_code=None)
         after = [(out / name).read_bytes() for name in ("answers.jsonl", "asked.json")]
         assert (done.exit_code, before == after) in [(5, True), (0, False)]
@@ -548,7 +549,7 @@ def test_rows_that_nobody_can_tell_are_named(tmp_path: Path, pool: tuple[Store, 
     assert f"rows {', '.join(map(str, rows[:12]))} and 3 more: a label for one of them is taken at any time" in said
     found = json.loads(run_cli("active", "run", out, "--oracle", pool[1], "--json").stdout.splitlines()[-1])
     assert (found["status"], found["attempt"], found["unsure_rows"]) == ("certified", 1, rows)
-    claim = "15 rows that nobody could label: nothing is claimed of them"
+    claim = "15 rows that nobody could label, or whose answer was taken back: nothing is claimed of them"
     for text in (run_cli("active", "status", out).stdout, run_cli("show", out / "model").stdout):
         assert claim in text
     assert claim in (out / "model" / "report.html").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from coremargin.active.begin import begin
 from coremargin.active.facts import refuse_weightless
 from coremargin.active.folder import CampaignFolder
 from coremargin.active.labels import named_classes
-from coremargin.active.told import Given, Known, taken
+from coremargin.active.told import Given, Known, check_number, row_number, taken
 from coremargin.data.relabel import LabelReport, write_labels
 from coremargin.errors import UsageError
 from coremargin.formats.held import same
@@ -145,6 +145,8 @@ class Campaign(CampaignFolder):
             "examples": file, "memory": memory, "block": block,
         }  # fmt: skip
         after = None if expires is None else parse_seconds(expires)
+        if after is not None and not after > 0:
+            raise UsageError(f"expires: expected a time above 0, found {expires!r}")
         given: Iterable[Any] = () if isinstance(examples, str | os.PathLike) else examples
         begin(convert(said, ActiveJob, where="Campaign.create"), after, given, name_of(None))
         return cls(path, cluster=cluster, watch=watch)
@@ -176,8 +178,7 @@ class Campaign(CampaignFolder):
         Interrupted
             The scan was interrupted; what was read is kept.
         """
-        if n < 1:
-            raise UsageError(f"n: expected at least one question, found {n}")
+        check_number(n)
         with self.held():
             if again:
                 found = [one for one in self._questions.open() if who is None or one.who == name_of(who)]
@@ -273,7 +274,7 @@ class Campaign(CampaignFolder):
         LabelError
             A label is none of the classes.
         """
-        rows, given = [int(row) for row in ids], list(labels)
+        rows, given = [row_number(row, "tell") for row in ids], list(labels)
         if len(rows) != len(given):
             raise UsageError(f"tell: expected a label for each of {len(rows)} rows, found {len(given)}")
         found = [Given(row, label, "label", "tell") for row, label in zip(rows, given, strict=True)]
@@ -296,7 +297,7 @@ class Campaign(CampaignFolder):
         int
             1, or 0 where that was its answer.
         """
-        return self.answer([Given(int(row), label, "correct", "correct")], who=who)
+        return self.answer([Given(row_number(row, "correct"), label, "correct", "correct")], who=who)
 
     def undo(self, row: int | None = None, *, who: str | None = None) -> int:
         """Take an answer back.
@@ -319,7 +320,7 @@ class Campaign(CampaignFolder):
                 if last is None:
                     raise UsageError(f"{self.path}: expected an answer of {name_of(who)} to take back, found none")
                 row = last[0]
-            return self.answer([Given(int(row), None, "undo", "undo")], who=who)
+            return self.answer([Given(row_number(row, "undo"), None, "undo", "undo")], who=who)
 
     def skip(self, row: int, *, unsure: bool = False, who: str | None = None) -> int:
         """Put a question off: it is asked again when no other is left.
@@ -339,7 +340,7 @@ class Campaign(CampaignFolder):
             1.
         """
         action: Action = "unsure" if unsure else "skip"
-        return self.answer([Given(int(row), None, action, action)], who=who)
+        return self.answer([Given(row_number(row, action), None, action, action)], who=who)
 
     def answer(self, given: Iterable[Given], *, who: str | None = None, examples: bool = False) -> int:
         """Take what files of answers say: all of it, or nothing.
@@ -408,7 +409,8 @@ class Campaign(CampaignFolder):
         unknown = set[int]()
         while self._player.state.status == "running" and (most is None or len(self._player.labels) < most):
             waiting = [one for one in self.ask(batch, again=True) if one.row not in unknown]
-            rows = [one.row for one in waiting or self.ask(batch, who=who)]
+            left = batch if most is None else min(batch, most - len(self._player.labels))
+            rows = [one.row for one in waiting or self.ask(left, who=who)][:left]
             if not rows:
                 break
             labels = oracle(rows)

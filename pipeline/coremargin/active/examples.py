@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.active.facts import read_facts
 from coremargin.active.files import read_answers_of
+from coremargin.active.lock import campaign_lock
 from coremargin.active.log import Log
 from coremargin.active.told import Given
-from coremargin.data.locked import Locked
 from coremargin.data.store import Store
 from coremargin.errors import DataError, StoreError
 from coremargin.formats.campaign import ANSWERS
@@ -29,7 +29,7 @@ def examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | None
         return read_answers_of(path), None
     facts, first = read_facts(path)
     log = Log(path / ANSWERS, first, facts.rows, facts.classes)
-    with Locked(path / ANSWERS, "this campaign"):
+    with campaign_lock(path):
         log.refresh()
     _same_rows(path, facts, log, store)
     labels = [Given(row, label, "label", f"{path}, row {row:,}") for row, label in log.held.labels.items()]

@@ -34,20 +34,16 @@ from threadpoolctl import ThreadpoolController
 from coremargin.active.asked import name_of
 from coremargin.active.facts import job_of, read_facts
 from coremargin.active.figures import figures, save, settle
+from coremargin.active.lock import campaign_lock
 from coremargin.active.player import Player
 from coremargin.active.questions import Questions
-from coremargin.data.locked import Locked
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy
-from coremargin.formats.campaign import ANSWERS
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
     from coremargin.models.active import ActiveModel
     from coremargin.models.active_classes import ActiveClassesModel
-
-PATIENCE_S = 5.0  #: for another process that works on the same campaign
-ADVICE = "wait for it, as it may be reading the whole store, then give the same command again"  #: nothing is half done
 
 
 class CampaignFolder:
@@ -113,7 +109,7 @@ class CampaignFolder:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with (
-            Locked(self.path / ANSWERS, "this campaign", advice=ADVICE, wait_s=PATIENCE_S),
+            campaign_lock(self.path),
             self._blas.limit(limits=1, user_api="blas"),
         ):
             self._player.refresh()

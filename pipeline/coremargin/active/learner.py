@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from coremargin.active import course
 from coremargin.active.labels import codes_of, lacking, meant, named_classes
 from coremargin.active.penalty import settled
+from coremargin.active.told import check_number, row_number
 from coremargin.data.arrays import ArraySource
 from coremargin.data.scaled import scaled
 from coremargin.engine.checkpoint import NoCheckpoint
@@ -158,8 +159,7 @@ class ActiveLearner:
         LabelError
             There is a class of which no row is known, and draws have found none.
         """
-        if not (_whole(n) and n >= 1):
-            raise UsageError(f"n: expected at least one row, found {n!r}")
+        check_number(n)
         with one_blas_thread():
             found = course.chosen(self._problem, self._state, n, [])
             while not found and self._state.status == "running":
@@ -212,11 +212,10 @@ class ActiveLearner:
             self._say(row, "unsure", self._held)
 
     def _rows(self, ids: Iterable[int]) -> list[int]:
-        rows = list(ids)
-        strange = [row for row in rows if not (_whole(row) and 0 <= row < self._base.rows)]
-        if strange:
-            raise DataError(f"ids: expected rows from 0 to {self._base.rows - 1}, found {strange[0]!r}")
-        return [int(row) for row in rows]
+        rows = [row_number(row, "ids") for row in ids]
+        if max(rows, default=0) >= self._base.rows:
+            raise DataError(f"ids: expected rows from 0 to {self._base.rows - 1}, found {max(rows)}")
+        return rows
 
     def _checked(self, rows: Iterable[int], given: Iterable[Any]) -> tuple[Held, list[tuple[int, Any]]]:
         """All labels with these, and which of them are new: all of them are looked at before one is taken."""
@@ -293,8 +292,3 @@ def _stacked(first: Any, second: Any) -> Any:
         shapes = f"those of X_pool, {parts[0].shape}, found {parts[1].shape}"
         raise UsageError(f"X_training: expected rows as wide as {shapes}")
     return concatenate(parts)
-
-
-def _whole(value: Any) -> bool:
-    """Whether it is a whole number, whoever says so."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -15,6 +15,7 @@ from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.answers import GROW, Answers, Entry, Growth, Line, bytes_of, hash_of, read_answers
 from coremargin.formats.held import Held, check_lines
 from coremargin.formats.plain_file import opened_plain
+from coremargin.formats.strict_json import cut
 
 if TYPE_CHECKING:
     from coremargin.active.told import Given
@@ -108,6 +109,14 @@ class Log:
             self._cut(found.whole)
         self._know(found)
 
+    def refuse_fewer(self, lines: int) -> None:
+        """Raises DataError where the log has fewer lines than somebody has seen."""
+        if lines > len(self.entries):
+            raise DataError(
+                f"{self._path}: expected {lines:,} lines at least, which the campaign's state is about, found "
+                f"{len(self.entries):,}: lines are gone; get a whole copy, or remove the folder of the state as well"
+            )
+
     def append(self, entries: Iterable[dict[str, Any]]) -> None:
         """Write lines, all but their numbers and hashes, to the disk, all of them or, after an OutputError, none.
 
@@ -141,6 +150,8 @@ class Log:
         try:
             with opened_plain(self._telling) as file:
                 start, _, data = file.read().partition(b"\n")
+            if not start.isdigit():
+                raise DataError(f"{self._telling}: expected where its lines begin in the log, found {cut(repr(start))}")
             with opened_plain(self._path) as file:
                 file.seek(int(start))
                 there = file.read(len(data) + 1)

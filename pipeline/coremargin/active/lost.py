@@ -12,10 +12,10 @@ from coremargin.active.facts import job_of, read_facts, said_of
 from coremargin.active.figures import PLACE
 from coremargin.active.kept import Kept
 from coremargin.active.labels import counts_of
+from coremargin.active.lock import campaign_lock
 from coremargin.active.log import Log
 from coremargin.active.player import STATE
 from coremargin.active.questions import FILE
-from coremargin.data.locked import Locked
 from coremargin.data.store import Store
 from coremargin.errors import DataError
 from coremargin.formats.answers import Growth
@@ -41,14 +41,15 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     place = Path(os.path.realpath(path))
     facts, first = read_facts(place)
     log = Log(place / ANSWERS, first, facts.rows, facts.classes)
-    with Locked(place / ANSWERS, "this campaign"):
+    with campaign_lock(place):
         log.refresh()
         scans = log.entries[-1].scans if log.entries else 0
         marked = Kept(place / STATE, first).found(scans)
         hashes = (first, *log.answers.hashes)
-        known = marked is not None and marked.mark.lines < len(hashes) and hashes[marked.mark.lines] == marked.mark.last
-        if marked is not None and known and marked.round >= scans:
-            return None
+        if marked is not None:
+            log.refuse_fewer(marked.mark.lines)
+            if hashes[marked.mark.lines] == marked.mark.last and marked.round >= scans:
+                return None
         asked = read_asked(place / FILE)
         since, claims = _model(place, hashes)
     labels, unsure = log.held.labels, unsure_of(log.lines)

@@ -126,9 +126,9 @@ class Player:
             self.meters = RunCounters(**dict(self.kept.history))
 
     def _fits(self, mark: Mark) -> bool:
-        """Whether a state is one of this log."""
-        hashes = (self._first, *self.log.answers.hashes)
-        return mark.lines < len(hashes) and hashes[mark.lines] == mark.last
+        """Whether a state is one of this log. Raises DataError where that has lost lines."""
+        self.log.refuse_fewer(mark.lines)
+        return (self._first, *self.log.answers.hashes)[mark.lines] == mark.last
 
     def _begin(self) -> None:
         self.ground.after(())

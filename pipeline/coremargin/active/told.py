@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from coremargin.active.labels import meant
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.answers import ACTIONS, Action
@@ -47,6 +49,19 @@ class Known:
     rows: int
     examples: bool = False
     undone: frozenset[int] = frozenset()
+
+
+def row_number(value: Any, place: str) -> int:
+    """The number of a row, as somebody gives it. Raises DataError for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise DataError(f"{place}: expected the number of a row, found {value!r}")
+    return int(value)
+
+
+def check_number(n: Any) -> None:
+    """Raises UsageError for what is no number of rows to ask about."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise UsageError(f"n: expected at least one row, found {n!r}")
 
 
 def taken(given: Iterable[Given], known: Known) -> list[Given]:
