@@ -14,12 +14,14 @@ from scipy.stats import hypergeom
 
 from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, three_classes, unlabelled
 from coremargin.active import Campaign
+from coremargin.active.told import Given
 from coremargin.data.store import Store
 from coremargin.errors import LabelError, SpecError
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import share_of
 from coremargin.models.registry import read_model
 from coremargin.verify import verify
+from coremargin.verify.examine import examine
 
 THREE, NAMES = three_classes()
 X, LABELS = rows_and_labels()
@@ -295,6 +297,33 @@ def test_a_class_that_no_row_has_ends_with_a_loss(tmp_path: Path, three: Path) -
     every.tell(range(len(NAMES)), NAMES, examples=True)
     with pytest.raises(LabelError, match="none of them 'd'; all rows are answered"):
         every.run(oracle(NAMES))
+
+
+def test_rows_set_aside_after_the_draws_void_them(tmp_path: Path, two: Path) -> None:
+    """What is set aside when draws are known could be chosen by them: the attempt is spent, and a new one draws from
+    what is left; so it is for a certified campaign. A draw that nobody can label has the next one in its place.
+    """
+    campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, loss="hinge", C=0.05, error=0.3, trial=40)
+    assert campaign.run(oracle(NOISY), batch=5)["status"] == "certified"
+    drawn_rows = campaign.model.arrays()["draws_ids"].tolist()
+    free = [row for row in range(len(NOISY)) if row not in campaign._player.labels]
+    campaign.answer([Given(row, None, "unsure") for row in free[:30]], examples=True)
+    status = campaign.status
+    assert (status["status"], status["attempt"], status["evidence"]) == ("running", 2, None)
+    while not len(campaign._player.state.draws):
+        rows = [one.row for one in campaign.ask(5)]
+        campaign.tell(rows, [NOISY[row] for row in rows])
+    first = campaign.ask(1)[0].row
+    assert first in campaign._player.state.draws.ids
+    campaign.skip(first, unsure=True)
+    assert campaign.run(oracle(NOISY), batch=5)["status"] == "certified"
+    assert campaign.status["attempt"] == 2
+    assert campaign.status["unsure_rows"] == sorted([*free[:30], first])
+    assert not {*drawn_rows, first} & set(campaign.model.arrays()["draws_ids"].tolist())
+    found = examine(campaign.path, two)
+    assert found.ok
+    assert any(check.name == "draws set aside" for check in found.checks)
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
 def test_rows_that_are_taken_back_are_asked_about_and_never_drawn(tmp_path: Path, two: Path) -> None:

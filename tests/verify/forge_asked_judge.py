@@ -219,3 +219,26 @@ def _attempts(sort: Sort, lines: Sequence[dict[str, Any]], last: dict[int, int])
         yield f"draws of attempts {attempts}, before them {earlier}"
     if (tried := {line.get("tried", OWN) for line in lines if line["attempt"] == mine}) != {OWN}:
         yield f"draws try {tried}, and not the model"
+    yield from _set_aside(sort, lines, first)
+
+
+def _set_aside(sort: Sort, lines: Sequence[dict[str, Any]], first: int) -> Iterator[str]:
+    """Rows that are set aside from a line on are draws: each lies before the last draw of its stratum."""
+    mine, aside, labelled, said = sort.record["evidence"]["attempt"], set[int](), set[int](), dict[int, Any]()
+    for k, line in enumerate(lines):
+        row = line["row"]
+        if line["action"] in ("label", "correct"):
+            labelled.add(row)
+            aside.discard(row)
+        elif line["action"] in ("undo", "unsure") and (line["action"] == "undo" or row not in labelled | aside):
+            labelled.discard(row)
+            aside.add(row)
+            said |= {row: line["attempt"]} if k >= first else {}
+    digest, seed = sort.record["certificate"]["store_digest"], sort.asked["seed"]
+    order = {row: k for k, row in enumerate(drawing(digest, seed, mine, sort.record["rows"]))}
+    strata = {row: sort.side(row) if sort.asked.get("by_class") else 0 for row in [*sort.free, *said]}
+    for row, attempt in said.items():
+        others = [one for one in sort.free if strata[one] == strata[row]]
+        drawn = [order[one] for one in others if one in sort.draws]
+        if attempt != mine or (strata[row] >= 0 and len(drawn) < len(others) and order[row] > max(drawn, default=-1)):
+            yield f"row {row} is set aside, and was no draw"

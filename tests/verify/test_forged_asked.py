@@ -558,7 +558,7 @@ def test_only_so_much_of_the_order_is_gone_over(tmp_path: Path, monkeypatch: pyt
     assert order.index(ids[-1]) > last
     monkeypatch.setattr(strata, "fresh", _one_by_one)
     for walked, names in ((last, []), (last - 1, ["draws"])):
-        monkeypatch.setattr(strata, "_WALKED", walked)
+        monkeypatch.setattr(strata, "WALKED", walked)
         assert failures(found.write_model(tmp_path / "m"), found.rows.path) == names
 
 
@@ -705,6 +705,32 @@ def unsure_line(change: str) -> Change:
     return changed
 
 
+def put_aside(**words: Any) -> Change:
+    """When all draws are answered, rows that were not drawn are said to be such that nobody could label, and no
+    longer counted. Chosen among those that the model has right, they would make any claim true of what is left.
+    """
+
+    def changed(played: Played) -> None:
+        rows, shown = free_rows(played)[-20:], played.record["evidence"]
+        for row in rows.tolist():
+            played.lines.append({**LINE, "row": row, "label": None, "action": "unsure", **words})
+        old = played.arrays.get("unsure_ids", np.zeros(0, np.int64))
+        played.arrays["unsure_ids"] = np.sort(np.append(old, rows))
+        played.record["unsure"] = len(played.arrays["unsure_ids"])
+        sides = sides_of(played)
+        parts = list(shown.get("strata", ()))
+        for part in [shown, *parts]:
+            code = played.record["classes"].index(part["label"]) if "label" in part else None
+            gone = len(rows) if code is None else int((sides[rows] == code).sum())
+            part["population"] -= gone
+            part["error_least"] = max(0, part["error_least"] - gone)
+            part["error_bound"] = min(part["error_bound"], part["population"])
+        for name in ("error_least", "error_bound") if parts else ():
+            shown[name] = sum(part[name] for part in parts)
+
+    return changed
+
+
 def dropped(played: Played) -> None:
     """A wrong draw is called a query, and the next one that is right is drawn for it, all numbers and the log fit."""
     k, shown = int(wrong_draws(played)[0]), played.record["evidence"]
@@ -771,7 +797,7 @@ CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
     "by class, of the model only": ("by class", lambda p: p.about.pop("by_class"), {"campaign"}),
     "another order of classes": ("three", about(classes=["a", "c", "b"]), {"campaign"}),
     "one class more": ("three", about(classes=["a", "b", "c", "d"]), {"campaign"}),
-    "draws left out, and a trial that fits": ("soft", fewer_fit, {"campaign"}),
+    "draws left out, and a trial that fits": ("soft", fewer_fit, {"campaign", "draws set aside"}),
     "a wrong draw turned": ("soft", turned_right, {"answers"}),
     "a wrong draw called unsure": ("soft", called_unsure, {"answers", "attempt", "unsure rows"}),
     "a wrong draw that is dropped": ("soft", dropped, {"attempt", "value"}),
@@ -781,7 +807,15 @@ CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
     "rows called unsure, by class": ("by class", more_unsure(3), {"evidence", "unsure rows"}),
     "an unsure row gone from the log": ("soft", unsure_line("gone"), {"unsure rows"}),
     "an unsure row that was skipped": ("by class", unsure_line("skip"), {"unsure rows"}),
-    "an unsure row more in the log": ("soft", unsure_line("more"), {"unsure rows"}),
+    "an unsure row more in the log": ("soft", unsure_line("more"), {"unsure rows", "attempt"}),
+    "rows set aside after the draws": ("soft", put_aside(why="query", attempt=None), {"attempt"}),
+    "rows set aside after the draws, by class": (
+        "by class", put_aside(why="query", attempt=None), {"attempt", "evidence"},
+    ),
+    "rows set aside as draws": ("soft", put_aside(why="draw", attempt=1), {"draws set aside"}),
+    "rows set aside as draws, by class": (
+        "by class", put_aside(why="draw", attempt=1), {"draws set aside", "evidence"},
+    ),
     "with a loss, an answer that came meanwhile": ("soft", asked_meanwhile, {"attempt"}),
     "by class, an answer that came meanwhile": ("by class", asked_meanwhile, {"attempt"}),
     "a draw answered that nobody could": ("soft", unsure_meanwhile, {"attempt"}),

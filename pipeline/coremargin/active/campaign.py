@@ -362,12 +362,11 @@ class Campaign(CampaignFolder):
         with self.held():
             player = self._player
             last = {line.row: line.action for line in player.log.lines}
-            undone = frozenset(row for row, action in last.items() if action == "undo")
             asked = frozenset(self._questions.asked) | frozenset(last)
             given = list(given)
             if examples:
                 refuse_weightless(player.problem.source, (one.row for one in given), self.path)
-            known = Known(player.log.held, asked, self.store.rows, examples, undone)
+            known = Known(player.log.held, asked, self.store.rows, examples, last)
             new = taken(given, known)
             if new:
                 player.take(new, self._questions.asked, name_of(who))

@@ -52,7 +52,9 @@ def told(
     if other:
         state = revised(problem, state, codes, spent=0 if draw is None else draw.attempt)
     if action in ("unsure", "undo") and row not in codes:
-        return problem.set_aside(state if other or action == "unsure" else revised(problem, state, codes), row)
+        if not other and (action == "undo" or leaves_population(state, row)):
+            state = revised(problem, state, codes)
+        return problem.set_aside(state, row)
     if other or action in ("skip", "unsure"):
         return state
     return answered(problem, state, row, codes) if action == "label" else revised(problem, state, codes)
@@ -82,6 +84,11 @@ def agrees(problem: ActiveMargin, state: ActiveState, row: int, code: int) -> bo
     if int(state.hypothesis.sides(values)[0]) != code:
         return False
     return not state.answered.both_classes or bool((np.abs(values[0]) >= problem.proven(state)).all())
+
+
+def leaves_population(state: ActiveState, row: int) -> bool:
+    """Whether draws say something of a row that is none of them: to set it aside now would be to choose by them."""
+    return len(state.draws) > 0 and row not in state.draws.ids and row not in state.unsure
 
 
 def foretold(problem: ActiveMargin, state: ActiveState, row: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,15 +40,15 @@ class Given:
 class Known:
     """What answers are checked against: labels that hold with their classes, and rows that may be answered.
 
-    rows: of the store. examples: answers of any row are taken, whether it was asked about or not. undone: rows whose
-    answer was taken back last.
+    rows: of the store. examples: answers of any row are taken, whether it was asked about or not. last: what was said
+    of rows last.
     """
 
     held: Held
     asked: frozenset[int]
     rows: int
     examples: bool = False
-    undone: frozenset[int] = frozenset()
+    last: Mapping[int, str] = field(default_factory=dict)
 
 
 def row_number(value: Any, place: str) -> int:
@@ -73,7 +73,7 @@ def taken(given: Iterable[Given], known: Known) -> list[Given]:
     held, found = known.held.copy(), list[Given]()
     labels = held.labels
     for one in given:
-        if one.action == "undo" and one.row not in labels and one.row in known.undone:
+        if one.action in ("undo", "unsure") and one.row not in labels and known.last.get(one.row) == one.action:
             continue  # told twice, as after a kill
         _check(one, labels, known)
         label = None

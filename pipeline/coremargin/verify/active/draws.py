@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coremargin.verify.active.claim import ActiveClaim
     from coremargin.verify.rows import Rows
 
+WALKED = 4_400_000  #: rows of the order that are gone over: nobody draws from more than 4,000,000
 _AT_ONCE = 1 << 16  # draws whose weights are looked up together, at most
 _LIGHT = 100  # so many rows that are passed over cost as much as one that is drawn
 

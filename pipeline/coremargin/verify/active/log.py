@@ -40,6 +40,12 @@ def _upto(history: History, last: int) -> tuple[Line, ...]:
     return tuple(line for line in history.answers.lines if line.number <= last)
 
 
+def lines_of(claim: ActiveClaim) -> tuple[Line, ...]:
+    """What the log says of rows up to the line that the model is about; nothing without a log, or such a line."""
+    last = None if claim.history is None else last_line(claim, claim.history)
+    return () if claim.history is None or last is None else _upto(claim.history, last)
+
+
 def with_late(claim: ActiveClaim) -> ActiveClaim:
     """The claim with the rows that were answered after the lines that the model is about, but for unsure ones."""
     history = claim.history
@@ -193,7 +199,11 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
             text = f"line {line.number} is about a draw that is to try the model's hypothesis, of hash {own[:16]}..."
             problems.append(f"{text}, found {said}")
         if line.action in _ASIDE:
-            unsure |= {line.row} - seen if line.action == "unsure" else set()
+            new = {line.row} - seen - unsure if line.action == "unsure" else set[int]()
+            if new and line.attempt != attempt:
+                text = f"line {line.number} sets row {line.row} aside while attempt {attempt} was on: it is void"
+                problems.append(text)
+            unsure |= new
             continue
         if line.action != "label":
             text = f"line {line.number} ({line.action}) changes the answer about row {line.row}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.verify.active.aside import aside_checks, set_aside
 from coremargin.verify.active.claim import Coded
 from coremargin.verify.active.draws import honest_draws
 from coremargin.verify.active.evidence import Drawn, evidence_of
@@ -77,7 +78,8 @@ class ActiveScan(StoreFindings):
         late, draws = claim.late or Coded.none(), claim.draws
         self.tried = Coded.of(np.concatenate([draws.ids, late.ids]), np.concatenate([draws.codes, late.codes]))
         self.walked = walked(claim, rows)
-        self.wanted = np.unique(np.concatenate([self.tried.ids, self.walked]))
+        self.set_aside = set_aside(claim)
+        self.wanted = np.unique(np.concatenate([self.tried.ids, self.walked, self.set_aside]))
         self.sides = np.full(len(self.wanted), NONE, np.int64)
         self._places = {typed(label): place for place, label in enumerate(claim.labels)}
         self.lowest, self.below = [NOBODY] * len(claim.planes), [0] * len(claim.planes)
@@ -190,7 +192,7 @@ class ActiveScan(StoreFindings):
         shown = [check for k in range(len(claim.planes)) for check in self._plane(k)]
         evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0)
         told = late_checks(claim, late, self._side(late.ids))
-        return [*history, *shown, *self._honest(found), evidence, *told, *self._own_labels()]
+        return [*history, *shown, *self._honest(found), *self._aside(found), evidence, *told, *self._own_labels()]
 
     def _side(self, rows: np.ndarray) -> np.ndarray:
         """The classes (n,) that the model gives these rows, whose sides were asked for."""
@@ -209,6 +211,12 @@ class ActiveScan(StoreFindings):
         if self.claim.evidence is None or not self.claim.by_class:
             return honest_draws(self.claim, self.rows)
         return [honest_by_class(self.claim, self.rows, self.walked, self._side(self.walked), found)]
+
+    def _aside(self, found: list[Drawn]) -> list[Check]:
+        """Whether draws that were set aside were draws; strata are those of the classes, or all rows are one."""
+        every = self.claim.draws.ids, self.set_aside
+        drawn, aside = ((self._side(ids) if self.claim.by_class else np.zeros(len(ids), np.int64)) for ids in every)
+        return aside_checks(self.claim, self.rows, self.set_aside, (drawn, aside), found)
 
     def _plane(self, k: int) -> list[Check]:
         """Whether a hyperplane has the margin, or the value, that is claimed, and its dual weights prove the rest."""

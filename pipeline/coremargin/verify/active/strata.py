@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.verify.active.draws import fresh, source_of, taken
+from coremargin.verify.active.draws import WALKED, fresh, source_of, taken
 from coremargin.verify.checks import Check
 
 if TYPE_CHECKING:
     from coremargin.verify.active.claim import ActiveClaim
     from coremargin.verify.active.evidence import Drawn
     from coremargin.verify.rows import Rows
-
-_WALKED = 4_400_000  # rows of the order that are gone over: nobody draws from more than 4,000,000
 
 
 class _EnoughError(Exception):
@@ -33,7 +31,7 @@ def walked(claim: ActiveClaim, rows: Rows) -> np.ndarray:
     evidence, found = claim.evidence, list[int]()
     if evidence is None or not claim.by_class:
         return np.zeros(0, np.int64)
-    left, waiting = _WALKED, set(claim.draws_ids.tolist())
+    left, waiting = WALKED, set(claim.draws_ids.tolist())
 
     def spend(draws: int) -> None:
         nonlocal left
