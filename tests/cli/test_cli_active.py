@@ -249,6 +249,21 @@ def test_a_contradiction_says_both_ways_on(tmp_path: Path, pool: tuple[Store, Pa
     run_cli("active", "run", out, "--oracle", oracle)
 
 
+def test_what_ends_an_attempt_is_said(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """A row that is set aside when draws are known voids them: who does that hears of it, and not of answers else."""
+    store, oracle = pool
+    out, late = tmp_path / "c", tmp_path / "late.csv"
+    run_cli("active", "start", store.path, "--out", out, "--error", "0.2", "--confidence", "0.9")
+    run_cli("active", "run", out, "--oracle", oracle)
+    done = json.loads(run_cli("active", "status", out, "--json").stdout)
+    known = {line["row"] for line in lines_of(out)}
+    late.write_text(f"row,label,action\n{next(row for row in range(300) if row not in known)},,unsure\n")
+    said = run_cli("active", "tell", out, late, "--examples").stdout
+    answers = f"{done['draws_done']:,} answers"
+    assert f"attempt 1 to try the model has ended, with {answers}: other rows will be drawn" in said
+    assert "has ended" not in run_cli("active", "tell", out, late, "--examples").stdout
+
+
 def test_the_way_on_asks_for_what_was_asked_for(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
     """The command that goes on from a contradiction has the options of the campaign, on the terminal and on the page,
     and a number for C where a class has too few answers for folds; it is right as it stands.
@@ -322,7 +337,7 @@ def test_a_noisy_campaign_is_told(tmp_path: Path, pool: tuple[Store, Path], run_
     noisy.write_text("\n".join(text) + "\n")
     asked = ["--classes", "ham,spam", "--loss", "hinge", "--C", "1", "--error", "0.3", "--trial", "80"]
     begun = run_cli("active", "start", store.path, "--out", out, *asked).stdout
-    assert "draws 80 rows without an answer, or all that there are" in begun
+    assert "draws 80 rows of those without an answer, or all that there are" in begun
     assert "value    nothing is proven yet" in begun
     found = json.loads(run_cli("active", "run", out, "--oracle", noisy, "--json").stdout.splitlines()[-1])
     assert set(SAID) <= set(found)

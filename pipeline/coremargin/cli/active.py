@@ -152,9 +152,9 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
 
     given = read_answers_of(file)
     with opening(campaign) as opened:
-        new = opened.answer(given, who=options["who"], examples=options["examples"])
+        before, new = opened.status, opened.answer(given, who=options["who"], examples=options["examples"])
         status = opened.status
-    say(status, options["as_json"], count(new, "new answer"), new=new)
+    say(status, options["as_json"], count(new, "new answer"), before=before, new=new)
 
 
 @active.command()

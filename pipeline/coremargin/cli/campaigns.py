@@ -30,11 +30,13 @@ def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole
             yield opened
 
 
-def say(found: dict[str, Any], as_json: bool, *head: str, **more: Any) -> None:
-    """Where a campaign stands."""
-    from coremargin.cli.standing import status_text
+def say(
+    found: dict[str, Any], as_json: bool, *head: str, before: dict[str, Any] | None = None, **more: Any
+) -> None:  # fmt: skip
+    """Where a campaign stands; before: where it stood when people said something."""
+    from coremargin.cli.standing import ended, status_text
 
     if as_json:
         print_json({**more, **found})
     else:
-        print_lines(*head, *status_text(found))
+        print_lines(*head, *(() if before is None else ended(before, found)), *status_text(found))

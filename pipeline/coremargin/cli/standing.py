@@ -79,8 +79,17 @@ def _bounds(found: dict[str, Any]) -> words.Pairs:
 
 def _trial(found: dict[str, Any]) -> tuple[str, str]:
     """How many rows are drawn to try a model with a loss: people want to know before."""
-    each = " that is given each class" if found["by_class"] else ""
-    return "trial", f"draws {count(found['trial'], 'row')}{each} without an answer, or all that there are"
+    where = "of those without an answer, or all that there are"
+    each = f" {where} of each class that is predicted" if found["by_class"] else f" {where}"
+    return "trial", f"draws {count(found['trial'], 'row')}{each}"
+
+
+def ended(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What people have not asked for: an attempt that was on, or a proof that was there, is over by what they said."""
+    if now["attempt"] == before["attempt"] or not before["draws_done"]:
+        return []
+    answers = count(before["draws_done"], "answer")
+    return [f"attempt {before['attempt']} to try the model has ended, with {answers}: other rows will be drawn"]
 
 
 def ways_on(found: dict[str, Any]) -> words.Pairs:
