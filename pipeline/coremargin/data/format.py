@@ -17,13 +17,17 @@ stay readable, because every byte of their rows stays: a growing chunk keeps its
 change are written elsewhere. So ``y`` has labels as they first came. Zarr has no array whose chunks lie in several
 places: whoever reads the last ones without coremargin lays those of ``changes`` over it, in the order of the commits::
 
-    codes = group["y"][:]
-    for commit in group.attrs["commits"]:
+    codes = group["y"][: group.attrs["rows"]]
+    commits, chunk_rows = group.attrs["commits"], group.attrs["chunk_rows"]
+    for commit in commits:
         if commit.get("changed"):
             entries = group["blocks"][commit["group"]]
             for chunk, array in zip(entries["chunk"][:], entries["array"][:]):
-                rows = slice(chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(codes)))
-                codes[rows] = group["changes"][group.attrs["commits"][array]["group"]]["y"][rows]
+                start, stop = chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(codes))
+                part = group["changes"][commits[array]["group"]]["y"][start:stop]
+                codes[start : start + len(part)] = part
+
+Only the last array of a chunk grows with it: an earlier one may end before the chunk does.
 
 Sparse rows: data (float32 or float64) and indices (int32) lie in files of ``file_entries`` stored values each, whatever
 the rows; indptr (n + 1,) int64 has ``chunk_rows`` row starts per file. A chunk of rows is a run of stored values, whose
