@@ -132,8 +132,9 @@ def _history(commits: list[dict[str, Any]]) -> list[str]:
 def check(store: Path, *, digest: str | None, as_json: bool, quiet: bool) -> None:
     """Read every byte of a STORE and name what is damaged.
 
-    Chunks that are missing, cut short or altered, rows that are not finite, statistics that do not describe their rows.
-    Exit code 0 when the store is whole, 3 when anything is wrong with it.
+    Chunks that are missing, cut short or altered, rows that are not finite, statistics that do not describe their rows;
+    labels, too, that only earlier commits have. With --commit it is that commit alone. Exit code 0 when the store is
+    whole, 3 when anything is wrong with it.
 
     \b
     Example:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,17 +15,19 @@ from coremargin.data.layout import check_changed
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
 from coremargin.data.statistics import ChunkStatistics, measure
-from coremargin.data.store import Store
+from coremargin.data.store import Store, bytes_under
 from coremargin.data.synth import in_order
 from coremargin.data.weights import as_weights
 from coremargin.errors import BadRow, DamagedChunk, StoreError, raise_if_limit
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from coremargin.data.buffers import Content
+    from coremargin.data.format import Commit
+    from coremargin.data.layout import ArrayLayout
     from coremargin.data.store import Readers
 
 _SLICE = 256  # chunks whose statistics are held at a time
@@ -67,10 +70,10 @@ def check_store(
     workers: int | None = None,
     digest: str | None = None,
 ) -> CheckReport:
-    """Read every byte of a store: checksums of files and rows, values, statistics.
+    """Read every byte of a store: checksums of files and rows, values, statistics; and labels of earlier commits.
 
-    on_chunk(chunks done, chunks in all, damage of this chunk) is called in this thread. digest: of another commit than
-    the last. Raises StoreError when not even the metadata tells what should be there.
+    on_chunk(chunks done, chunks in all, damage of this chunk) is called in this thread. digest: of the commit that is
+    read, alone. Raises StoreError when not even the metadata tells what should be there.
     """
     store = Store.open(path, map_bytes=0, digest=digest)
     readers = store.readers()
@@ -90,7 +93,9 @@ def check_store(
                 damaged += found
                 if on_chunk is not None:
                     on_chunk(chunk + 1, store.chunks, found)
-    return CheckReport(store.path, store.rows, store.chunks, store.compressed_bytes, tuple(damaged))
+        before, more = _earlier(store, pool, workers) if digest is None else ([], 0)
+    read = store.compressed_bytes + more
+    return CheckReport(store.path, store.rows, store.chunks, read, tuple(damaged + before))
 
 
 def _opens(folder: Path) -> None:
@@ -102,6 +107,69 @@ def _opens(folder: Path) -> None:
     except Exception as error:  # zarr raises what it likes of metadata
         raise_if_limit(error, folder)
         raise StoreError(f"{folder}/zarr.json: zarr cannot open it ({error}); restore it from a copy") from error
+
+
+def _earlier(store: Store, pool: ThreadPoolExecutor, workers: int) -> tuple[list[Damage], int]:
+    """What is wrong with labels that earlier commits have and the last one has not, and how many bytes they take.
+
+    Rows and weights of an earlier commit are the beginning of those of the last one, which have been read.
+    """
+    damaged: list[Damage] = []
+    seen, folders, more = _label_files(store.readers().y.layout, store.chunks), set(store.arrays), 0
+    for commit in _relabelled_since(store.history):
+        place = f"as of the commit {commit.digest} of {commit.rows:,} rows"
+        try:
+            older = Store.open(store.path, map_bytes=0, digest=commit.digest)
+            layout = older.readers().y.layout
+        except StoreError as error:
+            damaged.append(Damage(None, 0, commit.rows, f"{place}: {error}"))
+            continue
+        files = _label_files(layout, older.chunks) - seen
+        unseen = {name for name, _ in files} - folders
+        for name in sorted(unseen):
+            found = _bad_folder(layout, {chunk: name for where, chunk in files if where == name}, older.rows)
+            damaged += [Damage(None, 0, commit.rows, f"{place}: {what}") for what in found]
+        for wrong in in_order(pool, partial(_bad_labels, older, place), sorted(n for _, n in files), workers + 2):
+            damaged += wrong
+        seen, folders = seen | files, folders | unseen
+        more += sum(bytes_under(store.path / name) for name in unseen)
+    return damaged, more
+
+
+def _bad_folder(layout: ArrayLayout, moved: dict[int, str], rows: int) -> list[str]:
+    """What is wrong with the array of changed labels, as it describes itself, in which these chunks lie."""
+    try:
+        check_changed(replace(layout, moved=moved), rows)
+        for name in set(moved.values()):
+            _opens(layout.store / name)
+    except StoreError as error:
+        return [str(error)]
+    return []
+
+
+def _label_files(layout: ArrayLayout, chunks: int) -> set[tuple[str, int]]:
+    """Where the labels of all chunks lie: folder and number."""
+    return {(layout.moved.get(chunk, layout.name), chunk) for chunk in range(chunks)}
+
+
+def _relabelled_since(history: Sequence[Commit]) -> Iterator[Commit]:
+    """Commits before the last one, the latest first, that may need what no later one needs; each digest's last.
+
+    Where rows were added, the next commit has all labels of the one before, in the same files.
+    """
+    known = {commit.digest: number for number, commit in enumerate(history)}
+    for number, (commit, then) in reversed(list(enumerate(pairwise(history)))):
+        if known[commit.digest] == number and (then.changed or known[then.digest] != number + 1):
+            yield commit
+
+
+def _bad_labels(store: Store, place: str, chunk: int) -> tuple[Damage, ...]:
+    """What is wrong with the labels of one chunk of an earlier commit."""
+    try:
+        found = _bad_codes(store, store.readers().y.reread(chunk), chunk)
+    except DamagedChunk as error:
+        found = [str(error)]
+    return tuple(Damage(chunk, *store.span(chunk), f"{place}: {what}") for what in found)
 
 
 def _stored(store: Store, chunks: range) -> tuple[ChunkStatistics | None, list[Damage]]:
@@ -144,12 +212,18 @@ def _contents(store: Store, content: Content, stored: ChunkStatistics | None, in
             as_weights(weights, len(codes), place, first)
     except BadRow as error:
         return [f"{error}; ingest again without such rows"]
-    if codes.min() < -1 or codes.max() >= len(store.classes):
-        return [f"{place}: expected codes from -1 to {len(store.classes) - 1}, got {codes.min()} to {codes.max()}"]
-    if stored is None:
-        return []
+    if (wrong := _bad_codes(store, codes, chunk)) or stored is None:
+        return wrong
     names = _differing(measure(X, codes, len(store.classes), weights), stored, index)
     return [f"{place}: the statistics {', '.join(names)} are not those of its rows; ingest again"] if names else []
+
+
+def _bad_codes(store: Store, codes: np.ndarray, chunk: int) -> list[str]:
+    """What is wrong with codes whose bytes are those that were written."""
+    if codes.min() >= -1 and codes.max() < len(store.classes):
+        return []
+    known = f"expected codes from -1 to {len(store.classes) - 1}"
+    return [f"{store.name}: chunk {chunk}: {known}, got {codes.min()} to {codes.max()}"]
 
 
 def _differing(computed: ChunkStatistics, stored: ChunkStatistics, index: int) -> list[str]:

@@ -181,12 +181,12 @@ class Store:
     @cached_property
     def compressed_bytes(self) -> int:
         """Bytes of the files that hold rows, labels and weights."""
-        return sum(_bytes_under(self.path / name) for name in self.arrays)
+        return sum(bytes_under(self.path / name) for name in self.arrays)
 
     @cached_property
     def stored_bytes(self) -> int:
         """Bytes of all files of the store."""
-        return _bytes_under(self.path)
+        return bytes_under(self.path)
 
     @property
     def compression(self) -> str:
@@ -430,14 +430,14 @@ class Store:
         return Readers(X, y, weights)
 
 
-def _bytes_under(folder: Path) -> int:
+def bytes_under(folder: Path) -> int:
     """0 for a folder that is missing: what is lost is for whoever reads it to say."""
     total = 0
     if not folder.exists():
         return total
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
-            total += _bytes_under(Path(entry.path))
+            total += bytes_under(Path(entry.path))
         else:
             total += entry.stat().st_size
     return total
