@@ -75,8 +75,8 @@ def examine(
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
     path = Path(os.path.abspath(model_path))
-    question, commit = read_folder(path, lambda folder: _question(folder, path))
-    rows = Rows(store_path, commit)
+    question, commit, grown = read_folder(path, lambda folder: _question(folder, path))
+    rows = Rows(store_path, commit, grown=grown)
     with quiet():
         inquiry = question(rows)
         if inquiry.comparable:
@@ -84,14 +84,15 @@ def examine(
         return inquiry.result()
 
 
-def _question(folder: int, path: Path) -> tuple[Callable[[Rows], OneModel | FleetInquiry], str]:
+def _question(folder: int, path: Path) -> tuple[Callable[[Rows], OneModel | FleetInquiry], str, bool]:
     """What is to be asked of a store about what is in an open folder, a model or many or a campaign's; read first.
 
-    And the digest of the store's commit that it is to be asked of, "" for the last one.
+    And the digest of the store's commit that it is to be asked of, and whether that holds where rows were appended.
     """
     names = os.listdir(folder)
     if FILE in names:
-        return partial(FleetInquiry, read_fleet(folder, path)), ""
+        fleet = read_fleet(folder, path)
+        return partial(FleetInquiry, fleet), fleet.record.store_digest, False
     claim: AnyClaim
     if campaign.FILE in names:
         from coremargin.verify.active.folder import read_campaign_claim
@@ -99,7 +100,7 @@ def _question(folder: int, path: Path) -> tuple[Callable[[Rows], OneModel | Flee
         claim = read_campaign_claim(folder, path)
     else:
         claim = claim_of(read_model_files(folder, path))
-    return partial(OneModel, claim), claim.store_digest if kind_named(claim.problem).frozen else ""
+    return partial(OneModel, claim), claim.store_digest, kind_named(claim.problem).frozen
 
 
 def _read_all(inquiry: Inquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:

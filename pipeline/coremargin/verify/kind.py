@@ -31,7 +31,9 @@ class Kind(ABC, Generic[C]):
     """One kind of claim, from the model's files to what people are told. Objects of this class have no state."""
 
     unchecked: ClassVar[tuple[str, ...]] = UNCHECKED  #: of all claims of this kind; see ``not_checked``
-    frozen: ClassVar[bool] = False  #: claims are about the commit that they name, whatever was appended since
+    #: Claims hold of the commit that they name, whatever was appended since. Those of other kinds are about all rows of
+    #: the store and false of one that grew, but about the labels of their commit, whatever labels were changed since.
+    frozen: ClassVar[bool] = False
     nothing: ClassVar[str] = "no hyperplane separates the classes"  #: true where it is proven that nothing does
 
     @abstractmethod

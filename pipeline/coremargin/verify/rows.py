@@ -52,11 +52,14 @@ class Chunk:
 class Rows:
     """The committed rows of a store. Raises StoreError when it is none, newer, or does not fit together."""
 
-    def __init__(self, path: str | os.PathLike[str], commit: str = "") -> None:
-        """commit: the digest of the one whose rows these are, if the store has it; else the last one."""
+    def __init__(self, path: str | os.PathLike[str], commit: str = "", *, grown: bool = True) -> None:
+        """commit: the digest of the one whose rows these are, if the store has it; else the last one.
+
+        grown: whether it may be one to which rows were appended, or only one whose labels were changed.
+        """
         self.path = Path(os.path.abspath(path))
         whole = read_store_record(self.path)
-        record = as_of(whole, commit, self.path)
+        record = as_of(whole, commit, self.path, grown=grown)
         self.appended = whole.rows - record.rows  #: rows of later commits, which are not looked at
         later = whole.commits[len(record.commits) :]
         self.relabelled = sum(commit.changed > 0 for commit in later)  #: later commits that changed labels, the same

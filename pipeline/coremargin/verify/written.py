@@ -26,13 +26,16 @@ class Sums:
     parts: dict[str, np.ndarray]
 
 
-def as_of(record: StoreRecord, digest: str, path: Path) -> StoreRecord:
-    """The record as the last commit of this digest left it; as it is, where no commit has it."""
+def as_of(record: StoreRecord, digest: str, path: Path, *, grown: bool) -> StoreRecord:
+    """The record as the last commit of this digest left it; as it is, where no commit has it.
+
+    grown: also where rows were appended since; without it the record is as it is then, too.
+    """
     known = [commit.digest for commit in record.commits]
     if digest not in known:
         return record
     number = len(known) - 1 - known[::-1].index(digest)
-    if number == len(known) - 1:
+    if number == len(known) - 1 or not (grown or record.commits[number].rows == record.rows):
         return record
     try:
         return record.upto(number)

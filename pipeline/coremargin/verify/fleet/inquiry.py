@@ -16,7 +16,7 @@ import numpy as np
 from coremargin.formats.fleet_record import FILE, MEMBERS, FleetRecord, check_members
 from coremargin.formats.model_files import read_content, read_model_files
 from coremargin.formats.registry import typed_fleet
-from coremargin.verify.checks import Check, typed
+from coremargin.verify.checks import Check, same_shape, typed
 from coremargin.verify.fleet.outcome import FleetVerification
 from coremargin.verify.fleet.tables import Tables
 from coremargin.verify.inquiry import Inquiry
@@ -99,6 +99,8 @@ class FleetInquiry(Inquiry):
             Check("status", ok=True, text=f"{record.status}: {statuses.count('certified'):,} of them are certified"),
         ]
         tables.insert(0, self._classes)
+        if self.rows.relabelled:  # else the members' own lines say what there is to say
+            tables.insert(0, same_shape(claims[0], self.rows))
         if not self._alike:
             tables.append(Check("scaling", ok=False, text="the members do not all scale rows alike"))
         if self._tables is not None:
