@@ -104,7 +104,7 @@ def ways_on(found: dict[str, Any]) -> words.Pairs:
     )
     return [
         ("look at", f"rows {rows}: one of these answers is wrong, or a hyperplane is not enough{about}"),
-        ("take back", f"a wrong answer: {tell} undo or correct, or u in `coremargin active label`"),
+        ("take back", f"a wrong answer: {tell} undo or correct"),
         ("go on", f"with a loss, where answers may contradict each other: {begin}"),
     ]  # fmt: skip
 
