@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from coremargin.errors import CoremarginError
 from coremargin.verify.examine import examine
 from forge_active import Played, hidden_corner, played, two_sides
 from forge_active_judge import lies, log_lies
-from forge_active_mutations import log_mutated, model_mutated
-from forge_run import SEED, Guard, asked, loaded, quick
+from forge_attack import logs_attacked, models_attacked
+from forge_run import SEED, Guard, asked, quick
 
 ASKED = {"error": 0.1, "confidence": 0.8}
 FEW, MANY = 40, 5_000
@@ -47,76 +45,36 @@ def test_honest_campaigns_are_true(specimens: list[Played], tmp_path: Path) -> N
     assert ends == [("certified", 1), ("stopped", None), ("not_separable", None), ("certified", 1), ("certified", 2)]
 
 
-def attacked(specimens: list[Played], folder: Path, numbers: range) -> Counter[str]:
-    """What became of mutated models; nothing false was accepted."""
-    counts: Counter[str] = Counter()
-    guard = Guard()
-    with guard.watching(), quick():
-        for number in numbers:
-            rng = np.random.default_rng([SEED, number])
-            one, other = specimens[number % len(specimens)], specimens[rng.integers(len(specimens))]
-            told = model_mutated(rng, one, other, folder / "m")
-            outcome = asked(guard, folder / "m", one.rows.path)
-            counts[outcome.answer] += 1
-            assert not outcome.wrong, (number, told, outcome)
-            if outcome.answer == "accepted":
-                record = json.loads((folder / "m" / "model.json").read_bytes())
-                with np.load(folder / "m" / "arrays.npz") as found:
-                    arrays = dict(found)
-                assert list(lies(one.rows, record, arrays)) == [], (number, told)
-            if outcome.answer == "accepted" or number % 5 == 0:
-                assert loaded(guard, folder / "m", show=number % 7 == 0)[1] == "", (number, told)
-    return counts
-
-
 def test_a_few_mutated_models(specimens: list[Played], tmp_path: Path) -> None:
     """Of some mutations of records and arrays none is accepted that is false, and none crashes."""
-    attacked(specimens, tmp_path, range(FEW))
+    models_attacked(specimens, tmp_path, range(FEW), lies)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_thousands_of_mutated_models(specimens: list[Played], tmp_path: Path) -> None:
     """Of thousands of mutations none is accepted that is false, and none crashes; some are true, most not."""
-    counts = attacked(specimens, tmp_path, range(MANY))
+    counts = models_attacked(specimens, tmp_path, range(MANY), lies)
     assert MANY // 100 < counts["accepted"] < MANY // 2
     assert counts["refuted"] > MANY // 100
 
 
-def played_on(specimens: list[Played], folder: Path, numbers: range) -> Counter[str]:
-    """What became of campaigns with mutated logs; nothing false was accepted."""
-    counts: Counter[str] = Counter()
-    for number in numbers:
-        rng = np.random.default_rng([SEED, 1, number])
-        forged = specimens[number % len(specimens)].copy()
-        told = log_mutated(rng, forged)
-        last = len(forged.lines) if not 0 <= forged.model_line <= len(forged.lines) else forged.model_line
-        forged.model_line = last
-        place = forged.write(folder / "c")
-        try:
-            found = examine(place, forged.rows.path, threads=1)
-        except CoremarginError:
-            counts["refused"] += 1
-            continue
-        counts["accepted" if found.ok else "refuted"] += 1
-        wrong: list[Any] = []
-        if found.ok:
-            wrong = [*lies(forged.rows, forged.record, forged.arrays)]
-            wrong += log_lies(forged.record, forged.arrays, forged.lines[:last], forged.about)
-        assert wrong == [], (number, told)
-    return counts
+def campaign_lies(played: Played, lines: Sequence[dict[str, Any]]) -> list[str]:
+    """What is false of a campaign by these lines."""
+    found = lies(played.rows, played.record, played.arrays)
+    return [*found, *log_lies(played.record, played.arrays, lines, played.about)]
 
 
 def test_a_few_mutated_logs(specimens: list[Played], tmp_path: Path) -> None:
     """Of some mutations of logs whose chain is whole none is accepted by which the model says something false."""
-    played_on(specimens, tmp_path, range(2 * FEW))
+    logs_attacked(specimens, tmp_path, range(2 * FEW), campaign_lies, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_thousands_of_mutated_logs(specimens: list[Played], tmp_path: Path) -> None:
     """Of thousands of mutated logs none is accepted that is false; some are true, most are not."""
-    counts = played_on(specimens, tmp_path, range(MANY))
+    counts = logs_attacked(specimens, tmp_path, range(MANY), campaign_lies, 1)
     assert MANY // 100 < counts["accepted"] < MANY // 2
     assert counts["refuted"] > MANY // 10
 
