@@ -343,8 +343,13 @@ def test_a_scan_that_is_interrupted_and_rows_that_come_then(tmp_path: Path, stor
     assert same_state(again, without_state(again, tmp_path / "copy"))
 
 
-def test_an_interrupted_growth_is_done_again(campaign: Campaign, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted between its line and the state, growth is made up for by whatever comes next."""
+@pytest.mark.parametrize(("where", "lines"), [("course.revised", 0), ("player.Player._come", 1)])
+def test_an_interrupted_growth_is_done_again(
+    campaign: Campaign, store: Path, monkeypatch: pytest.MonkeyPatch, where: str, lines: int
+) -> None:
+    """Interrupted before its line growth has not been; between its line and the state, it is made up for by whatever
+    comes next.
+    """
     campaign.run(know, most=8)
     more(store)
 
@@ -352,14 +357,53 @@ def test_an_interrupted_growth_is_done_again(campaign: Campaign, store: Path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("coremargin.active.course.revised", interrupt)
+        patch.setattr(f"coremargin.active.{where}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             campaign.grow()
+    assert len(growths(campaign)) == lines
+    assert campaign.status["rows"] == campaign.store.rows == (900 if lines else FIRST)
+    assert campaign.grow() == (0 if lines else 400)
     assert len(growths(campaign)) == 1
-    assert campaign.status["rows"] == 900
-    assert campaign.grow() == 0
     assert campaign.run(know)["status"] == "certified"
     holds(campaign, 900)
+
+
+def flipped(path: Path) -> None:
+    """Alter the last byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("scaling", [None, "standard"])
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_rows_that_cannot_be_read_are_no_growth(tmp_path: Path, store: Path, scaling: Any, asked_for: bool) -> None:
+    """Where the statistics of the new commit are damaged, neither ``grow`` nor a scan that is due writes a line: the
+    campaign goes on with its own rows wherever those do, and with all when the store is whole again.
+    """
+    campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05, scaling=scaling)
+    campaign.run(know, most=None if asked_for else 3)
+    log, found = (campaign.path / "answers.jsonl").read_bytes(), campaign.status
+    more(store)
+    [damaged] = (store / "blocks" / "000001").glob("total/c.*" if scaling else "digest/c.*")
+    whole = damaged.read_bytes()
+    flipped(damaged)
+    with pytest.raises(StoreError):
+        campaign.grow() if asked_for else campaign.run(know)
+    if asked_for:
+        assert (campaign.path / "answers.jsonl").read_bytes() == log
+        assert campaign.store.rows == FIRST
+        campaign.close()
+        campaign = Campaign(campaign.path)
+        assert (campaign.status["status"], campaign.status["labels"]) == ("certified", found["labels"])
+    assert growths(campaign) == []
+    assert campaign.stop()
+    assert verify(campaign.path, store).ok
+    damaged.write_bytes(whole)
+    assert campaign.run(know)["status"] == "certified"
+    assert campaign.grow() == (400 if asked_for else 0)
+    campaign.run(know)
+    holds(campaign, 900) if scaling is None else verify(campaign.path, store)
 
 
 def test_scans_on_workers(tmp_path: Path, embedded: Any) -> None:

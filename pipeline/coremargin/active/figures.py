@@ -12,17 +12,19 @@ from coremargin.active.course import lacks_classes
 from coremargin.active.facts import said_of
 from coremargin.active.labels import LACKING, counts_of, lacking
 from coremargin.data.folder import recover
-from coremargin.errors import DataError
+from coremargin.errors import DataError, UsageError
 from coremargin.learn.record import as_run
 from coremargin.maths.margin import ratio
 from coremargin.models.files import MODEL
 from coremargin.models.registry import read_model
-from coremargin.problems.active.model import evidence_of, found_of, reason_of
+from coremargin.problems.active.model import evidence_of, found_of, model_of, reason_of
 from coremargin.problems.active.onward import options_of, started
 from coremargin.problems.report import write_report
 
 if TYPE_CHECKING:
     from coremargin.active.player import Player
+    from coremargin.models.active import ActiveModel
+    from coremargin.models.active_classes import ActiveClassesModel
 
 PLACE = "model"
 
@@ -116,11 +118,19 @@ def _against(player: Player) -> Any:
     return player.classes[state.failed] if state.status == "contradiction" and player.problem.planes > 1 else None
 
 
+def model_now(player: Player) -> ActiveModel | ActiveClassesModel:
+    """The model of the answers so far. Raises UsageError where they are of one class only."""
+    if not player.state.answered.both_classes:
+        seen = f"{len(player.labels):,}, all of them {player.classes[0]!r}" if player.labels else "none"
+        raise UsageError(f"{player.path}: expected answers of two classes, found {seen}; answer more questions")
+    return model_of(player.problem, player.state, player.classes, player.job.parameters(), player.mark.about)
+
+
 def save(player: Player, path: Path) -> bool:
     """Write the model of the state; False where there is none."""
     if not player.state.answered.both_classes:
         return False
-    model = player.model()
+    model = model_now(player)
     player.count_fetched()
     run = as_run(player.job, player.problem, player.state, player.meters, player.ran)
     report = partial(write_report, name=f"{path.name}/{PLACE}")

@@ -33,7 +33,7 @@ from threadpoolctl import ThreadpoolController
 
 from coremargin.active.asked import name_of
 from coremargin.active.facts import job_of, read_facts
-from coremargin.active.figures import figures, save, settle
+from coremargin.active.figures import figures, model_now, save, settle
 from coremargin.active.lock import campaign_lock
 from coremargin.active.player import Player
 from coremargin.active.questions import Questions
@@ -149,7 +149,7 @@ class CampaignFolder:
     def model(self) -> ActiveModel | ActiveClassesModel:
         """The model of the answers so far."""
         with self.held():
-            return self._player.model()
+            return model_now(self._player)
 
     def last_answer(self, who: str | None = None) -> tuple[int, Any] | None:
         """The answer that somebody gave last, of those that hold.

@@ -31,6 +31,15 @@ class At(NamedTuple):
     digest: str
 
 
+class Grown(NamedTuple):
+    """A later commit of a store, opened, and the state that knows that there are more rows."""
+
+    at: At
+    store: Store
+    problem: ActiveMargin
+    state: ActiveState
+
+
 class Ground:
     """The store as a campaign knows it, and the problem on its rows; both are of one commit, ``at``.
 
@@ -55,14 +64,21 @@ class Ground:
         if found != self.at:
             self._go_to(found)
 
-    def grown(self, state: ActiveState, codes: Mapping[int, int], line: Growth) -> ActiveState:
-        """Open the commit that a line of the log names; the state that knows that there are more rows.
+    def grown(self, state: ActiveState, codes: Mapping[int, int], at: At, attempt: int) -> Grown:
+        """Open a later commit, with the state that knows that there are more rows; nothing here changes.
 
         What it knew of rows without an answer was of those before: no scan has seen all of them now, and draws were
-        drawn from fewer. codes: all answers that hold.
+        drawn from fewer. codes: all answers that hold; attempt: the first one with those rows.
         """
-        self._go_to(At(line.rows, line.digest))
-        return course.revised(self.problem, _read_anew(self.problem, state), codes, spent=line.attempt - 1)
+        store, problem = problem_at(self._job, *at)
+        problem.source.scalars()  # statistics of all chunks, and where labels lie: else they are read when first wanted
+        store.readers()
+        after = course.revised(problem, _read_anew(problem, state), codes, spent=attempt - 1)
+        return Grown(at, store, problem, after)
+
+    def come(self, grown: Grown) -> None:
+        """Go on with a commit that was opened."""
+        self.at, self.store, self.problem = grown.at, grown.store, grown.problem
 
     def newest(self) -> At | None:
         """The last commit of the store, where it has more rows than this one; each has all rows of those before."""

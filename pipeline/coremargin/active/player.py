@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.active import course
-from coremargin.active.growth import Ground
+from coremargin.active.growth import At, Ground, Grown
 from coremargin.active.kept import Kept, Mark
 from coremargin.active.labels import codes_of
 from coremargin.active.log import Log, entry_of, growth_of
@@ -24,7 +24,6 @@ from coremargin.formats.campaign import ANSWERS
 from coremargin.formats.held import effective
 from coremargin.learn.record import RunCounters
 from coremargin.models.executor import executor_of
-from coremargin.problems.active.model import model_of
 
 if TYPE_CHECKING:
     from coremargin.active.asked import Asked
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from coremargin.engine.protocols import Executor
     from coremargin.formats.answers import Entry, Line
     from coremargin.formats.campaign import Campaign
-    from coremargin.models.active import ActiveModel
-    from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.spec import ActiveJob
     from coremargin.problems.active.state import ActiveState
@@ -169,13 +166,12 @@ class Player:
         for line in self.log.entries[self.mark.lines :]:
             self._scan_before(line)
             if isinstance(line, Growth):
-                labels, wrong = self.labels, False
-                after = self.ground.grown(self.state, codes_of(labels, self.log.classes(line.number)), line)
-            else:
-                labels = effective([line], self.labels)
-                codes = codes_of(labels, self.log.classes(line.number))
-                wrong = self._wrong(line, codes)
-                after = course.told(self.problem, self.state, line.row, line.action, course.drawn_for(line), codes)
+                self._come_to(line.number, self._grown(At(line.rows, line.digest), line.attempt))
+                continue
+            labels = effective([line], self.labels)
+            codes = codes_of(labels, self.log.classes(line.number))
+            wrong = self._wrong(line, codes)
+            after = course.told(self.problem, self.state, line.row, line.action, course.drawn_for(line), codes)
             self._come(line.number, after, labels, wrong=wrong)
 
     def _advance_by_examples(self) -> None:
@@ -209,15 +205,25 @@ class Player:
     def grow(self, who: str) -> int:
         """Go on with the last commit of the store, where rows were appended; how many.
 
-        Raises StoreError for a store that lost or changed rows.
+        Raises StoreError for a store that lost or changed rows, or whose last commit cannot be opened.
         """
+        self.log.refresh()
+        self.advance()  # by what an interrupted call has left
         new, before = self.ground.newest(), self.ground.at.rows
         if new is None:
             return 0
         attempt = self.problem.learning.voided(self.state).attempt
+        grown = self._grown(new, attempt)  # before the line: no other takes it back, should this fail
         self.log.append([growth_of(*new, who, attempt, self.state.round)])
-        self.advance()
+        self._come_to(len(self.log.entries), grown)
         return new.rows - before
+
+    def _grown(self, at: At, attempt: int) -> Grown:
+        return self.ground.grown(self.state, codes_of(self.labels, self.log.classes(self.mark.lines)), at, attempt)
+
+    def _come_to(self, lines: int, grown: Grown) -> None:
+        self.ground.come(grown)
+        self._come(lines, grown.state, self.labels)
 
     def _scan_before(self, line: Entry) -> None:
         """Where the state was lost: scan as often as it was done before a line was written.
@@ -284,16 +290,3 @@ class Player:
         self.kept.scan_begins(self.state, self._costs())
         self.kept.save()
         self._saved, self._stamp = self._state, self.kept.stamp()
-
-    # what it comes to
-
-    def model(self) -> ActiveModel | ActiveClassesModel:
-        """The model of the state. Raises UsageError where answers are of one class only."""
-        if not self.state.answered.both_classes:
-            raise UsageError(
-                f"{self.path}: expected answers of two classes, found {self._seen()}; answer more questions"
-            )
-        return model_of(self.problem, self.state, self.classes, self.job.parameters(), self.mark.about)
-
-    def _seen(self) -> str:
-        return f"{len(self.labels):,}, all of them {self.classes[0]!r}" if self.labels else "none"
