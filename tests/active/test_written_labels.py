@@ -16,9 +16,11 @@ from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.cli import main
 from coremargin.data.check import check_store
+from coremargin.data.place import Place
+from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import Busy, LabelError, OutputError
+from coremargin.errors import Busy, LabelError, OutputError, StoreError
 from coremargin.verify import verify
 
 X, LABELS = rows_and_labels(700)
@@ -126,6 +128,74 @@ def test_labels_of_another_kind_and_other_labels(tmp_path: Path) -> None:
     assert Store.open(numbers).digest == digest
 
 
+@pytest.mark.parametrize("then", ["undo", "unsure"])
+def test_labels_of_answers_that_were_taken_back_go(campaign: Campaign, store: Path, then: str) -> None:
+    """A row whose answer was taken back after its label was written has none again, and the report says so, of answers
+    that were changed before, and after a growth, too; a second time there is nothing to do.
+    """
+    campaign.run(know, most=20)
+    first, second = sorted(campaign._player.log.held.labels)[:2]
+    campaign.write_labels()
+    campaign.correct(second, "ham" if LABELS[second] == "spam" else "spam")
+    with StoreWriter.append(store) as writer:
+        writer.write(X[FIRST:], None, None, origin="more")
+    campaign.grow()
+    campaign.tell([FIRST + 3], [LABELS[FIRST + 3]], examples=True)
+    assert (campaign.write_labels().added, labels_of(Store.open(store))[FIRST + 3]) == (1, LABELS[FIRST + 3])
+    for row in (first, second, FIRST + 3):
+        campaign.undo(row)
+        if then == "unsure":
+            campaign.skip(row, unsure=True)
+    found = campaign.write_labels()
+    answered = campaign._player.log.held.labels
+    assert (found.given, found.added, found.replaced, found.removed) == (len(answered), 0, 0, 3)
+    assert [(row, now) for row, _, now in found.examples] == [(first, None), (second, None), (FIRST + 3, None)]
+    assert labels_of(Store.open(store)) == [answered.get(row) for row in range(len(X))]
+    again = campaign.write_labels()
+    assert (again.changed, again.digest) == (0, found.digest)
+    assert check_store(store).whole
+
+
+def test_labels_of_others_stay(tmp_path: Path) -> None:
+    """A label that a row had when it came to the campaign stays when its answer is taken back, and so does one that
+    somebody else has given it since.
+    """
+    had = [None] * FIRST
+    store = unlabelled(tmp_path / "rows.zarr", X[:FIRST], [LABELS[0], *had[1:]])
+    campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05)
+    with StoreWriter.append(store) as writer:
+        writer.write(X[FIRST:], LABELS[FIRST:], None, origin="more")
+    campaign.grow()
+    campaign.tell([0, 1, 2, FIRST], [LABELS[row] for row in (0, 1, 2, FIRST)], examples=True)
+    assert campaign.write_labels().added == 2
+    other = "ham" if LABELS[1] == "spam" else "spam"
+    write_labels(store, [1], [other])
+    for row in (0, 1, 2, FIRST):
+        campaign.undo(row)
+    found = campaign.write_labels()
+    assert (found.removed, found.examples) == (1, ((2, LABELS[2], None),))
+    assert labels_of(Store.open(store)) == [LABELS[0], other, *had[2:], *LABELS[FIRST:]]
+
+
+def test_a_store_that_is_replaced_in_the_last_moment(
+    campaign: Campaign, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other rows that take the store's place after the look, and before its lock, are given no labels."""
+    campaign.run(know, most=20)
+    real = Place.existing
+
+    def replaced(path: Any) -> Place:
+        with StoreWriter.create(store, features=4, overwrite=True) as writer:
+            writer.write(X[200:][::-1], None)
+        return real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "existing", replaced)
+        with pytest.raises(StoreError, match="the store was replaced or changed"):
+            campaign.write_labels()
+    assert (labels_of(Store.open(store)), Store.open(store).commits) == ([None] * FIRST, 1)
+
+
 def test_a_store_that_cannot_be_written(campaign: Campaign, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer, or a disk that is read-only, is named, and nothing is written."""
     campaign.run(know, most=5)
@@ -159,7 +229,7 @@ def test_from_the_command_line(campaign: Campaign, store: Path, tmp_path: Path) 
     assert f"{answered:,} rows without label got one, 0 rows had another one" in told.output
     again = json.loads(run(main, ["active", "labels", str(campaign.path), "--json"]).stdout)
     assert (again["given"], again["added"], again["replaced"], again["examples"]) == (answered, 0, 0, [])
-    assert again["digest"] == Store.open(store).digest
+    assert (again["digest"], again["removed"]) == (Store.open(store).digest, 0)
     trained = run(main, ["train", str(store), "--out", str(tmp_path / "m"), "--quiet"])
     assert trained.exit_code == 0, trained.output
     model = json.loads((tmp_path / "m" / "model.json").read_text())
@@ -167,6 +237,20 @@ def test_from_the_command_line(campaign: Campaign, store: Path, tmp_path: Path) 
     verify(tmp_path / "m", store)
     shown = run(main, ["info", str(store)])
     assert f"{FIRST - answered:,} rows are unlabelled" in shown.output
+
+
+def test_the_command_says_what_was_taken_back(campaign: Campaign, store: Path) -> None:
+    """``active labels`` counts and names the rows that have no label any longer, and then has nothing to write."""
+    campaign.run(know, most=20)
+    campaign.write_labels()
+    row = min(campaign._player.log.held.labels)
+    campaign.undo(row)
+    campaign.close()
+    told = CliRunner().invoke(main, ["active", "labels", str(campaign.path)]).output
+    assert "0 rows had another one, 1 row whose answer was taken back lost theirs; 19 answers there already" in told
+    assert f"  row {row:,} was {LABELS[row]!r}, has none now\n" in told
+    again = CliRunner().invoke(main, ["active", "labels", str(campaign.path)]).output
+    assert "nothing to write" in again
 
 
 def test_three_classes(tmp_path: Path) -> None:

@@ -94,7 +94,10 @@ def test_any_history_of_labels_and_rows(kind: str, rng: np.random.Generator) -> 
                 found = write_labels(path, ids, list(new))
                 y[ids] = new
                 assert found.added == sum(a is None and b is not None for a, b in zip(was, new, strict=True))
-                assert found.replaced == sum(a not in (None, b) for a, b in zip(was, new, strict=True))
+                assert found.replaced == sum(
+                    b is not None and a not in (None, b) for a, b in zip(was, new, strict=True)
+                )
+                assert found.removed == sum(a is not None and b is None for a, b in zip(was, new, strict=True))
             history.append((Store.open(path).digest, rows, list(y[:rows])))
         assert read_facts(path).changed
         for digest, count, labels in history:
@@ -141,6 +144,33 @@ def test_only_labels_of_changed_chunks_are_written(store: Path) -> None:
     }  # fmt: skip
     assert (found.given, found.added + found.replaced) == (3, 3)
     assert Store.open(store).classes[2:] == ("c",)
+
+
+def test_labels_are_taken_away_where_they_are_those_named(store: Path) -> None:
+    """A withdrawn label goes where the row has it, wherever it lies, and no other; a row is not given one as well."""
+    before = labels_of(Store.open(store))
+    with pytest.raises(UsageError, match="expected each row once, found row 1 twice"):
+        write_labels(store, [1], ["c"], withdrawn={1: [before[1]]})
+    with pytest.raises(UsageError, match="expected row ids from 0 to 299, got 300 to 300"):
+        write_labels(store, [], [], withdrawn={300: ["a"]})
+    named = {1: ["c", before[1]], 290: [before[290]], 2: ["c", True], 3: ["a", "b"], 4: []}
+    found = write_labels(store, [0], ["c"], withdrawn=named)
+    assert (found.given, found.added, found.replaced, found.removed, found.changed) == (1, 1, 0, 2, 3)
+    assert found.examples == ((1, before[1], None), (290, before[290], None))
+    after = ["c", None, *before[2:290], None, *before[291:]]
+    assert labels_of(Store.open(store)) == after
+    assert write_labels(store, [0], ["c"], withdrawn=named).changed == 0
+
+
+def test_rows_of_another_store_get_no_labels(store: Path) -> None:
+    """Row numbers about a commit that the store never had change nothing; any of those that it had will do."""
+    first = Store.open(store).digest
+    write_labels(store, [0], ["c"], after=first)
+    assert write_labels(store, [1], ["c"], after=first).changed == 1
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    with pytest.raises(StoreError, match="expected a commit with the content sha256:0, found sha256:"):
+        write_labels(store, [2], ["c"], after="sha256:0")
+    assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
 
 
 def test_the_same_labels_are_no_commit(store: Path) -> None:

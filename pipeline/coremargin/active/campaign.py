@@ -11,12 +11,12 @@ from coremargin.active.begin import begin
 from coremargin.active.facts import refuse_weightless
 from coremargin.active.folder import CampaignFolder
 from coremargin.active.labels import named_classes
+from coremargin.active.store_labels import write_answers
 from coremargin.active.told import Given, Known, check_number, row_number, taken
-from coremargin.data.relabel import LabelReport, write_labels
 from coremargin.errors import UsageError
-from coremargin.formats.held import same
 
 if TYPE_CHECKING:
+    from coremargin.data.relabel import LabelReport
     from coremargin.engine.loop import Callbacks
     from coremargin.formats.answers import Action
     from coremargin.formats.choices import Loss, Method, ScalingKind
@@ -218,14 +218,15 @@ class Campaign(CampaignFolder):
     def write_labels(self) -> LabelReport:
         """Write the answers that hold into the store, as a commit of its own, for training on them.
 
-        Rows without an answer keep what they have; a row that has another label gets the one that was answered. The
-        campaign goes on with the commit that it is about, which stays as it is. Where the store has all answers, there
-        is no new commit.
+        Rows without an answer keep what they have, but for those whose answer was taken back: where the store has the
+        label that they were once given here, and had none when the row came to the campaign, it has none again. A row
+        that has another label gets the one that was answered. The campaign goes on with the commit that it is about,
+        which stays as it is. Where the store has all answers, and no other, there is no new commit.
 
         Returns
         -------
         LabelReport
-            How many rows got a label, and how many had another one.
+            How many rows got a label, how many had another one, and how many have none any longer.
 
         Raises
         ------
@@ -239,12 +240,7 @@ class Campaign(CampaignFolder):
             Another process writes to the store, or works on the campaign.
         """
         with self.held():
-            self._player.ground.newest()  # refuses a store that has other rows by now
-            held = self._player.log.held
-            rows = sorted(held.labels)
-            # classes that are new to the store come in the order that the campaign has
-            rows = [row for label in held.classes for row in rows if same(held.labels[row], label)]
-            return write_labels(self.store.path, rows, [held.labels[row] for row in rows])
+            return write_answers(self._player)
 
     # answers
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def labels(campaign: Path, as_json: bool) -> None:
     """Write the answers into the store, as a commit of its own.
 
-    Rows without an answer keep the label that they have, or none. The commit before can still be opened, and the
-    campaign goes on with it. Where the store has all answers, nothing is written.
+    Rows without an answer keep the label that they have, or none; one whose answer was taken back loses the label
+    that it has from there. The commit before can still be opened, and the campaign goes on with it. Where the store
+    has all answers, and no other, nothing is written.
 
     \b
       coremargin active labels rows.campaign
@@ -32,7 +33,7 @@ def labels(campaign: Path, as_json: bool) -> None:
         found = opened.write_labels()
         store = str(opened.store.path)
     if as_json:
-        known = ("given", "added", "replaced", "digest")
+        known = ("given", "added", "replaced", "removed", "digest")
         examples = [{"row": row, "before": before, "now": now} for row, before, now in found.examples]
         print_json({"store": store, **{name: getattr(found, name) for name in known}, "examples": examples})
     else:
@@ -44,10 +45,12 @@ def _told(found: LabelReport, store: str) -> list[str]:
 
     if not found.changed:
         return [f"nothing to write: {store} has the labels of all {count(found.given, 'answer')}"]
-    there = count(found.given - found.changed, "answer")
+    there = count(found.given - found.added - found.replaced, "answer")
     got = f"{count(found.added, 'row')} without label got one, {count(found.replaced, 'row')} had another one"
-    lines = [f"{store}: {got}; {there} there already"]
-    lines += [f"  row {row:,} was {before!r}, is {now!r} now" for row, before, now in found.examples]
-    if found.replaced > len(found.examples):
-        lines.append(f"  and {found.replaced - len(found.examples):,} more")
+    back = f", {count(found.removed, 'row')} whose answer was taken back lost theirs" if found.removed else ""
+    lines = [f"{store}: {got}{back}; {there} there already"]
+    for row, before, now in found.examples:
+        lines.append(f"  row {row:,} was {before!r}, {'has none' if now is None else f'is {now!r}'} now")
+    if found.replaced + found.removed > len(found.examples):
+        lines.append(f"  and {found.replaced + found.removed - len(found.examples):,} more")
     return [*lines, f"commit  {found.digest}"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from coremargin.data.changes import CHANGES, Changed, merged
 from coremargin.data.checksum import crc32c
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.files import output_errors, sync_folder, write_json, write_whole
-from coremargin.data.format import UNLABELLED, Commit, Facts, read_facts
+from coremargin.data.format import UNLABELLED, Commit, Facts, commits_upto, read_facts
 from coremargin.data.labels import LabelCoder
 from coremargin.data.layout import layouts, own_encoding
 from coremargin.data.manifest import Manifest, write_group
@@ -26,13 +27,14 @@ from coremargin.data.plain import group_metadata
 from coremargin.data.statistics import widened
 from coremargin.data.store import Store
 from coremargin.errors import UsageError
+from coremargin.formats.held import same
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-_TOLD = 8  # rows with another label that are named
+_TOLD = 8  # rows that had a label and have another one or none, which are named
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,15 @@ class LabelReport:
     Attributes
     ----------
     given : int
-        Labels that were given.
+        Rows that were to have a label.
     added : int
         Rows that had no label before.
     replaced : int
         Rows that had another label before.
+    removed : int
+        Rows that had a label and have none now.
     examples : tuple of (int, label, label)
-        The first of those: row, the label before, the label now.
+        The first of the last two: row, the label before, the label now, None for none.
     digest : str
         Of the last commit: a new one where anything changed.
     """
@@ -56,16 +60,24 @@ class LabelReport:
     given: int
     added: int
     replaced: int
+    removed: int
     examples: tuple[tuple[int, Any, Any], ...]
     digest: str
 
     @property
     def changed(self) -> int:
-        """Rows whose label is another one now."""
-        return self.added + self.replaced
+        """Rows that have another label now, or none."""
+        return self.added + self.replaced + self.removed
 
 
-def write_labels(path: str | os.PathLike[str], ids: Any, labels: Sequence[Any]) -> LabelReport:
+def write_labels(
+    path: str | os.PathLike[str],
+    ids: Any,
+    labels: Sequence[Any],
+    *,
+    withdrawn: Mapping[int, Sequence[Any]] = MappingProxyType({}),
+    after: str | None = None,
+) -> LabelReport:
     """Give rows labels, all of them or none, in a commit of its own; no commit where they have them already.
 
     Parameters
@@ -76,6 +88,10 @@ def write_labels(path: str | os.PathLike[str], ids: Any, labels: Sequence[Any]) 
         Row ids, each once.
     labels : sequence of length m
         Their labels, new classes among them or not; None takes a label away.
+    withdrawn : mapping of int to sequence of labels
+        Row ids, none of them in ``ids``, whose label is taken away where it is one of these.
+    after : str, optional
+        The digest of one of the store's commits: what the row ids are about.
 
     Returns
     -------
@@ -85,7 +101,7 @@ def write_labels(path: str | os.PathLike[str], ids: Any, labels: Sequence[Any]) 
     Raises
     ------
     StoreError
-        It is no store, or one that this writer did not write.
+        It is no store, or one that this writer did not write, or none of its commits is the one named.
     DamagedChunk
         Labels of a chunk that changes cannot be read.
     LabelError
@@ -100,18 +116,34 @@ def write_labels(path: str | os.PathLike[str], ids: Any, labels: Sequence[Any]) 
     place = Place.existing(path)
     try:
         store = Store.open(place.path, map_bytes=0)
-        order = np.argsort(rows := checked_ids(np.asarray(ids), store.rows, store.name), kind="stable")
-        if (twice := np.flatnonzero(np.diff(rows[order]) == 0)).size:
-            raise UsageError(f"{store.name}: expected each row once, found row {rows[order][twice[0]]:,} twice")
+        if after is not None:
+            commits_upto(store.history, place.path, digest=after)
+        rows = checked_ids(np.asarray(ids), store.rows, store.name)
         coder = LabelCoder(store.classes)
         codes = coder.encode(labels, len(rows), f"{store.name}: labels in the order given")
+        given, less = int(np.count_nonzero(codes != UNLABELLED)), _having(store, withdrawn)
+        rows, codes = np.append(rows, less), np.append(codes, np.full(len(less), UNLABELLED, codes.dtype))
+        order = np.argsort(rows, kind="stable")
+        if (twice := np.flatnonzero(np.diff(rows[order]) == 0)).size:
+            raise UsageError(f"{store.name}: expected each row once, found row {rows[order][twice[0]]:,} twice")
         work = _Change(place.path, store, coder.classes)
         for chunk, offsets, new in _by_chunk(store, rows[order], codes[order]):
             work.change(chunk, offsets, new)
         digest = work.commit() if work.chunks else store.digest
     finally:
         place.close()
-    return LabelReport(len(rows), work.added, work.replaced, tuple(work.examples), digest)
+    return LabelReport(given, work.added, work.replaced, work.removed, tuple(work.examples), digest)
+
+
+def _having(store: Store, withdrawn: Mapping[int, Sequence[Any]]) -> np.ndarray:
+    """Rows (m,) whose label is one of those that are to be taken away."""
+    rows = checked_ids(np.array(sorted(withdrawn), np.int64), store.rows, store.name)
+    found = list[int]()
+    for chunk, offsets, ids in _by_chunk(store, rows, rows):
+        for row, code in zip(ids.tolist(), store.labels(chunk)[offsets].tolist(), strict=True):
+            if code != UNLABELLED and any(same(store.classes[code], label) for label in withdrawn[row]):
+                found.append(row)
+    return np.array(found, np.int64)
 
 
 def _by_chunk(store: Store, rows: np.ndarray, codes: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
@@ -127,7 +159,7 @@ class _Change:
     """A commit on its way: labels of changed chunks are written, chunk by chunk, and made visible at the end."""
 
     def __init__(self, path: Path, store: Store, classes: Sequence[Any]) -> None:
-        self.added = self.replaced = 0
+        self.added = self.replaced = self.removed = 0
         self.examples: list[tuple[int, Any, Any]] = []
         self.chunks: list[int] = []
         self._path, self._store, self._classes = path, store, classes
@@ -166,7 +198,8 @@ class _Change:
     def _count(self, rows: np.ndarray, before: np.ndarray, after: np.ndarray) -> None:
         had = before != UNLABELLED
         self.added += int(np.count_nonzero(~had))
-        self.replaced += int(np.count_nonzero(had))
+        self.removed += int(np.count_nonzero(after == UNLABELLED))  # each of them had another code
+        self.replaced += int(np.count_nonzero(had & (after != UNLABELLED)))
         for row, was, now in zip(rows[had].tolist(), before[had].tolist(), after[had].tolist(), strict=True):
             if len(self.examples) == _TOLD:
                 break
