@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coremargin.active.growth import At
 from coremargin.data.format import UNLABELLED
 from coremargin.data.relabel import LabelReport, write_labels
 from coremargin.data.store import Store
@@ -11,6 +12,8 @@ from coremargin.formats.held import same
 
 if TYPE_CHECKING:
     from coremargin.active.player import Player
+    from coremargin.formats.answers import Growth
+    from coremargin.formats.campaign import Campaign
 
 
 def write_answers(player: Player) -> LabelReport:
@@ -33,8 +36,9 @@ def _withdrawn(player: Player) -> dict[int, list[Any]]:
     for line in player.log.lines:
         if line.label is not None and line.row not in player.log.held.labels:
             given.setdefault(line.row, []).append(line.label)
+    commits: list[Campaign | Growth] = [player.facts, *player.log.answers.growths]
     found, start = dict[int, list[Any]](), 0
-    for at in (player.facts, *player.log.answers.growths):
+    for at in [At(one.rows, one.digest) for one in commits]:
         rows = sorted(row for row in given if start <= row < at.rows)
         if rows:
             store = Store.open(player.ground.store.path, rows=at.rows, digest=at.digest, map_bytes=0)
