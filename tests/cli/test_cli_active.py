@@ -464,6 +464,70 @@ def test_u_takes_back_what_oneself_has_answered(tmp_path: Path, pool: tuple[Stor
 
 
 @pytest.mark.usefixtures("at_terminal")
+def test_what_was_taken_back_is_shown_at_once(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
+    """The row of an answer that u takes back is the next one, whatever else waits, drawn or not; then comes that which
+    was shown when u was pressed.
+    """
+    out = tmp_path / "c"
+    run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam", "--error", "0.05")
+    run_cli("active", "ask", out, "-n", "4", "--who", "eva")
+    pressed(out, "1q")
+    run_cli("active", "ask", out, "-n", "1", "--who", "anna")  # the file of questions is written without the first
+    said = pressed(out, "u2q")
+    shown = [int(row.replace(",", "")) for row in re.findall(r"^row ([\d,]+) \(", said, re.MULTILINE)]
+    first = lines_of(out)[0]["row"]
+    assert (shown[1], shown[2]) == (first, shown[0])
+    assert f"taken back: row {first:,} 'ham'; it is asked about again now" in said
+    assert [(line["row"], line["label"]) for line in lines_of(out)] == [(first, "ham"), (first, None), (first, "spam")]
+    run_cli("active", "tell", out, _labels(tmp_path, pool, [first]), "--who", "ben")
+    run_cli("active", "run", out, "--oracle", pool[1], "--most", "40", exit_code=4)
+    last = lines_of(out)[-1]
+    assert last["why"] == "draw"
+    said = pressed(out, "uy\nq", who=last["who"])
+    assert re.findall(r"^row ([\d,]+) \(", said, re.MULTILINE)[1].replace(",", "") == str(last["row"])
+
+
+def _labels(tmp_path: Path, pool: tuple[Store, Path], rows: list[int]) -> Path:
+    """A file that corrects the answers of some rows to what they are."""
+    words = dict(line.split(",") for line in pool[1].read_text().splitlines()[1:])
+    file = tmp_path / "right.csv"
+    file.write_text("row,label,action\n" + "".join(f"{row},{words[str(row)]},correct\n" for row in rows))
+    return file
+
+
+@pytest.mark.usefixtures("at_terminal")
+@pytest.mark.parametrize("key", ["1", "2", "s", "?", "u"])
+def test_a_row_that_somebody_else_answers_meanwhile(
+    tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """The answer that came first stays, the session says so where it is another one, and goes on with the next row."""
+    from coremargin.active import Campaign
+    from coremargin.cli import labelling
+
+    out, before, told = tmp_path / "c", labelling._key, list[int]()
+    run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
+
+    def meanwhile(classes: list[Any]) -> Any:
+        if not told:
+            with Campaign(out) as other:
+                [question] = other.ask(1, again=True)
+                told.append(question.row)
+                other.tell(told, ["spam"], who="anna")
+        return before(classes)
+
+    monkeypatch.setattr(labelling, "_key", meanwhile)
+    said = pressed(out, f"{key}1q")
+    lines = [(line["row"], line["label"], line["who"]) for line in lines_of(out)]
+    assert lines[0] == (told[0], "spam", "anna")
+    assert (f"row {told[0]:,} was answered meanwhile: 'spam', which stays" in said) == (key != "2")
+    if key == "u":  # nothing of eva's is there to take back: the key after it answers the same row
+        assert lines[1:] == []
+    else:
+        [(row, label, who)] = lines[1:]
+        assert (row != told[0], label, who) == (True, "ham", "eva")
+
+
+@pytest.mark.usefixtures("at_terminal")
 def test_labelling_waits_for_others(
     tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

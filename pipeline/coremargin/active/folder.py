@@ -151,6 +151,22 @@ class CampaignFolder:
         with self.held():
             return model_now(self._player)
 
+    def answer_of(self, row: int) -> Any:
+        """The answer about a row that holds.
+
+        Parameters
+        ----------
+        row : int
+            Its number.
+
+        Returns
+        -------
+        object or None
+            Its label; None where there is none.
+        """
+        with self.held():
+            return self._player.log.held.labels.get(row)
+
     def last_answer(self, who: str | None = None) -> tuple[int, Any] | None:
         """The answer that somebody gave last, of those that hold.
 

@@ -36,6 +36,13 @@ class Label:
     label: Any
 
 
+@dataclass(frozen=True)
+class Done:
+    """A question is over; back: the row whose answer was taken back instead."""
+
+    back: int | None = None
+
+
 def require_terminal() -> None:
     """Raises UsageError where there is no terminal whose keys could be read."""
     if not at_terminal():
@@ -56,9 +63,10 @@ def session(campaign: Campaign, who: str | None) -> None:
     waiting = when_free(lambda: campaign.ask(1, who=who, again=True))
     while question := next(iter(waiting or when_free(lambda: campaign.ask(1, who=who))), None):
         print_lines("", *_shown(question))
-        if not _answered(campaign, question, who):
+        done = _answered(campaign, question, who)
+        if done is None:
             return
-        waiting = [one for one in when_free(lambda: campaign.ask(1, who=who, again=True)) if one.row != question.row]
+        waiting = when_free(partial(_waiting, campaign, who, question.row, done.back))
 
 
 def when_free(call: Callable[[], T]) -> T:
@@ -73,23 +81,59 @@ def when_free(call: Callable[[], T]) -> T:
             said = True
 
 
-def _answered(campaign: Campaign, question: Question, who: str) -> bool:
-    """Whether to go on; what was answered is on disk."""
-    while True:
+def _waiting(campaign: Campaign, who: str, shown: int, back: int | None) -> list[Question]:
+    """Questions to show next: the row whose answer was taken back, or those that wait, without the one just shown."""
+    with campaign.held():
+        if back is None:
+            return [one for one in campaign.ask(1, who=who, again=True) if one.row != shown]
+        again = [one for one in campaign.ask(1, again=True) if one.row == back]
+        return again or campaign.ask(1, who=who)
+
+
+def _answered(campaign: Campaign, question: Question, who: str) -> Done | None:
+    """How a question ends, None: the session does; what was answered is on disk."""
+    row, done = question.row, False
+    while not done:
         classes = when_free(lambda: campaign.classes)
         said = _key(classes) if 2 <= len(classes) <= KEYS else _word(classes)
         if isinstance(said, Label):
-            done = _told(campaign, question.row, said.label, classes, who)
+            done = _told(campaign, row, said.label, classes, who)
         elif said == "q":
-            return False
+            return None
         elif said == "u":
-            done = when_free(partial(_undone, campaign, who))
+            back = when_free(partial(_undone, campaign, who))
+            if back is not None:
+                return Done(back)
         else:
-            done = bool(when_free(partial(campaign.skip, question.row, unsure=said == "?", who=who)))
-            if said == "?":
-                print_lines(f"row {question.row:,} is not asked about again, and nothing is claimed of it")
-        if done:
-            return True
+            done = when_free(partial(_passed, campaign, row, who, unsure=said == "?"))
+    return Done()
+
+
+def _passed(campaign: Campaign, row: int, who: str, *, unsure: bool) -> bool:
+    """Put a row off, or say that nobody can tell, unless somebody has; True: either way it is over."""
+    with campaign.held():
+        if not _known(campaign, row):
+            campaign.skip(row, unsure=unsure, who=who)
+            if unsure:
+                print_lines(f"row {row:,} is not asked about again, and nothing is claimed of it")
+    return True
+
+
+def _given(campaign: Campaign, row: int, label: Any, who: str) -> None:
+    """Take an answer, unless somebody has given another one."""
+    with campaign.held():
+        if not _known(campaign, row, label):
+            campaign.tell([row], [label], who=who)
+
+
+def _known(campaign: Campaign, row: int, label: Any = None) -> bool:
+    """Whether a row that is shown has an answer that is not the one given here, which is said."""
+    there = campaign.answer_of(row)
+    if there is None or (label is not None and same(meant(label, campaign.classes, "label"), there)):
+        return False
+    change = "a file with the action correct, for `coremargin active tell`, changes it"
+    print_lines(f"row {row:,} was answered meanwhile: {there!r}, which stays; {change}")
+    return True
 
 
 def _told(campaign: Campaign, row: int, label: Any, classes: list[Any], who: str) -> bool:
@@ -97,32 +141,32 @@ def _told(campaign: Campaign, row: int, label: Any, classes: list[Any], who: str
     try:
         if len(classes) < 2 and not _is_meant(label, classes):
             return False
-        when_free(partial(campaign.tell, [row], [label], who=who))
+        when_free(partial(_given, campaign, row, label, who))
     except LabelError as error:
         print_lines(str(error))
         return False
     return True
 
 
-def _undone(campaign: Campaign, who: str) -> bool:
-    """Take back what was answered last by the person here; False where nothing was."""
+def _undone(campaign: Campaign, who: str) -> int | None:
+    """Take back what was answered last by the person here; its row, None where nothing was."""
     last, found = campaign.last_answer(who), campaign.status
     if last is None:
         print_lines(f"there is no answer of {who} to take back")
-        return False
+        return None
     row, label = last
     if found["draws_open"] or found["draws_done"]:
         done = count(found["draws_done"], "answer")
         question = f"this ends attempt {found['attempt']} to try the model, with its {done}; take back? (y/n)"
         if not _yes(question):
-            return False
+            return None
     with campaign.held():
         if campaign.last_answer(who) != last:
             print_lines("somebody has changed that answer meanwhile: it stays as it is")
-            return False
+            return None
         campaign.undo(row, who=who)
-    print_lines(f"taken back: row {row:,} {label!r}")
-    return True
+    print_lines(f"taken back: row {row:,} {label!r}; it is asked about again now")
+    return row
 
 
 def _is_meant(word: str, classes: list[Any]) -> bool:
