@@ -267,7 +267,10 @@ def test_part_i_plays_a_campaign(settings: Any) -> None:
     assert [group.title.partition(": ")[2].partition(":")[0] for group in absent] == [
         "MNIST, 0 against 2", "USPS, 0 against 1", "USPS, 3 against 5", "Reuters-21578, earn against acq",
     ]  # fmt: skip
-    assert [row.what for row in claims.rows] == ["two classes", "two classes, half the draws"]
+    assert [row.what for row in claims.rows] == [
+        "two classes", "two classes, half the draws", "three classes", "three classes, half the draws",
+        "two classes, by class", "three classes, by class",
+    ]  # fmt: skip
 
 
 def test_random_labels_are_counted_to_one_in_twenty() -> None:
