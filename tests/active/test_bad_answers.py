@@ -374,7 +374,7 @@ def test_two_processes(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> N
     """While one works the other is refused after a moment; one after the other they go on from each other's answers."""
     monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
     code = (
-        "import sys, time; from coremargin.active import Campaign, lock; c = Campaign(sys.argv[1])\n"
+        "import sys, time; from coremargin.active import Campaign; c = Campaign(sys.argv[1])\n"
         "with c.held():\n    print('held', flush=True); sys.stdin.read(1)\n"
         "q = c.ask(again=True)[0]; c.tell([q.row], [sys.argv[2]])"
     )

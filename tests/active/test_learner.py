@@ -115,3 +115,4 @@ def test_what_it_refuses() -> None:
         learner.teach(ids, ["ham"] * len(ids))
     with pytest.raises(LabelError, match=r"expected rows of two classes, found \d+ answers, all of them 'ham'$"):
         learner.query()
+    assert learner.status == "stopped"

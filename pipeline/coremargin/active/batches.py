@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def batch_of(some: Any) -> Any:
-    """Rows (m, d) of what comes, which may be one row (d,)."""
+    """Rows (m, d) of what comes, which may be one row (d,), sparse or not."""
     if hasattr(some, "tocsr"):
-        return some
+        return some if some.ndim == 2 else some.reshape(1, -1)
     try:
         rows = np.asarray(some)
     except ValueError:  # ragged: that is said where rows are checked

@@ -14,6 +14,7 @@ from coremargin.active.labels import codes_of, lacking, meant, named_classes
 from coremargin.active.penalty import settled
 from coremargin.active.told import check_number, row_number
 from coremargin.data.arrays import ArraySource
+from coremargin.data.rows import as_numbers
 from coremargin.data.scaled import scaled
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
@@ -122,8 +123,8 @@ class ActiveLearner:
 
     @property
     def status(self) -> str:
-        """How it stands: "running", "certified", "contradiction" or "stalled"."""
-        return self._state.status
+        """How it stands: "running", "certified", "contradiction", "stalled", or "stopped": a class has no row."""
+        return "stopped" if course.lacks_classes(self._problem, self._state) else self._state.status
 
     @property
     def evidence(self) -> dict[str, Any] | None:
@@ -287,7 +288,8 @@ def _stacked(first: Any, second: Any) -> Any:
     sparse = hasattr(first, "tocsr")
     if sparse != hasattr(second, "tocsr"):
         raise UsageError("X_training: expected rows dense or sparse as those of X_pool are, found others")
-    parts = [csr_array(rows) if sparse else np.asarray(rows) for rows in (first, second)]
+    named = ((first, "X_pool"), (second, "X_training"))
+    parts = [csr_array(rows) if sparse else as_numbers(rows, name) for rows, name in named]
     if any(rows.ndim != 2 or rows.shape[1] != parts[0].shape[1] for rows in parts):
         shapes = f"those of X_pool, {parts[0].shape}, found {parts[1].shape}"
         raise UsageError(f"X_training: expected rows as wide as {shapes}")

@@ -56,7 +56,7 @@ class Questions:
         while True:
             waiting, passed = [one.row for one in self.open()], passed_of(player.log.lines)
             again = [row for row in taken_back(player.log.lines) if row not in waiting]
-            if fresh := [row for row in again if row not in passed]:
+            if (fresh := [row for row in again if row not in passed]) and player.state.status == "running":
                 return fresh[:n]
             rows = course.chosen(player.problem, player.state, n, [*waiting, *passed])
             if rows or waiting or player.state.status != "running":

@@ -110,6 +110,7 @@ def claim_of(status: str, evidence: Mapping[str, Any], *, rows: int, asked: int,
         "certified": "all is shown that was asked for",
         "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
         "stalled": "float64 cannot tell the remaining rows apart",
+        "running": "it goes on",
     }.get(status, LACKING if lacks else "the rows ended before all was shown that was asked for")
     lines = [
         f"{status}: {ended}; {asked:,} labels of {rows:,} rows were asked for",

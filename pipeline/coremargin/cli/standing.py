@@ -85,11 +85,11 @@ def _trial(found: dict[str, Any]) -> tuple[str, str]:
 
 
 def ended(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What people have not asked for: an attempt that was on, or a proof that was there, is over by what they said."""
-    if now["attempt"] == before["attempt"] or not before["draws_done"]:
+    """That an attempt, or a proof that was there, is over by what people said: by a draw that was wrong, or else."""
+    if now["attempt"] == before["attempt"]:
         return []
-    answers = count(before["draws_done"], "answer")
-    return [f"attempt {before['attempt']} to try the model has ended, with {answers}: other rows will be drawn"]
+    more = ": others will be drawn" if now["status"] == "running" else ""
+    return [f"attempt {before['attempt']} to try the model has ended, its draws are answers like any other{more}"]
 
 
 def ways_on(found: dict[str, Any]) -> words.Pairs:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def labels(campaign: Path, as_json: bool) -> None:
     """Write the answers into the store, as a commit of its own.
 
-    Rows without an answer keep the label that they have, or none; one whose answer was taken back loses the label
-    that it has from there. The commit before can still be opened, and the campaign goes on with it. Where the store
-    has all answers, and no other, nothing is written.
+    Rows without an answer keep the label that they have, or none; one whose answer was taken back loses a label
+    that is what it was, if it came to the campaign without any. The commit before can still be opened, and the
+    campaign goes on with it. Where the store has all answers, and no other, nothing is written.
 
     \b
       coremargin active labels rows.campaign
