@@ -319,6 +319,8 @@ def test_rows_set_aside_after_the_draws_void_them(tmp_path: Path, two: Path) -> 
     assert campaign.run(oracle(NOISY), batch=5)["status"] == "certified"
     assert campaign.status["attempt"] == 2
     assert campaign.status["unsure_rows"] == sorted([*free[:30], first])
+    assert (campaign.skip(first), campaign.skip(first, unsure=True)) == (0, 0)  # it is set aside: nothing to put off
+    assert (campaign.status["status"], campaign.status["attempt"]) == ("certified", 2)
     assert not {*drawn_rows, first} & set(campaign.model.arrays()["draws_ids"].tolist())
     found = examine(campaign.path, two)
     assert found.ok

@@ -333,7 +333,7 @@ class Campaign(CampaignFolder):
         Returns
         -------
         int
-            1.
+            1, or 0 where that was said before.
         """
         action: Action = "unsure" if unsure else "skip"
         return self.answer([Given(row_number(row, action), None, action, action)], who=who)

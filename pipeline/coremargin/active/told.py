@@ -73,8 +73,9 @@ def taken(given: Iterable[Given], known: Known) -> list[Given]:
     held, found = known.held.copy(), list[Given]()
     labels = held.labels
     for one in given:
-        if one.action in ("undo", "unsure") and one.row not in labels and known.last.get(one.row) == one.action:
-            continue  # told twice, as after a kill
+        last = None if one.row in labels else known.last.get(one.row)
+        if last is not None and (one.action, last) in (("undo", "undo"), ("unsure", "unsure"), ("skip", "unsure")):
+            continue  # told twice, as after a kill; and a row that nobody can label waits for nobody
         _check(one, labels, known)
         label = None
         if one.action in ("label", "correct"):
