@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from coremargin.active import Campaign
 from coremargin.data.writer import StoreWriter
-
-if TYPE_CHECKING:
-    from coremargin.active import Campaign
 
 CLASSES = ("ham", "spam")
 
@@ -48,6 +47,15 @@ def unlabelled(path: Path, X: Any, labels: Any = None, weights: Any = None, *, c
     ) as writer:
         writer.write(X, labels, weights, origin="test")
     return path
+
+
+def forgotten(campaign: Campaign, keep: Path) -> Campaign:
+    """The same campaign as its log alone tells it: a copy without the state; a scan after the last line is repeated."""
+    shutil.copytree(campaign.path, keep, ignore=shutil.ignore_patterns("state", "model", ".*"))
+    copy = Campaign(keep)
+    while copy._player.state.round < campaign._player.state.round:
+        copy._player.scan()
+    return copy
 
 
 def state_of(campaign: Campaign) -> dict[str, Any]:

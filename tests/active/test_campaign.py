@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from campaign_kit import CLASSES, rows_and_labels, same_state, state_of, unlabelled
+from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, state_of, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.files import oracle_of
 from coremargin.active.lost import standing_of
@@ -54,15 +54,6 @@ def store(tmp_path: Path) -> Path:
 def campaign(tmp_path: Path, store: Path) -> Campaign:
     """A campaign about them that asks for little proof."""
     return Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05)
-
-
-def forgotten(campaign: Campaign, keep: Path) -> Campaign:
-    """The same campaign as its log alone tells it: a copy without the state; a scan after the last line is repeated."""
-    shutil.copytree(campaign.path, keep, ignore=shutil.ignore_patterns("state", "model", ".*"))
-    copy = Campaign(keep)
-    while copy._player.state.round < campaign._player.state.round:
-        copy._player.scan()
-    return copy
 
 
 def test_a_campaign_is_the_problem_driven_by_hand(campaign: Campaign) -> None:

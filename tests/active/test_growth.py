@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
+from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.cli import main
 from coremargin.data.store import Store
@@ -56,15 +56,6 @@ def growths(campaign: Campaign) -> list[dict[str, Any]]:
     return [entry for entry in map(json.loads, lines) if entry["action"] == "grow"]
 
 
-def without_state(campaign: Campaign, copy: Path) -> Campaign:
-    """The same campaign as its log alone tells it."""
-    shutil.copytree(campaign.path, copy, ignore=shutil.ignore_patterns("state", "model", ".*"))
-    again = Campaign(copy)
-    while again._player.state.round < campaign._player.state.round:
-        again._player.scan()
-    return again
-
-
 def holds(campaign: Campaign, rows: int) -> None:
     """What a certified campaign claims is true of so many rows, as NumPy finds it, and as ``verify`` does."""
     model = read_model(campaign.path / "model")
@@ -92,7 +83,7 @@ def test_rows_that_are_appended_while_it_goes_on(campaign: Campaign, store: Path
     assert not {"row", "label", "why"} & set(line)
     assert (campaign.path / "campaign.toml").read_bytes() == about
     holds(campaign, 900)
-    assert same_state(campaign, without_state(campaign, tmp_path / "copy"))
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
 def test_nothing_is_written_of_a_store_that_stays(campaign: Campaign) -> None:
@@ -125,7 +116,7 @@ def test_a_campaign_that_has_ended_looks_only_when_it_is_told(campaign: Campaign
     asked = [line.row for line in campaign._player.log.lines]
     assert len(set(asked)) == len(asked) > len(rows)
     holds(campaign, 900)
-    assert same_state(campaign, without_state(campaign, tmp_path / "copy"))
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
 def test_draws_that_are_out_are_void(campaign: Campaign, store: Path, tmp_path: Path) -> None:
@@ -147,7 +138,7 @@ def test_draws_that_are_out_are_void(campaign: Campaign, store: Path, tmp_path: 
     assert campaign._player.log.lines[-1].attempt == 1
     campaign.run(know)
     holds(campaign, 900)
-    assert same_state(campaign, without_state(campaign, tmp_path / "copy"))
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
 @pytest.mark.parametrize("scaling", ["standard", "rownorm"])
@@ -165,7 +156,7 @@ def test_scaled_rows_are_those_of_the_commit(tmp_path: Path, store: Path, scalin
         assert np.allclose(1 / model.factor, rows.std(axis=0), rtol=1e-6)
     assert model.predict(rows).tolist() == LABELS
     assert verify(campaign.path, store).ok
-    assert same_state(campaign, without_state(campaign, tmp_path / "copy"))
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
 @pytest.mark.parametrize("kind", ["sparse", "weighted"])
@@ -190,7 +181,7 @@ def test_sparse_and_weighted_rows(tmp_path: Path, kind: str) -> None:
     assert campaign.run(know)["status"] == "certified"
     assert verify(campaign.path, place).ok
     assert read_model(campaign.path / "model").rows == 900
-    assert same_state(campaign, without_state(campaign, tmp_path / "copy"))
+    assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
 def test_new_rows_are_asked_about_drawn_and_given_as_examples(campaign: Campaign, store: Path) -> None:
@@ -306,7 +297,7 @@ def test_before_the_first_answer_and_with_none_of_a_class(tmp_path: Path, store:
     more(store)
     assert begun.grow() == one.grow() == 400
     assert begun._player.state.resident.ids.max() >= FIRST
-    assert same_state(begun, without_state(begun, tmp_path / "copy"))
+    assert same_state(begun, forgotten(begun, tmp_path / "copy"))
     assert (one.status["status"], one.status["attempt"]) == ("running", attempt + 1)
     far = int(np.argmax(X[FIRST:, 0])) + FIRST
     one.run(lambda rows: {row: "spam" if row == far else "ham" for row in rows}, most=one.status["labels"] + 1)
@@ -340,7 +331,7 @@ def test_a_scan_that_is_interrupted_and_rows_that_come_then(tmp_path: Path, stor
     assert again.run(know)["status"] == "certified"
     assert len(set(done[:15])) == 15
     holds(again, 900)
-    assert same_state(again, without_state(again, tmp_path / "copy"))
+    assert same_state(again, forgotten(again, tmp_path / "copy"))
 
 
 @pytest.mark.parametrize(("where", "lines"), [("course.revised", 0), ("player.Player._come", 1)])

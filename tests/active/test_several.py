@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, three_classes, unlabelled
+from campaign_kit import CLASSES, forgotten, noisy_labels, rows_and_labels, same_state, three_classes, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.told import Given
 from coremargin.data.store import Store
@@ -43,15 +42,6 @@ def three(tmp_path: Path) -> Path:
 def two(tmp_path: Path) -> Path:
     """600 rows of two classes."""
     return unlabelled(tmp_path / "two.zarr", X)
-
-
-def forgotten(campaign: Campaign, keep: Path) -> Campaign:
-    """The same campaign as its log alone tells it."""
-    shutil.copytree(campaign.path, keep, ignore=shutil.ignore_patterns("state", "model", ".*"))
-    copy = Campaign(keep)
-    while copy._player.state.round < campaign._player.state.round:
-        copy._player.scan()
-    return copy
 
 
 def test_three_classes(tmp_path: Path, three: Path) -> None:
