@@ -1,0 +1,71 @@
+"""One read of a store in stages of growing size: which chunk is read in which.
+
+What a scan learns about a chunk proves later hypotheses too, if they lie near enough. So the read of a store is made in
+stages, each asked with the hypothesis of those before it: by the time that most rows are read it hardly moves any
+more. The first stage is the sample. The stage of a chunk depends on the store and on the sample only, never on what
+arrives when, so that the bits of a result do not either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: How many times as large as the stage before a stage is: hypotheses move about as 1 / (rows seen), and each stage
+#: needs a solve. A last stage of less than this share of the one before is read with it.
+GROWTH, LEAST_LAST = 2, 0.25
+
+
+@dataclass(frozen=True)
+class Stages:
+    """of (c,): the stage in which each chunk is read, from 0."""
+
+    of: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(self.of.max(initial=-1)) + 1
+
+    def skipping(self, stage: int) -> NDArray[np.bool_]:
+        """The chunks (c,) that a stage leaves out."""
+        return np.asarray(self.of != stage)
+
+    def chunks(self, stage: int) -> NDArray[np.intp]:
+        """The chunks of a stage, increasing."""
+        return np.flatnonzero(self.of == stage)
+
+    def pace(self, stage: int) -> float:
+        """The share of the chunks read by the end of a stage that were read in it."""
+        return float(np.count_nonzero(self.of == stage) / np.count_nonzero(self.of <= stage))
+
+
+def stages_of(chunks: int, first: Sequence[int]) -> Stages:
+    """The stages of a store of so many chunks, of which those in ``first`` are read first.
+
+    The others are dealt out in the order of their bit-reversed numbers, which spreads each stage over the store: stores
+    are often sorted.
+    """
+    of = np.full(chunks, -1)
+    of[np.asarray(first, np.intp)] = 0
+    left = np.flatnonzero(of < 0)
+    left = left[np.argsort(_bits_reversed(left), kind="stable")]
+    size, stage = GROWTH * max(1, len(first)), 1
+    while len(left):
+        if len(left) - size < LEAST_LAST * size:
+            size = len(left)
+        of[left[:size]] = stage
+        left, size, stage = left[size:], GROWTH * size, stage + 1
+    return Stages(of)
+
+
+def _bits_reversed(numbers: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """Each number's bits from the last to the first (van der Corput's sequence, scaled)."""
+    given, found = numbers.astype(np.uint64), np.zeros(len(numbers), np.uint64)
+    one = np.uint64(1)
+    for _ in range(int(numbers.max(initial=0)).bit_length()):
+        found, given = (found << one) | (given & one), given >> one
+    return found
