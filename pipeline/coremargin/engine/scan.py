@@ -25,12 +25,12 @@ def run_scan(
     done: Mapping[int, Summary] | None = None,
     on_block: OnBlock | None = None,
 ) -> Summary:
-    """The merged answer of all blocks: a left fold in block order, so the same bits for any executor.
+    """The merged answer of all blocks, in block order and by a fixed tree: the same bits for any executor.
 
     blocks: increasing indices. done: summaries of blocks that need not run, by index (from a checkpoint). on_block is
     called with each result as it completes, in any order, before it is merged; what it raises ends the scan. Only
-    summaries that wait for an earlier block are held. Raises what ``Executor.run`` raises, UsageError for blocks out of
-    order.
+    summaries that wait for an earlier block are held, and one for each power of two of merged ones. Raises what
+    ``Executor.run`` raises, UsageError for blocks out of order.
     """
     if any(earlier.index >= later.index for earlier, later in pairwise(blocks)):
         raise UsageError("blocks: expected increasing indices; take them from plan_blocks")
@@ -44,14 +44,19 @@ def run_scan(
                 if on_block is not None:
                     on_block(result)
                 merged.take(result)
-    return merged.total
+    return merged.total()
 
 
 class _Merger:
-    """Folds summaries in block order while they arrive in any order."""
+    """Merges summaries in block order while they arrive in any order.
+
+    Neighbours of equal numbers of blocks are merged, as a binary counter carries: what is sent from blocks is copied as
+    often as the logarithm of their number, not for every block that follows.
+    """
 
     def __init__(self, empty: Summary, blocks: Sequence[Block], done: Mapping[int, Summary]) -> None:
-        self.total = empty
+        self._empty = empty
+        self._merged: list[tuple[int, Summary]] = []  # of runs of blocks, each with how many there are, decreasing
         self._order = [block.index for block in blocks]
         self._next = 0
         self._done = done
@@ -68,5 +73,21 @@ class _Merger:
             summary = self._done[index] if index in self._done else self._waiting.pop(index, None)
             if summary is None:
                 return
-            self.total = self.total.merge(summary)
+            self._push(summary)
             self._next += 1
+
+    def _push(self, summary: Summary) -> None:
+        count = 1
+        while self._merged and self._merged[-1][0] == count:
+            summary = self._merged.pop()[1].merge(summary)
+            count *= 2
+        self._merged.append((count, summary))
+
+    def total(self) -> Summary:
+        """All together."""
+        found = self._empty
+        if self._merged:
+            found = self._merged[-1][1]
+            for _, earlier in reversed(self._merged[:-1]):
+                found = earlier.merge(found)
+        return found
