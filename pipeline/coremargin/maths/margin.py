@@ -90,6 +90,29 @@ def safe_projections(rows: Rows, signs: NDArray[np.integer], directions: Array) 
     return np.asarray(np.where(np.isnan(bound), -np.inf, bound))
 
 
+def smallest_projections(rows: Rows, signs: NDArray[np.integer], directions: Array) -> Array:
+    """Smallest ``safe_projections`` (2, k) of the positive and the negative class, inf where one has no row.
+
+    Rows are ranked in their own precision: only those that may be smallest are looked at in float64.
+    """
+    dtype = np.dtype(np.float64) if is_sparse(rows) else rows.dtype
+    fast, found = products(rows, directions, dtype), np.full((2, directions.shape[1]), np.inf)
+    longest = float(lengths(rows).max(initial=0.0))
+    error = gamma(len(directions) + 8, dtype.type) * longest * np.linalg.norm(directions, axis=0)
+    error += len(directions) * float(np.finfo(dtype).tiny)
+    for place, sign in ((POSITIVE, 1), (NEGATIVE, -1)):
+        mine = np.flatnonzero(signs == sign)
+        values = sign * fast[:, mine]
+        if not len(mine):
+            continue
+        with np.errstate(invalid="ignore"):  # what overflowed is a candidate: hence "not above"
+            near = mine[(~(values > (values.min(axis=1) + 3 * error)[:, None])).any(axis=0)]
+        for part in np.array_split(near, 1 + len(near) // 4096):
+            exact = safe_projections(take(rows, part), np.full(len(part), sign), directions)
+            found[place] = np.minimum(found[place], exact.min(axis=0, initial=np.inf))
+    return found
+
+
 def best_offset(smallest: Array, intercept: bool) -> Array:
     """Best b (k,) for the smallest signed projections (2, k) of the positive and the negative class."""
     if not intercept:

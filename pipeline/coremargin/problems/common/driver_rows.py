@@ -68,8 +68,8 @@ class SignedRows(DriverRows):
     signs: NDArray[np.int8]
 
     @classmethod
-    def nothing(cls, features: int, *, sparse: bool = False) -> Self:
-        """No rows."""
+    def nothing(cls, features: int, dtype: Any = np.float64, *, sparse: bool = False) -> Self:
+        """No rows; dtype: of those that come."""
         known: dict[str, Any] = {name: np.zeros(0) for name in cls._known()}
         known |= {"ids": np.zeros(0, np.int64), "signs": np.zeros(0, np.int8)}
-        return cls(rows=row_ops.nothing(features, sparse=sparse), **known)
+        return cls(rows=row_ops.nothing(features, np.float64 if sparse else dtype, sparse=sparse), **known)

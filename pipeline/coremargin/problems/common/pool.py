@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import as_float64, take
+from coremargin.maths.rows import as_float64, is_sparse, take
 from coremargin.problems.common.driver_rows import SignedRows
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pool(SignedRows):
-    """Rows in order of ids: ids (m,) int64, rows (m, d) float64, signs (m,) int8, dual weights (m,) of the last solve.
+    """Rows in the order in which they came: ids (m,) int64, rows (m, d), signs (m,) int8.
 
-    The rows are dense or sparse, as the source has them.
+    weights (m,): the dual weights of the last solve. Rows are dense, in the source's precision, or sparse, in float64,
+    which saves copies where they are multiplied.
     """
 
     weights: Array
@@ -37,9 +38,16 @@ class Pool(SignedRows):
 
     def add(self, ids: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Pool:
         """With these rows too (weight zero); rows that are here already are passed over."""
-        fresh = np.isin(ids, self.ids, invert=True)
-        coming = Pool(ids[fresh], as_float64(take(rows, fresh)), signs[fresh], np.zeros(int(fresh.sum())))
-        return Pool.joined([self, coming]).in_order()
+        fresh = np.flatnonzero(np.isin(ids, self.ids, invert=True))
+        if len(fresh) < len(ids):
+            ids, rows, signs = ids[fresh], take(rows, fresh), signs[fresh]
+        coming = Pool.of(ids, rows, signs)
+        return Pool.joined([self, coming]) if len(self) else coming
+
+    @classmethod
+    def of(cls, ids: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Pool:
+        """Rows of weight zero."""
+        return cls(ids, as_float64(rows) if is_sparse(rows) else rows, signs, np.zeros(len(ids)))
 
     def weighted(self, weights: Array) -> Pool:
         """The same rows with other weights."""
