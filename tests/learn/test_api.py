@@ -65,10 +65,10 @@ def test_out_keeps_the_model_with_its_report(tmp_path: Path, separable: Rows, ma
 
 
 def test_on_round(separable: Rows) -> None:
-    """on_round hears the sample and every scan, with bounds that close."""
+    """on_round hears every stage of the read and every scan, with bounds that close."""
     heard: list[dict[str, Any]] = []
     coremargin.train(*separable, on_round=heard.append)
-    assert [record["kind"] for record in heard] == ["sample", "scan"]
+    assert [(record["kind"], record["stage"], record["stages"]) for record in heard] == [("stage", 1, 1)]
     assert heard[-1]["lower"] <= heard[-1]["upper"]
 
 

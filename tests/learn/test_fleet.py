@@ -207,12 +207,13 @@ def test_interrupted_and_resumed_gives_the_same_bits(
     alone = train_job(job_of(store, tmp_path / "alone", **options), store, InProcess(1))
     job = job_of(store, tmp_path / "f", **options)
     begin: Any = "new"
-    for _ in range(alone.run["scans"] * store.chunks // 4):
+    breaks = sum(told["chunks_read"] for told in alone.rounds if told["kind"] != "sample") // 4
+    for _ in range(breaks):
         with pytest.raises(Interrupted, match="--resume"):
             train_job(job, store, InProcess(1), begin=begin, progress=stop_after(4))
         begin = "resume"
     done = train_job(job, store, InProcess(2), begin="resume")
-    assert done.run["resumed"] == alone.run["scans"] * store.chunks // 4
+    assert done.run["resumed"] == breaks >= 1
     assert done.run["bytes_read"] == alone.run["bytes_read"]
     assert content(job.out) == content(tmp_path / "alone")
     assert train_job(job, store, InProcess(1), begin="resume").run == done.run  # whole: taken as it is

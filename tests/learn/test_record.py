@@ -20,7 +20,7 @@ FIGURES = ["lower", "lower_now", "upper", "pool_rows", "coreset_rows", "new_rows
 COSTS = ["chunks", "chunks_read", "chunks_skipped", "bytes_read", "seconds", "solve_seconds"]
 #: Job -> what its lines tell besides.
 KINDS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "hard": ({}, []),
+    "hard": ({}, ["part"]),
     "paper": ({"strategy": "paper"}, []),
     "soft": ({"loss": "hinge"}, []),
     "segments": ({"loss": "hinge", "memory": 20_000}, ["part"]),

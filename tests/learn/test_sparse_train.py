@@ -66,11 +66,11 @@ def test_sparse_jobs_give_the_same_bits_everywhere(
     job = partial(new_job, store=store.path)
     alone = train_job(job(out=tmp_path / "alone"), store, InProcess(1))
     assert alone.model.status == "certified"
-    assert alone.run["scans"] >= 2
+    assert len(alone.rounds) >= 2
     train_job(job(out=tmp_path / "two"), store, InProcess(2))
     train_job(job(out=tmp_path / "processes"), store, embedded)
     killed = job(out=tmp_path / "killed")
-    for begin, blocks in (("new", 5), ("resume", store.chunks)):
+    for begin, blocks in (("new", 5), ("resume", 2)):
         left = iter([None] * blocks)
 
         def count(_: object, left: Any = left) -> None:

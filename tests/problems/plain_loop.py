@@ -71,8 +71,7 @@ def proceed(run: Run, *, block_chunks: int = 0, limit: int = 2000) -> Run:
 def solve(X: Any, y: Any, epsilon: float = 1e-3, *, chunk_rows: int = 50, block_chunks: int = 0, **options: Any) -> Run:
     """A whole job on arrays."""
     source = ArraySource(X, y, chunk_rows=chunk_rows)
-    blocks = len(plan_blocks(source))
-    problem = HardMargin(source, epsilon, blocks=blocks, **options)
+    problem = HardMargin(source, epsilon, **options)
     return proceed(Run(problem, [problem.start()]), block_chunks=block_chunks)
 
 

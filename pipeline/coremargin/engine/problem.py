@@ -47,7 +47,8 @@ class Round:
     """What is told of a state: a line of ``rounds.jsonl``, but for what the scan cost.
 
     number: of the last scan, 0 before the first; a scan that is made in parts has one number for all of them. part: so
-    many of its parts are done, 0 when it is over; None where scans are never made in parts. status: as in the state.
+    many of its parts are done, 0 when it is over; None where scans are never made in parts. stage: the last of its
+    ``stages`` that is done, where these parts are told one by one; None outside of them. status: as in the state.
     lower, upper: what is proven, infinite where nothing is; lower_now: what the last scan alone proved. pool_rows: held
     in the driver; coreset_rows: those that carry the proof; new_rows: those that the last scan sent; rows_below: those
     that it found below the upper bound, None where it did not count them. more: what only this kind of problem tells,
@@ -64,6 +65,8 @@ class Round:
     new_rows: int
     rows_below: int | None = None
     part: int | None = None
+    stage: int | None = None
+    stages: int | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -79,7 +82,9 @@ class Round:
     @property
     def figures(self) -> dict[str, Any]:
         """Bounds and counts, by their keys in ``rounds.jsonl``."""
-        part = {} if self.part is None else {"part": self.part}
+        part: dict[str, int | None] = {} if self.part is None else {"part": self.part}
+        if self.stage is not None:
+            part = {"stage": self.stage, "stages": self.stages}
         return {
             "lower": self.lower, "lower_now": self.lower_now, "upper": self.upper, "pool_rows": self.pool_rows,
             "coreset_rows": self.coreset_rows, "new_rows": self.new_rows, "rows_below": self.rows_below,

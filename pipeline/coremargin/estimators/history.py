@@ -28,7 +28,7 @@ from coremargin.errors import UsageError
 from coremargin.estimators.support import positives
 from coremargin.maths.margin import NEGATIVE, POSITIVE, safe_projections
 from coremargin.maths.rows import Rows, concatenate, is_sparse, take
-from coremargin.maths.screening import screened_floor
+from coremargin.maths.screening import Balls, screened_floor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ class DroppedRows:
     def screened(self, k: int, direction: NDArray[np.float64]) -> NDArray[np.float64]:
         """Floors (2, LEVELS) of problem k at another direction (d,); a level without rows has none (inf)."""
         old, radius = self.directions[k], np.array([self.radius])
-        return np.asarray(screened_floor(self.floors[k].T, self.centre[None], radius, old, direction).T)
+        return np.asarray(screened_floor(self.floors[k].T, Balls(self.centre[None], radius), old, direction).T)
 
 
 def _levels(values: NDArray[np.float64], row_c: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:

@@ -41,21 +41,25 @@ class RunCounters:
         return {**vars(self), "rounds": list(self.rounds)}
 
     def sampled(self, found: Round, cost: ScanCost) -> None:
-        """Add what was read and solved before the first scan."""
-        self.bytes_read += cost.bytes_read
-        self.rounds.append(_record("sample", found, cost))
+        """Add what was read and solved before the first scan, or as the first stage of it."""
+        self._told("sample", found, cost)
 
     def scanned(self, found: Round, cost: ScanCost) -> None:
-        """Add a scan, or a part of one: the parts of a scan share its number and its record."""
-        record, last = _record("scan", found, cost), self.rounds[-1]
+        """Add a scan, or a part of one: a stage has a record of its own, other parts share that of their scan."""
+        record, last = _record("scan", found, cost), self.rounds[-1] if self.rounds else {}
+        if found.stage is not None or last.get("round") != found.number:
+            self.scans += found.stage is None
+            self._told("scan", found, cost)
+            return
         self.bytes_read += cost.bytes_read
-        if last["round"] == found.number:
-            record |= {key: last[key] + record[key] for key in _SPENT}
-            record["chunks_skipped"] = cost.chunks - record["chunks_read"]
-            self.rounds.pop()
-        else:
-            self.scans += 1
-        self.rounds.append(record)
+        record |= {key: last[key] + record[key] for key in _SPENT}
+        record["chunks_skipped"] = cost.chunks - record["chunks_read"]
+        self.rounds[-1] = record
+
+    def _told(self, kind: str, found: Round, cost: ScanCost) -> None:
+        self.scans += found.stage == 1
+        self.bytes_read += cost.bytes_read
+        self.rounds.append(_record("stage" if found.stage else kind, found, cost))
 
 
 _SPENT = ("chunks_read", "bytes_read", "seconds", "solve_seconds", "new_rows")
@@ -79,7 +83,7 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
     run: dict[str, Any] = {
         "started": counters.started, "seconds": counters.seconds, "scans": counters.scans, "sample_scans": 1,
         "bytes_read": counters.bytes_read,
-        "sample_bytes": counters.rounds[0]["bytes_read"], "store_bytes": source.nbytes,
+        "sample_bytes": counters.rounds[0]["bytes_read"] if counters.rounds else 0, "store_bytes": source.nbytes,
         "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": found.pool_rows, "executor": executor.description,
         "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
         "resumed": counters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -168,7 +168,7 @@ def run_problem(
                 checkpoint.scan_begins(state, counters.as_now())  # a run that ends here can be resumed from here
                 if step.cost is None:
                     progress.on_work(step.round.figures)
-                elif step.round.finished:
+                elif step.round.finished or step.round.stage is not None:
                     progress.on_round(counters.rounds[-1])
                 if not problem.done(state):
                     engine.check_time()
@@ -202,10 +202,11 @@ def _begin(problem: AnyProblem, checkpoint: Checkpoint, progress: Progress, cloc
     counters = RunCounters()
     state = problem.start()
     seconds = time.perf_counter() - clock
-    cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)
-    counters.sampled(problem.round_of(state), cost)
-    checkpoint.history = counters.as_now()
-    progress.on_round(counters.rounds[-1])
+    if state.sample_bytes:  # else stages of the first read bring the rows to begin with
+        cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)
+        counters.sampled(problem.round_of(state), cost)
+        progress.on_round(counters.rounds[-1])
+    checkpoint.scan_begins(state, counters.as_now())  # where no scan is allowed, a later run goes on from here
     return state, counters
 
 

@@ -7,27 +7,51 @@ y w0.x >= floor. For a new direction w the same rows have
          >= floor + y (w - w0).c - ||w - w0|| radius,
 
 c the chunk's centre and radius the largest distance from it (both from ingest). No row is longer than |c| + radius:
-every term, and what a float64 evaluation of w.x rounds away later, is at most a few gamma_d of that.
+every term, and what a float64 evaluation of w.x rounds away later, is at most a few gamma_d of that. Where centres cost
+more to read than they spare, c is the origin and the radius the largest length of a row.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from coremargin.maths.margin import NEGATIVE, POSITIVE, Array, gamma
 
 
-def screened_floor(floor: Array, centre: Array, radius: Array, old: Array, new: Array) -> Array:
+@dataclass(frozen=True)
+class Balls:
+    """Where the rows of some chunks lie: within radius (c,) of centre (c, d), None: of the origin."""
+
+    centre: Array | None
+    radius: Array
+
+    def shift(self, move: Array) -> Array:
+        """centre . move (c,)."""
+        return np.zeros(len(self.radius)) if self.centre is None else np.asarray(self.centre @ move)
+
+    @property
+    def longest(self) -> Array:
+        """No row is longer (c,)."""
+        return self.radius if self.centre is None else np.asarray(np.linalg.norm(self.centre, axis=1) + self.radius)
+
+
+def screened_floor(floor: Array, balls: Balls, old: Array, new: Array) -> Array:
     """Lower bounds (c, 2) on y w.x at direction ``new`` (d,), from floors (c, 2) at direction ``old`` (d,).
 
-    centre (c, d), radius (c,). The two columns are the positive and the negative class. Rounded down.
+    The two columns are the positive and the negative class. Rounded down.
     """
     move = new - old
-    shift = centre @ move
-    reach = np.linalg.norm(move) * radius
-    longest = np.linalg.norm(centre, axis=1) + radius
-    slack = 4 * gamma(len(new) + 8) * (np.linalg.norm(new) + np.linalg.norm(old)) * longest
+    shift = balls.shift(move)
+    reach = np.linalg.norm(move) * balls.radius
+    slack = 4 * gamma(len(new) + 8) * (np.linalg.norm(new) + np.linalg.norm(old)) * balls.longest
     bound = np.empty_like(floor)
     bound[:, POSITIVE] = floor[:, POSITIVE] + shift - reach - slack
     bound[:, NEGATIVE] = floor[:, NEGATIVE] - shift - reach - slack
     return bound
+
+
+def reach(balls: Balls, move: Array) -> Array:
+    """By how much a decision value of a row of each chunk (c,) changes at most when (w, b) moves by (d + 1,)."""
+    return np.asarray(np.linalg.norm(move[:-1]) * balls.radius + np.abs(balls.shift(move[:-1]) + move[-1]))

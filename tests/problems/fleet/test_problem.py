@@ -89,7 +89,8 @@ def hard_fleet(source: ArraySource, **options: Any) -> Fleet:
     def make(view: Any, cost: Any) -> HardMargin:
         return HardMargin(view, 1e-6, sample_share=0.2, sample_bytes=2_000, pool_bytes=1 << 20)
 
-    return Fleet(source, fleet_plan(source, make, **choice), HardMargins(), 1 << 20)
+    kind = HardMargins()
+    return Fleet(source, kind.read_together(fleet_plan(source, make, **choice)), kind, 1 << 20)
 
 
 def run(problem: Any, executor: InProcess | None = None, begin: Any = None) -> tuple[Any, int]:

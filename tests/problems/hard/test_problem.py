@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.svm import SVC
 
 from coremargin.data.arrays import ArraySource
+from coremargin.problems.hard import forecast
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.hard.state import HardMarginState
 from margin_judges import hulls_meet, margin_by_daqp, smallest_margin
@@ -228,9 +229,14 @@ def striped(make_separable: Maker, rows: int = 4000) -> tuple[np.ndarray, np.nda
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_chunks_far_away_are_skipped_and_proven(
-    rng: np.random.Generator, make_separable: Maker, *, intercept: bool
+    rng: np.random.Generator, make_separable: Maker, monkeypatch: pytest.MonkeyPatch, *, intercept: bool
 ) -> None:
-    """A chunk is skipped only where no row of it can break the bound, and the certificate holds for its rows."""
+    """A chunk is skipped only where no row of it can break the bound, and the certificate holds for its rows.
+
+    With forecasts of no move at all more has to be read, and what is proven is as true.
+    """
+    monkeypatch.setattr(forecast, "SAFETY", 0.0)
+    monkeypatch.setattr(forecast, "LEAST", 0.0)
     X, y = striped(make_separable)
     run = solve(X, y, 1e-6, intercept=intercept, chunk_rows=25, sample_bytes=1000, sample_share=0.01)
     assert_certificate(run)
@@ -238,6 +244,8 @@ def test_chunks_far_away_are_skipped_and_proven(
     _, rows, signs = sides(run.problem.source, run.problem.codes)
     skipped = 0
     for state, read in zip(run.states, run.chunks, strict=False):
+        if state.reading:  # what a stage leaves out comes in another one
+            continue
         margins = signs * (rows @ state.newest.w + state.newest.b)
         away = ~np.isin(np.arange(len(rows)) // 25, read)
         skipped += int(away.sum())

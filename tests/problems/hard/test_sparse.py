@@ -14,10 +14,9 @@ from sklearn.datasets import load_svmlight_file
 
 from coremargin.data.arrays import ArraySource
 from coremargin.maths.rows import is_sparse
-from coremargin.problems.hard.ledger import worthwhile
+from coremargin.problems.hard.ledger import balls_of
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.hard.state import HardMarginState
-from coremargin.problems.hard.summary import MarginSummary
 from margin_judges import hulls_meet, margin_by_daqp
 from plain_loop import Run, assert_certificate, assert_truthful_ledger, assert_upper, dense, proceed, solve
 
@@ -151,7 +150,7 @@ def test_a_restored_sparse_state_continues_to_the_same_bits(
         assert same_bits(again.to_arrays(), arrays)
         assert same_bits(proceed(Run(whole.problem, [again])).last.to_arrays(), whole.last.to_arrays())
     for summary in whole.summaries:
-        assert same_bits(MarginSummary.from_arrays(summary.to_arrays()).to_arrays(), summary.to_arrays())
+        assert same_bits(type(summary).from_arrays(summary.to_arrays()).to_arrays(), summary.to_arrays())
 
 
 def test_sparse_ledgers_are_truthful(rng: np.random.Generator) -> None:
@@ -163,7 +162,7 @@ def test_sparse_ledgers_are_truthful(rng: np.random.Generator) -> None:
 
 
 def test_centres_that_cost_more_than_chunks_are_not_read(rng: np.random.Generator) -> None:
-    """Where dense centres are as long as the sparse chunks, no chunk is skipped and none is read for the ledger."""
+    """Where dense centres are as long as the sparse chunks, none is read for the ledger: rows lie around the origin."""
 
     class NoCentres(ArraySource):
         def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
@@ -171,12 +170,17 @@ def test_centres_that_cost_more_than_chunks_are_not_read(rng: np.random.Generato
 
     X, y = documents(rng, 60, 5000)
     source = NoCentres(X, y, chunk_rows=10)
-    assert not worthwhile(source)
     problem = HardMargin(source, 1e-3, sample_bytes=100)
     run = proceed(Run(problem, [problem.start()]))
     assert_certificate(run)
-    assert worthwhile(ArraySource(X.toarray(), y, chunk_rows=10))
-    assert worthwhile(ArraySource(np.tile(X[:, :4].toarray(), (200, 1)), np.tile(y, 200)))
+    (part, balls), every = *balls_of(source, np.array([1, 4])), source.scalars()
+    assert (part, balls.centre, balls.radius.tolist()) == (slice(0, 2), None, every.max_norm[[1, 4]].tolist())
+    dense = ArraySource(X.toarray(), y, chunk_rows=10)
+    narrow = ArraySource(np.tile(X[:, :4].toarray(), (200, 1)), np.tile(y, 200))
+    for other in (dense, narrow):
+        (_, balls), *_ = balls_of(other, np.arange(other.chunks))
+        assert balls.centre is not None
+        assert (balls.radius == other.scalars().radius).all()
 
 
 def test_a_pool_of_sparse_rows_is_measured_by_its_values(rng: np.random.Generator) -> None:

@@ -95,7 +95,7 @@ def test_what_is_not_counted_yet_is_not_a_number(make_separable: Maker) -> None:
     """Before the first scan nobody has counted the rows below the bound; a checkpoint gives that back, and a count."""
     X, y = make_separable(200, 3)
     problem = HardMargin(ArraySource(X, y, chunk_rows=50), 1e-3, sample_bytes=1000, sample_share=0.02)
-    run = solve(X, y, 1e-3, sample_bytes=1000, sample_share=0.02)
+    run = solve(X, y, 1e-3, strategy="paper")
     for state in (problem.start(), run.last):
         told = problem.round_of(problem.restore(state.to_arrays()))
         assert told == problem.round_of(state)

@@ -125,10 +125,10 @@ def float64_row_bytes(source: Source) -> int:
 
 
 def pool_row_bytes(source: Source) -> int:
-    """Bytes of a row in a pool, in float64; few features are solved dense, whatever the rows are."""
-    if source.sparse and source.features > NARROW:
-        return max(1, float64_row_bytes(source))
-    return 8 * source.features
+    """Bytes of a row in a pool: dense ones as they are read, sparse ones in float64; few features are solved dense."""
+    if not source.sparse:
+        return row_bytes(source)
+    return 8 * source.features if source.features <= NARROW else max(1, float64_row_bytes(source))
 
 
 def sample_chunks(source: Source, codes: tuple[int, int], share: float, limit_bytes: int) -> list[int]:

@@ -37,6 +37,7 @@ def problem_of(job: FleetJob, source: Source) -> Fleet:
     plan = fleet_plan(
         source, make, against_rest=job.classes == "ovr", costs=costs, folds=job.folds or 0, seed=job.fold_seed
     )
+    plan = kind.read_together(plan)
     deadline = time.perf_counter() + (math.inf if job.time_limit is None else job.time_limit)
     return Fleet(source, plan, kind, job.memory, late=lambda: time.perf_counter() >= deadline)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from coremargin.problems.fleet.threads import MOST_THREADS
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.start import Sample
+    from coremargin.problems.fleet.members import FleetPlan
     from coremargin.problems.hard.problem import HardMargin
     from coremargin.problems.hard.state import HardMarginState
     from coremargin.problems.soft.problem import SoftMargin
@@ -40,6 +42,14 @@ class MemberKind(ABC, Generic[P, S]):
     def holds_all(self, problem: P) -> bool:
         """Whether all rows that count are held from the start, in whatever form takes the least memory."""
         return False
+
+    def read_together(self, plan: FleetPlan) -> FleetPlan:
+        """The plan with members whose scans read the same chunks, where that is not for each to say."""
+        return plan
+
+    def stages(self, state: S) -> int:
+        """How many stages the first read has, 0: it is not made in stages."""
+        return 0
 
     @abstractmethod
     def begin(self, problem: P, sample: Sample, before: tuple[P, S] | None, *, solve: bool) -> S:
@@ -91,6 +101,21 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
 
     probe = MarginFleetProbe
     asks_with_rows = True
+
+    def read_together(self, plan: FleetPlan) -> FleetPlan:
+        """All with the stages of the chunks that any of them begins with."""
+        first = tuple(sorted(set().union(*(member.problem.sample_chunks for member in plan.members))))
+        together = [replace(cast("HardMargin", member.problem), first_chunks=first) for member in plan.members]
+        members = (replace(member, problem=own) for member, own in zip(plan.members, together, strict=True))
+        return replace(plan, members=tuple(members))
+
+    def stages(self, state: HardMarginState) -> int:
+        """As in the state."""
+        return state.stages
+
+    def part(self, problem: HardMargin, state: HardMarginState) -> int:
+        """The stages that are done, as long as there are more."""
+        return state.stage if state.reading else 0
 
     def begin(
         self, problem: HardMargin, sample: Sample, before: tuple[HardMargin, HardMarginState] | None, *, solve: bool

@@ -15,7 +15,7 @@ from coremargin.data.relabelled import against_rest
 from coremargin.maths.rows import Rows, concatenate, many_products, nothing, precision, take, weighted_sums
 from coremargin.problems.common.start import left_out
 from coremargin.problems.fleet.summary import FleetSummary, without_rows
-from coremargin.problems.hard.selection import ChunkRows, LowestRows
+from coremargin.problems.hard.selection import ChunkRows
 from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe, wanted
 
 if TYPE_CHECKING:
@@ -221,9 +221,7 @@ class MarginScan:
         self._probes, self._member_views = probes, member_views
         self._answers = [probe.empty() for probe in probes]
         self._directions = [probe.directions for probe in probes]
-        self._lowest = [
-            LowestRows(probe.keep, len(probe.base), np.dtype(probe.dtype), sparse=probe.sparse) for probe in probes
-        ]
+        self._lowest = [probe.lowest() for probe in probes]
 
     def ask(self, data: ChunkRows, fold: NDArray[np.int64] | None) -> None:
         """Take one chunk: one product with all hypotheses, or a few where their values would fill the memory."""

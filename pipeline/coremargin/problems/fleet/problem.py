@@ -108,11 +108,16 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         states, distances = zip(*(found[number] for number in range(len(found))), strict=True)
         members = self.kind.kept(self.source, states, distances)
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once for the counts
-        return FleetState(
+        begun = FleetState(
             round=0, scans=0, members=tuple(members), shared_rows=self._shared_rows(members, [DriverRows(ids, rows)]),
             evaluated=False, confusion=self._evaluator(members, final=True).nothing(),
             sample_bytes=Sample(chunks, ids, rows, np.zeros(0, np.int8)).nbytes(self.source) + counted,
         )  # fmt: skip
+        # What was read is a scan where it was the first of its stages, and that scan is over where it was the last.
+        return replace(begun, scans=int(self._stages(begun) > 0 and self._part(begun) == 0))
+
+    def _stages(self, state: FleetState) -> int:
+        return max(self.kind.stages(member) for member in state.members)
 
     def _begin(self, chain: list[int], sample: Sample) -> list[tuple[int, tuple[MemberState, Array]]]:
         """The states of members that differ in C only, from their rows of the sample."""
@@ -271,13 +276,15 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             for each, member in zip(rounds, state.members, strict=True)
             if member.round == last or not self.kind.in_parts
         ]
-        worst = state.worst
+        worst, stages = state.worst, self._stages(state)
+        stage = state.round + 1 if state.round < stages else None
         more = {
             "members": len(statuses), "members_certified": statuses.count("certified"),
             "members_done": len(statuses) - statuses.count("running"), "worst": self.plan.members[worst].name,
         }  # fmt: skip
         return Round(
-            number=state.scans + (part > 0), part=part if self.kind.in_parts else None, status=state.status,
+            number=state.scans + (part > 0), part=part if self.kind.in_parts or stages else None,
+            stage=stage, stages=stages if stage else None, status=state.status,
             lower=rounds[worst].lower, lower_now=rounds[worst].lower_now, upper=rounds[worst].upper,
             pool_rows=len(state.shared_rows), more=more, coreset_rows=sum(each.coreset_rows for each in rounds),
             new_rows=sum(sent),

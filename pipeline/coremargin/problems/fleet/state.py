@@ -29,7 +29,7 @@ class SharedRows(DriverRows):
 
     def of(self, ids: NDArray[np.int64]) -> Rows:
         """Rows (m, d) of these ids, all of which are among the shared rows."""
-        if len(ids) == len(self.ids):
+        if np.array_equal(ids, self.ids):
             return self.rows
         return take(self.rows, np.searchsorted(self.ids, ids))
 

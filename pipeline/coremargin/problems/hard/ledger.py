@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.margin import NEGATIVE, POSITIVE, Array, safe_projections
 from coremargin.maths.rows import Rows, take
-from coremargin.maths.screening import screened_floor
+from coremargin.maths.screening import Balls, screened_floor
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -65,20 +65,15 @@ class Ledger:
     def screen(self, source: Source, directions: Array, chunks: NDArray[np.int64]) -> Array:
         """Lower bounds (k, 2, m) on y w.x for directions (d, k) over the rows outside the pool of ``chunks`` (m,)."""
         bound = np.full((directions.shape[1], 2, len(chunks)), -np.inf)
-        radius = source.scalars().radius
-        for part in _slabs(len(chunks), source.features):
-            mine = chunks[part]
-            if not len(mine):
-                continue
-            centres = source.centres(int(mine[0]), int(mine[-1]) + 1)[mine - mine[0]]
-            for which in np.unique(self.which[mine]):
-                at = np.flatnonzero(self.which[mine] == which)
-                if which < 0:
-                    continue
-                for k in range(directions.shape[1]):
-                    old = self.directions[which]
-                    found = screened_floor(self.floor[mine[at]], centres[at], radius[mine[at]], old, directions[:, k])
-                    bound[k][:, part.start + at] = found.T
+        known = np.flatnonzero(self.which[chunks] >= 0)
+        for part, balls in balls_of(source, chunks[known]):
+            at = known[part]
+            which = self.which[chunks[at]]
+            for old in np.unique(which):
+                mine = np.flatnonzero(which == old)
+                floor, some = self.floor[chunks[at[mine]]], some_of(balls, mine)
+                for k, new in enumerate(directions.T):
+                    bound[k][:, at[mine]] = screened_floor(floor, some, self.directions[old], new).T
         return bound
 
     def to_arrays(self) -> dict[str, Array | NDArray[np.int64]]:
@@ -86,15 +81,35 @@ class Ledger:
         return {"ledger_floor": self.floor, "ledger_which": self.which, "ledger_directions": self.directions}
 
 
-def worthwhile(source: Source) -> bool:
-    """Whether screening saves more than it reads.
+def balls_of(source: Source, chunks: NDArray[np.int64]) -> Iterator[tuple[slice, Balls]]:
+    """Where the rows of ``chunks`` (m,), increasing, lie: of so many chunks at a time as fit into a slab of memory.
 
     The centres of a sparse store are dense: with a million features one is as long as the chunk that it may spare.
+    There rows are taken to lie around the origin.
     """
-    return not source.sparse or 8 * source.chunks * source.features <= CENTRES_SHARE * source.nbytes
+    scalars = source.scalars()
+    if source.sparse and 8 * source.chunks * source.features > CENTRES_SHARE * source.nbytes:
+        yield slice(0, len(chunks)), Balls(None, scalars.max_norm[chunks])
+        return
+    step = max(1, SLAB_BYTES // (8 * source.features))
+    for first in range(0, len(chunks), step):
+        part = slice(first, min(first + step, len(chunks)))
+        mine = chunks[part]
+        yield part, Balls(_centres(source, mine, step), scalars.radius[mine])
 
 
-def _slabs(chunks: int, features: int) -> Iterator[slice]:
-    step = max(1, SLAB_BYTES // (8 * features))
-    for first in range(0, chunks, step):
-        yield slice(first, min(first + step, chunks))
+def _centres(source: Source, chunks: NDArray[np.int64], step: int) -> Array:
+    """The centres (m, d) of ``chunks`` (m,), increasing; those between them are read along, ``step`` at most."""
+    found = np.empty((len(chunks), source.features))
+    first = 0
+    while first < len(chunks):
+        stop = int(np.searchsorted(chunks, chunks[first] + step))
+        mine = chunks[first:stop]
+        found[first:stop] = source.centres(int(mine[0]), int(mine[-1]) + 1)[mine - mine[0]]
+        first = stop
+    return found
+
+
+def some_of(balls: Balls, at: NDArray[np.intp]) -> Balls:
+    """Those of some of the chunks."""
+    return Balls(None if balls.centre is None else balls.centre[at], balls.radius[at])

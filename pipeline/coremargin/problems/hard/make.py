@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coremargin.engine.plan import plan_blocks
 from coremargin.problems.hard.problem import HardMargin
 
 if TYPE_CHECKING:
@@ -23,5 +22,5 @@ def hard_margin(job: TrainJob, source: Source, *, strategy: Strategy = "fast", s
     """A hard margin on these rows; sharing: how many problems there are, with one memory for all."""
     return HardMargin(
         source, job.epsilon, intercept=job.intercept, strategy=strategy, pool_bytes=job.memory // sharing,
-        sample_share=job.sample, blocks=len(plan_blocks(source, job.block)),
+        sample_share=job.sample,
     )  # fmt: skip

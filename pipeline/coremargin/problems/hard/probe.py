@@ -8,21 +8,21 @@ Where float32 cannot tell the rows apart (huge features, tiny margins) the chunk
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.protocols import Block
 from coremargin.maths.margin import Array, gamma, safe_projections
-from coremargin.maths.rows import precision, products, take
+from coremargin.maths.rows import Rows, precision, products, take
 from coremargin.problems.common.start import left_out
 from coremargin.problems.hard.selection import ChunkRows, LowestRows
 from coremargin.problems.hard.summary import MarginSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.engine.protocols import Block
 
 #: More candidates than this for an exact evaluation: float64 for the whole chunk is cheaper.
 MANY_CANDIDATES = 512
@@ -35,7 +35,9 @@ class MarginProbe:
     base (d, 1 or 2) float64: the hypothesis to prove (column 0, ||w|| = 1), and the best one so far.
     mix (1 or 2, k): the hypotheses asked for are the columns of ``base @ mix``; column 0 is the one to prove.
     offset: b of hypothesis 0. codes: label codes of the positive and the negative class.
-    level: margins below it count as violations. keep: rows of each class worth sending, per block.
+    level: margins below it count as violations. keep: rows of each class worth sending, per block; more where
+    keep_chunk, per chunk of it, come to more. asked (m,) int64, increasing, and cuts (m, 2): chunks of which no row
+    with a value of y w.x above that of its class is worth sending; of others the lowest are.
     known (m,) int64, sorted: ids of the rows in the pool; they are not sent again and do not enter floors.
     low, high, bins: the range of the histogram of margins. first_only: send only the first violation in row order.
     sparse: rows come, and are sent, as csr arrays.
@@ -55,6 +57,9 @@ class MarginProbe:
     chunk_rows: int
     first_only: bool = False
     sparse: bool = False
+    keep_chunk: float = 0.0
+    asked: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    cuts: Array = field(default_factory=lambda: np.zeros((0, 2)))
 
     @property
     def directions(self) -> Array:
@@ -62,9 +67,21 @@ class MarginProbe:
         return np.asarray(self.base @ self.mix)
 
     def narrow(self, block: Block) -> MarginProbe:
-        """The same question with the pool's ids in this block only."""
-        first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
-        return replace(self, known=self.known[np.searchsorted(self.known, first) : np.searchsorted(self.known, stop)])
+        """The same question with what it says of this block's chunks only."""
+        chunks = np.array(block.chunks)
+        first = np.searchsorted(self.known, chunks * self.chunk_rows)
+        stop = np.searchsorted(self.known, (chunks + 1) * self.chunk_rows)
+        known = [self.known[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b]
+        here = np.isin(self.asked, chunks)
+        return replace(
+            self, known=np.concatenate([self.known[:0], *known]), asked=self.asked[here], cuts=self.cuts[here],
+            keep=max(self.keep, int(self.keep_chunk * len(chunks))), keep_chunk=0.0,
+        )  # fmt: skip
+
+    def lowest(self) -> LowestRows:
+        """What collects the rows that a block sends."""
+        copies = len(self.asked) > 0
+        return LowestRows(self.keep, len(self.base), np.dtype(self.dtype), sparse=self.sparse, copies=copies)
 
     def empty(self) -> MarginSummary:
         """The answer for no rows."""
@@ -79,7 +96,7 @@ class MarginProbe:
     def __call__(self, source: Source, block: Block) -> MarginSummary:
         """Answer for one block, chunk by chunk."""
         answer, directions = self.empty(), self.directions
-        lowest = LowestRows(self.keep, len(self.base), np.dtype(self.dtype), sparse=self.sparse)
+        lowest = self.lowest()
         longest = source.scalars().max_norm
         for chunk in block.chunks:
             rows, codes = source.read(chunk)
@@ -88,6 +105,23 @@ class MarginProbe:
             data = ChunkRows(chunk, start, rows, codes, float(longest[chunk]))
             answer = answer.merge(self.ask(data, directions, lowest, products(rows, self.base, precision(rows))))
         return self.finished(answer, lowest)
+
+    def in_memory(
+        self, source: Source, chunks: NDArray[np.intp], ids: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]
+    ) -> MarginSummary:
+        """The answer for the rows (m, d) of some chunks, all that count, which the driver has; in order of ids (m,)."""
+        block = Block(0, tuple(chunks.tolist()))
+        probe = self.narrow(block)
+        here = replace(probe, known=np.searchsorted(ids, probe.known))  # rows go by their places meanwhile
+        answer, lowest, directions = here.empty(), here.lowest(), here.directions
+        longest, codes = source.scalars().max_norm, np.where(signs > 0, *self.codes).astype(np.int32)
+        for chunk in block.chunks:
+            first, stop = np.searchsorted(ids, source.span(chunk))
+            data = ChunkRows(chunk, int(first), rows[first:stop], codes[first:stop], float(longest[chunk]))
+            given = products(data.rows, self.base, precision(data.rows))
+            answer = answer.merge(here.ask(data, directions, lowest, given))
+        found = here.finished(answer, lowest)
+        return replace(found, row_id=ids[found.row_id])
 
     def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
         """The answer of a block with the rows that are worth having."""
@@ -169,7 +203,12 @@ class MarginProbe:
                 fresh &= _below(values + (1 - 2 * k) * self.offset, self.level - error)
             lowest.offer(data, k, mine[fresh], mine[fresh] + float(data.start), error)
             return -np.inf
-        return lowest.offer(data, k, mine[fresh], values[fresh], error)
+        return lowest.offer(data, k, mine[fresh], values[fresh], error, self._cut(data.chunk, k))
+
+    def _cut(self, chunk: int, k: int) -> float:
+        """The value of y w.x above which no row of a class in a chunk is worth sending."""
+        place = int(np.searchsorted(self.asked, chunk))
+        return float(self.cuts[place, k]) if place < len(self.asked) and self.asked[place] == chunk else np.inf
 
 
 def _below(margins: NDArray[Any], level: float) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""The hard-margin problem: its start, its probe, its update, its bounds.
+"""The hard-margin problem: its read in stages, its scans, its bounds.
 
 A strategy (``strategies/``) says which rows to begin with, what a scan asks, and which rows join the pool. All keep the
 same bound pair: ``upper`` from the dual weights of the pool, ``lower`` from a scan of all rows.
@@ -7,15 +7,18 @@ same bound pair: ``upper`` from the dual weights of the pool, ``lower`` from a s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, safe_projections
+from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, smallest_projections
 from coremargin.maths.pool import hulls_meet, solve_pool
-from coremargin.maths.rows import as_float64, take, vector
+from coremargin.maths.rows import Rows, as_float64, products, take, vector
+from coremargin.problems.common.brought import BringRows, Brought
 from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.stages import Stages, growth_of, stages_of
 from coremargin.problems.common.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
@@ -26,6 +29,7 @@ from coremargin.problems.common.start import (
     sample_chunks,
 )
 from coremargin.problems.common.two_class_problem import TwoClassProblem
+from coremargin.problems.hard.forecast import cuts, forecast
 from coremargin.problems.hard.ledger import Ledger
 from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.result import result, round_of
@@ -45,10 +49,11 @@ SKETCH_ROWS, BINS = 1000, 200
 
 
 @dataclass(frozen=True)
-class HardMargin(TwoClassProblem[HardMarginState, MarginSummary]):
+class HardMargin(TwoClassProblem[HardMarginState, "MarginSummary | Brought"]):
     """Maximum-margin separation of two classes, to a share 1 - epsilon of the best possible margin.
 
-    epsilon in (0, 1); pool_bytes: memory for the pool's rows; blocks: tasks a scan has (rows are kept per task).
+    epsilon in (0, 1); pool_bytes: memory for the pool's rows; first_chunks: of the first stage, where several problems
+    are read together, None: ``sample_chunks``.
     """
 
     epsilon: float
@@ -57,7 +62,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary]):
     pool_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
-    blocks: int = 1
+    first_chunks: tuple[int, ...] | None = None
 
     @property
     def rule(self) -> Strategy:
@@ -89,12 +94,38 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary]):
     # start
 
     def start(self) -> HardMarginState:
-        """Solve on the strategy's first rows."""
-        return self.begin(self.rule.first(self.source, self.codes, self.sample_chunks))
+        """Nothing, where stages bring the rows to begin with; else solved on the strategy's first rows."""
+        check_scale(self.source)
+        class_weights(self.source, self.codes)  # a class must not be left out as a whole
+        state = self._blank
+        if self.rule.staged:
+            return state
+        found = self.rule.first(self.source, self.codes)
+        pool = Pool.of(found.ids, found.rows, found.signs)
+        state = replace(state, sketch=pool, new_rows=len(pool), sample_bytes=found.nbytes(self.source))
+        return self._solve(state, pool)
+
+    @property
+    def _blank(self) -> HardMarginState:
+        source = self.source
+        empty = Pool.nothing(source.features, source.dtype, sparse=source.sparse)
+        return HardMarginState(
+            round=0, status="running", pool=empty, newest=Hypothesis.zero(source.features), best=None, lower=-np.inf,
+            upper=np.inf, coreset=empty, ledger=Ledger.blank(source.chunks, source.features), sketch=empty,
+            histogram=np.zeros((2, BINS), np.int64), low=0.0, high=1.0, rows_below=None, new_rows=0,
+            upper_at_eviction=np.inf, sample_bytes=0, move=np.zeros(source.features + 1),
+            stages=self.stages.count if self.rule.staged else 0,
+        )  # fmt: skip
+
+    @cached_property
+    def stages(self) -> Stages:
+        """Which chunks the stages of the first read are about."""
+        growth = growth_of(self.source.rows, self.source.features)
+        return stages_of(self.source.chunks, self.first_chunks or self.sample_chunks, growth)
 
     @property
     def sample_chunks(self) -> list[int]:
-        """The chunks that are read before the first scan."""
+        """The chunks of the first stage: of a small store all."""
         source = self.source
         # Of fewer rows than features nearly all carry the margin: a sample of them tells little.
         wide = source.rows < source.features
@@ -102,74 +133,143 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary]):
         return sample_chunks(source, self.codes, self.sample_share, limit)
 
     def begin(self, sample: Sample) -> HardMarginState:
-        """The state before the first scan, from some rows of both classes, or of one."""
-        source = self.source
-        check_scale(source)
-        class_weights(source, self.codes)  # a class must not be left out as a whole
-        empty = Pool.nothing(source.features, sparse=source.sparse)
-        pool = empty.add(sample.ids, sample.rows, sample.signs)
-        sketch = np.linspace(0, len(pool) - 1, min(SKETCH_ROWS, len(pool))).astype(int)
-        state = HardMarginState(
-            round=0, status="running", pool=empty, newest=Hypothesis.zero(source.features), best=None, lower=-np.inf,
-            upper=np.inf, coreset=empty, ledger=Ledger.blank(source.chunks, source.features),
-            sketch=pool.take(sketch), histogram=np.zeros((2, BINS), np.int64), low=0.0, high=1.0, rows_below=None,
-            new_rows=len(pool), upper_at_eviction=np.inf,
-            sample_bytes=sample.nbytes(source),
-        )  # fmt: skip
-        state = self._solve(state, pool)
-        kept = state.pool.lowest(self._margins(state, state.pool), min(self.pool_rows // 2, 2 * self._rows_sent))
-        return replace(state, pool=state.pool.take(kept))
+        """The state after the first stage, whose rows of both classes, or of one, somebody else has read."""
+        state = replace(self._blank, sample_bytes=sample.nbytes(self.source))
+        return self._first_stage(state, sample.ids, sample.rows, sample.signs)
 
     # probe
 
-    def probe(self, state: HardMarginState) -> MarginProbe:
-        """The question of the next scan."""
+    def probe(self, state: HardMarginState) -> MarginProbe | BringRows:
+        """The question of the next stage, or of the next scan."""
+        source = self.source
+        if state.reading:
+            if state.stage == 0:
+                return BringRows(self.codes, source.features, source.dtype.name, source.sparse)
+            return self._stage_probe(state, state.stage)
         low, high = self._range(state)
-        plain = MarginProbe(
+        plain = self._plain_probe(state, self._rows_sent, source.chunks)
+        return self.rule.question(replace(plain, low=low, high=high), state.best, self.epsilon)
+
+    def _plain_probe(self, state: HardMarginState, rows: int, chunks: int) -> MarginProbe:
+        """The margins of the newest hypothesis, and the lowest rows: so many, of so many chunks."""
+        source = self.source
+        return MarginProbe(
             base=state.newest.w[:, None], mix=np.ones((1, 1)), offset=state.newest.b, codes=self.codes,
-            level=min(state.upper, 1e300), keep=max(1, self._rows_sent // (2 * self.blocks)), known=state.pool.ids,
-            low=low, high=high, bins=BINS, dtype=self.source.dtype.name, chunk_rows=self.source.chunk_rows,
-            sparse=self.source.sparse,
+            level=min(state.upper, 1e300), keep=1, keep_chunk=rows / (2 * chunks), known=np.sort(state.pool.ids),
+            low=state.low, high=state.high, bins=BINS, dtype=source.dtype.name, chunk_rows=source.chunk_rows,
+            sparse=source.sparse,
         )  # fmt: skip
-        return self.rule.question(plain, state.best, self.epsilon)
+
+    def _stage_probe(self, state: HardMarginState, stage: int) -> MarginProbe:
+        """What the chunks of a stage are asked: for all rows that may matter to hypotheses that are still to come."""
+        chunks, room = self.stages.chunks(stage), self.pool_rows - len(state.pool)
+        level = min((1 - self.epsilon) * state.upper, 1e300)
+        last = stage + 1 == state.stages
+        return replace(
+            self._plain_probe(state, max(self._rows_sent, room if last else room // 2), len(chunks)),
+            asked=chunks, cuts=cuts(self.source, chunks, state.move, level, state.newest.b),
+        )  # fmt: skip
 
     def skip(self, state: HardMarginState) -> NDArray[np.bool_]:
-        """Chunks (c,) that the strategy need not see."""
-        return self.rule.skip(self.source, state, self.epsilon)
+        """Chunks (c,) of other stages; after the first read those that the strategy need not see."""
+        return self.stages.skipping(state.stage) if state.reading else self.rule.skip(self.source, state, self.epsilon)
 
-    def enough(self, summary: MarginSummary) -> bool:
+    def enough(self, summary: MarginSummary | Brought) -> bool:
         """As the strategy says."""
-        return self.rule.enough(summary)
+        return isinstance(summary, MarginSummary) and self.rule.enough(summary)
 
     # update
 
-    def update(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
-        """Bounds, pool and hypothesis after a scan."""
-        probe = self.probe(state)
-        state = replace(
-            state, round=state.round + 1, histogram=summary.histogram, low=probe.low, high=probe.high,
-            rows_below=int(summary.below[0]), new_rows=0,
+    def update(self, state: HardMarginState, summary: MarginSummary | Brought) -> HardMarginState:
+        """Bounds, pool and hypothesis after a stage or a scan."""
+        if isinstance(summary, Brought):
+            return self._first_stage(state, *summary.joined())
+        return self._next_stage(state, summary) if state.reading else self._scanned(state, summary)
+
+    def _first_stage(
+        self, state: HardMarginState, ids: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]
+    ) -> HardMarginState:
+        """Solve on these rows, all of the first stage; then ask them in memory what later stages are asked."""
+        every = Pool.of(ids, rows, signs)
+        sketch = np.linspace(0, len(every) - 1, min(SKETCH_ROWS, len(every))).astype(int)
+        state = replace(state, round=state.round + 1, stage=1, sketch=every.take(sketch), new_rows=len(every))
+        half = every.take(np.arange(0, len(every), 2))
+        before, weights = state.newest, np.zeros(len(every))
+        if half.both_classes or not self.intercept:
+            state = self._solve(state, half)
+            before, weights[::2] = state.newest, state.pool.weights
+        state = self._solve(state, every.weighted(weights))
+        if state.status != "running":
+            return state
+        state = self._forecast(state, before, 1.0)
+        low, high = self._range(state)
+        state = replace(state, low=low, high=high, pool=state.pool.take(state.pool.support))
+        found = self._stage_probe(state, 0).in_memory(self.source, self.stages.chunks(0), ids, rows, signs)
+        state = self._recorded(state, found)
+        pool = state.pool.add(found.row_id, found.row_x, found.row_sign)
+        return self._read_or_on(replace(state, pool=pool))
+
+    def _next_stage(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
+        """Floors at the hypothesis of the stage, and the hypothesis of the next one."""
+        before, pace = state.newest, self.stages.pace(state.stage)
+        pool, state = self._grow(self._recorded(state, summary), summary)
+        ledger = self._truthful(state, summary, pool)
+        state = replace(state, round=state.round + 1, stage=state.stage + 1, ledger=ledger, pool=pool)
+        if state.new_rows:
+            state = self._solve(state, pool)
+        return self._read_or_on(self._forecast(state, before, pace))
+
+    def _recorded(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
+        """With what a stage found at the newest hypothesis."""
+        return replace(
+            state, histogram=state.histogram + summary.histogram, in_stages=state.stages > 1,
+            rows_below=(state.rows_below or 0) + int(summary.below[0]),
+            ledger=state.ledger.record(summary.floor_chunk, summary.floor, state.newest.w),
         )  # fmt: skip
+
+    def _forecast(self, state: HardMarginState, before: Hypothesis, pace: float) -> HardMarginState:
+        return replace(state, move=forecast(before, state.newest, pace, state.move))
+
+    def _read_or_on(self, state: HardMarginState) -> HardMarginState:
+        """After the last stage: what the floors of all stages prove of the newest hypothesis."""
+        if state.reading or state.status != "running":
+            return state
+        state = self._prove(state, state.newest.w[:, None], np.full((2, 1), np.inf), np.arange(self.source.chunks))
+        certified = is_certified(state.lower, state.upper, self.epsilon)
+        return replace(state, status="certified") if certified else state
+
+    def _scanned(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
+        """Bounds, pool and hypothesis after a scan of what the first read has left unproven, or of all chunks."""
+        probe = cast("MarginProbe", self.probe(state))
+        state = replace(state, round=state.round + 1, rows_below=int(summary.below[0]), new_rows=0)
+        unread = np.setdiff1d(np.arange(self.source.chunks), summary.floor_chunk)
+        if not (state.in_stages and len(unread)):
+            state = replace(state, histogram=summary.histogram, low=probe.low, high=probe.high, in_stages=False)
         if not self.enough(summary):  # an early end leaves rows unseen: no bound, and no ledger
-            state = self._prove(state, summary, probe)
+            state = self._prove(state, probe.directions, summary.smallest, unread)
+            state = replace(
+                state, ledger=state.ledger.record(summary.floor_chunk, summary.floor, state.newest.w)
+            )  # fmt: skip
             if is_certified(state.lower, state.upper, self.epsilon):
                 return replace(state, status="certified", ledger=self._truthful(state, summary, state.pool))
         pool, state = self._grow(state, summary)
+        if not state.new_rows:
+            pool, state = self._with_evidence(state, summary, pool)
         state = replace(state, ledger=self._truthful(state, summary, pool))
         if state.new_rows == 0:
             return replace(state, status="stalled")
         return self._solve(state, pool)
 
-    def _prove(self, state: HardMarginState, summary: MarginSummary, probe: MarginProbe) -> HardMarginState:
-        """The lower bound of every hypothesis of the scan; the best one is kept."""
-        directions, smallest = probe.directions, summary.smallest
-        skipped = np.setdiff1d(np.arange(self.source.chunks), summary.floor_chunk)
-        if len(skipped):
-            floors = state.ledger.screen(self.source, directions, skipped).min(axis=2).T
-            pool = np.stack([
-                safe_projections(take(state.pool.rows, m), state.pool.signs[m], directions).min(axis=0, initial=np.inf)
-                for m in (state.pool.signs > 0, state.pool.signs < 0)
-            ])  # fmt: skip
+    def _prove(
+        self, state: HardMarginState, directions: Array, smallest: Array, unread: NDArray[np.int64]
+    ) -> HardMarginState:
+        """The lower bound of directions (d, k), the newest first; the best one is kept.
+
+        smallest (2, k): smallest y w.x of the chunks that were read; ``unread`` chunks have floors, and pool rows.
+        """
+        if len(unread):
+            floors = state.ledger.screen(self.source, directions, unread).min(axis=2).T
+            pool = smallest_projections(state.pool.rows, state.pool.signs, directions)
             smallest = np.minimum(smallest, np.minimum(floors, pool))
         lower = lower_bound(smallest, directions, self.intercept)
         offset = best_offset(smallest, self.intercept)
@@ -178,8 +278,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary]):
             length = float(np.linalg.norm(directions[:, k]))
             best = Hypothesis(directions[:, k] / length, float(offset[k]) / length)
             state = replace(state, best=best, lower=float(lower[k]))
-        ledger = state.ledger.record(summary.floor_chunk, summary.floor, state.newest.w)
-        return replace(state, ledger=ledger, lower_now=float(lower[0]))
+        return replace(state, lower_now=float(lower[0]))
 
     def _grow(self, state: HardMarginState, summary: MarginSummary) -> tuple[Pool, HardMarginState]:
         """The pool with rows that the scan sent; room is made first where the budget is reached."""
@@ -188,10 +287,16 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary]):
         if len(pool) + len(ids) > self.pool_rows and state.upper < state.upper_at_eviction:
             pool, state = self._make_room(state, len(ids))
         grown = pool.add(ids, rows, signs)
-        if len(grown) == len(pool):  # the scan's own evidence, where selection by fast values left it out
-            worst = np.unique(summary.smallest_id[:, 0][np.isfinite(summary.smallest[:, 0])])
-            rows, codes = self.source.rows_at(worst)
-            grown = pool.add(worst, rows, np.where(codes == self.codes[0], 1, -1).astype(np.int8))
+        return grown, replace(state, new_rows=len(grown) - len(pool))
+
+    def _with_evidence(
+        self, state: HardMarginState, summary: MarginSummary, pool: Pool
+    ) -> tuple[Pool, HardMarginState]:
+        """The pool with the scan's own evidence, where selection by fast values left it out."""
+        worst = np.unique(summary.smallest_id[:, 0][np.isfinite(summary.smallest[:, 0])])
+        rows, codes = self.source.rows_at(worst)
+        signs = np.where(codes == self.codes[0], 1, -1).astype(np.int8)
+        grown = pool.add(worst, rows.astype(self.source.dtype), signs)
         return grown, replace(state, new_rows=len(grown) - len(pool))
 
     def _truthful(self, state: HardMarginState, summary: MarginSummary, pool: Pool) -> Ledger:
@@ -229,7 +334,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary]):
         return replace(state, pool=pool, newest=Hypothesis(solution.w, solution.b))
 
     def _margins(self, state: HardMarginState, pool: Pool) -> Array:
-        return np.asarray(pool.signs * (pool.rows @ state.newest.w + state.newest.b))
+        return np.asarray(pool.signs * (products(pool.rows, state.newest.w[:, None])[0] + state.newest.b))
 
     def _range(self, state: HardMarginState) -> tuple[float, float]:
         """Where the margins of a sample lie, with some room: the range of the histogram."""

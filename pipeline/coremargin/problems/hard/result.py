@@ -16,10 +16,22 @@ if TYPE_CHECKING:
 def round_of(state: HardMarginState) -> Round:
     """What is told of a state."""
     return Round(
-        number=state.round, status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
+        status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
         pool_rows=len(state.pool), coreset_rows=len(state.coreset), new_rows=state.new_rows,
-        rows_below=state.rows_below,
+        rows_below=state.rows_below, **_place(state),
     )  # fmt: skip
+
+
+def _place(state: HardMarginState) -> dict[str, Any]:
+    """Which scan the last one was; that in stages is the first."""
+    if not state.stages:
+        return {"number": state.round}
+    if state.round > state.stages:
+        return {"number": 1 + state.round - state.stages, "part": 0}
+    if state.round == 0:
+        return {"number": 0, "part": 0}
+    part = state.stage if state.reading and state.status == "running" else 0
+    return {"number": 1, "part": part, "stage": state.stage, "stages": state.stages}
 
 
 def result(state: HardMarginState) -> Result:
@@ -31,7 +43,7 @@ def result(state: HardMarginState) -> Result:
         status=cast("Any", status), reason=STOPPED.get(state.status, state.status),
         kind="not_separable" if meet else "margin", w=hypothesis.w, b=hypothesis.b,
         lower=None if meet else state.lower, upper=state.upper, proof=state.coreset,
-        final=_same(state.best, state.newest),
+        final=_same(state.best, state.newest) and not state.in_stages,
         extra={
             "ledger_floor": state.ledger.floor, "ledger_which": state.ledger.which,
             "ledger_directions": state.ledger.directions, "ledger_pool_ids": state.pool.ids,

@@ -1,7 +1,7 @@
 """Which rows a block sends: the lowest of each class, each value once.
 
-Real data repeat rows by the hundred thousand. Rows with the same value as one already chosen are left out, or the
-copies of one row would fill the pool.
+Real data repeat rows by the hundred thousand. Where there is no room for all that are wanted, rows with the same value
+as one already chosen are left out, or the copies of one row would fill the pool.
 """
 
 from __future__ import annotations
@@ -55,24 +55,32 @@ COMPACT = 4
 
 
 class LowestRows:
-    """The ``keep`` lowest rows of each class over the chunks of a block."""
+    """The ``keep`` lowest rows of each class over the chunks of a block.
 
-    def __init__(self, keep: int, features: int, dtype: np.dtype[Any], *, sparse: bool = False) -> None:
-        self.keep = keep
+    copies: rows of equal values are wanted, too, as long as there is room for all.
+    """
+
+    def __init__(
+        self, keep: int, features: int, dtype: np.dtype[Any], *, sparse: bool = False, copies: bool = False
+    ) -> None:
+        self.keep, self.copies = keep, copies
         none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
         nothing = _Offered(np.zeros(0), none, none, np.zeros(0), rows)
         self._offers = ([nothing], [nothing])
         self._lowest = [np.zeros(0), np.zeros(0)]  # the lowest different values so far, at most ``keep``
         self._lost: tuple[list[_Lost], list[_Lost]] = ([], [])  # of rows that were kept for a while
 
-    def offer(self, data: ChunkRows, k: int, mine: NDArray[np.intp], values: NDArray[Any], error: float) -> float:
+    def offer(
+        self, data: ChunkRows, k: int, mine: NDArray[np.intp], values: NDArray[Any], error: float, cut: float = np.inf
+    ) -> float:
         """Take what is low enough of the rows ``mine`` (positions, increasing) of class k with these values of y w.x.
 
-        ``error`` bounds the error of the values. Returns the floor of the rows not taken: a true lower bound.
+        ``error`` bounds the error of the values; cut: none above it is wanted. Returns the floor of the rows not taken:
+        a true lower bound.
         """
         if not len(mine):
             return np.inf
-        taken = self._low_enough(k, values)
+        taken = self._low_enough(k, values, cut)
         left = np.ones(len(mine), bool)
         left[taken] = False
         floor = float(values[left].min()) - error if left.any() else np.inf
@@ -86,12 +94,15 @@ class LowestRows:
                 self._sort_out(k)
         return floor
 
-    def _low_enough(self, k: int, values: NDArray[Any]) -> NDArray[np.intp]:
+    def _low_enough(self, k: int, values: NDArray[Any], cut: float) -> NDArray[np.intp]:
         """Positions of the rows that can still be among the lowest."""
-        if len(self._lowest[k]) < self.keep:
+        full = len(self._lowest[k]) >= self.keep
+        if full and not self.keep:
+            return np.zeros(0, np.intp)
+        if not full and cut == np.inf:
             return _lowest_distinct(values, self.keep)
-        near = np.flatnonzero(values < self._lowest[k][-1]) if self.keep else np.zeros(0, np.intp)
-        return near[_lowest_distinct(values[near], self.keep)]
+        near = np.flatnonzero(values < min(cut, self._lowest[k][-1] if full else np.inf))
+        return near if self.copies and len(near) <= self.keep else near[_lowest_distinct(values[near], self.keep)]
 
     def _sort_out(self, k: int) -> _Offered:
         """Keep the lowest of the offers, each value once: of the copies of a row one is enough."""
@@ -100,7 +111,8 @@ class LowestRows:
         every = _Offered(**plain, rows=maths_rows.concatenate([offer.rows for offer in offers]))
         order = np.lexsort([every.ids, every.value])
         first = np.ones(len(order), bool)
-        first[1:] = every.value[order[1:]] != every.value[order[:-1]]
+        if len(order) > self.keep or not self.copies:
+            first[1:] = every.value[order[1:]] != every.value[order[:-1]]
         gone = np.concatenate([order[~first], order[first][self.keep :]])
         if len(gone):
             self._lost[k].append((every.chunk[gone], every.value[gone] - every.error[gone]))

@@ -28,8 +28,10 @@ _NUMBERS = (
     "upper_at_eviction",
     "sample_bytes",
     "lower_now",
+    "stage",
+    "stages",
 )
-_COUNTS = ("round", "new_rows", "sample_bytes")
+_COUNTS = ("round", "new_rows", "sample_bytes", "stage", "stages")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class HardMarginState:
     newest is proven by the next scan, best is the hypothesis behind ``lower``; coreset: the rows and weights behind
     ``upper``. sketch: some rows that tell where margins lie. histogram (2, bins) over [low, high] and rows_below come
     from the last scan, None before the first; lower_now is that scan's bound for its newest hypothesis.
+
+    stage: so many of the ``stages`` of the first read are done; both 0 where it is not made in stages. While it lasts
+    histogram and rows_below add up, each stage's at its own hypothesis; in_stages: they are of that read. move
+    (d + 1,): by how much (w, b) may still move.
     """
 
     round: int
@@ -71,12 +77,22 @@ class HardMarginState:
     new_rows: int
     upper_at_eviction: float
     sample_bytes: int
+    move: Array
     lower_now: float = -np.inf
+    stage: int = 0
+    stages: int = 0
+    in_stages: bool = False
+
+    @property
+    def reading(self) -> bool:
+        """Whether the first read is going on, or has not begun."""
+        return self.stage < self.stages
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
         arrays["status"] = np.array(STATUSES.index(self.status))
+        arrays |= {"move": self.move, "in_stages": np.array(self.in_stages)}
         if self.rows_below is not None:
             arrays["rows_below"] = np.array(self.rows_below)
         for name in ("pool", "coreset", "sketch"):
@@ -100,4 +116,7 @@ class HardMarginState:
         }
         ledger = Ledger(arrays["ledger_floor"], arrays["ledger_which"], arrays["ledger_directions"])
         status = STATUSES[int(arrays["status"])]
-        return cls(**numbers, **pools, **hypotheses, ledger=ledger, histogram=arrays["histogram"], status=status)  # type: ignore[arg-type]
+        return cls(
+            **numbers, **pools, **hypotheses, ledger=ledger, histogram=arrays["histogram"], status=status,  # type: ignore[arg-type]
+            move=arrays["move"], in_stages=bool(arrays["in_stages"]),
+        )  # fmt: skip

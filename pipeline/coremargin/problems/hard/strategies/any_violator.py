@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.maths.rows import take
-from coremargin.problems.common.start import first_row
 from coremargin.problems.hard.strategies.strategy import Found, Strategy
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.problems.common.start import Sample
     from coremargin.problems.hard.probe import MarginProbe
     from coremargin.problems.hard.state import Hypothesis
     from coremargin.problems.hard.summary import MarginSummary
@@ -23,10 +21,6 @@ class AnyViolator(Strategy):
     """As Figure 1, but for which example each scan adds."""
 
     eager = True
-
-    def first(self, source: Source, codes: tuple[int, int], sample: list[int]) -> Sample:
-        """One example."""
-        return first_row(source, codes)
 
     def rows_sent(self, source: Source, pool_rows: int) -> int:
         """One of each class and block."""

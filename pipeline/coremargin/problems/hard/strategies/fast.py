@@ -1,4 +1,4 @@
-"""The default: a sample to start, many rows a scan, skips by the ledger, search on the segment between hypotheses."""
+"""The default: many rows a scan, skips by the ledger, search on the segment between hypotheses."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.start import read_sample, rows_sent
-from coremargin.problems.hard.ledger import worthwhile
+from coremargin.problems.common.start import rows_sent
 from coremargin.problems.hard.strategies.strategy import Found, Strategy
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.problems.common.start import Sample
     from coremargin.problems.hard.probe import MarginProbe
     from coremargin.problems.hard.state import HardMarginState, Hypothesis
     from coremargin.problems.hard.summary import MarginSummary
@@ -24,11 +22,9 @@ LINE_POINTS = (0.25, 0.5, 0.75, 0.9)
 
 
 class Fast(Strategy):
-    """As few scans as possible: each tells as much as it can."""
+    """As little reading as possible: one read in stages, and again what its floors leave unproven."""
 
-    def first(self, source: Source, codes: tuple[int, int], sample: list[int]) -> Sample:
-        """The sample."""
-        return read_sample(source, sample, codes)
+    staged = True
 
     def rows_sent(self, source: Source, pool_rows: int) -> int:
         """Those that violate the bound, and those just above it."""
@@ -43,7 +39,7 @@ class Fast(Strategy):
 
     def skip(self, source: Source, state: HardMarginState, epsilon: float) -> NDArray[np.bool_]:
         """Chunks (c,) whose rows the ledger already proves to be far enough away."""
-        if not np.isfinite(state.upper) or not worthwhile(source):
+        if not np.isfinite(state.upper):
             return super().skip(source, state, epsilon)
         floor = state.ledger.screen(source, state.newest.w[:, None], np.arange(source.chunks))[0]
         offset = np.array([[state.newest.b], [-state.newest.b]])

@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.maths.rows import as_float64, take
-from coremargin.problems.common.start import first_row
 from coremargin.problems.hard.strategies.strategy import Found, Strategy
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.problems.common.start import Sample
     from coremargin.problems.hard.state import Hypothesis
     from coremargin.problems.hard.summary import MarginSummary
 
 
 class Paper(Strategy):
     """The figure in memory is ``maths/coreset_svm.py``: tests hold the two against each other."""
-
-    def first(self, source: Source, codes: tuple[int, int], sample: list[int]) -> Sample:
-        """One example."""
-        return first_row(source, codes)
 
     def rows_sent(self, source: Source, pool_rows: int) -> int:
         """One of each class and block: the worst of all is among them."""

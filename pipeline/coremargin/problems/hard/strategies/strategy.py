@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.rows import Rows
+from coremargin.problems.common.start import first_row
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -29,9 +30,11 @@ class Strategy(ABC):
 
     eager: bool = False  #: a scan may end as soon as ``enough`` holds for the blocks so far
 
-    @abstractmethod
-    def first(self, source: Source, codes: tuple[int, int], sample: list[int]) -> Sample:
-        """The rows to begin with; sample: chunks spread over the store, for who wants them."""
+    staged: bool = False  #: the first read is made in stages, the first of which brings the rows to begin with
+
+    def first(self, source: Source, codes: tuple[int, int]) -> Sample:
+        """The rows to begin with, where no stage brings them."""
+        return first_row(source, codes)
 
     @abstractmethod
     def rows_sent(self, source: Source, pool_rows: int) -> int:
