@@ -219,6 +219,28 @@ def test_interrupted_and_resumed_gives_the_same_bits(
     assert train_job(job, store, InProcess(1), begin="resume").run == done.run  # whole: taken as it is
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("classes", [3, 2])
+def test_members_that_separate_all_rows_are_not_judged_by_a_scan(
+    rng: np.random.Generator, make_store: Callable[..., Store], tmp_path: Path, classes: int, *, weighted: bool
+) -> None:
+    """One read, and what is told of how they do together is what an evaluation of its own finds."""
+    X, y = blobs(rng, apart=9.0)
+    mine = np.isin(y, LABELS[:classes])
+    X, y = X[mine], y[mine]
+    weights = np.where(np.arange(len(y)) % 5 == 4, 0.0, 1.0) if weighted else None
+    store = make_store(X, y, weights, chunk_rows=40)
+    job = job_of(store, tmp_path / "f", loss=None, C=None, folds=None)
+    done = train_job(job, store, InProcess(1))
+    assert isinstance(done.model, FleetModel)
+    assert done.model.status == "certified"
+    assert done.run["bytes_read"] == store.nbytes
+    counted = np.ones(len(y), bool) if weights is None else weights > 0
+    told = evaluate(job.out, ArraySource(X[counted], y[counted], chunk_rows=30)).confusion
+    assert [entry["confusion"] for entry in done.model.record["evaluations"]] == [[list(line) for line in told]]
+    assert verify(job.out, store.path).ok
+
+
 def test_a_limit_leaves_a_fleet_that_goes_on(
     rng: np.random.Generator, make_store: Callable[..., Store], tmp_path: Path
 ) -> None:

@@ -177,12 +177,18 @@ def nothing_counts(source: Source, code: int) -> LabelError:
     )
 
 
-def rows_that_count(source: Source) -> int:
-    """How many rows have a label and a weight above 0. Labels and weights are read where there are weights, no rows."""
+def rows_that_count(source: Source) -> NDArray[np.int64]:
+    """How many rows of each class (k,) have a weight above 0. Labels and weights are read where there are weights, no
+    rows.
+    """
+    total = source.scalars().counts.sum(axis=0)
     if source.weights(0) is None:
-        return int(source.scalars().counts.sum())
-    chunks = range(source.chunks)
-    return sum(int((left_out(source.labels(chunk), source.weights(chunk)) >= 0).sum()) for chunk in chunks)
+        return np.asarray(total, np.int64)
+    found = np.zeros(len(total), np.int64)
+    for chunk in range(source.chunks):
+        codes = left_out(source.labels(chunk), source.weights(chunk))
+        found += np.bincount(codes[codes >= 0], minlength=len(total))
+    return found
 
 
 def class_weights(source: Source, codes: tuple[int, ...]) -> NDArray[np.float64]:

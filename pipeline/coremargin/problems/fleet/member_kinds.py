@@ -66,6 +66,10 @@ class MemberKind(ABC, Generic[P, S]):
         """The hypothesis (d + 1,) of the next scan; None where there is none before the member is done."""
         return None
 
+    def separates(self, state: S) -> bool:
+        """Whether it is proven that each row that counts lies on its own side of what the member ends with."""
+        return False
+
     def most(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
         """Rows of a chunk that all members together send at most: of half the memory."""
         return max(1, memory_bytes // 2 // row_bytes(source) // source.chunks)
@@ -126,6 +130,10 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
     def evaluated(self, problem: HardMargin, state: HardMarginState) -> bool:
         """Never."""
         return False
+
+    def separates(self, state: HardMarginState) -> bool:
+        """With a margin."""
+        return state.lower > 0
 
 
 class SoftMargins(MemberKind["SoftMargin", "SoftState"]):

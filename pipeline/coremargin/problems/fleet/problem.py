@@ -21,7 +21,7 @@ from coremargin.data.folds import fold_of
 from coremargin.engine.problem import BaseProblem, Round
 from coremargin.maths.rows import take
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.start import Sample
+from coremargin.problems.common.start import Sample, rows_that_count
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
 from coremargin.problems.fleet.probe import FleetProbe, MemberView
 from coremargin.problems.fleet.sample import read_rows
@@ -114,7 +114,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             sample_bytes=Sample(chunks, ids, rows, np.zeros(0, np.int8)).nbytes(self.source) + counted,
         )  # fmt: skip
         # What was read is a scan where it was the first of its stages, and that scan is over where it was the last.
-        return replace(begun, scans=int(self._stages(begun) > 0 and self._part(begun) == 0))
+        return self._judged(replace(begun, scans=int(self._stages(begun) > 0 and self._part(begun) == 0)))
 
     def _stages(self, state: FleetState) -> int:
         return max(self.kind.stages(member) for member in state.members)
@@ -209,12 +209,22 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         state = replace(state, round=state.round + 1, members=tuple(members), shared_rows=shared_rows)
         state = self._decided(state)
         state = replace(state, scans=state.scans + (self._part(state) == 0))
-        if self.running(state):
+        state = self._judged(state)
+        if state.evaluated or self.running(state):
             return state
         final = self._evaluator(state.members, final=True).hypotheses
         if np.array_equal(final, asked):
             return replace(state, evaluated=True, confusion=summary.confusion)
         return state
+
+    def _judged(self, state: FleetState) -> FleetState:
+        """With how the members do together, where no scan has to tell: all rows are given their classes by members that
+        are proven to separate them.
+        """
+        if self.plan.folds or self.running(state) or not all(self.kind.separates(own) for own in state.members):
+            return state
+        right = np.diag(rows_that_count(self.source)[self.plan.codes])
+        return replace(state, evaluated=True, confusion=np.stack([right] * len(self.plan.ensembles)))
 
     def _after(
         self, state: FleetState, summary: FleetSummary, running: list[int]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from coremargin.problems.common.start import rows_that_count
@@ -18,7 +17,7 @@ MANY = 1000
 
 def problem_of(job: OutlierJob, source: Source) -> OutlierMargin:
     """The problem on these rows."""
-    ks = job.counts(partial(rows_that_count, source))
+    ks = job.counts(lambda: int(rows_that_count(source).sum()))
     exact = job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MANY)
     return OutlierMargin(
         source, ks, job.epsilon, intercept=job.intercept, exact=exact, pool_bytes=job.memory, sample_share=job.sample
