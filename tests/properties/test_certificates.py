@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from coremargin.problems.hard import forecast
 from margin_judges import is_above_exact, is_below_exact
 from plain_loop import Run, assert_truthful_ledger, sides, solve
 
@@ -103,3 +105,63 @@ def test_skipped_chunks_hold_no_violator(case: tuple[np.ndarray, np.ndarray], ch
         margins = signs * (rows @ state.newest.w + state.newest.b)
         away = ~np.isin(ids // run.problem.source.chunk_rows, read) & ~np.isin(ids, state.pool.ids)
         assert (margins[away] >= (1 - run.problem.epsilon) * state.upper).all()
+
+
+@st.composite
+def adversarial(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
+    """Rows of which those that come late are unlike those that came before, and rows per chunk.
+
+    A chunk of its own kind, read in the first stage or in the last one; rows in the order of their margins, the worst
+    ones last; the classes one after the other.
+    """
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d, chunk_rows = draw(st.integers(100, 400)), draw(st.integers(1, 4)), draw(st.sampled_from([2, 5, 9]))
+    w = rng.standard_normal(d)
+    X = rng.standard_normal((n, d))
+    y = np.where(X @ w > 0, 1, -1)
+    apart = draw(st.sampled_from([0.0, 0.3, 3.0]))
+    margins = np.abs(X @ w)
+    X += apart * y[:, None] * w / (w @ w)
+    match draw(st.sampled_from(["odd chunk", "worst last", "by class"])):
+        case "odd chunk":
+            start = chunk_rows * draw(st.integers(0, (n - 1) // chunk_rows))
+            odd = slice(start, start + chunk_rows)
+            scale, away = draw(st.sampled_from([1e-3, 1.0, 1e3])), rng.standard_normal(d)
+            X[odd] = X[odd] * scale + 10.0 * away * draw(st.sampled_from([0.0, 1.0]))
+            if draw(st.booleans()):
+                y[odd] = np.where(X[odd] @ w > 0, 1, -1)
+        case "worst last":
+            order = np.argsort(-margins)
+            X, y = X[order], y[order]
+        case _:
+            order = np.argsort(y, kind="stable")
+            X, y = X[order], y[order]
+    assume((y > 0).any() and (y < 0).any())
+    return X.astype(np.float32), y, chunk_rows
+
+
+@settings(max_examples=120)
+@given(
+    adversarial(),
+    st.sampled_from([1e-2, 1e-6]),
+    st.booleans(),
+    st.sampled_from([(3.0, 0.5), (0.0, 0.0), (1e3, 1.0)]),
+    st.sampled_from([1, 1 << 20]),
+)
+def test_stores_that_deceive_stages_are_read_again(
+    case: tuple[np.ndarray, np.ndarray, int], epsilon: float, intercept: bool, given: tuple[float, float], pool: int
+) -> None:
+    """Whatever comes late, and however wrong forecasts are: no claim is false, floors hold, and what is certified is.
+
+    Too little that comes home in the first read, or too much for the pool, means more reads.
+    """
+    X, y, chunk_rows = case
+    options: dict[str, Any] = {"sample_bytes": 1, "sample_share": 0.01, "pool_bytes": pool, "intercept": intercept}
+    with patch.object(forecast, "SAFETY", given[0]), patch.object(forecast, "LEAST", given[1]):
+        run = solve(X, y, epsilon, chunk_rows=chunk_rows, **options)
+    assert run.states[0].stages >= 2
+    assert_no_claim_is_false(run)
+    assert_truthful_ledger(run, np.random.default_rng(7))
+    first_read = [chunk for state, read in zip(run.states, run.chunks, strict=False) if state.reading for chunk in read]
+    if all(state.status == "running" for state in run.states[: run.states[0].stages]):
+        assert sorted(first_read) == list(range(run.problem.source.chunks))
