@@ -53,7 +53,7 @@ def test_killed_at_every_step_without_checkpoints(tmp_path: Path, first: int, st
     with the same bits.
     """
     things, _ = killed_at_steps(tmp_path, "1000", first, stride, "hard")
-    assert things > 100  # two reads of 40 chunks, and what is done on disk
+    assert things > 50  # one read of 40 chunks, and what is done on disk
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_killed_at_every_step(tmp_path: Path, kind: str, first: int, stride: int
     job of any kind ends with the same bits, and does no block twice.
     """
     things, repeated = killed_at_steps(tmp_path, "0", first, stride, kind)
-    assert things > 600
+    assert things > 300
     assert repeated == 0
 
 

@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.sent import SentRows
 
 
 def pool_of(ids: list[int], weights: list[float] | None = None) -> Pool:
     """A pool whose rows say their id."""
     at = np.array(sorted(ids), np.int64)
-    pool = Pool.nothing(1).add(at, at[:, None].astype(np.float32), np.where(at % 2, 1, -1).astype(np.int8))
+    pool = Pool.nothing(1).add(SentRows.of(at, at[:, None].astype(np.float32), np.where(at % 2, 1, -1).astype(np.int8)))
     return pool if weights is None else pool.weighted(np.array(weights))
 
 
@@ -29,7 +30,7 @@ def test_adding_is_a_union(one: set[int], other: set[int]) -> None:
     """Rows added to a pool that has some of them are there once, behind those; old weights stay, new ones are 0."""
     pool = pool_of(list(one)).weighted(np.arange(len(one)) + 1.0)
     at = np.array(sorted(other, reverse=True), np.int64)
-    grown = pool.add(at, at[:, None].astype(np.float64), np.where(at % 2, 1, -1).astype(np.int8))
+    grown = pool.add(SentRows.of(at, at[:, None].astype(np.float64), np.where(at % 2, 1, -1).astype(np.int8)))
     assert set(grown.ids.tolist()) == one | other
     assert grown.ids[: len(pool)].tolist() == pool.ids.tolist()
     assert says_its_ids(grown)

@@ -54,7 +54,7 @@ def assert_proven(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: Marg
     X = X.astype(np.float64)
     size = np.abs(X).max() * X.shape[1]
     ids = np.arange(len(X))
-    free = np.isin(ids, np.concatenate([probe.known, found.row_id]), invert=True)
+    free = np.isin(ids, np.concatenate([probe.known, found.sent.ids]), invert=True)
     for k, (label, sign) in enumerate((("a", 1), ("b", -1))):
         mine = ids[y == label]
         values = sign * (X[mine] @ probe.directions)
@@ -85,9 +85,9 @@ def test_answers_equal_a_dense_evaluation(rng: np.random.Generator, dtype: str, 
         probe = ask(source, unit(rng, d), known=known)
         found = answer(source, probe, together)
         assert_proven(X, y, source, probe, found)
-        assert not np.isin(found.row_id, known).any()
-        assert (found.row_x == X[found.row_id]).all()
-        assert (found.row_sign == np.where(y[found.row_id] == "a", 1, -1)).all()
+        assert not np.isin(found.sent.ids, known).any()
+        assert (found.sent.rows == X[found.sent.ids]).all()
+        assert (found.sent.signs == np.where(y[found.sent.ids] == "a", 1, -1)).all()
 
 
 def test_columns_of_a_segment_are_proven(rng: np.random.Generator) -> None:
@@ -120,7 +120,7 @@ def test_bounds_do_not_depend_on_blocks(rng: np.random.Generator, dtype: str) ->
             for name in ("smallest", "smallest_id", "histogram", "below", "floor_chunk"):
                 assert getattr(ones, name).tobytes() == getattr(other, name).tobytes()
             assert keep or ones.floor.tobytes() == other.floor.tobytes()
-            assert len(other.row_id) <= len(ones.row_id)
+            assert len(other.sent) <= len(ones.sent)
 
 
 def test_rows_sent_are_the_lowest_of_each_class_and_block(rng: np.random.Generator) -> None:
@@ -135,8 +135,8 @@ def test_rows_sent_are_the_lowest_of_each_class_and_block(rng: np.random.Generat
         for label, sign in (("a", 1), ("b", -1)):
             mine = ids[y[ids] == label]
             expected += mine[np.argsort(sign * (X[mine] @ w))[:4]].tolist()
-    assert sorted(found.row_id.tolist()) == sorted(expected)
-    assert all(np.diff(found.row_id) > 0)
+    assert sorted(found.sent.ids.tolist()) == sorted(expected)
+    assert all(np.diff(found.sent.ids) > 0)
 
 
 def test_a_class_missing_in_a_chunk_has_no_floor_to_hold(rng: np.random.Generator) -> None:
@@ -160,7 +160,7 @@ def test_an_unlabelled_chunk_is_passed_over(rng: np.random.Generator) -> None:
     assert (found.smallest_id == NO_ROW).all()
     assert (found.floor == np.inf).all()
     assert found.floor_chunk.tolist() == [1, 2]
-    assert not len(found.row_id)
+    assert not len(found.sent.ids)
     assert found.histogram.sum() == found.below.sum() == 0
 
 
@@ -222,7 +222,7 @@ def test_ties_and_thousands_of_copies(rng: np.random.Generator) -> None:
     probe = ask(source, unit(rng, 5), keep=6)
     found = answer(source, probe, 5)
     assert_proven(X, y, source, probe, found)
-    assert len(np.unique(found.row_x, axis=0)) == len(found.row_x) == 12
+    assert len(np.unique(found.sent.rows, axis=0)) == len(found.sent.rows) == 12
     for k in range(2):
         value = X[found.smallest_id[k, 0]]
         assert found.smallest_id[k, 0] == np.flatnonzero((value == X).all(axis=1))[0]
@@ -251,7 +251,7 @@ def test_first_violator_only(rng: np.random.Generator) -> None:
     sign = np.where(y == "a", 1, -1)
     breaks = (sign * (X @ w + 0.1) < -0.5) & (np.arange(400) % 2 == 1)
     expected = [int(np.flatnonzero(breaks & (y == label))[0]) for label in ("a", "b")]
-    assert found.row_id.tolist() == sorted(expected)
+    assert found.sent.ids.tolist() == sorted(expected)
     assert (found.floor == -np.inf).all()
 
 
@@ -261,7 +261,7 @@ def test_an_infinite_level_is_above_every_row(rng: np.random.Generator) -> None:
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=50)
     found = answer(source, ask(source, unit(rng, 6), level=1e300, first_only=True, keep=1))
     assert found.below[0] == (y != None).sum()  # noqa: E711
-    assert len(found.row_id) == 2
+    assert len(found.sent.ids) == 2
 
 
 def test_narrowing_keeps_what_the_block_knows(rng: np.random.Generator) -> None:

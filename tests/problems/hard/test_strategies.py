@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,15 +12,13 @@ from scipy.sparse import csr_array
 
 from coremargin.data.arrays import ArraySource
 from coremargin.formats import model_record
+from coremargin.problems.common.sent import SentRows
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.hard.strategies.paper import Paper
 from coremargin.problems.hard.strategies.table import STRATEGIES
 from coremargin.problems.hard.summary import MarginSummary
 from plain_loop import assert_certificate, solve
-
-if TYPE_CHECKING:
-    from coremargin.problems.hard.strategies.strategy import Found
 
 Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
 
@@ -32,7 +30,7 @@ def found(rng: np.random.Generator, count: int, *, sparse: bool) -> MarginSummar
     rows[count // 2 :], signs[count // 2 :] = rows[: count - count // 2], signs[: count - count // 2]
     ids = rng.permutation(10 * count)[:count]
     nothing = MarginSummary.nothing(1, 4, np.dtype(np.float32), 10, sparse=sparse)
-    return replace(nothing, row_id=ids, row_x=csr_array(rows) if sparse else rows, row_sign=signs)
+    return replace(nothing, sent=SentRows.of(ids, csr_array(rows) if sparse else rows, signs))
 
 
 def dense(rows: Any) -> np.ndarray:
@@ -51,34 +49,35 @@ def test_which_rows_join_the_pool(rng: np.random.Generator, *, sparse: bool) -> 
     for count in (1, 2, 40):
         summary = found(rng, count, sparse=sparse)
         w = rng.integers(-2, 3, 4).astype(np.float64)
-        ids, rows, signs = summary.row_id, dense(summary.row_x), summary.row_sign
+        ids, rows, signs = summary.sent.ids, dense(summary.sent.rows), summary.sent.signs
         worst = min(range(count), key=lambda k: (signs[k] * (rows[k] @ w + 0.5), ids[k]))
         expected = {"fast": list(range(count)), "paper": [worst], "any-violator": [int(ids.argmin())]}
         for name, strategy in STRATEGIES.items():
-            taken, taken_rows, taken_signs = strategy.joining(summary, Hypothesis(w, 0.5))
-            assert taken.tolist() == ids[expected[name]].tolist(), name
-            assert (dense(taken_rows) == rows[expected[name]]).all()
-            assert (taken_signs == signs[expected[name]]).all()
+            taken = strategy.joining(summary, Hypothesis(w, 0.5))
+            assert taken.ids.tolist() == ids[expected[name]].tolist(), name
+            assert (dense(taken.rows) == rows[expected[name]]).all()
+            assert (taken.signs == signs[expected[name]]).all()
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_no_rows_are_no_rows(rng: np.random.Generator, *, sparse: bool) -> None:
     """A scan that sends nothing home adds nothing, whatever the strategy."""
-    summary = replace(found(rng, 2, sparse=sparse), row_id=np.zeros(0, np.int64), row_sign=np.zeros(0, np.int8))
-    summary = replace(summary, row_x=summary.row_x[:0])
+    summary = found(rng, 2, sparse=sparse)
+    summary = replace(summary, sent=summary.sent.where(np.zeros(2, bool)))
     for strategy in STRATEGIES.values():
-        taken, rows, signs = strategy.joining(summary, Hypothesis(np.ones(4), 0.0))
-        assert (len(taken), rows.shape, len(signs)) == (0, (0, 4), 0)
+        taken = strategy.joining(summary, Hypothesis(np.ones(4), 0.0))
+        assert (len(taken), taken.rows.shape, len(taken.signs)) == (0, (0, 4), 0)
         assert not strategy.enough(summary)
 
 
 class LowestTwo(Paper):
     """Two rows a scan, those with the least margins: for this test only."""
 
-    def joining(self, summary: MarginSummary, newest: Hypothesis) -> Found:
-        margins = summary.row_sign * (summary.row_x @ newest.w + newest.b)
-        two = np.lexsort([summary.row_id, margins])[:2]
-        return summary.row_id[two], summary.row_x[two], summary.row_sign[two]
+    def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
+        sent = summary.sent
+        margins = sent.signs * (sent.rows @ newest.w + newest.b)
+        two = np.lexsort([sent.ids, margins])[:2]
+        return SentRows.of(sent.ids[two], sent.rows[two], sent.signs[two])
 
 
 def test_one_more_strategy_is_one_line_in_the_table(make_separable: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,8 +70,8 @@ class SlabProbe:
                 chunk, source.span(chunk)[0], rows, codes, float(longest[chunk]), source.weights(chunk)
             )  # fmt: skip
             answer = answer.merge(self.ask(data, lowest))
-        row_id, row_x, _ = lowest.finish(np.array(block.chunks), np.zeros((len(block.chunks), 2)))[1]
-        return replace(answer, row_id=row_id, row_x=row_x)
+        _, sent = lowest.finish(np.array(block.chunks), np.zeros((len(block.chunks), 2)))
+        return replace(answer, row_id=sent.ids, row_x=sent.rows)
 
     def ask(self, data: ChunkRows, lowest: LowestRows) -> SlabSummary:
         """Answer for one chunk."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import as_float64, is_sparse, take
+from coremargin.maths.rows import as_float64, is_sparse
 from coremargin.problems.common.driver_rows import SignedRows
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.rows import Rows
+    from coremargin.problems.common.sent import SentRows
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,10 @@ class Pool(SignedRows):
         """Positions of the rows with non-zero weight."""
         return np.flatnonzero(self.weights > 0)
 
-    def add(self, ids: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Pool:
+    def add(self, coming: SentRows) -> Pool:
         """With these rows too (weight zero); rows that are here already are passed over."""
-        fresh = np.flatnonzero(np.isin(ids, self.ids, invert=True))
-        if len(fresh) < len(ids):
-            ids, rows, signs = ids[fresh], take(rows, fresh), signs[fresh]
-        coming = Pool.of(ids, rows, signs)
-        return Pool.joined([self, coming]) if len(self) else coming
+        fresh = coming.where(np.isin(coming.ids, self.ids, invert=True))
+        return Pool.joined([self, *(Pool.of(*part) for part in fresh.parts)])
 
     @classmethod
     def of(cls, ids: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Pool:

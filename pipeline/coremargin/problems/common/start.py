@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
 from coremargin.formats.limits import C_LIMITS
 from coremargin.maths.compact import compact, light
-from coremargin.maths.pool import NARROW
+from coremargin.maths.levels import NARROW
 from coremargin.maths.rows import Rows, concatenate, take
 
 if TYPE_CHECKING:

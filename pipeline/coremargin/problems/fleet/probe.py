@@ -242,7 +242,7 @@ class MarginScan:
             for probe, answer, lowest in zip(self._probes, self._answers, self._lowest, strict=True)
         ]
         ids, first = np.unique(np.concatenate([part.row_id for part in parts]), return_index=True)
-        rows = take(concatenate([part.row_x for part in parts]), first)
+        rows = take(concatenate([part.sent.rows for part in parts]), first)
         return tuple(without_rows(part) for part in parts), ids, rows  # type: ignore[misc]
 
 

@@ -10,7 +10,7 @@ taken in their order, so that the bits do not depend on how many threads there a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
-from coremargin.engine.problem import BaseProblem, Round
+from coremargin.engine.problem import Round
 from coremargin.maths.rows import take
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.start import Sample, rows_that_count
-from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
-from coremargin.problems.fleet.probe import FleetProbe, MemberView
+from coremargin.problems.common.start import Sample
+from coremargin.problems.fleet.base import FleetBase
+from coremargin.problems.fleet.probe import FleetProbe
 from coremargin.problems.fleet.sample import read_rows
 from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, with_rows, without_rows
 from coremargin.problems.fleet.summary import FleetSummary, unpacked
@@ -32,8 +32,6 @@ from coremargin.problems.fleet.threads import side_by_side
 if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
     from coremargin.problems.common.result import Result
-    from coremargin.problems.fleet.member_kinds import MemberKind
-    from coremargin.problems.fleet.members import FleetPlan
 
 Array = NDArray[np.float64]
 
@@ -51,17 +49,8 @@ class _Advanced:
 
 
 @dataclass(frozen=True)
-class Fleet(BaseProblem[FleetState, FleetSummary]):
-    """Many problems on one source; kind: of all of them; memory_bytes: for the rows that their scans send.
-
-    late: True when time is over; members that are not solved by then stay as they are, and can be gone on with. Those
-    that go over rows in parts are all solved once a part is read: none may be left behind, and it is not read again.
-    """
-
-    plan: FleetPlan
-    kind: MemberKind[Any, Any]
-    memory_bytes: int
-    late: Callable[[], bool] = bool
+class Fleet(FleetBase):
+    """Many problems on one source, whose scans are made together."""
 
     def check(self) -> None:
         """Refuse what any member would refuse."""
@@ -78,11 +67,6 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def sample_chunks(self) -> list[int]:
         """What any member would read."""
         return sorted(set().union(*(member.problem.sample_chunks for member in self.plan.members)))
-
-    @property
-    def member_views(self) -> list[MemberView]:
-        """How the members see the labels."""
-        return [MemberView(member.code, member.fold) for member in self.plan.members]
 
     # start
 
@@ -143,10 +127,6 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     # scan
 
-    def running(self, state: FleetState) -> list[int]:
-        """Numbers of the members that are not done."""
-        return [k for k, own in enumerate(state.members) if not self._problem(k).done(own)]
-
     def probe(self, state: FleetState) -> FleetProbe:
         """The questions of the members that are not done; with all done, only how they do together."""
         running = self.running(state)
@@ -157,37 +137,10 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             self._asked(state, running), self.source.dtype.name, self.source.sparse,
         )  # fmt: skip
 
-    def _asked(self, state: FleetState, running: list[int]) -> Evaluator:
-        """Whose decisions the next scan compares with the labels; running: numbers of the members that are not done."""
-        final = all(self.kind.evaluated(self._problem(k), state.members[k]) for k in running)
-        return self._evaluator(state.members, final=final)
-
-    def _problem(self, number: int) -> Any:
-        """Any: its state is of its own kind, and the two go together by their place."""
-        return self.plan.members[number].problem
-
     def _own(self, state: FleetState, number: int) -> MemberState:
         """A member's state, with rows where its question depends on them."""
         own = state.members[number]
         return with_rows(own, state.shared_rows) if self.kind.asks_with_rows else own
-
-    def _evaluator(self, states: Iterable[MemberState], *, final: bool) -> Evaluator:
-        """About the final hypotheses of members that are done, and the newest of others; not ``final``: about none."""
-        plan = self.plan
-        if not final:
-            return Evaluator.absent(self.source.features, plan.codes)
-        columns = [self.hypothesis(k, state) for k, state in enumerate(states)]
-        ensembles = tuple(Ensemble(tuple(numbers), fold) for (fold, _), numbers in plan.ensembles.items())
-        return Evaluator(np.column_stack(columns), plan.codes, ensembles)
-
-    def hypothesis(self, number: int, state: MemberState) -> Array:
-        """(w, b) (d + 1,): final when the member is done, the newest before."""
-        problem = self._problem(number)
-        newest = None if problem.done(state) else self.kind.newest(state)
-        if newest is not None:
-            return newest
-        found = problem.result(state)
-        return np.append(found.w, found.b)
 
     def skip(self, state: FleetState) -> NDArray[np.bool_]:
         """Chunks (c,) that no member needs; none when it is only about how they do together."""
@@ -216,15 +169,6 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         if np.array_equal(final, asked):
             return replace(state, evaluated=True, confusion=summary.confusion)
         return state
-
-    def _judged(self, state: FleetState) -> FleetState:
-        """With how the members do together, where no scan has to tell: all rows are given their classes by members that
-        are proven to separate them.
-        """
-        if self.plan.folds or self.running(state) or not all(self.kind.separates(own) for own in state.members):
-            return state
-        right = np.diag(rows_that_count(self.source)[self.plan.codes])
-        return replace(state, evaluated=True, confusion=np.stack([right] * len(self.plan.ensembles)))
 
     def _after(
         self, state: FleetState, summary: FleetSummary, running: list[int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,7 +43,7 @@ class FleetSummary:
         """The answer to one member, with its rows, unless it only names them."""
         found = self.parts[member]
         sent = found.row_id if len(self.row_id) else found.row_id[:0]
-        return replace(found, row_x=take(self.row_x, np.searchsorted(self.row_id, sent)))
+        return found.with_rows(take(self.row_x, np.searchsorted(self.row_id, sent)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
@@ -61,7 +61,7 @@ class FleetSummary:
 
 def without_rows(part: Part) -> Part:
     """The same answer, its rows left out."""
-    return replace(part, row_x=np.zeros((len(part.row_id), 0)))
+    return part.with_rows(np.zeros((len(part.row_id), 0)))
 
 
 _MARK = "members."

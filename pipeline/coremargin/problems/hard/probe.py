@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from coremargin.engine.protocols import Block
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, precision, products, take
+from coremargin.problems.common.sent import SentRows
 from coremargin.problems.common.start import left_out
 from coremargin.problems.hard.selection import ChunkRows, LowestRows
 from coremargin.problems.hard.summary import MarginSummary
@@ -121,12 +122,13 @@ class MarginProbe:
             given = products(data.rows, self.base, precision(data.rows))
             answer = answer.merge(here.ask(data, directions, lowest, given))
         found = here.finished(answer, lowest)
-        return replace(found, row_id=ids[found.row_id])
+        sent = found.sent
+        return replace(found, sent=SentRows.of(ids[sent.ids], sent.rows, sent.signs))
 
     def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
         """The answer of a block with the rows that are worth having."""
-        floor, (row_id, row_x, row_sign) = lowest.finish(answer.floor_chunk, answer.floor)
-        return replace(answer, floor=floor, row_id=row_id, row_x=row_x, row_sign=row_sign)
+        floor, sent = lowest.finish(answer.floor_chunk, answer.floor)
+        return replace(answer, floor=floor, sent=sent)
 
     def ask(self, data: ChunkRows, directions: Array, lowest: LowestRows, given: NDArray[Any]) -> MarginSummary:
         """Answer for one chunk; given (1 or 2, n): ``products`` of its rows and ``base``, in their own precision."""

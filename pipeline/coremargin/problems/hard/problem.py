@@ -13,61 +13,36 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, smallest_projections
-from coremargin.maths.pool import hulls_meet, solve_pool
-from coremargin.maths.rows import Rows, as_float64, products, take, vector
-from coremargin.problems.common.brought import BringRows, Brought
+from coremargin.maths.margin import is_certified
 from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.stages import Stages, growth_of, stages_of
-from coremargin.problems.common.start import (
-    SAMPLE_BYTES,
-    SAMPLE_SHARE,
-    Sample,
-    check_scale,
-    class_weights,
-    pool_row_bytes,
-    sample_chunks,
-)
-from coremargin.problems.common.two_class_problem import TwoClassProblem
+from coremargin.problems.common.start import check_scale, class_weights, sample_chunks
+from coremargin.problems.hard.base import HardMarginBase
 from coremargin.problems.hard.forecast import cuts, forecast
 from coremargin.problems.hard.ledger import Ledger
 from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.result import result, round_of
 from coremargin.problems.hard.state import HardMarginState, Hypothesis
-from coremargin.problems.hard.strategies.table import STRATEGIES
 from coremargin.problems.hard.summary import MarginSummary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.engine.problem import Round
-    from coremargin.formats.choices import Strategy as Name
+    from coremargin.maths.rows import Rows
     from coremargin.problems.common.result import Result
-    from coremargin.problems.hard.strategies.strategy import Strategy
+    from coremargin.problems.common.start import Sample
 
 SKETCH_ROWS, BINS = 1000, 200
 
 
 @dataclass(frozen=True)
-class HardMargin(TwoClassProblem[HardMarginState, "MarginSummary | Brought"]):
+class HardMargin(HardMarginBase):
     """Maximum-margin separation of two classes, to a share 1 - epsilon of the best possible margin.
 
-    epsilon in (0, 1); pool_bytes: memory for the pool's rows; first_chunks: of the first stage, where several problems
-    are read together, None: ``sample_chunks``.
+    Which rows are read when, and what is asked of them.
     """
-
-    epsilon: float
-    intercept: bool = True
-    strategy: Name = "fast"
-    pool_bytes: int = 256 << 20
-    sample_share: float = SAMPLE_SHARE
-    sample_bytes: int = SAMPLE_BYTES
-    first_chunks: tuple[int, ...] | None = None
-
-    @property
-    def rule(self) -> Strategy:
-        """What the strategy's name stands for."""
-        return STRATEGIES[self.strategy]
 
     @property
     def eager(self) -> bool:
@@ -85,11 +60,6 @@ class HardMargin(TwoClassProblem[HardMarginState, "MarginSummary | Brought"]):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
         """A state from a checkpoint."""
         return HardMarginState.from_arrays(arrays)
-
-    @property
-    def pool_rows(self) -> int:
-        """How many rows the pool may hold."""
-        return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // pool_row_bytes(self.source))
 
     # start
 
@@ -183,7 +153,7 @@ class HardMargin(TwoClassProblem[HardMarginState, "MarginSummary | Brought"]):
     def update(self, state: HardMarginState, summary: MarginSummary | Brought) -> HardMarginState:
         """Bounds, pool and hypothesis after a stage or a scan."""
         if isinstance(summary, Brought):
-            return self._first_stage(state, *summary.joined())
+            return self._first_stage(state, summary.sent.ids, summary.sent.rows, summary.sent.signs)
         return self._next_stage(state, summary) if state.reading else self._scanned(state, summary)
 
     def _first_stage(
@@ -206,7 +176,7 @@ class HardMargin(TwoClassProblem[HardMarginState, "MarginSummary | Brought"]):
         state = replace(state, low=low, high=high, pool=state.pool.take(state.pool.support))
         found = self._stage_probe(state, 0).in_memory(self.source, self.stages.chunks(0), ids, rows, signs)
         state = self._recorded(state, found)
-        pool = state.pool.add(found.row_id, found.row_x, found.row_sign)
+        pool = state.pool.add(found.sent)
         return self._read_or_on(replace(state, pool=pool))
 
     def _next_stage(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
@@ -259,90 +229,6 @@ class HardMargin(TwoClassProblem[HardMarginState, "MarginSummary | Brought"]):
         if state.new_rows == 0:
             return replace(state, status="stalled")
         return self._solve(state, pool)
-
-    def _prove(
-        self, state: HardMarginState, directions: Array, smallest: Array, unread: NDArray[np.int64]
-    ) -> HardMarginState:
-        """The lower bound of directions (d, k), the newest first; the best one is kept.
-
-        smallest (2, k): smallest y w.x of the chunks that were read; ``unread`` chunks have floors, and pool rows.
-        """
-        if len(unread):
-            floors = state.ledger.screen(self.source, directions, unread).min(axis=2).T
-            pool = smallest_projections(state.pool.rows, state.pool.signs, directions)
-            smallest = np.minimum(smallest, np.minimum(floors, pool))
-        lower = lower_bound(smallest, directions, self.intercept)
-        offset = best_offset(smallest, self.intercept)
-        k = int(np.argmax(lower))
-        if lower[k] > state.lower:
-            length = float(np.linalg.norm(directions[:, k]))
-            best = Hypothesis(directions[:, k] / length, float(offset[k]) / length)
-            state = replace(state, best=best, lower=float(lower[k]))
-        return replace(state, lower_now=float(lower[0]))
-
-    def _grow(self, state: HardMarginState, summary: MarginSummary) -> tuple[Pool, HardMarginState]:
-        """The pool with rows that the scan sent; room is made first where the budget is reached."""
-        ids, rows, signs = self.rule.joining(summary, state.newest)
-        pool = state.pool
-        if len(pool) + len(ids) > self.pool_rows and state.upper < state.upper_at_eviction:
-            pool, state = self._make_room(state, len(ids))
-        grown = pool.add(ids, rows, signs)
-        return grown, replace(state, new_rows=len(grown) - len(pool))
-
-    def _with_evidence(
-        self, state: HardMarginState, summary: MarginSummary, pool: Pool
-    ) -> tuple[Pool, HardMarginState]:
-        """The pool with the scan's own evidence, where selection by fast values left it out."""
-        worst = np.unique(summary.smallest_id[:, 0][np.isfinite(summary.smallest[:, 0])])
-        rows, codes = self.source.rows_at(worst)
-        signs = np.where(codes == self.codes[0], 1, -1).astype(np.int8)
-        grown = pool.add(worst, rows.astype(self.source.dtype), signs)
-        return grown, replace(state, new_rows=len(grown) - len(pool))
-
-    def _truthful(self, state: HardMarginState, summary: MarginSummary, pool: Pool) -> Ledger:
-        """The ledger after the pool took its rows: floors speak again of those that a scan sent in vain."""
-        out = np.isin(summary.row_id, pool.ids, invert=True)
-        rows = as_float64(take(summary.row_x, out))
-        return state.ledger.lowered(summary.row_id[out] // self.source.chunk_rows, rows, summary.row_sign[out])
-
-    def _make_room(self, state: HardMarginState, coming: int) -> tuple[Pool, HardMarginState]:
-        """Give up the rows with the largest margins; never a row with weight. Bounds have moved, so it cannot cycle."""
-        pool = state.pool
-        kept = pool.lowest(self._margins(state, pool), max(0, self.pool_rows - coming))
-        gone = np.setdiff1d(np.arange(len(pool)), kept)
-        chunks = pool.ids[gone] // self.source.chunk_rows
-        ledger = state.ledger.lowered(chunks, take(pool.rows, gone), pool.signs[gone])
-        return pool.take(kept), replace(state, ledger=ledger, upper_at_eviction=state.upper)
-
-    def _solve(self, state: HardMarginState, pool: Pool) -> HardMarginState:
-        """Newest hypothesis and upper bound from the pool."""
-        if self.intercept and not pool.both_classes:  # the margin of one class alone is unbounded
-            first = vector(pool.rows, 0)
-            if not first.any():
-                first[0] = pool.signs[0]
-            return replace(state, pool=pool, newest=Hypothesis(pool.signs[0] * first / np.linalg.norm(first), 0.0))
-        start = pool.weights if (pool.weights > 0).any() else None
-        solution = solve_pool(
-            pool.rows, pool.signs, intercept=self.intercept, start=start, tolerance=min(1e-10, 1e-4 * self.epsilon)
-        )  # fmt: skip
-        meet, solution = hulls_meet(pool.rows, pool.signs, solution, intercept=self.intercept)
-        pool = pool.weighted(solution.weights)
-        if meet or solution.upper < state.upper:
-            state = replace(state, upper=solution.upper, coreset=pool.take(pool.support))
-        if solution.status == "zero":  # what a scan has proven to be separable stays so: float64 has come to its end
-            return replace(state, pool=pool, status="not_separable" if meet and state.lower <= 0 else "stalled")
-        return replace(state, pool=pool, newest=Hypothesis(solution.w, solution.b))
-
-    def _margins(self, state: HardMarginState, pool: Pool) -> Array:
-        return np.asarray(pool.signs * (products(pool.rows, state.newest.w[:, None])[0] + state.newest.b))
-
-    def _range(self, state: HardMarginState) -> tuple[float, float]:
-        """Where the margins of a sample lie, with some room: the range of the histogram."""
-        margins = self._margins(state, state.sketch)
-        low, high = float(margins.min()), float(margins.max())
-        size = max(high - low, 1e-6 * abs(low), 1e-6 * abs(high))
-        room = 0.25 * size if size > 1e-150 else 1.0  # equal margins, however large, still have a range around them
-        return low - room, high + room
 
     @property
     def _rows_sent(self) -> int:

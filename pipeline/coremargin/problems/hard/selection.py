@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as maths_rows
+from coremargin.problems.common.sent import SentRows
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -120,10 +121,8 @@ class LowestRows:
         self._offers[k][:] = [kept]
         return kept
 
-    def finish(
-        self, chunks: NDArray[np.int64], floors: Array
-    ) -> tuple[Array, tuple[NDArray[np.int64], maths_rows.Rows, NDArray[np.int8]]]:
-        """Floors (c, 2) that count the rows given up later, and the rows kept: ids, rows, signs, in row order."""
+    def finish(self, chunks: NDArray[np.int64], floors: Array) -> tuple[Array, SentRows]:
+        """Floors (c, 2) that count the rows given up later, and the rows kept, in row order."""
         floors, kept = floors.copy(), [self._sort_out(k) for k in range(2)]
         for k, lost in enumerate(self._lost):
             for chunk, floor in lost:
@@ -132,7 +131,7 @@ class LowestRows:
         signs = np.repeat(np.array([1, -1], np.int8), [len(part.ids) for part in kept])
         order = np.argsort(ids, kind="stable")
         rows = maths_rows.concatenate([part.rows for part in kept])
-        return floors, (ids[order], maths_rows.take(rows, order), signs[order])
+        return floors, SentRows.of(ids[order], maths_rows.take(rows, order), signs[order])
 
 
 def _lowest_distinct(values: NDArray[Any], keep: int) -> NDArray[np.intp]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,10 @@ class NearMarginSummary:
         sums = {name: getattr(self, name) + getattr(later, name) for name in _SUMS}
         sums["far_least"] = np.minimum(self.far_least, later.far_least)
         return NearMarginSummary(row_x=row_ops.concatenate([self.row_x, later.row_x]), **joined, **sums)
+
+    def with_rows(self, rows: row_ops.Rows) -> NearMarginSummary:
+        """The same with these rows (m, d) for those that are near."""
+        return replace(self, row_x=rows)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from coremargin.maths.rows import take
-from coremargin.problems.hard.strategies.strategy import Found, Strategy
+from coremargin.problems.hard.strategies.strategy import Strategy
+from coremargin.problems.hard.summary import NO_ROW
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.problems.common.sent import SentRows
     from coremargin.problems.hard.probe import MarginProbe
     from coremargin.problems.hard.state import Hypothesis
     from coremargin.problems.hard.summary import MarginSummary
@@ -32,9 +31,9 @@ class AnyViolator(Strategy):
 
     def enough(self, summary: MarginSummary) -> bool:
         """When there is one."""
-        return len(summary.row_id) > 0
+        return len(summary.sent) > 0
 
-    def joining(self, summary: MarginSummary, newest: Hypothesis) -> Found:
+    def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
         """The first one."""
-        first = np.argsort(summary.row_id)[:1]
-        return summary.row_id[first], take(summary.row_x, first), summary.row_sign[first]
+        ids = summary.sent.ids
+        return summary.sent.where(ids == ids.min(initial=NO_ROW))

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.problems.common.start import rows_sent
-from coremargin.problems.hard.strategies.strategy import Found, Strategy
+from coremargin.problems.hard.strategies.strategy import Strategy
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.problems.common.sent import SentRows
     from coremargin.problems.hard.probe import MarginProbe
     from coremargin.problems.hard.state import HardMarginState, Hypothesis
     from coremargin.problems.hard.summary import MarginSummary
@@ -46,6 +47,6 @@ class Fast(Strategy):
         # Half of epsilon is left for the offset, which is chosen after the scan.
         return np.asarray((floor + offset >= (1 - epsilon / 2) * state.upper).all(axis=0))
 
-    def joining(self, summary: MarginSummary, newest: Hypothesis) -> Found:
+    def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
         """All of them."""
-        return summary.row_id, summary.row_x, summary.row_sign
+        return summary.sent

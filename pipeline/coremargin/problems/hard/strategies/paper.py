@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.maths.rows import as_float64, take
-from coremargin.problems.hard.strategies.strategy import Found, Strategy
+from coremargin.maths.rows import as_float64
+from coremargin.problems.hard.strategies.strategy import Strategy
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.problems.common.sent import SentRows
     from coremargin.problems.hard.state import Hypothesis
     from coremargin.problems.hard.summary import MarginSummary
 
@@ -22,9 +23,9 @@ class Paper(Strategy):
         """One of each class and block: the worst of all is among them."""
         return 1
 
-    def joining(self, summary: MarginSummary, newest: Hypothesis) -> Found:
+    def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
         """The example with the least margin, of equal ones the first."""
-        ids, rows, signs = summary.row_id, summary.row_x, summary.row_sign
-        margins = signs * (as_float64(rows) @ newest.w + newest.b)
-        worst = np.lexsort([ids, margins])[:1]
-        return ids[worst], take(rows, worst), signs[worst]
+        sent = summary.sent
+        margins = sent.signs * (as_float64(sent.rows) @ newest.w + newest.b)
+        worst = np.lexsort([sent.ids, margins])[:1]
+        return sent.where(np.isin(np.arange(len(sent)), worst))

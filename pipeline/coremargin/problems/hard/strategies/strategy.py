@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import Rows
 from coremargin.problems.common.start import first_row
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.problems.common.sent import SentRows
     from coremargin.problems.common.start import Sample
     from coremargin.problems.hard.probe import MarginProbe
     from coremargin.problems.hard.state import HardMarginState, Hypothesis
     from coremargin.problems.hard.summary import MarginSummary
-
-Found: TypeAlias = tuple[NDArray[np.int64], Rows, NDArray[np.int8]]  #: ids (m,), rows (m, d), signs (m,)
 
 
 class Strategy(ABC):
@@ -56,5 +54,5 @@ class Strategy(ABC):
         return False
 
     @abstractmethod
-    def joining(self, summary: MarginSummary, newest: Hypothesis) -> Found:
+    def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
         """Of the rows that a scan about ``newest`` sent, those that join the pool."""

@@ -1,0 +1,82 @@
+"""What a fleet is: its members, which of them are at work, and how they do together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.engine.problem import BaseProblem
+from coremargin.problems.common.start import rows_that_count
+from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
+from coremargin.problems.fleet.probe import MemberView
+from coremargin.problems.fleet.state import FleetState, MemberState
+from coremargin.problems.fleet.summary import FleetSummary
+
+if TYPE_CHECKING:
+    from coremargin.problems.fleet.member_kinds import MemberKind
+    from coremargin.problems.fleet.members import FleetPlan
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FleetBase(BaseProblem[FleetState, FleetSummary]):
+    """Many problems on one source; kind: of all of them; memory_bytes: for the rows that their scans send.
+
+    late: True when time is over; members that are not solved by then stay as they are, and can be gone on with. Those
+    that go over rows in parts are all solved once a part is read: none may be left behind, and it is not read again.
+    """
+
+    plan: FleetPlan
+    kind: MemberKind[Any, Any]
+    memory_bytes: int
+    late: Callable[[], bool] = bool
+
+    @property
+    def member_views(self) -> list[MemberView]:
+        """How the members see the labels."""
+        return [MemberView(member.code, member.fold) for member in self.plan.members]
+
+    def running(self, state: FleetState) -> list[int]:
+        """Numbers of the members that are not done."""
+        return [k for k, own in enumerate(state.members) if not self._problem(k).done(own)]
+
+    def _asked(self, state: FleetState, running: list[int]) -> Evaluator:
+        """Whose decisions the next scan compares with the labels; running: numbers of the members that are not done."""
+        final = all(self.kind.evaluated(self._problem(k), state.members[k]) for k in running)
+        return self._evaluator(state.members, final=final)
+
+    def _problem(self, number: int) -> Any:
+        """Any: its state is of its own kind, and the two go together by their place."""
+        return self.plan.members[number].problem
+
+    def _evaluator(self, states: Iterable[MemberState], *, final: bool) -> Evaluator:
+        """About the final hypotheses of members that are done, and the newest of others; not ``final``: about none."""
+        plan = self.plan
+        if not final:
+            return Evaluator.absent(self.source.features, plan.codes)
+        columns = [self.hypothesis(k, state) for k, state in enumerate(states)]
+        ensembles = tuple(Ensemble(tuple(numbers), fold) for (fold, _), numbers in plan.ensembles.items())
+        return Evaluator(np.column_stack(columns), plan.codes, ensembles)
+
+    def hypothesis(self, number: int, state: MemberState) -> Array:
+        """(w, b) (d + 1,): final when the member is done, the newest before."""
+        problem = self._problem(number)
+        newest = None if problem.done(state) else self.kind.newest(state)
+        if newest is not None:
+            return newest
+        found = problem.result(state)
+        return np.append(found.w, found.b)
+
+    def _judged(self, state: FleetState) -> FleetState:
+        """With how the members do together, where no scan has to tell: all rows are given their classes by members that
+        are proven to separate them.
+        """
+        if self.plan.folds or self.running(state) or not all(self.kind.separates(own) for own in state.members):
+            return state
+        right = np.diag(rows_that_count(self.source)[self.plan.codes])
+        return replace(state, evaluated=True, confusion=np.stack([right] * len(self.plan.ensembles)))
