@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numcodecs import blosc
 
 from coremargin.data.checksum import Data, crc32c
 from coremargin.data.plain import BYTES, CRC32C
@@ -54,6 +53,8 @@ class Encoding:
         """The parts of the file that holds a whole chunk (C order, little-endian)."""
         body: Data = chunk.data.cast("B")
         if not self.raw:
+            from numcodecs import blosc
+
             codec = blosc.Blosc(cname=self.compression, clevel=_LEVELS[self.compression], shuffle=blosc.SHUFFLE)
             body = codec.encode(chunk.reshape(-1))
         return [body, crc32c(body).to_bytes(CRC_BYTES, "little")] if self.checksum else [body]
@@ -73,6 +74,8 @@ class Encoding:
             out[:] = np.frombuffer(data, dtype=np.uint8)
             return
         _check_header(data, out.nbytes)
+        from numcodecs import blosc
+
         try:
             blosc.Blosc().decode(data, out=out)
         except (RuntimeError, ValueError) as error:

@@ -41,10 +41,10 @@ def need_memory(size: int, what: str) -> None:
 def prepare_command(name: str) -> None:
     """Before a command loads what it needs: see that there is enough, and where memory is limited, take it."""
     need_files(_COMMAND_FILES, name)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # none of our products uses two; each takes memory, and its time
     if memory_limit() is None:
         return
     need_memory(_LIBRARY_BYTES, name)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each takes some, and none of our products uses two
     import numpy as np
     from scipy.linalg.blas import dgemm
 

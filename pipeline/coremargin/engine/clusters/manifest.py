@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from coremargin.engine.clusters.scripts import ENVIRONMENT
 
 if TYPE_CHECKING:
     from coremargin.engine.clusters.specs import Kubernetes
 
 
-class _Plain(yaml.SafeDumper):
-    """Without references: what is there twice is written twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def text(cluster: Kubernetes) -> str:
     """The manifest as YAML, for ``kubectl apply -f``."""
-    return yaml.dump(resource(cluster), Dumper=_Plain, sort_keys=False)
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        """Without references: what is there twice is written twice."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return yaml.dump(resource(cluster), Dumper=Plain, sort_keys=False)
 
 
 def resource(cluster: Kubernetes) -> dict[str, Any]:
