@@ -17,8 +17,8 @@ from coremargin.data.store import Store
 from coremargin.engine import checkpoint
 from coremargin.engine.executors import InProcess
 from coremargin.models import model
+from coremargin.problems.hard import base
 from coremargin.problems.hard import problem as hard_margin
-from coremargin.problems.hard.strategies import fast
 from coremargin.spec import format_size
 from coremargin.verify.examine import examine
 
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from stores import Settings
 
 WATCHED: dict[str, tuple[Any, str]] = {
-    "start": (hard_margin.HardMargin, "start"),
-    "read": (fast, "read_sample"),
-    "solve": (hard_margin, "solve_pool"),
+    "solve": (base, "solve_pool"),
     "update": (hard_margin.HardMargin, "update"),
     "enter": (checkpoint.Checkpoint, "__enter__"),
     "known": (checkpoint.Checkpoint, "known"),
@@ -123,8 +121,8 @@ def _cold(store: Path, size: str, settings: Settings) -> Group:
     group.rows = _rows(samples)
     group.notes.append(
         f"every file of the store dropped from the page cache before each run (posix_fadvise; at most "
-        f"{max(stayed):.1%} of its pages stayed, says mincore); the second scan of train finds what its first one "
-        f"left in the cache, as does a store smaller than memory"
+        f"{max(stayed):.1%} of its pages stayed, says mincore); what train reads again it finds in the cache, "
+        f"as it does a store smaller than memory"
     )
     return group
 
@@ -151,14 +149,10 @@ def _parts(sample: Sample, calls: Mapping[str, list[float]]) -> dict[str, float]
     total = {name: sum(seconds) for name, seconds in calls.items()}
     scans = sum(entry["seconds"] for entry in sample.answer["rounds"])
     remembering = sum(total[name] for name in ("enter", "known", "block", "begins", "discard"))
-    first, later = calls["solve"][0], sum(calls["solve"][1:])
     parts = {
-        "sample: read": total["read"],
-        "sample: exact solve": first,
-        "sample: choose, copy, rank": total["start"] - total["read"] - first,
-        f"scans ({sample.answer['scans']})": scans,
-        "after scans: exact solves": later,
-        "after scans: bounds, pool, ledger": total["update"] - later,
+        f"reading, stages and scans ({len(sample.answer['rounds'])})": scans,
+        "between them: exact solves": total["solve"],
+        "between them: bounds, pool, ledger": total["update"] - total["solve"],
         "checkpoint and lock": remembering,
         "report": total["report"],
         "model files (fsync)": total["save"] - total["report"],

@@ -73,7 +73,7 @@ def _searched(what: str, source: ArraySource, k: int, limit_s: float) -> Row:
     model = coremargin.train(source, outliers=k, time_limit=limit_s, on_round=rounds.append)
     seconds = time.perf_counter() - started
     step = left_out(model).steps[-1]
-    scans = sum(record["kind"] == "scan" for record in rounds)
+    scans = rounds[-1]["round"]
     read = sum(record["bytes_read"] for record in rounds) / source.nbytes
     ratio = None if not step.lower or not step.upper else step.lower / step.upper
     return Row(what, seconds, read=read, scans=scans, margin=ratio, note=f"{model.status}, {step.nodes:,} nodes")

@@ -41,7 +41,7 @@ def played(store: Store, out: Path, good: Callable[[np.ndarray, float], bool] | 
     """To its end. good: whether a hyperplane is good enough; asked after every answer until one is."""
     scans, found, told = list[int](), Course(), list[Any]()
     started = time.perf_counter()
-    watch = Callbacks(on_scan=lambda number, _: scans.append(number))
+    watch = Callbacks(on_scan=lambda which, _: scans.append(which.number))
     with Campaign.create(out, store.path, classes=store.classes, seed=1, watch=watch) as campaign:
         questions = campaign.ask()
         while questions:

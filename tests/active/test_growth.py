@@ -203,7 +203,7 @@ def test_rows_that_are_appended_during_a_scan_wait_for_the_next_one(tmp_path: Pa
     campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05, memory=4000)  # so more than one
     scans: list[int] = []
 
-    def begun(number: int, size: int) -> None:
+    def begun(_: object, size: int) -> None:
         scans.append(size)
         if len(scans) == 1:
             more(store)

@@ -111,7 +111,7 @@ def test_resume_announces_what_it_will_read(job: TrainJob, store: Store, interru
     """Of a scan that was interrupted only the rest is announced, which is what is then read."""
     announced: list[tuple[int, int]] = []
     read: list[BlockResult] = []
-    progress = Progress(on_scan=lambda number, size: announced.append((number, size)), on_block=read.append)
+    progress = Progress(on_scan=lambda which, size: announced.append((which.number, size)), on_block=read.append)
     train_job(job, store, InProcess(1), begin="resume", progress=progress)
     assert announced[0][0] == 3
     assert sum(size for _, size in announced) == sum(result.bytes_read for result in read)

@@ -11,7 +11,7 @@ import pytest
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Answer, Callbacks, Engine, Step, no_labels, rounds
-from coremargin.engine.problem import QueriesLabels, WorksBetweenScans
+from coremargin.engine.problem import NextScan, QueriesLabels, WorksBetweenScans
 from coremargin.learn.record import RunCounters
 from loop_problems import GapState, Passes, PassState, Threshold, Working
 from scan_fakes import FakeHandle, FakeSource
@@ -28,9 +28,9 @@ def source() -> FakeSource:
 def engine_of(source: FakeSource, scans: list[tuple[int, int]] | None = None, answer: Answer = no_labels) -> Engine:
     """In this process; ``scans`` hears the number and the bytes of each scan."""
 
-    def heard(number: int, nbytes: int) -> None:
+    def heard(which: NextScan, nbytes: int) -> None:
         if scans is not None:
-            scans.append((number, nbytes))
+            scans.append((which.number, nbytes))
 
     return Engine(source, InProcess(1), NoCheckpoint(), Callbacks(on_scan=heard), 1, answer=answer)
 
@@ -140,4 +140,4 @@ def test_a_state_before_any_scan_says_nothing_of_one(source: FakeSource) -> None
     """The next scan is the first; after a finished one it is one more, within one in parts the same."""
     problem = Passes(source, parts=2, wanted=9)
     found = [problem.round_of(PassState(0, 0.0, passes, part)) for passes, part in ((0, 0), (0, 1), (1, 0), (1, 1))]
-    assert [(each.number, each.next_scan) for each in found] == [(0, 1), (1, 1), (1, 2), (2, 2)]
+    assert [(each.number, each.next_scan.number) for each in found] == [(0, 1), (1, 1), (1, 2), (2, 2)]

@@ -20,7 +20,7 @@ FIGURES = ["lower", "lower_now", "upper", "pool_rows", "coreset_rows", "new_rows
 COSTS = ["chunks", "chunks_read", "chunks_skipped", "bytes_read", "seconds", "solve_seconds"]
 #: Job -> what its lines tell besides.
 KINDS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "hard": ({}, ["part"]),
+    "hard": ({}, ["stage", "stages"]),
     "paper": ({"strategy": "paper"}, []),
     "soft": ({"loss": "hinge"}, []),
     "segments": ({"loss": "hinge", "memory": 20_000}, ["part"]),
@@ -49,7 +49,7 @@ def test_what_a_line_holds(name: str) -> None:
     """Keys and their order are the same whatever the kind, but for what only this kind tells."""
     problem, counters = problem_for(name), RunCounters()
     told = problem.round_of(problem.start())
-    assert (told.number, told.status, told.finished, told.next_scan) == (0, "running", True, 1)
+    assert (told.number, told.status, told.finished, told.next_scan.number) == (0, "running", True, 1)
     assert told.rows_below is None
     counters.sampled(told, ScanCost(6, 1, 100, 0.5, 0.25))
     (line,) = counters.rounds

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from coremargin.data.store import Store
+    from coremargin.engine.problem import NextScan
     from coremargin.problems.job import TrainJob
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -299,8 +300,8 @@ def test_nothing_is_written_into_a_store_or_a_model(store: Store, model: Path, t
 def stopped(job: TrainJob, store: Store) -> Path:
     """The checkpoint of a run that was interrupted."""
 
-    def stop(number: int, _: object) -> None:
-        if number == 2:
+    def stop(which: NextScan, _: object) -> None:
+        if which.stage == 2 or which.number == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted):

@@ -12,6 +12,7 @@ from coremargin.engine.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
+    from coremargin.engine.problem import NextScan
 
 
 @contextmanager
@@ -21,8 +22,8 @@ def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole
     from coremargin.engine.loop import Callbacks
     from coremargin.spec import format_size
 
-    def scan(number: int, size: int) -> None:
-        print_lines(f"scan {number}: no row in memory is worth a question; reading {format_size(size)}", err=True)
+    def scan(which: NextScan, size: int) -> None:
+        print_lines(f"scan {which.number}: no row in memory is worth a question; reading {format_size(size)}", err=True)
 
     with terminable():
         opened = Campaign(path, cluster=cluster, watch=Callbacks() if quiet else Callbacks(on_scan=scan))

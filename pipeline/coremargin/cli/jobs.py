@@ -37,15 +37,34 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     rows.sum(dtype="float64")  # a map is read when it is touched
     rate = rows.shape[0] * (source.nbytes / source.rows) / (time.perf_counter() - started)
     sample_bytes = len(sample) * source.nbytes // source.chunks
-    expected = sample_bytes + 2 * source.nbytes
+    stages = [size * source.nbytes // source.chunks for size in problem.stage_chunks]
+    expected = source.nbytes if stages else sample_bytes + 2 * source.nbytes
     return {
         "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
         "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
         "models": kind_of(job).members(problem),
-        "sample_bytes": sample_bytes, "bytes_per_scan": source.nbytes, "bytes_expected": expected,
+        "sample_bytes": sample_bytes, "stages_bytes": stages, "bytes_per_scan": source.nbytes,
+        "bytes_expected": expected,
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": int(job.memory), "cluster": render(cluster), "job": specs.dump(job),
     }  # fmt: skip
+
+
+def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
+    """What will be read."""
+    expected, stages = format_size(plan["bytes_expected"]), plan["stages_bytes"]
+    if stages:
+        sizes = ", ".join(format_size(size) for size in stages)
+        return [
+            ("one read", f"{format_size(plan['bytes_per_scan'])} in {count(len(stages), 'stage')}: {sizes}"),
+            ("tasks", f"{tasks}, a few more for the stages"),
+            ("in all", f"about {expected}; chunks that the read leaves unproven are read again, on most data none"),
+        ]
+    return [
+        ("sample", format_size(plan["sample_bytes"])),
+        ("a scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
+        ("in all", f"about {expected} with two scans, as most data need"),
+    ]
 
 
 def plan_text(plan: dict[str, Any]) -> list[str]:
@@ -56,9 +75,7 @@ def plan_text(plan: dict[str, Any]) -> list[str]:
         ("store", plan["store"]),
         ("shape", f"{plan['rows']:,} rows x {plan['features']:,} features, {format_size(plan['store_bytes'])}"),
         *([("models", f"{plan['models']:,}, all answered by the same scans")] if plan["models"] > 1 else []),
-        ("sample", format_size(plan["sample_bytes"])),
-        ("a scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
-        ("in all", f"about {format_size(plan['bytes_expected'])} with two scans, as most data need"),
+        *_reading(plan, tasks),
         ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
         ("memory", f"{format_size(plan['pool_bytes'])} for rows in the driver, as much again while they are solved"),
     ]  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.cli.common import PLAIN_SECONDS
 from coremargin.cli.printing import print_lines, rich_text
+from coremargin.formats.run_record import step_name
 from coremargin.learn.train import Progress
 from coremargin.maths.margin import ratio
 from coremargin.report.numbers import plain_bounds
@@ -18,6 +19,7 @@ from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.engine.problem import NextScan
     from coremargin.engine.protocols import BlockResult, Executor
     from coremargin.problems.registry import AnyKind
 
@@ -53,19 +55,20 @@ class Meter:
 
     def __init__(self, show: Callable[[str], None], every: float, kind: AnyKind) -> None:
         self._show, self._every, self._kind = show, every, kind
-        self._round, self._total, self._done, self._began, self._last_line_at = 0, 0, 0, 0.0, time.monotonic()
+        self._name, self._total, self._done, self._began, self._last_line_at = "", 0, 0, 0.0, time.monotonic()
         self._known = ""
 
     def progress(self) -> Progress:
         """What is called as the job goes on."""
         return Progress(on_scan=self.scan, on_block=self.block, on_round=self.round, on_work=self.work)
 
-    def scan(self, number: int, total: int) -> None:
-        """A scan begins, or its next part, which will read so many bytes."""
-        if number == self._round:  # its next part
+    def scan(self, which: NextScan, total: int) -> None:
+        """A scan begins, a stage, or its next part, which will read so many bytes."""
+        name = f"scan {which.number}" if which.stage is None else f"stage {which.stage} of {which.stages}"
+        if name == self._name:  # its next part
             self._total += total
             return
-        self._round, self._total, self._done, self._began = number, total, 0, time.monotonic()
+        self._name, self._total, self._done, self._began = name, total, 0, time.monotonic()
 
     def block(self, result: BlockResult) -> None:
         """A block was read."""
@@ -73,7 +76,7 @@ class Meter:
         now = time.monotonic()
         if self._done >= self._total:
             if self._every < 1:  # a line that is written over; elsewhere the round's own line follows soon
-                self._show(f"scan {self._round}: all read, solving{self._known}")
+                self._show(f"{self._name}: all read, solving{self._known}")
             return
         if now - self._last_line_at < self._every:
             return
@@ -81,7 +84,7 @@ class Meter:
         spent = max(now - self._began, 1e-9)
         left = format_seconds(spent * (self._total - self._done) / self._done)
         self._show(
-            f"scan {self._round}: {self._done / self._total:4.0%} of {format_size(self._total)}, "
+            f"{self._name}: {self._done / self._total:4.0%} of {format_size(self._total)}, "
             f"{format_size(self._done / spent)}/s, {left} left{self._known}"
         )
 
@@ -95,15 +98,14 @@ class Meter:
             self._show(self._kind.work_told(self._bounds(known), known))
 
     def round(self, record: dict[str, Any]) -> None:
-        """A scan is finished, or the sample is solved."""
-        name = "sample" if record["kind"] == "sample" else f"scan {record['round']}"
+        """A scan or a stage is finished, or the sample is solved."""
         bounds, pool = self._bounds(record), f"pool {record['pool_rows']:,} rows"
         self._known = f"; {bounds}; {pool}" if bounds else ""
         found = f"{bounds}; {pool} (+{record['new_rows']:,}); " if bounds else ""
         skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""
-        spent = f" in {format_seconds(record['seconds'])}" if record["kind"] == "scan" else ""
+        spent = "" if record["kind"] == "sample" else f" in {format_seconds(record['seconds'])}"
         print_lines(
-            f"{name}: {found}read {format_size(record['bytes_read'])}{spent}"
+            f"{step_name(record)}: {found}read {format_size(record['bytes_read'])}{spent}"
             f"{skipped if record['chunks_skipped'] else ''}, solved in {format_seconds(record['solve_seconds'])}",
             err=True,
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.problems.registry import kind_of
 from coremargin.report.numbers import SCALINGS
-from coremargin.report.text import count, facts
+from coremargin.report.text import facts, reading_told
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:
 def _cost_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a run read, how long it took and what memory it had."""
     reads = run["bytes_read"] / run["store_bytes"]
-    scans = count(run["scans"], "scan")
     return [
-        ("read", f"{format_size(run['bytes_read'])}, {reads:.2f} times the store, in {scans} and a sample"),
+        ("read", f"{format_size(run['bytes_read'])}, {reads:.2f} times the store: {reading_told(run)}"),
         ("time", format_seconds(run["seconds"])),
         ("memory", f"{format_size(run['peak_rss_bytes'])} at most, driver and workers together"),
     ]

@@ -10,7 +10,7 @@ import click
 from coremargin.cli.common import json_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import DataError
-from coremargin.report.text import count
+from coremargin.report.text import reading_told
 from coremargin.spec import format_seconds, format_size
 
 SECTION = "Models"
@@ -57,8 +57,7 @@ def _made(run: dict[str, Any]) -> list[tuple[str, str]]:
     numbers = {key: value for key, value in run.items() if isinstance(value, int | float)}
     pairs = [("made", str(run["started"]))] if "started" in run else []
     if {"scans", "bytes_read", "seconds"} <= set(numbers):
-        scans = count(int(numbers["scans"]), "scan")
-        took = f"{scans}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
+        took = f"{reading_told(numbers)}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
         pairs.append(("took", took))
     return pairs
 

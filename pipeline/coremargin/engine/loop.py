@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from coremargin.engine.calls import run_calls
 from coremargin.engine.interruption import raise_if_interrupted
-from coremargin.engine.plan import plan_blocks
+from coremargin.engine.plan import plan_blocks, read_of_parts
 from coremargin.engine.problem import QueriesLabels, S, WorksBetweenScans
 from coremargin.engine.scan import run_scan
 from coremargin.engine.task import block_bytes
@@ -30,7 +30,7 @@ from coremargin.engine.task import block_bytes
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.checkpoint import Checkpoint
-    from coremargin.engine.problem import AnyProblem, Problem, Round
+    from coremargin.engine.problem import AnyProblem, NextScan, Problem, Round
     from coremargin.engine.protocols import Block, BlockResult, Executor, Probe, Summary
 
 
@@ -43,6 +43,7 @@ class ScanCost:
     bytes_read: int
     seconds: float
     solve_seconds: float
+    where: tuple[int, ...] = ()  #: as ``read_of_parts`` counts; empty where all was read, or where it is not known
 
 
 def nothing(*_: object) -> None:
@@ -60,9 +61,9 @@ class Step(Generic[S]):
 
 @dataclass
 class Callbacks:
-    """Who wants to know: called when a scan starts (round, bytes it will read) and when a block is done."""
+    """Who wants to know: called when a scan or a stage starts (which, bytes it will read) and when a block is done."""
 
-    on_scan: Callable[[int, int], None] = nothing
+    on_scan: Callable[[NextScan, int], None] = nothing
     on_block: Callable[[BlockResult], None] = nothing
 
 
@@ -151,6 +152,7 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
             bytes_read=sum(block_bytes(engine.source, block) for block in read) + state.sample_bytes - before,
             seconds=scanned - started,
             solve_seconds=solved - scanned,
+            where=read_of_parts(read, engine.source.chunks),
         )
         yield Step(state, made, cost)
 

@@ -13,8 +13,11 @@ import numpy as np
 
 from coremargin.engine.protocols import Block
 from coremargin.errors import UsageError
+from coremargin.formats.run_record import parts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coremargin.data.source import Source
 
 BLOCK_BYTES = 128 * 2**20
@@ -44,3 +47,13 @@ def chunks_per_block(source: Source, block_bytes: int, wanted: int) -> int:
         return 1
     chunk_bytes = max(1, source.nbytes // source.chunks)
     return max(1, min(block_bytes // chunk_bytes, -(-wanted // SMALL_BLOCKS)))
+
+
+def read_of_parts(blocks: Sequence[Block], chunks: int) -> tuple[int, ...]:
+    """How many chunks of each part of the store (``parts_of``) the blocks hold; empty where they hold all."""
+    read = np.concatenate([np.zeros(0, np.int64), *(np.array(block.chunks, np.int64) for block in blocks)])
+    if len(read) == chunks:
+        return ()
+    sizes = np.array(parts_of(chunks))
+    found = np.bincount(np.searchsorted(np.cumsum(sizes), read, side="right"), minlength=len(sizes))
+    return tuple(found.tolist())

@@ -43,12 +43,21 @@ A_contra = TypeVar("A_contra", contravariant=True)  #: the summary that answers 
 
 
 @dataclass(frozen=True)
+class NextScan:
+    """A scan by its number, from 1; the stage of the first one that is to be made, of so many, where it has any."""
+
+    number: int
+    stage: int | None = None
+    stages: int | None = None
+
+
+@dataclass(frozen=True)
 class Round:
     """What is told of a state: a line of ``rounds.jsonl``, but for what the scan cost.
 
     number: of the last scan, 0 before the first; a scan that is made in parts has one number for all of them. part: so
-    many of its parts are done, 0 when it is over; None where scans are never made in parts. stage: the last of its
-    ``stages`` that is done, where these parts are told one by one; None outside of them. status: as in the state.
+    many of its parts are done, 0 when it is over; None where scans are never made in parts. stage: so many of its
+    ``stages`` are done, where these parts are told one by one; None outside of them. status: as in the state.
     lower, upper: what is proven, infinite where nothing is; lower_now: what the last scan alone proved. pool_rows: held
     in the driver; coreset_rows: those that carry the proof; new_rows: those that the last scan sent; rows_below: those
     that it found below the upper bound, None where it did not count them. more: what only this kind of problem tells,
@@ -75,9 +84,11 @@ class Round:
         return not self.part
 
     @property
-    def next_scan(self) -> int:
-        """The number of the scan that comes next, or goes on."""
-        return self.number + self.finished
+    def next_scan(self) -> NextScan:
+        """The scan that comes next, or goes on, and the stage of it."""
+        if self.stage is not None and self.stages and self.stage < self.stages:
+            return NextScan(1, self.stage + 1, self.stages)
+        return NextScan(self.number + self.finished)
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -109,7 +120,11 @@ class Problem(Protocol[S, A_contra]):
 
     @property
     def sample_chunks(self) -> list[int]:
-        """The chunks that ``start`` reads."""
+        """The chunks that ``start`` reads, or the first stage."""
+
+    @property
+    def stage_chunks(self) -> tuple[int, ...]:
+        """How many chunks each stage of the first read has; none where it is not made in stages."""
 
     def check(self) -> None:
         """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError, UsageError."""
@@ -160,6 +175,11 @@ class BaseProblem(Generic[S, A_contra]):
     def least_block_bytes(self) -> int:
         """Any size will do: what a scan sends is bounded in another way."""
         return 1
+
+    @property
+    def stage_chunks(self) -> tuple[int, ...]:
+        """No stages."""
+        return ()
 
     def skip(self, state: S) -> np.ndarray:
         """Nothing."""

@@ -188,7 +188,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
             intercept=bool(self.fit_intercept), memory=self.memory, scaling=cast("Any", self.scaling),
             on_round=rounds.append, **parameters,
         )  # fmt: skip
-        return model, max(1, sum(record["kind"] == "scan" for record in rounds))
+        return model, max(1, rounds[-1]["round"])
 
     def _adopt(self, model: AnyModel, scans: int) -> None:
         """Set what is learnt."""

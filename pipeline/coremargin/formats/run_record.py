@@ -12,6 +12,7 @@ from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed
 
 RUN, ROUNDS = "run.json", "rounds.jsonl"
+PARTS = 100
 
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -20,6 +21,7 @@ class Run(Struct, frozen=True, kw_only=True):
     """What a finished job tells of its run; the file may say more."""
 
     scans: _Count
+    stages: _Count = 0
     bytes_read: _Count
     sample_bytes: _Count
     store_bytes: Annotated[int, Meta(ge=1)]
@@ -37,6 +39,19 @@ class FleetRun(Run, frozen=True, kw_only=True):
 
     members: _Count
     members_certified: _Count
+
+
+def step_name(line: Mapping[str, Any]) -> str:
+    """What a line of ``rounds.jsonl`` is about: the sample, a stage of the first read, a scan."""
+    if line.get("kind") == "stage":
+        return "one read" if line.get("stages") == 1 else f"stage {line.get('stage')} of {line.get('stages')}"
+    return "sample" if line.get("kind") == "sample" else f"scan {line.get('round')}"
+
+
+def parts_of(chunks: int) -> list[int]:
+    """Sizes in chunks of the equal parts of a store, PARTS at most, in which ``where`` of a line counts chunks read."""
+    parts = min(PARTS, chunks)
+    return [chunks * (k + 1) // parts - chunks * k // parts for k in range(parts)]
 
 
 def in_parts(rounds: Iterable[Mapping[str, Any]]) -> bool:

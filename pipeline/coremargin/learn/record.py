@@ -53,6 +53,8 @@ class RunCounters:
             return
         self.bytes_read += cost.bytes_read
         record |= {key: last[key] + record[key] for key in _SPENT}
+        if "where" in last and "where" in record:
+            record["where"] = [a + b for a, b in zip(last["where"], record["where"], strict=True)]
         record["chunks_skipped"] = cost.chunks - record["chunks_read"]
         self.rounds[-1] = record
 
@@ -72,7 +74,7 @@ def _record(kind: str, found: Round, cost: ScanCost) -> dict[str, Any]:
         "round": found.number, "kind": kind, **finite, "ratio": ratio(found.lower, found.upper),
         "chunks": cost.chunks, "chunks_read": cost.chunks_read, "chunks_skipped": cost.chunks - cost.chunks_read,
         "bytes_read": cost.bytes_read, "seconds": cost.seconds, "solve_seconds": cost.solve_seconds,
-        "status": found.status,
+        "status": found.status, **({"where": list(cost.where)} if cost.where else {}),
     }  # fmt: skip
 
 
@@ -81,7 +83,9 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
     source, found = problem.source, problem.round_of(state)
     versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
     run: dict[str, Any] = {
-        "started": counters.started, "seconds": counters.seconds, "scans": counters.scans, "sample_scans": 1,
+        "started": counters.started, "seconds": counters.seconds, "scans": counters.scans,
+        "sample_scans": sum(line["kind"] == "sample" for line in counters.rounds),
+        "stages": sum(line["kind"] == "stage" for line in counters.rounds),
         "bytes_read": counters.bytes_read,
         "sample_bytes": counters.rounds[0]["bytes_read"] if counters.rounds else 0, "store_bytes": source.nbytes,
         "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": found.pool_rows, "executor": executor.description,
@@ -100,6 +104,6 @@ def summary_of(outcome: Outcome) -> dict[str, Any]:
 
 
 _RUN_KEYS = (
-    "scans", "bytes_read", "sample_bytes", "store_bytes", "pool_rows", "seconds", "peak_rss_bytes", "resumed",
+    "scans", "stages", "bytes_read", "sample_bytes", "store_bytes", "pool_rows", "seconds", "peak_rss_bytes", "resumed",
     "store", "out",
 )  # fmt: skip

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from coremargin.formats.run_record import step_name
 from coremargin.report import svg
+from coremargin.report.map import mapped, store_map
 from coremargin.report.numbers import DASH, Precision, count, finite, power_of_ten, relative_gap, significant
 from coremargin.report.svg import Frame, Scale
 from coremargin.spec import format_size
@@ -41,6 +43,8 @@ def by_round(
     of: what the bounds are about; closing: False where it is no gap between them that ends the run.
     """
     found: dict[str, Markup | None] = {"bounds": None, "gaps": None, "bytes": reading(rounds, run)}
+    where = mapped(rounds)
+    found["map"] = drawings(FULL, partial(store_map, where)) if where else None
     if rounds:
         found["bounds"] = drawings(HALF, partial(bounds, rounds, claims.precision, of=of))
     if closing and any(relative_gap(row) is not None for row in rounds):
@@ -71,14 +75,13 @@ class RoundAxis:
         return self.frame.left + (index + 0.5) * self.band
 
     def draw(self) -> Markup:
-        """The axis; round numbers as many as fit, the sample by its name."""
+        """The axis; numbers of scans as many as fit, the sample and stages by their names."""
         step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 10**3, 10**4, 10**6) if s * self.band >= 34)
         marks = []
         for index, row in enumerate(self.rounds):
-            sample = row.get("kind") == "sample"
-            number = row.get("round", index)
-            if step == 1 or (not sample and number % step == 0):
-                marks.append((self.centre(index), "sample" if sample and self.band >= 48 else str(number)))
+            plain, number = row.get("kind") not in ("sample", "stage"), row.get("round", index)
+            if step == 1 or (plain and number % step == 0):
+                marks.append((self.centre(index), str(number) if plain else _short_name(row, self.band)))
         return svg.bottom_axis(self.frame, marks, "round")
 
     def hover(self, tell: Callable[[Round], str]) -> Markup:
@@ -90,6 +93,19 @@ class RoundAxis:
             svg.rect(self.centre(i) - self.band / 2, self.frame.top, self.band, height, "hover", tell(row))
             for i, row in enumerate(self.rounds)
         )
+
+
+def _short_name(row: Round, width: float) -> str:
+    """What a sample or a stage is called below the axis, where there are so many pixels for it."""
+    if row.get("kind") == "sample":
+        return "sample" if width >= 48 else "0"
+    return f"stage {row.get('stage')}" if width >= 52 else f"s{row.get('stage')}"
+
+
+def name_of(row: Round) -> str:
+    """What a round is called where a sentence begins with it."""
+    name = step_name(row)
+    return name[:1].upper() + name[1:]
 
 
 def _axis_frame(width: int, height: int, labels: Sequence[str], *, top: float = 26) -> Frame:
@@ -127,9 +143,7 @@ def bounds(rounds: Sequence[Round], precision: Precision, width: int, *, of: str
     parts.append(axis.draw())
     parts.append(
         axis.hover(
-            lambda r: (
-                f"Round {r.get('round')}: lower {precision.down(r.get('lower'))}, upper {precision.up(r.get('upper'))}"
-            )
+            lambda r: f"{name_of(r)}: lower {precision.down(r.get('lower'))}, upper {precision.up(r.get('upper'))}"
         )
     )
     description = "No bounds yet."
@@ -166,7 +180,7 @@ def gaps(rounds: Sequence[Round], epsilon: float, width: int) -> Markup:
         svg.text(frame.left + 6, y - 6, f"asked for: {significant(epsilon)}", "note", "start"),
         *_series([(axis.centre(i), scale(v)) for i, v in found], "gap", dots=axis.band >= 12),
         axis.draw(),
-        axis.hover(lambda r: f"Round {r.get('round')}: gap {significant(relative_gap(r))}"),
+        axis.hover(lambda r: f"{name_of(r)}: gap {significant(relative_gap(r))}"),
     ]
     description = (
         f"Asked for {significant(epsilon)}; the last round has {significant(found[-1][1]) if found else DASH}."
@@ -216,13 +230,15 @@ def bytes_per_round(rounds: Sequence[Round], store_bytes: float, width: int) -> 
 
 
 def skipped_share(row: Round) -> float:
-    """Share of the store's chunks that a scan did not have to read; a sample skips nothing."""
+    """Share of the store's chunks that a scan did not have to read; samples and stages skip nothing."""
     chunks, skipped = finite(row.get("chunks")), finite(row.get("chunks_skipped"))
-    if row.get("kind") == "sample" or not chunks or skipped is None:
+    if row.get("kind") in ("sample", "stage") or not chunks or skipped is None:
         return 0.0
     return skipped / chunks
 
 
 def _tell_bytes(row: Round) -> str:
-    description = f"Round {row.get('round')}: {format_size(finite(row.get('bytes_read')) or 0)} read"
+    description = f"{name_of(row)}: {format_size(finite(row.get('bytes_read')) or 0)} read"
+    if row.get("kind") in ("sample", "stage"):
+        return description
     return f"{description}, {count(row.get('chunks_skipped'))} of {count(row.get('chunks'))} chunks skipped"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from coremargin.formats.run_record import step_name
 from coremargin.report.numbers import (
     DASH,
     NO_BREAK,
@@ -83,7 +84,9 @@ def bare_bounds(precision: Precision, lower: str = "Lower bound", upper: str = "
 
 
 NUMBER = counted("Round", "round")
-KIND = Column("Kind", lambda row: row.get("kind") or DASH, is_text=True)
+KIND = Column(
+    "Kind", lambda row: step_name(row) if row.get("kind") == "stage" else row.get("kind") or DASH, is_text=True
+)
 CHUNKS = (counted("Chunks read", "chunks_read"), counted("Skipped", "chunks_skipped"))
 COSTS = (
     Column("Bytes read", lambda row: size(row.get("bytes_read"))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coremargin.formats.strict_json import cut
@@ -41,3 +41,12 @@ def class_table(counts: Sequence[tuple[Any, int]], limit: int = 20) -> list[str]
 def count(number_of: int, what: str) -> str:
     """A number and its noun: 1 chunk, 1,000 chunks."""
     return f"{number_of:,} {what}{'' if number_of == 1 else 's'}"
+
+
+def reading_told(run: Mapping[str, Any]) -> str:
+    """How a run read its store, by what ``run.json`` counts: a first read in stages, or a sample, and scans."""
+    scans, stages = int(run.get("scans", 0)), int(run.get("stages", 0))
+    if not stages:
+        return count(scans, "scan") + (" and a sample" if run.get("sample_scans", 1) else "")
+    first = f"one read in {count(stages, 'stage')}" if stages > 1 else "one read"
+    return f"{first} and {count(scans - 1, 'scan')} of what it left open" if scans > 1 else first

@@ -56,9 +56,10 @@ def moment(value: Any) -> str:
 def reading(run: Json, records: Sequence[Json]) -> dict[str, Any]:
     """Totals over all rounds: bytes against the store, chunks skipped in scans."""
     store, total = numbers.finite(run.get("store_bytes")), numbers.finite(run.get("bytes_read"))
-    scans = [r for r in records if r.get("kind") != "sample"]
+    scans = [r for r in records if r.get("kind") == "scan"]
     return {
         "times": total / store if store and total is not None else None,
         "skipped": sum(int(numbers.finite(r.get("chunks_skipped")) or 0) for r in scans),
         "chunks": sum(int(numbers.finite(r.get("chunks")) or 0) for r in scans),
+        "again": sum(int(numbers.finite(r.get("chunks_read")) or 0) for r in scans) if run.get("stages") else 0,
     }

@@ -29,7 +29,8 @@ class Result:
     on all rows, upper: from the dual weights), "not_separable" or "duality_gap" (upper: the value of the hypothesis on
     all rows, lower: from the dual). w (d,), b; proof: the rows that carry it with their dual weights, rows (m, 0) where
     the rows themselves are not needed; extra: further arrays that the model keeps. final: the last scan was about this
-    very hypothesis. word: how it ended, where a kind has more words for it than there are of status.
+    very hypothesis; staged: of its stages each was about its own. word: how it ended, where a kind has more words for
+    it than there are of status.
     """
 
     status: Literal["certified", "not_separable", "stopped"]
@@ -41,6 +42,7 @@ class Result:
     upper: float | None
     proof: Pool
     final: bool
+    staged: bool = False
     extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     word: str = ""
 

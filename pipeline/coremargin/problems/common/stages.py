@@ -34,6 +34,11 @@ class Stages:
         """How many there are."""
         return int(self.of.max(initial=-1)) + 1
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many chunks each has."""
+        return tuple(np.bincount(self.of, minlength=self.count).tolist())
+
     def skipping(self, stage: int) -> NDArray[np.bool_]:
         """The chunks (c,) that a stage leaves out."""
         return np.asarray(self.of != stage)

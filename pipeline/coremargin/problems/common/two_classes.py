@@ -34,7 +34,7 @@ class TwoClasses(OneModel[J, P, "Model"]):
             "histogram": {
                 "edges": np.linspace(state.low, state.high, state.histogram.shape[1] + 1).tolist(),
                 "positive": state.histogram[0].tolist(), "negative": state.histogram[1].tolist(),
-                "hypothesis": "final" if found.final else "last scan",
+                "hypothesis": "final" if found.final else "stages" if found.staged else "last scan",
             },
             "margins": {"rows_below_upper": problem.round_of(state).rows_below},
         }  # fmt: skip

@@ -64,6 +64,12 @@ class Fleet(FleetBase):
         return max(member.problem.least_block_bytes for member in self.plan.members)
 
     @property
+    def stage_chunks(self) -> tuple[int, ...]:
+        """Those of all members, who read together."""
+        own: tuple[int, ...] = self._problem(0).stage_chunks
+        return own
+
+    @property
     def sample_chunks(self) -> list[int]:
         """What any member would read."""
         return sorted(set().union(*(member.problem.sample_chunks for member in self.plan.members)))

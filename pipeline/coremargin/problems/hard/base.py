@@ -14,6 +14,7 @@ from coremargin.maths.rows import Rows, as_float64, products, take, vector
 from coremargin.problems.common.sent import Brought, SentRows
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, pool_row_bytes
 from coremargin.problems.common.two_class_problem import TwoClassProblem
+from coremargin.problems.hard.probe import binned
 from coremargin.problems.hard.state import HardMarginState, Hypothesis
 from coremargin.problems.hard.strategies.table import STRATEGIES
 from coremargin.problems.hard.summary import MarginSummary
@@ -125,6 +126,12 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
 
     def _margins(self, state: HardMarginState, pool: Pool) -> Array:
         return np.asarray(pool.signs * (products(pool.rows, state.newest.w[:, None])[0] + state.newest.b))
+
+    def _histogram(self, state: HardMarginState) -> NDArray[np.int64]:
+        """Margins (2, bins) of the pool's rows at the newest hypothesis."""
+        margins, bins = self._margins(state, state.pool), state.histogram.shape[1]
+        sides = (margins[state.pool.signs > 0], margins[state.pool.signs < 0])
+        return np.array([binned(side, state.low, state.high, bins) for side in sides])
 
     def _range(self, state: HardMarginState) -> tuple[float, float]:
         """Where the margins of a sample lie, with some room: the range of the histogram."""

@@ -40,7 +40,8 @@ class MarginProbe:
     keep_chunk, per chunk of it, come to more. asked (m,) int64, increasing, and cuts (m, 2): chunks of which no row
     with a value of y w.x above that of its class is worth sending; of others the lowest are.
     known (m,) int64, sorted: ids of the rows in the pool; they are not sent again and do not enter floors.
-    low, high, bins: the range of the histogram of margins. first_only: send only the first violation in row order.
+    low, high, bins: the range of the histogram of margins; of ``asked`` chunks only of those beyond ``cuts``: others
+    are for whoever gets them to count. first_only: send only the first violation in row order.
     sparse: rows come, and are sent, as csr arrays.
     """
 
@@ -147,7 +148,8 @@ class MarginProbe:
             with np.errstate(over="ignore"):  # rows near the end of float32: infinite is counted right as well
                 margins = values[0] + sign * self.offset
             below += int(np.count_nonzero(_below(margins, self.level)))
-            histogram[k] = self._bin(margins)
+            stays = slice(None) if (cut := self._cut(data.chunk, k)) == np.inf else ~(values[0] < cut)
+            histogram[k] = binned(margins[stays], self.low, self.high, self.bins)
             floor[0, k] = self._collect(data, lowest, mine, k, values[0], float(error[0]), known)
         return replace(
             nothing, smallest=smallest, smallest_id=ids, histogram=histogram,
@@ -189,11 +191,6 @@ class MarginProbe:
             best = np.minimum(best, found)
         return best, where
 
-    def _bin(self, margins: NDArray[Any]) -> NDArray[np.int64]:
-        place = (margins - np.float64(self.low)) * (self.bins / (self.high - self.low))  # beyond float32 for large rows
-        inside = np.fmax(np.fmin(place, self.bins - 1), 0)  # what overflowed and is not a number lies at an end, too
-        return np.bincount(inside.astype(np.intp), minlength=self.bins)
-
     def _collect(
         self, data: ChunkRows, lowest: LowestRows, mine: NDArray[np.intp], k: int, values: NDArray[Any], error: float,
         known: NDArray[np.int64],
@@ -211,6 +208,13 @@ class MarginProbe:
         """The value of y w.x above which no row of a class in a chunk is worth sending."""
         place = int(np.searchsorted(self.asked, chunk))
         return float(self.cuts[place, k]) if place < len(self.asked) and self.asked[place] == chunk else np.inf
+
+
+def binned(margins: NDArray[Any], low: float, high: float, bins: int) -> NDArray[np.int64]:
+    """How many of the margins lie in each of so many bins; the outermost hold those beyond them, too."""
+    place = (margins - np.float64(low)) * (bins / (high - low))  # beyond float32 for large rows
+    inside = np.fmax(np.fmin(place, bins - 1), 0)  # what overflowed and is not a number lies at an end, too
+    return np.bincount(inside.astype(np.intp), minlength=bins)
 
 
 def _below(margins: NDArray[Any], level: float) -> NDArray[np.bool_]:

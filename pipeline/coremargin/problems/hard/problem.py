@@ -94,6 +94,11 @@ class HardMargin(HardMarginBase):
         return stages_of(self.source.chunks, self.first_chunks or self.sample_chunks, growth)
 
     @property
+    def stage_chunks(self) -> tuple[int, ...]:
+        """Of the first read, where the strategy makes it in stages."""
+        return self.stages.sizes if self.rule.staged else ()
+
+    @property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage: of a small store all."""
         source = self.source
@@ -204,6 +209,7 @@ class HardMargin(HardMarginBase):
         """After the last stage: what the floors of all stages prove of the newest hypothesis."""
         if state.reading or state.status != "running":
             return state
+        state = replace(state, histogram=state.histogram + self._histogram(state))
         state = self._prove(state, state.newest.w[:, None], np.full((2, 1), np.inf), np.arange(self.source.chunks))
         certified = is_certified(state.lower, state.upper, self.epsilon)
         return replace(state, status="certified") if certified else state

@@ -29,7 +29,7 @@ def _place(state: HardMarginState) -> dict[str, Any]:
     if state.round > state.stages:
         return {"number": 1 + state.round - state.stages, "part": 0}
     if state.round == 0:
-        return {"number": 0, "part": 0}
+        return {"number": 0, "part": 0, "stage": 0, "stages": state.stages}
     part = state.stage if state.reading and state.status == "running" else 0
     return {"number": 1, "part": part, "stage": state.stage, "stages": state.stages}
 
@@ -43,7 +43,7 @@ def result(state: HardMarginState) -> Result:
         status=cast("Any", status), reason=STOPPED.get(state.status, state.status),
         kind="not_separable" if meet else "margin", w=hypothesis.w, b=hypothesis.b,
         lower=None if meet else state.lower, upper=state.upper, proof=state.coreset,
-        final=_same(state.best, state.newest) and not state.in_stages,
+        final=_same(state.best, state.newest) and not state.in_stages, staged=state.in_stages,
         extra={
             "ledger_floor": state.ledger.floor, "ledger_which": state.ledger.which,
             "ledger_directions": state.ledger.directions, "ledger_pool_ids": state.pool.ids,

@@ -56,7 +56,8 @@ class HardMarginState:
     from the last scan, None before the first; lower_now is that scan's bound for its newest hypothesis.
 
     stage: so many of the ``stages`` of the first read are done; both 0 where it is not made in stages. While it lasts
-    histogram and rows_below add up, each stage's at its own hypothesis; in_stages: they are of that read. move
+    histogram and rows_below add up, each stage's at its own hypothesis, and those of the pool's rows are counted in
+    the end; in_stages: they are of that read. move
     (d + 1,): by how much (w, b) may still move.
     """
 

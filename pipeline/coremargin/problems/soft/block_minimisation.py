@@ -88,6 +88,11 @@ class BlockMinimisation:
     # start
 
     @property
+    def stage_chunks(self) -> tuple[int, ...]:
+        """No stages: a pass goes over segments."""
+        return ()
+
+    @property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first pass: within the memory for rows that are cached."""
         job, source = self.job, self.source
