@@ -395,3 +395,16 @@ def test_a_problem_is_described_by_its_options() -> None:
     for strategy in ("paper", "any-violator"):
         problem = HardMargin(source, 0.1, strategy=strategy)  # type: ignore[arg-type]
         assert not problem.skip(problem.start()).any()
+
+
+@pytest.mark.parametrize("pool_bytes", [1, 1 << 24])
+def test_the_histogram_of_a_read_in_stages_counts_each_row_once(make_separable: Maker, pool_bytes: int) -> None:
+    """Each row once, however few the pool takes; those of the pool at the last hypothesis: no row within the margin."""
+    X, y = make_separable(3000, 4)
+    run = solve(X, y, 1e-3, pool_bytes=pool_bytes, **SMALL_SAMPLE)
+    state = run.states[run.states[0].stages]
+    assert state.in_stages
+    assert state.histogram.min() >= 0
+    assert state.histogram.sum(axis=1).tolist() == [int((y == max(y)).sum()), int((y != max(y)).sum())]
+    if state.status == "certified":
+        assert state.histogram[:, : int((state.lower - state.low) / (state.high - state.low) * 200)].sum() == 0

@@ -103,6 +103,8 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
         gone = np.setdiff1d(np.arange(len(pool)), kept)
         chunks = pool.ids[gone] // self.source.chunk_rows
         ledger = state.ledger.lowered(chunks, take(pool.rows, gone), pool.signs[gone])
+        if state.reading:  # what stays is counted when all is read
+            state = replace(state, histogram=state.histogram + self._histogram(state, pool.take(gone)))
         return pool.take(kept), replace(state, ledger=ledger, upper_at_eviction=state.upper)
 
     def _solve(self, state: HardMarginState, pool: Pool) -> HardMarginState:
@@ -127,10 +129,10 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
     def _margins(self, state: HardMarginState, pool: Pool) -> Array:
         return np.asarray(pool.signs * (products(pool.rows, state.newest.w[:, None])[0] + state.newest.b))
 
-    def _histogram(self, state: HardMarginState) -> NDArray[np.int64]:
-        """Margins (2, bins) of the pool's rows at the newest hypothesis."""
-        margins, bins = self._margins(state, state.pool), state.histogram.shape[1]
-        sides = (margins[state.pool.signs > 0], margins[state.pool.signs < 0])
+    def _histogram(self, state: HardMarginState, pool: Pool) -> NDArray[np.int64]:
+        """Margins (2, bins) of some of the pool's rows at the newest hypothesis."""
+        margins, bins = self._margins(state, pool), state.histogram.shape[1]
+        sides = (margins[pool.signs > 0], margins[pool.signs < 0])
         return np.array([binned(side, state.low, state.high, bins) for side in sides])
 
     def _range(self, state: HardMarginState) -> tuple[float, float]:

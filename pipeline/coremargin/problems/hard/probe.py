@@ -40,8 +40,8 @@ class MarginProbe:
     keep_chunk, per chunk of it, come to more. asked (m,) int64, increasing, and cuts (m, 2): chunks of which no row
     with a value of y w.x above that of its class is worth sending; of others the lowest are.
     known (m,) int64, sorted: ids of the rows in the pool; they are not sent again and do not enter floors.
-    low, high, bins: the range of the histogram of margins; of ``asked`` chunks only of those beyond ``cuts``: others
-    are for whoever gets them to count. first_only: send only the first violation in row order.
+    low, high, bins: the range of the histogram of margins; of ``asked`` chunks without the rows that are known or sent:
+    whoever gets them can count them at a later hypothesis. first_only: send only the first violation in row order.
     sparse: rows come, and are sent, as csr arrays.
     """
 
@@ -129,7 +129,11 @@ class MarginProbe:
     def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
         """The answer of a block with the rows that are worth having."""
         floor, sent = lowest.finish(answer.floor_chunk, answer.floor)
-        return replace(answer, floor=floor, sent=sent)
+        histogram = answer.histogram
+        if len(self.asked):
+            sides = lowest.sent_margins()
+            histogram = histogram - np.array([binned(side, self.low, self.high, self.bins) for side in sides])
+        return replace(answer, floor=floor, sent=sent, histogram=histogram)
 
     def ask(self, data: ChunkRows, directions: Array, lowest: LowestRows, given: NDArray[Any]) -> MarginSummary:
         """Answer for one chunk; given (1 or 2, n): ``products`` of its rows and ``base``, in their own precision."""
@@ -148,9 +152,10 @@ class MarginProbe:
             with np.errstate(over="ignore"):  # rows near the end of float32: infinite is counted right as well
                 margins = values[0] + sign * self.offset
             below += int(np.count_nonzero(_below(margins, self.level)))
-            stays = slice(None) if (cut := self._cut(data.chunk, k)) == np.inf else ~(values[0] < cut)
-            histogram[k] = binned(margins[stays], self.low, self.high, self.bins)
-            floor[0, k] = self._collect(data, lowest, mine, k, values[0], float(error[0]), known)
+            fresh: Any = np.isin(mine, known, invert=True) if len(known) else slice(None)
+            counted = margins[fresh] if len(self.asked) else margins
+            histogram[k] = binned(counted, self.low, self.high, self.bins)
+            floor[0, k] = self._collect(data, lowest, k, mine[fresh], values[0, fresh], margins[fresh], float(error[0]))
         return replace(
             nothing, smallest=smallest, smallest_id=ids, histogram=histogram,
             below=np.array([below]), floor_chunk=np.array([data.chunk]), floor=floor,
@@ -192,17 +197,16 @@ class MarginProbe:
         return best, where
 
     def _collect(
-        self, data: ChunkRows, lowest: LowestRows, mine: NDArray[np.intp], k: int, values: NDArray[Any], error: float,
-        known: NDArray[np.int64],
+        self, data: ChunkRows, lowest: LowestRows, k: int, mine: NDArray[np.intp], values: NDArray[Any],
+        margins: NDArray[Any], error: float,
     ) -> float:  # fmt: skip
-        """Offer the rows worth having; the floor of those that are left."""
-        fresh = np.isin(mine, known, invert=True) if len(known) else np.ones(len(mine), bool)
+        """Offer the rows worth having of those that are not known; the floor of those that are left."""
         if self.first_only:  # the value that orders rows is then their place; what is left has no floor to give
             with np.errstate(over="ignore"):
-                fresh &= _below(values + (1 - 2 * k) * self.offset, self.level - error)
-            lowest.offer(data, k, mine[fresh], mine[fresh] + float(data.start), error)
+                below = _below(values + (1 - 2 * k) * self.offset, self.level - error)
+            lowest.offer(data, k, mine[below], mine[below] + float(data.start), error)
             return -np.inf
-        return lowest.offer(data, k, mine[fresh], values[fresh], error, self._cut(data.chunk, k))
+        return lowest.offer(data, k, mine, values, error, self._cut(data.chunk, k), margins)
 
     def _cut(self, chunk: int, k: int) -> float:
         """The value of y w.x above which no row of a class in a chunk is worth sending."""

@@ -209,7 +209,7 @@ class HardMargin(HardMarginBase):
         """After the last stage: what the floors of all stages prove of the newest hypothesis."""
         if state.reading or state.status != "running":
             return state
-        state = replace(state, histogram=state.histogram + self._histogram(state))
+        state = replace(state, histogram=state.histogram + self._histogram(state, state.pool))
         state = self._prove(state, state.newest.w[:, None], np.full((2, 1), np.inf), np.arange(self.source.chunks))
         certified = is_certified(state.lower, state.upper, self.epsilon)
         return replace(state, status="certified") if certified else state

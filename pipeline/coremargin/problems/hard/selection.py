@@ -36,9 +36,10 @@ class ChunkRows:
 
 @dataclass(frozen=True)
 class _Offered:
-    """Rows of one class: value (m,), ids, chunk, error of the value, rows (m, d)."""
+    """Rows of one class: value (m,), margin, ids, chunk, error of the value, rows (m, d)."""
 
     value: Array
+    margin: Array
     ids: NDArray[np.int64]
     chunk: NDArray[np.int64]
     error: Array
@@ -46,7 +47,9 @@ class _Offered:
 
     def take(self, order: NDArray[np.intp]) -> _Offered:
         rows = maths_rows.take(self.rows, order)
-        return _Offered(self.value[order], self.ids[order], self.chunk[order], self.error[order], rows)
+        return _Offered(
+            self.value[order], self.margin[order], self.ids[order], self.chunk[order], self.error[order], rows
+        )  # fmt: skip
 
 
 _Lost = tuple[NDArray[np.int64], NDArray[np.float64]]  # chunks, and floors of rows in them
@@ -66,18 +69,19 @@ class LowestRows:
     ) -> None:
         self.keep, self.copies = keep, copies
         none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
-        nothing = _Offered(np.zeros(0), none, none, np.zeros(0), rows)
+        nothing = _Offered(np.zeros(0), np.zeros(0), none, none, np.zeros(0), rows)
         self._offers = ([nothing], [nothing])
         self._lowest = [np.zeros(0), np.zeros(0)]  # the lowest different values so far, at most ``keep``
         self._lost: tuple[list[_Lost], list[_Lost]] = ([], [])  # of rows that were kept for a while
 
     def offer(
-        self, data: ChunkRows, k: int, mine: NDArray[np.intp], values: NDArray[Any], error: float, cut: float = np.inf
-    ) -> float:
+        self, data: ChunkRows, k: int, mine: NDArray[np.intp], values: NDArray[Any], error: float, cut: float = np.inf,
+        margins: NDArray[Any] | None = None,
+    ) -> float:  # fmt: skip
         """Take what is low enough of the rows ``mine`` (positions, increasing) of class k with these values of y w.x.
 
-        ``error`` bounds the error of the values; cut: none above it is wanted. Returns the floor of the rows not taken:
-        a true lower bound.
+        ``error`` bounds the error of the values; cut: none above it is wanted; margins: theirs, where ``sent_margins``
+        are asked for. Returns the floor of the rows not taken: a true lower bound.
         """
         if not len(mine):
             return np.inf
@@ -89,8 +93,9 @@ class LowestRows:
             value, rows = values[taken].astype(np.float64), mine[taken]
             self._lowest[k] = np.unique(np.concatenate([self._lowest[k], value]))[: self.keep]
             chunk, errors = np.full(len(rows), data.chunk), np.full(len(rows), error)
+            margin = np.zeros(len(rows)) if margins is None else margins[taken].astype(np.float64)
             found = maths_rows.take(data.rows, rows)
-            self._offers[k].append(_Offered(value, rows + data.start, chunk, errors, found))
+            self._offers[k].append(_Offered(value, margin, rows + data.start, chunk, errors, found))
             if sum(len(offer.ids) for offer in self._offers[k]) > COMPACT * self.keep:
                 self._sort_out(k)
         return floor
@@ -107,7 +112,7 @@ class LowestRows:
 
     def _sort_out(self, k: int) -> _Offered:
         """Keep the lowest of the offers, each value once: of the copies of a row one is enough."""
-        offers, names = self._offers[k], ("value", "ids", "chunk", "error")
+        offers, names = self._offers[k], ("value", "margin", "ids", "chunk", "error")
         plain = {name: np.concatenate([getattr(offer, name) for offer in offers]) for name in names}
         every = _Offered(**plain, rows=maths_rows.concatenate([offer.rows for offer in offers]))
         order = np.lexsort([every.ids, every.value])
@@ -120,6 +125,10 @@ class LowestRows:
         kept = every.take(order[first][: self.keep])
         self._offers[k][:] = [kept]
         return kept
+
+    def sent_margins(self) -> tuple[Array, Array]:
+        """Margins of the rows that ``finish`` keeps, of each class."""
+        return self._sort_out(0).margin, self._sort_out(1).margin
 
     def finish(self, chunks: NDArray[np.int64], floors: Array) -> tuple[Array, SentRows]:
         """Floors (c, 2) that count the rows given up later, and the rows kept, in row order."""
