@@ -12,7 +12,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from threadpoolctl import ThreadpoolController
 
 from coremargin.engine.protocols import Block, BlockResult
@@ -131,18 +130,25 @@ def _host() -> str:
 
 def resident_bytes() -> int:
     """Resident memory of this process, private and mapped."""
-    return int(psutil.Process().memory_info().rss)
+    return _status_bytes(os.getpid(), "VmRSS:")
 
 
 def high_water_bytes(pid: int) -> int:
     """Largest resident memory that the local process ``pid`` ever had; 0 when it is gone."""
+    return _status_bytes(pid, "VmHWM:")
+
+
+def _status_bytes(pid: int, name: str) -> int:
+    """What the system says of a local process's memory, by its name in ``/proc``; 0 when the process is gone."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(name):
                 return int(line.split()[1]) * 1024
         return 0  # a zombie has no memory left to report
     except (FileNotFoundError, ProcessLookupError):
         pass
+    import psutil  # only here: where there is a /proc a small job need not load it
+
     try:
         return int(psutil.Process(pid).memory_info().rss)  # no /proc on this system: what is resident now
     except psutil.Error:

@@ -10,8 +10,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-import psutil
-
 from coremargin.data.sources.paths import is_path
 from coremargin.errors import DataError
 from coremargin.spec import format_size
@@ -25,6 +23,8 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 def available_bytes() -> int:
     """What this process may still take: of the machine, of its control group and of ``ulimit -v``."""
+    import psutil  # only here: what is small is never compared with the memory
+
     found = [int(psutil.virtual_memory().available), *_group_limits()]
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
