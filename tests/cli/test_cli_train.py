@@ -320,3 +320,24 @@ def test_help_fits_80_columns(run_cli: Cli, command: str) -> None:
     for option, words in options:
         following = lines[next(k for k, line in enumerate(lines) if line.strip().startswith(option)) + 1]
         assert words or following.startswith("     "), option
+
+
+#: What a small job does without: clusters and what they bring, the general reader, codecs, formats of others, displays.
+NOT_NEEDED = {
+    "asyncio", "bokeh", "cloudpickle", "dask", "distributed", "http", "matplotlib", "multiprocessing", "numcodecs",
+    "onnx", "pandas", "psutil", "pyarrow", "rich", "sklearn", "ssl", "tornado", "yaml", "zarr", "scipy.cluster",
+    "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.io", "scipy.ndimage", "scipy.optimize", "scipy.signal",
+    "scipy.sparse.csgraph", "scipy.sparse.linalg", "scipy.spatial", "scipy.special", "scipy.stats",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [[], ["--loss", "hinge"], ["--loss", "squared_hinge"]])
+def test_a_small_job_loads_only_what_it_needs(store: Store, tmp_path: Path, options: list[str]) -> None:
+    """Training in this process needs no cluster, no Zarr, no codecs: a small job is mostly its start."""
+    ask = "import sys; from coremargin.cli import main\ntry: main(sys.argv[1:])\n"
+    tell = "finally: print(*sys.modules, file=sys.stderr)"
+    line = [sys.executable, "-c", ask + tell, "train", store.name, "--out", tmp_path / "m", "--quiet", *options]
+    done = subprocess.run(line, check=True, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    loaded = set(done.stderr.split())
+    assert {"numpy", "scipy.linalg", "jinja2"} <= loaded
+    assert loaded & NOT_NEEDED == set()
