@@ -5,12 +5,14 @@ Canonical means: row after row, indices ascending, none twice, no explicit zeros
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from coremargin.errors import BadRow
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 INDEX_DTYPE = np.dtype("<i4")  #: of feature numbers, on disk and in memory
 INDPTR_DTYPE = np.dtype("<i8")  #: of row starts on disk
@@ -18,6 +20,8 @@ INDPTR_DTYPE = np.dtype("<i8")  #: of row starts on disk
 
 def csr_rows(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, features: int) -> csr_array:
     """Rows (n, d) from canonical parts, without a copy or a look at them; indptr (n + 1,) starts at 0."""
+    from scipy.sparse import csr_array  # only here: stores of dense rows do without
+
     rows = csr_array((len(indptr) - 1, features), dtype=data.dtype)
     rows.data, rows.indices, rows.indptr = data, indices, indptr  # given to SciPy at once, views would be copied
     rows.has_sorted_indices = rows.has_canonical_format = True
@@ -46,6 +50,8 @@ def as_sparse_rows(
     rows = X.tocsr()
     if not _ascending(rows):  # a copy: the caller's matrix stays as it is, and small integers do not wrap
         parts = (rows.data.astype(np.float64), rows.indices.copy(), rows.indptr.copy())
+        from scipy.sparse import csr_array
+
         rows = csr_array(parts, shape=rows.shape)
         rows.sum_duplicates()
     with np.errstate(over="ignore", invalid="ignore"):

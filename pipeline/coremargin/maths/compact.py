@@ -5,10 +5,14 @@ Sparse rows are multiplied by as many values as are not zero: where that is the 
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.sparse import csr_array
+from typing import TYPE_CHECKING
 
-from coremargin.maths.rows import Rows, as_float64, gathered, is_sparse
+import numpy as np
+
+from coremargin.maths.rows import Rows, as_float64, gathered, is_sparse, of_dense
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def light(rows: Rows) -> Rows:
@@ -19,7 +23,7 @@ def light(rows: Rows) -> Rows:
     """
     if is_sparse(rows):
         return as_float64(rows)
-    return as_float64(csr_array(rows)) if _sparse_bytes(_stored(rows), len(rows)) < rows.nbytes else rows
+    return as_float64(of_dense(rows, sparse=True)) if _sparse_bytes(_stored(rows), len(rows)) < rows.nbytes else rows
 
 
 def compact(parts: list[Rows]) -> Rows:
@@ -39,6 +43,8 @@ def compact(parts: list[Rows]) -> Rows:
 
 def _joined(parts: list[Rows], rows: int, features: int, values: int) -> csr_array:
     """Sparse rows of the parts, the last one first."""
+    from scipy.sparse import csr_array  # only here: dense rows do without
+
     index = np.int32 if max(values, features) < 2**31 else np.int64
     data, indices, indptr = np.empty(values), np.empty(values, index), np.zeros(rows + 1, index)
     first = row = 0

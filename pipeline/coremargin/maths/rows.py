@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, hstack, issparse, vstack
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Array = NDArray[np.float64]
-Rows: TypeAlias = NDArray[np.floating[Any]] | csr_array
+Rows: TypeAlias = "NDArray[np.floating[Any]] | csr_array"
 
 #: Dense rows are multiplied in tiles of this size: the second column then finds them in the cache.
 TILE_BYTES = 1 << 20
@@ -29,17 +31,17 @@ _PARTS = ("data", "indices", "indptr", "shape")
 
 def is_sparse(rows: Any) -> TypeGuard[csr_array]:
     """True for a csr_array."""
-    return bool(issparse(rows))
+    return not isinstance(rows, np.ndarray) and bool(_sparse().issparse(rows))
 
 
-def of_dense(x: Array, *, sparse: bool) -> Rows:
+def of_dense(x: NDArray[np.floating[Any]], *, sparse: bool) -> Rows:
     """Dense rows (n, d) as they are, or with nothing but what is not zero."""
-    return csr_array(x) if sparse else x
+    return _sparse().csr_array(x) if sparse else x
 
 
 def nothing(features: int, dtype: Any = np.float64, *, sparse: bool = False) -> Rows:
     """No rows (0, d)."""
-    return csr_array((0, features), dtype=dtype) if sparse else np.zeros((0, features), dtype)
+    return _sparse().csr_array((0, features), dtype=dtype) if sparse else np.zeros((0, features), dtype)
 
 
 def precision(rows: Rows) -> np.dtype[Any]:
@@ -119,7 +121,7 @@ def curvature(rows: Rows, weights: Array) -> Array:
         scaled: Any = signed(rows, root)
         return np.asarray((scaled.T @ scaled).toarray())
     for tile in tiles(rows):
-        part = _dense(rows[tile]) * root[tile, None]
+        part = dense(rows[tile]) * root[tile, None]
         total += part.T @ part
     return total
 
@@ -128,7 +130,7 @@ def signed_points(rows: Rows, signs: NDArray[Any], last: float) -> Rows:
     """y_i (x_i, last) (n, d + 1) in float64 for rows (n, d) and signs (n,); a copy."""
     edge = (last * np.asarray(signs, dtype=np.float64))[:, None]
     if is_sparse(rows):
-        return hstack([signed(rows, signs), csr_array(edge)], format="csr")
+        return _sparse().hstack([signed(rows, signs), _sparse().csr_array(edge)], format="csr")
     made = np.empty((rows.shape[0], rows.shape[1] + 1))
     np.multiply(rows, np.asarray(signs)[:, None], out=made[:, :-1], dtype=np.float64)
     made[:, -1:] = edge
@@ -149,7 +151,9 @@ def square_sums(rows: Rows, weights: Array) -> Array:
         total, step = np.zeros(rows.shape[1]), max(1, TILE_BYTES * rows.shape[0] // (8 * max(1, rows.nnz)))
         for first in range(0, rows.shape[0], step):
             part = rows[first : first + step]
-            squares = csr_array((np.square(part.data, dtype=np.float64), part.indices, part.indptr), shape=part.shape)
+            squares = _sparse().csr_array(
+                (np.square(part.data, dtype=np.float64), part.indices, part.indptr), shape=part.shape
+            )
             total += squares.T @ weights[first : first + step]
         return total
     return np.asarray(np.einsum("ij,ij,i->j", rows, rows, weights, dtype=np.float64))
@@ -224,7 +228,7 @@ def take(rows: Rows, positions: Any) -> Rows:
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
     """All rows of the parts, which are of one kind, one part after the other."""
-    return vstack(parts, format="csr") if is_sparse(parts[0]) else np.concatenate(parts)
+    return _sparse().vstack(parts, format="csr") if is_sparse(parts[0]) else np.concatenate(parts)
 
 
 def gathered(parts: Iterable[Rows], most: int, empty: Rows) -> Rows:
@@ -259,7 +263,7 @@ def signed(rows: Rows, signs: NDArray[Any]) -> Rows:
     if not is_sparse(rows):
         return np.asarray(rows, dtype=np.float64) * np.asarray(signs, dtype=np.float64)[:, None]
     values = rows.data * np.repeat(np.asarray(signs, dtype=np.float64), np.diff(rows.indptr))
-    return csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+    return _sparse().csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
 
 
 def to_arrays(name: str, rows: Rows) -> dict[str, NDArray[Any]]:
@@ -277,15 +281,18 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]]) -> Rows:
     data, indices, indptr, shape = (arrays[f"{name}_{part}"] for part in _PARTS)
     if shape.shape != (2,) or [values.dtype.kind for values in (data, indices, indptr, shape)] != ["f", "i", "i", "i"]:
         raise ValueError(f"{name}: expected values, indices, indptr and a shape of two whole numbers, found others")
-    rows = csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
+    rows = _sparse().csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
     rows.check_format(full_check=True)
     if not rows.has_canonical_format:
         raise ValueError(f"{name}: expected sorted column indices without duplicates, found others")
     return rows
 
 
-def _dense(rows: Rows) -> Array:
-    return np.asarray(rows.toarray() if is_sparse(rows) else rows, np.float64)
+def _sparse() -> Any:
+    """SciPy's module for sparse rows: who has none need not load it."""
+    import scipy.sparse
+
+    return scipy.sparse
 
 
 def _tile_rows(rows: Rows, dtype: np.dtype[Any]) -> int:

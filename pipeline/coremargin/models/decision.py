@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
 
 from coremargin.data.sources.base import plain_array
 from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.maths.rows import is_sparse
 from coremargin.maths.scaling import NO_LENGTH, Scaling, beyond_lengths, folded
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _SLAB_ELEMENTS = 1 << 20  # of rows that are converted or scaled: scratch of 8 MiB in float64, twice at most
 
@@ -48,7 +51,7 @@ class Scorer:
         another shape or kind, or values that are masked, BadRow when a row is not finite, or has no length to be
         divided by.
         """
-        X = X if issparse(X) else plain_array(X, "X")
+        X = X if is_sparse(X) else plain_array(X, "X")
         features = len(self.coefs[0])
         if X.ndim != 2 or X.shape[1] != features:
             raise UsageError(f"X: expected rows of {features} features, got an array of shape {X.shape}")
@@ -67,7 +70,7 @@ class Scorer:
 
     def _slabs(self, X: Any, place: Callable[[int], str]) -> Iterator[tuple[slice, Any]]:
         """Rows X (n, d) as they are multiplied, scaled and in float64, a few at a time."""
-        dense = not issparse(X)
+        dense = not is_sparse(X)
         dtype = self._precision(X.dtype)
         rows = X if dense else _canonical(X, dtype)
         shifted = self.scaling is not None and self.scaling.shift is not None and self.scaling.shift.any()
@@ -112,6 +115,8 @@ def folded_planes(coef: np.ndarray, intercept: np.ndarray, scaling: Scaling | No
 
 def _canonical(X: Any, dtype: type[np.floating[Any]]) -> csr_array:
     """Sparse rows in any format as a csr_array, duplicates added in ``dtype``; the caller's matrix stays as it is."""
+    from scipy.sparse import csr_array  # only here: dense rows do without
+
     rows = csr_array(X)
     if not rows.has_canonical_format:
         rows = rows.astype(dtype)
@@ -130,7 +135,7 @@ def _refuse_lengths(found: np.ndarray | None, rows: Any, start: int, place: Call
     Rows that are not finite have no length either; they are told what is wrong with them afterwards.
     """
     for row in beyond_lengths(found, rows).tolist():
-        values = rows[row : row + 1].data if issparse(rows) else rows[row]
+        values = rows[row : row + 1].data if is_sparse(rows) else rows[row]
         if np.isfinite(values).all():
             raise BadRow(f"{place(start + row)}: {NO_LENGTH}")
 
