@@ -10,6 +10,7 @@ import pytest
 import zarr
 
 from coremargin.data.lazy import LazySource
+from coremargin.data.resident import Resident
 from coremargin.data.source import Source
 from coremargin.data.store import ArraySource, Store, open_source
 from coremargin.data.view import View
@@ -88,7 +89,13 @@ def _zarr(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
 
 
 MAKERS = [_dask, _zarr, _arrays, _mapped, _buffered, _lz4, _zstd, _rewritten, _appended]
-VIEWS = [_view_of_arrays, _view_of_a_view]
+
+
+def _resident(path: Path, X: np.ndarray, labels: list[str | None]) -> Source:
+    return Resident(_buffered(path, X, labels))
+
+
+VIEWS = [_view_of_arrays, _view_of_a_view, _resident]
 
 
 def _name(maker: Callable[..., Source]) -> str:

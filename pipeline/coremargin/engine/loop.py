@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
@@ -91,6 +91,7 @@ class Engine:
     block_bytes: int
     deadline: float = math.inf  #: on the clock of ``time.perf_counter``
     answer: Answer = no_labels  #: who knows the labels that a problem asks for
+    held: Callable[[], frozenset[int]] = frozenset  #: the chunks in memory, which cost no reading
 
     def scan(self, problem: AnyProblem, probe: Probe, blocks: Sequence[Block]) -> tuple[Summary, list[Block]]:
         """The merged answer, and the blocks it is about: all of them, or as many as were enough."""
@@ -138,6 +139,7 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
         probe, skip = problem.probe(state), problem.skip(state)
         blocks = plan_blocks(engine.source, engine.block_bytes, skip=skip)
         unread = engine.checkpoint.missing(blocks)
+        held = engine.held()
         engine.callbacks.on_scan(made.next_scan, sum(block_bytes(engine.source, block) for block in unread))
         summary, read = engine.scan(problem, probe, blocks)
         scanned = time.perf_counter()
@@ -149,12 +151,18 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
         cost = ScanCost(
             chunks=engine.source.chunks,
             chunks_read=sum(len(block.chunks) for block in read),
-            bytes_read=sum(block_bytes(engine.source, block) for block in read) + state.sample_bytes - before,
+            bytes_read=_bytes_of(engine.source, read, held) + state.sample_bytes - before,
             seconds=scanned - started,
             solve_seconds=solved - scanned,
             where=read_of_parts(read, engine.source.chunks),
         )
         yield Step(state, made, cost)
+
+
+def _bytes_of(source: Source, blocks: Sequence[Block], held: frozenset[int]) -> int:
+    """What was read for these blocks: not what was held in memory before."""
+    unread = (replace(block, chunks=tuple(set(block.chunks) - held)) for block in blocks)
+    return sum(block_bytes(source, block) for block in unread)
 
 
 def _on_the_way(engine: Engine, problem: Problem[S, Any], state: S) -> Iterator[S]:

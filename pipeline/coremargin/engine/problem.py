@@ -126,6 +126,10 @@ class Problem(Protocol[S, A_contra]):
     def stage_chunks(self) -> tuple[int, ...]:
         """How many chunks each stage of the first read has; none where it is not made in stages."""
 
+    @property
+    def reads_again(self) -> bool:
+        """Whether most chunks are read more than once."""
+
     def check(self) -> None:
         """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError, UsageError."""
 
@@ -180,6 +184,11 @@ class BaseProblem(Generic[S, A_contra]):
     def stage_chunks(self) -> tuple[int, ...]:
         """No stages."""
         return ()
+
+    @property
+    def reads_again(self) -> bool:
+        """Where the first read is not made in stages."""
+        return not self.stage_chunks
 
     def skip(self, state: S) -> np.ndarray:
         """Nothing."""

@@ -27,18 +27,27 @@ VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
 
 @dataclass
 class RunCounters:
-    """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it."""
+    """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it.
+
+    held: chunks that stay in memory once they were read. What a resumed job has to read again, as it has to what was
+    not in a checkpoint yet, does not count: the figures are those of a run without a break.
+    """
 
     seconds: float = 0.0
     scans: int = 0
     bytes_read: int = 0
     resumed: int = 0
     rounds: list[dict[str, Any]] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def as_now(self) -> dict[str, Any]:
         """What they show, as JSON; what is counted later does not change it."""
         return {**vars(self), "rounds": list(self.rounds)}
+
+    def holds(self, chunks: frozenset[int]) -> None:
+        """These chunks are in memory now."""
+        self.held = sorted(chunks.union(self.held))
 
     def sampled(self, found: Round, cost: ScanCost) -> None:
         """Add what was read and solved before the first scan, or as the first stage of it."""

@@ -7,13 +7,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from coremargin.data.folder import check_target, recover
+from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
 from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, commit_then
+from coremargin.engine.executors import InProcess
 from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, no_labels, nothing, rounds
 from coremargin.engine.problem import WorksBetweenScans
@@ -97,7 +99,9 @@ def train_job(
     Raises Busy, CheckpointError, UsageError (a checkpoint is there), Interrupted (Ctrl-C, SIGTERM: resumable).
     """
     identity = {"store": source.digest, "rows": source.rows, "problem": kind_of(job).name, **job.identity()}
-    problem = problem_of(job, source)
+    resident = Resident(source)
+    problem = problem_of(job, resident)
+    resident.keeps = problem.reads_again and isinstance(executor, InProcess) and fits(source, int(job.memory))
     check_outside(job.out)
     with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:
         if begin == "resume" and checkpoint.exists():
@@ -109,7 +113,7 @@ def train_job(
             overwrite = overwrite or (begin == "resume" and checkpoint.exists() and _ended(job.out) is False)
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
-                done = run_problem(job, problem, executor, checkpoint, progress or Progress())
+                done = run_problem(job, problem, executor, checkpoint, progress or Progress(), resident.held)
                 raise_if_interrupted()  # asked for while the last block was done, and swallowed there
                 done.model.save(job.out, done.run, done.rounds, report=report, overwrite=overwrite)
                 if done.resumable:  # stopped at a limit: with a larger one, --resume goes on from here
@@ -146,15 +150,17 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
 
 
 def run_problem(
-    job: TrainJob, problem: AnyProblem, executor: Executor, checkpoint: Checkpoint, progress: Progress
-) -> Outcome:
-    """The rounds of a job, with limits, checkpoints and meters."""
+    job: TrainJob, problem: AnyProblem, executor: Executor, checkpoint: Checkpoint, progress: Progress,
+    held: Callable[[], frozenset[int]] = frozenset,
+) -> Outcome:  # fmt: skip
+    """The rounds of a job, with limits, checkpoints and meters; held: the chunks in memory."""
     clock = time.perf_counter()
     deadline = math.inf if job.time_limit is None else clock + job.time_limit
     block = max(job.block, problem.least_block_bytes)
     engine = Engine(problem.source, executor, checkpoint, progress, block, deadline, progress.answer)
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
-        state, counters = _begin(problem, checkpoint, progress, clock)
+        state, counters = _begin(problem, checkpoint, progress, clock, held)
+        engine = replace(engine, held=lambda: frozenset(counters.held))
         before = counters.seconds
         # scans before a kill count, but one that is still to be finished
         finished_scans = counters.scans - (not problem.round_of(state).finished)
@@ -164,6 +170,7 @@ def run_problem(
                 state = step.state
                 if step.cost is not None:
                     counters.scanned(step.round, step.cost)
+                counters.holds(held())
                 counters.seconds = before + time.perf_counter() - clock
                 checkpoint.scan_begins(state, counters.as_now())  # a run that ends here can be resumed from here
                 if step.cost is None:
@@ -192,7 +199,9 @@ def _stoppable(problem: AnyProblem) -> Iterator[None]:
         interrupt_handled()
 
 
-def _begin(problem: AnyProblem, checkpoint: Checkpoint, progress: Progress, clock: float) -> tuple[Any, RunCounters]:
+def _begin(
+    problem: AnyProblem, checkpoint: Checkpoint, progress: Progress, clock: float, held: Callable[[], frozenset[int]]
+) -> tuple[Any, RunCounters]:
     """The state to start from: a checkpoint's, or that of the sample."""
     resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), RunCounters(**checkpoint.history)))
     if resumed is not None:
@@ -205,6 +214,7 @@ def _begin(problem: AnyProblem, checkpoint: Checkpoint, progress: Progress, cloc
     if state.sample_bytes:  # else stages of the first read bring the rows to begin with
         cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)
         counters.sampled(problem.round_of(state), cost)
+        counters.holds(held())
         progress.on_round(counters.rounds[-1])
     checkpoint.scan_begins(state, counters.as_now())  # where no scan is allowed, a later run goes on from here
     return state, counters

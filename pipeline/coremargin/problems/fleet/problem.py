@@ -70,6 +70,11 @@ class Fleet(FleetBase):
         return own
 
     @property
+    def reads_again(self) -> bool:
+        """Where members do, and for how folds do that were held out."""
+        return self.plan.folds > 0 or not self.stage_chunks
+
+    @property
     def sample_chunks(self) -> list[int]:
         """What any member would read."""
         return sorted(set().union(*(member.problem.sample_chunks for member in self.plan.members)))

@@ -93,6 +93,11 @@ class BlockMinimisation:
         return ()
 
     @property
+    def reads_again(self) -> bool:
+        """In each pass."""
+        return True
+
+    @property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first pass: within the memory for rows that are cached."""
         job, source = self.job, self.source

@@ -1,0 +1,59 @@
+"""A store of which all rows fit into memory: a chunk that was read stays there, and is not read again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coremargin.data.view import View
+from coremargin.maths.rows import is_sparse
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from coremargin.data.source import Source
+
+#: The part of a job's memory that rows may take which are only kept so as not to be read again.
+PART = 2
+
+
+def fits(source: Source, memory_bytes: int) -> bool:
+    """Whether all rows may be kept."""
+    return source.nbytes <= memory_bytes // PART
+
+
+class Resident(View):
+    """The same rows, each chunk from memory once it was read, where ``keeps``. In another process it is the base."""
+
+    def __init__(self, base: Source) -> None:
+        super().__init__(base)
+        self.digest = base.digest  # nothing differs
+        self.keeps = True
+        self._kept: dict[int, tuple[Any, np.ndarray]] = {}
+
+    def held(self) -> frozenset[int]:
+        """The chunks that are in memory."""
+        return frozenset(self._kept)
+
+    def read(self, chunk: int) -> tuple[Any, np.ndarray]:
+        """Rows and codes of a chunk, read-only; copied when they come, for a reader fills its buffers again."""
+        found = self._kept.get(chunk)
+        if found is None and not self.keeps:
+            return self.base.read(chunk)
+        if found is None:
+            rows, codes = self.base.read(chunk)
+            found = self._kept[chunk] = rows.copy(), codes.copy()
+            for array in (*_arrays(found[0]), found[1]):
+                array.flags.writeable = False
+        return found
+
+    def handle(self) -> Any:
+        """That of the base: memory does not travel."""
+        return self.base.handle()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels to another process without its memory."""
+        return Resident, (self.base,)
+
+
+def _arrays(rows: Any) -> tuple[np.ndarray, ...]:
+    return (rows.data, rows.indices, rows.indptr) if is_sparse(rows) else (rows,)
