@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coremargin.engine.plan import BLOCK_BYTES, SMALL_BLOCKS, plan_blocks
+from coremargin.engine.plan import (
+    BLOCK_BYTES,
+    LARGEST_BLOCK_BYTES,
+    MOST_BLOCKS,
+    SMALL_BLOCKS,
+    chunks_per_block,
+    plan_blocks,
+)
 from coremargin.errors import UsageError
 from scan_fakes import FakeHandle
 
@@ -40,6 +50,29 @@ def test_blocks_stay_below_block_bytes() -> None:
     source = FakeHandle(rows=10_000, chunk_rows=10).open_source()  # 160 bytes per chunk
     assert {len(block.chunks) for block in plan_blocks(source, 500)} == {3, 1}
     assert {len(block.chunks) for block in plan_blocks(source, 1)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "chunk_bytes", "together"),
+    [
+        (MOST_BLOCKS, BLOCK_BYTES, 1),  # 512 GiB in blocks as they are
+        (MOST_BLOCKS + 1, BLOCK_BYTES, 2),
+        (300 * MOST_BLOCKS, 8 << 20, 300),  # 10 TB
+        (MOST_BLOCKS * 5000, 8 << 20, LARGEST_BLOCK_BYTES >> 23),
+        (9 * MOST_BLOCKS, 2 * LARGEST_BLOCK_BYTES, 1),
+    ],
+)
+def test_blocks_of_a_large_store_grow(chunks: int, chunk_bytes: int, together: int) -> None:
+    """A scan of a large store has no more than so many tasks, as long as none of them reads too much."""
+    source: Any = SimpleNamespace(chunks=chunks, nbytes=chunks * chunk_bytes)
+    assert chunks_per_block(source, BLOCK_BYTES, chunks) == together
+
+
+def test_a_stage_of_a_large_store_has_blocks_of_its_own_size() -> None:
+    """The blocks of a few chunks of a large store are as large as those of a store of these."""
+    source: Any = SimpleNamespace(chunks=300 * MOST_BLOCKS, nbytes=300 * MOST_BLOCKS * (8 << 20))
+    assert chunks_per_block(source, BLOCK_BYTES, 1000) == BLOCK_BYTES >> 23
+    assert chunks_per_block(source, BLOCK_BYTES, 8) == 1
 
 
 def test_nothing_to_read_gives_no_blocks() -> None:

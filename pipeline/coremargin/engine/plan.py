@@ -23,10 +23,18 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 128 * 2**20
 #: A small store is cut into about this many blocks, so that every core has work until the end.
 SMALL_BLOCKS = 16
+#: A large store is cut into about this many: a task costs the driver some 4 ms, whatever it reads. A few hundred
+#: workers still have ten each, and one that is killed repeats little of a pass.
+MOST_BLOCKS = 4096
+#: But blocks do not grow beyond this: what a slow disk takes a minute for looks like a worker that hangs.
+LARGEST_BLOCK_BYTES = 4 * 2**30
 
 
 def plan_blocks(source: Source, block_bytes: int = BLOCK_BYTES, skip: np.ndarray | None = None) -> tuple[Block, ...]:
     """Blocks of whole chunks of at most ``block_bytes`` (at least one chunk), in row order.
+
+    Where that would make more than MOST_BLOCKS of them they are larger, up to LARGEST_BLOCK_BYTES: a worker holds a
+    chunk at a time, so that they cost it no memory.
 
     skip: (chunks,) bool or None; True where a chunk need not be read. Blocks group what is left: those of a stage
     that is spread over the store are as large as those of a scan. Raises UsageError for a wrong size or shape.
@@ -42,11 +50,15 @@ def plan_blocks(source: Source, block_bytes: int = BLOCK_BYTES, skip: np.ndarray
 
 
 def chunks_per_block(source: Source, block_bytes: int, wanted: int) -> int:
-    """How many of the ``wanted`` chunks a block groups: ``block_bytes``, fewer where they make under SMALL_BLOCKS."""
+    """How many of the ``wanted`` chunks a block groups: ``block_bytes``, fewer where they make under SMALL_BLOCKS.
+
+    More where they make over MOST_BLOCKS.
+    """
     if wanted == 0:
         return 1
     chunk_bytes = max(1, source.nbytes // source.chunks)
-    return max(1, min(block_bytes // chunk_bytes, -(-wanted // SMALL_BLOCKS)))
+    few_enough = min(-(-wanted // MOST_BLOCKS), LARGEST_BLOCK_BYTES // chunk_bytes)
+    return max(1, few_enough, min(block_bytes // chunk_bytes, -(-wanted // SMALL_BLOCKS)))
 
 
 def read_of_parts(blocks: Sequence[Block], chunks: int) -> tuple[int, ...]:

@@ -114,7 +114,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     sample : float, default 0.04
         Share of the rows that is read first.
     block : int or str, default 128 MiB
-        Bytes that one task reads.
+        Bytes that one task reads; more of stores so large that a scan would have thousands of tasks.
     max_scans : int, optional
         Stop after so many scans, with what is proven.
     time_limit : float or str, optional

@@ -19,7 +19,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     scaling: rows are scaled as they are read, from the store's statistics of all its rows: "standard" (mean 0 and
     standard deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (within 1 of 0) or "rownorm" (every row of
     length 1). The proof is about the scaled rows, and the model carries the scaling.
-    memory: for the rows in the driver. sample: share of the store read first. block: bytes that one task reads.
+    memory: for the rows in the driver. sample: share of the store read first. block: bytes that one task reads, more
+    of stores so large that a scan would have thousands of tasks.
     max_scans, time_limit: stop there, with what is proven. cluster: a file that says where to run; None chooses by the
     store's size.
     """
