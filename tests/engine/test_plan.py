@@ -55,9 +55,9 @@ def test_blocks_stay_below_block_bytes() -> None:
 @pytest.mark.parametrize(
     ("chunks", "chunk_bytes", "together"),
     [
-        (MOST_BLOCKS, BLOCK_BYTES, 1),  # 512 GiB in blocks as they are
+        (MOST_BLOCKS, BLOCK_BYTES, 1),  # 256 GiB in blocks as they are
         (MOST_BLOCKS + 1, BLOCK_BYTES, 2),
-        (300 * MOST_BLOCKS, 8 << 20, 300),  # 10 TB
+        (300 * MOST_BLOCKS, 8 << 20, 300),  # 5 TB
         (MOST_BLOCKS * 5000, 8 << 20, LARGEST_BLOCK_BYTES >> 23),
         (9 * MOST_BLOCKS, 2 * LARGEST_BLOCK_BYTES, 1),
     ],

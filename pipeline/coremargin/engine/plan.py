@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 128 * 2**20
 #: A small store is cut into about this many blocks, so that every core has work until the end.
 SMALL_BLOCKS = 16
-#: A large store is cut into about this many: a task costs the driver some 4 ms, whatever it reads. A few hundred
-#: workers still have ten each, and one that is killed repeats little of a pass.
-MOST_BLOCKS = 4096
+#: A large store is cut into about this many: a task costs the driver some 4 ms, whatever it reads. Two hundred workers
+#: still have ten each, and one that is killed repeats little of a pass.
+MOST_BLOCKS = 2048
 #: But blocks do not grow beyond this: what a slow disk takes a minute for looks like a worker that hangs.
 LARGEST_BLOCK_BYTES = 4 * 2**30
 

@@ -92,8 +92,11 @@ def place(source: Source, block: Block) -> str:
 
 def block_bytes(source: Source, block: Block) -> int:
     """Bytes that a scan of this block reads, uncompressed."""
-    rows = sum(stop - start for start, stop in map(source.span, block.chunks))
-    return source.nbytes * rows // source.rows if source.rows else 0
+    if not block.chunks:
+        return 0
+    start, stop = source.span(block.chunks[-1])  # only the last chunk of all may be shorter
+    rows = (len(block.chunks) - 1) * source.chunk_rows + stop - start
+    return source.nbytes * rows // source.rows
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

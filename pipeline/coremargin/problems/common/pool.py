@@ -40,6 +40,8 @@ class Pool(SignedRows):
     def add(self, coming: SentRows) -> Pool:
         """With these rows too (weight zero); rows that are here already are passed over."""
         fresh = coming.where(np.isin(coming.ids, self.ids, invert=True))
+        if not len(fresh) and len(self):
+            return self
         return Pool.joined([self, *(Pool.of(*part) for part in fresh.parts)])
 
     @classmethod

@@ -74,7 +74,10 @@ class MarginProbe:
         first = np.searchsorted(self.known, chunks * self.chunk_rows)
         stop = np.searchsorted(self.known, (chunks + 1) * self.chunk_rows)
         known = [self.known[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b]
-        here = np.isin(self.asked, chunks)
+        # Of the thousands of blocks of a stage each finds its chunks among all that are asked: both are increasing.
+        place = np.searchsorted(self.asked, chunks)
+        there = place < len(self.asked)
+        here = place[there][self.asked[place[there]] == chunks[there]]
         return replace(
             self, known=np.concatenate([self.known[:0], *known]), asked=self.asked[here], cuts=self.cuts[here],
             keep=max(self.keep, int(self.keep_chunk * len(chunks))), keep_chunk=0.0,
