@@ -26,6 +26,7 @@ from against_pass import against_pass
 from against_peers import against_peers
 from against_soft_peers import against_soft_peers
 from few_labels import few_labels
+from large import large
 from outlier_search import outlier_search
 from scale import sizes, workers
 from stores import Settings
@@ -42,6 +43,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "g": ("ten values of C by the same scans", against_grid),
     "h": ("outliers: the search, against enumeration, a MILP and cleanlab", outlier_search),
     "i": ("few labels: a campaign, against random labels", few_labels),
+    "j": ("stores of terabytes: what the driver needs", large),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -87,6 +89,7 @@ def settings_of(args: argparse.Namespace, work: Path) -> Settings:
             settings, rows=20_000, features=20, repetitions=2, sizes=(0.004, 0.008), workers_gb=0.004, small_rows=500,
             small_features=3, max_scans=40, strategy_s=5, peer_s=3, real=("mnist",),
             flipped=(10,), soft=(), labelled=((5_000, 5),), pairs=("usps_zero_one",), campaigns=5,
+            terabytes=(0.01,),
         )  # fmt: skip
     if args.large:
         settings = replace(settings, labelled=(*settings.labelled, (10_000_000, 100)))

@@ -68,11 +68,14 @@ def test_blocks_of_a_large_store_grow(chunks: int, chunk_bytes: int, together: i
     assert chunks_per_block(source, BLOCK_BYTES, chunks) == together
 
 
-def test_a_stage_of_a_large_store_has_blocks_of_its_own_size() -> None:
-    """The blocks of a few chunks of a large store are as large as those of a store of these."""
+@pytest.mark.parametrize(
+    ("wanted", "together"),
+    [(300 * MOST_BLOCKS // 9, 100), (1000, BLOCK_BYTES >> 23), (SMALL_BLOCKS, 1), (1, 1)],
+)
+def test_a_stage_of_a_large_store_has_fewer_and_smaller_blocks(wanted: int, together: int) -> None:
+    """A ninth of a large store is read in a third of its tasks; of a few chunks every core still has some."""
     source: Any = SimpleNamespace(chunks=300 * MOST_BLOCKS, nbytes=300 * MOST_BLOCKS * (8 << 20))
-    assert chunks_per_block(source, BLOCK_BYTES, 1000) == BLOCK_BYTES >> 23
-    assert chunks_per_block(source, BLOCK_BYTES, 8) == 1
+    assert chunks_per_block(source, BLOCK_BYTES, wanted) == together
 
 
 def test_nothing_to_read_gives_no_blocks() -> None:

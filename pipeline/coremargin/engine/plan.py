@@ -7,6 +7,7 @@ equal blocks mean equal bits wherever the scan runs.
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,8 +34,8 @@ LARGEST_BLOCK_BYTES = 4 * 2**30
 def plan_blocks(source: Source, block_bytes: int = BLOCK_BYTES, skip: np.ndarray | None = None) -> tuple[Block, ...]:
     """Blocks of whole chunks of at most ``block_bytes`` (at least one chunk), in row order.
 
-    Where that would make more than MOST_BLOCKS of them they are larger, up to LARGEST_BLOCK_BYTES: a worker holds a
-    chunk at a time, so that they cost it no memory.
+    Blocks of large stores are larger, see ``chunks_per_block``: a worker holds a chunk at a time, so that they cost it
+    no memory.
 
     skip: (chunks,) bool or None; True where a chunk need not be read. Blocks group what is left: those of a stage
     that is spread over the store are as large as those of a scan. Raises UsageError for a wrong size or shape.
@@ -52,13 +53,14 @@ def plan_blocks(source: Source, block_bytes: int = BLOCK_BYTES, skip: np.ndarray
 def chunks_per_block(source: Source, block_bytes: int, wanted: int) -> int:
     """How many of the ``wanted`` chunks a block groups: ``block_bytes``, fewer where they make under SMALL_BLOCKS.
 
-    More where they make over MOST_BLOCKS.
+    More of a store of which that would make over MOST_BLOCKS. Of a part of it blocks are as many as the root of the
+    part's share of them: this makes the time that tasks cost and that of waiting for the last block least together.
     """
     if wanted == 0:
         return 1
     chunk_bytes = max(1, source.nbytes // source.chunks)
-    few_enough = min(-(-wanted // MOST_BLOCKS), LARGEST_BLOCK_BYTES // chunk_bytes)
-    return max(1, few_enough, min(block_bytes // chunk_bytes, -(-wanted // SMALL_BLOCKS)))
+    grown = min(-(-isqrt(wanted * source.chunks) // MOST_BLOCKS), LARGEST_BLOCK_BYTES // chunk_bytes)
+    return max(1, min(max(block_bytes // chunk_bytes, grown), -(-wanted // SMALL_BLOCKS)))
 
 
 def read_of_parts(blocks: Sequence[Block], chunks: int) -> tuple[int, ...]:

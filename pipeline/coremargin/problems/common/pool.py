@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.rows import as_float64, is_sparse
 from coremargin.problems.common.driver_rows import SignedRows
+from coremargin.problems.common.ids import among
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -39,7 +40,7 @@ class Pool(SignedRows):
 
     def add(self, coming: SentRows) -> Pool:
         """With these rows too (weight zero); rows that are here already are passed over."""
-        fresh = coming.where(np.isin(coming.ids, self.ids, invert=True))
+        fresh = coming.where(~among(coming.ids, self.ids))
         if not len(fresh) and len(self):
             return self
         return Pool.joined([self, *(Pool.of(*part) for part in fresh.parts)])

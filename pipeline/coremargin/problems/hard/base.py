@@ -21,7 +21,8 @@ from coremargin.problems.hard.summary import MarginSummary
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Strategy as Name
-    from coremargin.problems.common.pool import Pool
+    from coremargin.problems.common.ids import among
+from coremargin.problems.common.pool import Pool
     from coremargin.problems.hard.ledger import Ledger
     from coremargin.problems.hard.strategies.strategy import Strategy
 
@@ -93,7 +94,7 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
 
     def _truthful(self, state: HardMarginState, summary: MarginSummary, pool: Pool) -> Ledger:
         """The ledger after the pool took its rows: floors speak again of those that a scan sent in vain."""
-        out = summary.sent.where(np.isin(summary.sent.ids, pool.ids, invert=True))
+        out = summary.sent.where(~among(summary.sent.ids, pool.ids))
         return state.ledger.lowered(out.ids // self.source.chunk_rows, as_float64(out.rows), out.signs)
 
     def _make_room(self, state: HardMarginState, coming: int) -> tuple[Pool, HardMarginState]:
