@@ -84,7 +84,8 @@ class MadeProbe(MarginProbe):
         margins = values + signs * self.offset
         return replace(
             nothing, smallest=smallest, smallest_id=where, floor_chunk=chunks, floor=floor,
-            sent=SentRows.of(ids[sent], rows[sent], signs[sent]), below=np.array([np.count_nonzero(margins < self.level)]),
+            sent=SentRows.of(ids[sent], rows[sent], signs[sent]),
+            below=np.array([np.count_nonzero(margins < self.level)]),
             histogram=np.stack([self._bin(margins[kind == k]) for k in range(2)]),
         )  # fmt: skip
 

@@ -68,7 +68,7 @@ def test_answers_from_few_rows_are_those_of_all_rows(made: Any, cut: float, lean
     all_rows, few = (run_scan(InProcess(), made, probe, blocks) for probe in (plain, quick))
     assert len(all_rows.row_id) > 0
     assert np.array_equal(all_rows.row_id, few.row_id)
-    assert np.array_equal(all_rows.row_x, few.row_x)
+    assert np.array_equal(all_rows.sent.rows, few.sent.rows)
     assert np.array_equal(all_rows.floor_chunk, few.floor_chunk)
     assert (few.floor <= all_rows.floor + 1e-5).all()
     assert (few.floor >= np.minimum(all_rows.floor, cut) - 1e-5).all()

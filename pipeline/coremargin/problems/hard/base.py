@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from coremargin.maths.margin import Array, best_offset, lower_bound, smallest_projections
 from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.rows import Rows, as_float64, products, take, vector
+from coremargin.problems.common.ids import among
 from coremargin.problems.common.sent import Brought, SentRows
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, pool_row_bytes
 from coremargin.problems.common.two_class_problem import TwoClassProblem
@@ -21,8 +22,7 @@ from coremargin.problems.hard.summary import MarginSummary
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Strategy as Name
-    from coremargin.problems.common.ids import among
-from coremargin.problems.common.pool import Pool
+    from coremargin.problems.common.pool import Pool
     from coremargin.problems.hard.ledger import Ledger
     from coremargin.problems.hard.strategies.strategy import Strategy
 

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from coremargin.problems.hard.state import Hypothesis
 
 #: A forecast is so many times what is expected. It is at least so much of the one before: a hypothesis may rest for a
-#: stage and then move.
-SAFETY, LEAST = 3.0, 0.5
+#: stage and then move. But no more than what stages that grow threefold leave of it: at a half, forecasts of a store of
+#: many stages stay behind. Measured on a made one of 1 TB: 0.25 sends 60,000 rows and takes the driver 1.7 s, 0.5 fills
+#: the pool and takes it 11.3 s; on nine stores of 1e6 rows it sends up to a third fewer and reads none more often.
+SAFETY, LEAST = 3.0, 0.25
 
 
 def forecast(before: Hypothesis, after: Hypothesis, pace: float, last: Array) -> Array:
