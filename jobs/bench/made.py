@@ -17,6 +17,7 @@ import numpy as np
 
 from coremargin.data.sizes import default_chunk_rows, scanned_bytes
 from coremargin.data.statistics import ChunkScalars
+from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -143,8 +144,8 @@ class MadeSource:
         return found
 
     def statistics(self, start: int = 0, stop: int | None = None) -> Any:
-        """Not made: what trains on rows as they are does not ask for it."""
-        raise NotImplementedError
+        """Not made: what trains on rows as they are does not ask for it. Raises UsageError."""
+        raise UsageError(f"{self.name}: chunks {start} to {stop}: rows that are made have no sums")
 
 
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
