@@ -86,7 +86,10 @@ class MadeProbe(MarginProbe):
             nothing, smallest=smallest, smallest_id=where, floor_chunk=chunks, floor=floor,
             sent=SentRows.of(ids[sent], rows[sent], signs[sent]),
             below=np.array([np.count_nonzero(margins < self.level)]),
-            histogram=np.stack([self._bin(margins[kind == k]) for k in range(2)]),
+            histogram=np.stack([
+                np.histogram(np.clip(margins[kind == k], self.low, self.high), self.bins, (self.low, self.high))[0]
+                for k in range(2)
+            ]),
         )  # fmt: skip
 
 
