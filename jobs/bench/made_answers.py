@@ -17,7 +17,7 @@ from made import LOW, MARGIN
 
 from coremargin.maths.margin import safe_projections
 from coremargin.problems.common.sent import BringRows, SentRows
-from coremargin.problems.hard.probe import MarginProbe
+from coremargin.problems.hard.probe import MarginProbe, binned
 from coremargin.problems.hard.problem import HardMargin
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ class MadeProbe(MarginProbe):
             sent=SentRows.of(ids[sent], rows[sent], signs[sent]),
             below=np.array([np.count_nonzero(margins < self.level)]),
             histogram=np.stack([
-                np.histogram(np.clip(margins[kind == k], self.low, self.high), self.bins, (self.low, self.high))[0]
-                for k in range(2)
+                binned(margins[left & (kind == k)], self.low, self.high, self.bins) for k in range(2)
             ]),
         )  # fmt: skip
 
