@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,3 +69,26 @@ def test_bounds_that_are_not_known_are_null_and_the_ratio_is_none_of_the_best() 
     assert (second["lower"], second["upper"], second["ratio"], second["rows_below"]) == (1.5, 2.0, 0.75, 4)
     assert (second["nodes"], second["status"], second["round"]) == (9, "certified", 1)
     assert (counters.scans, counters.bytes_read) == (1, 200)
+
+
+def test_where_the_parts_of_a_scan_read_adds_up() -> None:
+    """A part that read all chunks tells no places, and counts in each of them; a stage has a line of its own."""
+    figures = {"lower": 0.0, "lower_now": 0.0, "upper": 1.0, "pool_rows": 1, "coreset_rows": 1, "new_rows": 1}
+    told = Round(number=1, status="running", part=1, **figures)  # type: ignore[arg-type]
+    some = ScanCost(4, 2, 50, 0.5, 0.25, where=(1, 0, 1, 0))
+    every = ScanCost(4, 4, 100, 0.5, 0.25)
+    for costs in ((some, every), (every, some)):
+        counters = RunCounters()
+        for cost in costs:
+            counters.scanned(told, cost)
+        (line,) = counters.rounds
+        assert line["where"] == [2, 1, 2, 1]
+        assert sum(line["where"]) == line["chunks_read"] == 6
+    staged = RunCounters()
+    for stage in (1, 2):
+        staged.scanned(replace(told, part=None, stage=stage, stages=2), some)
+    assert [(line["kind"], line["stage"], line["where"]) for line in staged.rounds] == [
+        ("stage", 1, [1, 0, 1, 0]),
+        ("stage", 2, [1, 0, 1, 0]),
+    ]
+    assert RunCounters(**json.loads(json.dumps(staged.as_now()))).rounds == staged.rounds, "a resumed job tells them"

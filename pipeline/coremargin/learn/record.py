@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin import spec as specs
+from coremargin.formats.run_record import parts_of
 from coremargin.maths.margin import ratio
 from coremargin.problems.registry import kind_of, kind_of_model
 
@@ -62,8 +63,9 @@ class RunCounters:
             return
         self.bytes_read += cost.bytes_read
         record |= {key: last[key] + record[key] for key in _SPENT}
-        if "where" in last and "where" in record:
-            record["where"] = [a + b for a, b in zip(last["where"], record["where"], strict=True)]
+        if "where" in last or "where" in record:  # a part without it read all chunks
+            before, now = (line.get("where") or parts_of(cost.chunks) for line in (last, record))
+            record["where"] = [a + b for a, b in zip(before, now, strict=True)]
         record["chunks_skipped"] = cost.chunks - record["chunks_read"]
         self.rounds[-1] = record
 
