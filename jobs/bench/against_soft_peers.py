@@ -119,5 +119,6 @@ def _peer_row(what: str, answers: list[dict[str, Any]], reference_s: float, boun
     best = min(enough, key=lambda a: a["seconds"]) if enough else min(answers, key=lambda a: a["value"])
     return Row(
         what, best["seconds"], ratio=best["seconds"] / reference_s, whole=best["seconds"] + best["load_seconds"],
-        value=best["value"] / bound, memory=best["peak_rss_bytes"], note=best["setting"],
+        read=best.get("scans"), scans=best.get("scans"), value=best["value"] / bound, memory=best["peak_rss_bytes"],
+        note=best["setting"],
     )  # fmt: skip

@@ -117,7 +117,8 @@ def sgd(task: Task) -> Iterator[dict[str, Any]]:
                     model.partial_fit(rows, signs_of(task.store, codes), classes=[-1, 1])
                 epochs += 1
             seconds += time.perf_counter() - started
-            yield _answer(task, _of(model), f"{epochs} epochs{', averaged' if average else ''}", seconds)
+            setting = f"{epochs} epochs{', averaged' if average else ''}"
+            yield _answer(task, _of(model), setting, seconds) | {"scans": epochs}
 
 
 def liblinear(task: Task) -> Iterator[dict[str, Any]]:
