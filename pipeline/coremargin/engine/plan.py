@@ -54,7 +54,7 @@ def chunks_per_block(source: Source, block_bytes: int, wanted: int) -> int:
     """How many of the ``wanted`` chunks a block groups: ``block_bytes``, fewer where they make under SMALL_BLOCKS.
 
     More of a store of which that would make over MOST_BLOCKS. Of a part of it blocks are as many as the root of the
-    part's share of them: this makes the time that tasks cost and that of waiting for the last block least together.
+    part's share of them: an estimate of where the time that tasks cost and that of waiting for the last block meet.
     """
     if wanted == 0:
         return 1
