@@ -32,7 +32,7 @@ def test_a_proof_is_about_the_objective(run_cli: Callable[..., Any], store: Any,
     value, dual = (float(match[1].replace(",", "")) for match in (found, bound))
     assert dual <= value <= dual * 1.0011
     assert "in memory one by one" in told.stdout
-    assert "in 1 scan and a sample" in told.stdout
+    assert ": 1 scan and a sample" in told.stdout
     for wrong in ("margin is proven", "reaches more", "carry the proof"):
         assert wrong not in told.stdout
     assert re.search(r"^sample: read .* solved in", told.stderr, re.MULTILINE)
