@@ -306,7 +306,11 @@ def test_plan_of_sparse_rows(tmp_path: Path, run_cli: Cli) -> None:
         writer.write(X, [0, 1] * 20)
     path = tmp_path / "job.toml"
     path.write_text('job = "train"\nstore = "s.zarr"\nout = "m"\nloss = "hinge"\nC = [1.0, 2.0]\nscaling = "maxabs"\n')
-    assert "models  2, all answered by the same scans" in run_cli("plan", path).stdout
+    text = run_cli("plan", path).stdout
+    assert "models  2, all answered by the same scans" in text
+    assert "all rows fit into memory, each is read once" in text
+    record = json.loads(run_cli("plan", path, "--json", "--cluster", "embedded").stdout)  # whose workers keep none
+    assert record["bytes_expected"] == record["sample_bytes"] + 2 * record["store_bytes"]
 
 
 @pytest.mark.parametrize("command", ["train", "run", "plan"])

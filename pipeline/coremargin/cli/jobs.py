@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from coremargin import spec as specs
+from coremargin.data.resident import fits
 from coremargin.data.store import Store
 from coremargin.engine.clusters.connect import render
-from coremargin.engine.clusters.specs import load_cluster, resolve
+from coremargin.engine.clusters.specs import Threads, load_cluster, resolve
 from coremargin.engine.plan import plan_blocks
 from coremargin.problems.registry import kind_of, problem_of
 from coremargin.report.text import count, facts
@@ -38,13 +39,14 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     rate = rows.shape[0] * (source.nbytes / source.rows) / (time.perf_counter() - started)
     sample_bytes = len(sample) * source.nbytes // source.chunks
     stages = [size * source.nbytes // source.chunks for size in problem.stage_chunks]
-    expected = source.nbytes if stages else sample_bytes + 2 * source.nbytes
+    kept = problem.reads_again and isinstance(cluster, Threads) and fits(source, int(job.memory))
+    expected = source.nbytes if stages or kept else sample_bytes + 2 * source.nbytes
     return {
         "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
         "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
         "models": kind_of(job).members(problem),
         "sample_bytes": sample_bytes, "stages_bytes": stages, "bytes_per_scan": source.nbytes,
-        "bytes_expected": expected,
+        "bytes_expected": expected, "kept_in_memory": kept,
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": int(job.memory), "cluster": render(cluster), "job": specs.dump(job),
     }  # fmt: skip
@@ -60,10 +62,11 @@ def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
             ("tasks", f"{tasks}, a few more for the stages"),
             ("in all", f"about {expected}; chunks that the read leaves unproven are read again, on most data none"),
         ]
+    kept = f"about {expected}: all rows fit into memory, each is read once"
     return [
         ("sample", format_size(plan["sample_bytes"])),
         ("a scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
-        ("in all", f"about {expected} with two scans, as most data need"),
+        ("in all", kept if plan["kept_in_memory"] else f"about {expected} with two scans, as most data need"),
     ]
 
 

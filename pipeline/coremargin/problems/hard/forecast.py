@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 #: A forecast is so many times what is expected. It is at least so much of the one before: a hypothesis may rest for a
 #: stage and then move. But no more than what stages that grow threefold leave of it: at a half, forecasts of a store of
-#: many stages stay behind. Measured on a made one of 1 TB: at 0.25 the driver takes 1.7 s, at 0.5 the pool is filled and
-#: it takes 11.3 s; on nine stores of 1e6 rows up to 34 % fewer rows are sent, and none is read more often.
+#: many stages stay behind. Measured on a made one of 1 TB: at 0.25 the driver takes 1.7 s, at 0.5, the pool full,
+#: 11.3 s; on nine stores of 1e6 rows up to 34 % fewer rows are sent, and none is read more often.
 SAFETY, LEAST = 3.0, 0.25
 
 
