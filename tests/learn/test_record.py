@@ -27,7 +27,7 @@ KINDS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "segments": ({"loss": "hinge", "memory": 20_000}, ["part"]),
     "classes": ({"classes": "crammer-singer"}, []),
     "soft classes": ({"classes": "crammer-singer", "loss": "hinge"}, []),
-    "outliers": ({"outliers": 2}, ["nodes"]),
+    "outliers": ({"outliers": 2}, ["nodes", "stage", "stages"]),
     "fleet": ({"folds": 2, "loss": "hinge"}, ["members", "members_certified", "members_done", "worst"]),
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.engine.protocols import Block
+from coremargin.engine.plan import plan_blocks
 from coremargin.maths.outliers.heuristic import GRID
 from coremargin.problems.outliers import climb as trim_climb
 from coremargin.problems.outliers.problem import OutlierMargin
@@ -43,8 +43,8 @@ def settled(X: np.ndarray, y: np.ndarray, k: int) -> tuple[OutlierMargin, Any]:
     while len(state.next_directions):
         probe = problem.probe(state)
         summary = probe.empty()
-        for chunk in range(problem.source.chunks):
-            summary = summary.merge(probe(problem.source, Block(chunk, (chunk,))))
+        for block in plan_blocks(problem.source, skip=problem.skip(state)):
+            summary = summary.merge(probe.narrow(block)(problem.source, block))
         state = problem.update(state, summary)
     return problem, state
 

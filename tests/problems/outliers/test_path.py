@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.plan import plan_blocks
 from coremargin.maths.outliers import search
 from coremargin.maths.outliers.heuristic import Found
 from coremargin.maths.outliers.search import Search
@@ -26,9 +27,8 @@ def states(problem: OutlierMargin) -> list[OutlierState]:
         if not problem.done(found[-1]):
             probe = problem.probe(found[-1])
             answer = probe.empty()
-            for chunk in range(problem.source.chunks):
-                rows, codes = problem.source.read(chunk)
-                answer = probe.ask(answer, rows, codes, problem.source.span(chunk)[0], 100.0)
+            for block in plan_blocks(problem.source, skip=problem.skip(found[-1])):
+                answer = answer.merge(probe.narrow(block)(problem.source, block))
             found.append(problem.update(found[-1], answer))
     return found
 

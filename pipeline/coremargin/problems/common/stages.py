@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,17 @@ class Stages:
     def pace(self, stage: int) -> float:
         """The share of the chunks read by the end of a stage that were read in it."""
         return float(np.count_nonzero(self.of == stage) / np.count_nonzero(self.of <= stage))
+
+
+def place_of(number: int, stage: int, stages: int, *, going_on: bool) -> dict[str, Any]:
+    """Which scan the last of so many questions was, for a ``Round``: those of ``stages`` are one scan, the first."""
+    if not stages:
+        return {"number": number}
+    if number > stages:
+        return {"number": 1 + number - stages, "part": 0}
+    if number == 0:
+        return {"number": 0, "part": 0, "stage": 0, "stages": stages}
+    return {"number": 1, "part": stage if going_on else 0, "stage": stage, "stages": stages}
 
 
 def growth_of(rows: int, features: int) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,11 @@ class Ledger:
     def to_arrays(self) -> dict[str, Array | NDArray[np.int64]]:
         """For models and checkpoints."""
         return {"ledger_floor": self.floor, "ledger_which": self.which, "ledger_directions": self.directions}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Ledger:
+        """Inverse of ``to_arrays``."""
+        return cls(arrays["ledger_floor"], arrays["ledger_which"], arrays["ledger_directions"])
 
 
 def balls_of(source: Source, chunks: NDArray[np.int64]) -> Iterator[tuple[slice, Balls]]:

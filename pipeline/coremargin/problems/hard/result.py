@@ -8,6 +8,7 @@ import numpy as np
 
 from coremargin.engine.problem import Round
 from coremargin.problems.common.result import STOPPED, Result
+from coremargin.problems.common.stages import place_of
 
 if TYPE_CHECKING:
     from coremargin.problems.hard.state import HardMarginState, Hypothesis
@@ -18,20 +19,9 @@ def round_of(state: HardMarginState) -> Round:
     return Round(
         status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
         pool_rows=len(state.pool), coreset_rows=len(state.coreset), new_rows=state.new_rows,
-        rows_below=state.rows_below, **_place(state),
+        rows_below=state.rows_below,
+        **place_of(state.round, state.stage, state.stages, going_on=state.reading and state.status == "running"),
     )  # fmt: skip
-
-
-def _place(state: HardMarginState) -> dict[str, Any]:
-    """Which scan the last one was; that in stages is the first."""
-    if not state.stages:
-        return {"number": state.round}
-    if state.round > state.stages:
-        return {"number": 1 + state.round - state.stages, "part": 0}
-    if state.round == 0:
-        return {"number": 0, "part": 0, "stage": 0, "stages": state.stages}
-    part = state.stage if state.reading and state.status == "running" else 0
-    return {"number": 1, "part": part, "stage": state.stage, "stages": state.stages}
 
 
 def result(state: HardMarginState) -> Result:

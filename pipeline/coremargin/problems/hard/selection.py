@@ -107,7 +107,8 @@ class LowestRows:
             return np.zeros(0, np.intp)
         if not full and cut == np.inf:
             return _lowest_distinct(values, self.keep)
-        near = np.flatnonzero(values < min(cut, self._lowest[k][-1] if full else np.inf))
+        most = float(np.finfo(values.dtype).max)  # a larger number would overflow where it is compared
+        near = np.flatnonzero(values < min(cut, most, self._lowest[k][-1] if full else np.inf))
         return near if self.copies and len(near) <= self.keep else near[_lowest_distinct(values[near], self.keep)]
 
     def _sort_out(self, k: int) -> _Offered:

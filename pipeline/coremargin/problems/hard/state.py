@@ -115,7 +115,7 @@ class HardMarginState:
             name: Hypothesis(arrays[f"{name}_w"], float(arrays[f"{name}_b"])) if f"{name}_w" in arrays else None
             for name in ("newest", "best")
         }
-        ledger = Ledger(arrays["ledger_floor"], arrays["ledger_which"], arrays["ledger_directions"])
+        ledger = Ledger.from_arrays(arrays)
         status = STATUSES[int(arrays["status"])]
         return cls(
             **numbers, **pools, **hypotheses, ledger=ledger, histogram=arrays["histogram"], status=status,  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, many_products, take, terms
+from coremargin.problems.hard.probe import binned
 from coremargin.problems.outliers.summary import NO_ROW, OutlierSummary, lowest_of
 
 if TYPE_CHECKING:
@@ -64,29 +65,33 @@ class OutlierProbe:
             rows, codes = source.read(chunk)
             weights = source.weights(chunk)
             codes = codes if weights is None else np.where(weights > 0, codes, -1)  # weight 0 leaves a row out
-            answer = self.ask(answer, rows, codes, source.span(chunk)[0], float(longest[chunk]))
+            answer = self.ask(answer, rows, codes, source.span(chunk)[0], float(longest[chunk]), chunk)
         return answer
 
     def ask(
-        self, answer: OutlierSummary, rows: Rows, codes: NDArray[Any], start: int, longest: float
+        self, answer: OutlierSummary, rows: Rows, codes: NDArray[Any], start: int, longest: float, chunk: int = 0
     ) -> OutlierSummary:
         """The answer with the rows of one more chunk, which begins at row ``start``; ``longest`` bounds their norms."""
         members = [np.flatnonzero(codes == code) for code in self.codes]
         fast, error = self._multiply(rows, members, longest)
         values, ids = answer.values.copy(), answer.ids.copy()
-        histogram = answer.histogram.copy()
+        histogram, floor = answer.histogram.copy(), np.full((1, 2), np.inf)
         for k, (mine, sign) in enumerate(zip(members, (1, -1), strict=True)):
             if not len(mine):
                 continue
             with np.errstate(over="ignore"):
-                histogram[k] += self._bin(sign * (fast[0, mine] + self.offset))
+                histogram[k] += binned(sign * (fast[0, mine] + self.offset), self.low, self.high, self.bins)
+            floor[0, k] = _floor(sign * fast[0, mine], error, self.keep)
             for j in range(len(fast)):
                 near = _near(sign * fast[j, mine], error, self.keep, float(values[k, j, -1]))
                 values[k, j], ids[k, j] = self._with(values[k, j], ids[k, j], rows, mine[near], sign, j, start)
-        seen = answer.seen + np.array([len(m) for m in members])
         return self._with_rows(
-            replace(answer, values=values, ids=ids, histogram=histogram, seen=seen), rows, codes, start
-        )
+            replace(
+                answer, values=values, ids=ids, histogram=histogram,
+                floor_chunk=np.append(answer.floor_chunk, chunk), floor=np.concatenate([answer.floor, floor]),
+            ),
+            rows, codes, start,
+        )  # fmt: skip
 
     def _multiply(
         self, rows: Rows, members: list[NDArray[np.intp]], longest: float
@@ -134,11 +139,6 @@ class OutlierProbe:
             row_sign=np.concatenate([answer.row_sign[still], sign]),
         )  # fmt: skip
 
-    def _bin(self, margins: NDArray[Any]) -> NDArray[np.int64]:
-        place = (margins - np.float64(self.low)) * (self.bins / (self.high - self.low))
-        inside = np.fmax(np.fmin(place, self.bins - 1), 0)  # what overflowed and is not a number lies at an end, too
-        return np.bincount(inside.astype(np.intp), minlength=self.bins)
-
 
 def _near(values: NDArray[Any], error: float, keep: int, worst: float) -> NDArray[np.intp]:
     """Positions of values that may be among the ``keep`` lowest, or below ``worst``, as far as ``error`` tells."""
@@ -147,6 +147,14 @@ def _near(values: NDArray[Any], error: float, keep: int, worst: float) -> NDArra
         cut = min(cut, float(np.partition(values, keep - 1)[keep - 1]))
     # The true value is within the error, and what is proven lies up to as much below it once more.
     return np.flatnonzero(~(values > cut + 3 * error))
+
+
+def _floor(values: NDArray[Any], error: float, keep: int) -> float:
+    """A lower bound on the true values but for the ``keep`` lowest."""
+    if len(values) <= keep:
+        return np.inf
+    found = float(np.partition(values, keep)[keep]) - 2 * error
+    return found if found == found else -np.inf  # an overflow that is not a number proves nothing
 
 
 def dense(rows: Rows) -> Array:

@@ -1,47 +1,47 @@
-"""The best margin once k rows may be left out, of all rows of a store: its start, its scans, its search.
+"""The best margin once k rows may be left out, of all rows of a store: its read in stages, its scans, its search.
 
-    sample    soft-margin directions, and the heuristic on the sample's lowest rows
-    settle    scans measure the best directions and send their lowest rows, the pool; the heuristic on the pool
-              gives better directions, until what they have on the pool is what they have on all rows: the incumbent
+    stages    the rows of a first few chunks give directions; the others are read once, in stages that send home the
+              rows that may be low and leave floors for the rest (reading.py)
+    settle    the best directions are measured on the rows at home and the floors (home.py), and their lowest rows are
+              the pool; the heuristic on the pool gives better directions, until what they have on the pool is what they
+              have on all rows: the incumbent
     climb     the heuristic alone: concentration from many starts, as tasks (climb.py)
     search    certificates and branching on the pool (maths/outliers); what the pool cannot decide, candidates, is
-              measured by one scan for up to 32 of them
+              measured, up to 32 of them at a time
     end       no set of k rows allows more than ``upper``, and the incumbent has ``lower``, on all rows
 
-Certificates of the pool are certificates of all rows; only lower bounds need scans. Several values of k share scans.
+Certificates of the pool are certificates of all rows; only lower bounds need all rows. A scan reads only chunks whose
+floors leave open what directions promise that wait to be measured; where none does there is no scan. Several values of
+k share all of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.errors import UsageError
-from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, measure, soft_directions
 from coremargin.maths.outliers.packing import bounded
-from coremargin.maths.outliers.search import CANDIDATES, Map, Search, advance, believed, improved, verified
+from coremargin.maths.outliers.search import Map, Search, advance, believed, improved, verified
 from coremargin.maths.outliers.trimmed import trimmed_margin
-from coremargin.problems.common.start import (
-    SAMPLE_BYTES,
-    SAMPLE_SHARE,
-    check_scale,
-    read_sample,
-    sample_chunks,
-)
-from coremargin.problems.common.two_class_problem import TwoClassProblem
+from coremargin.problems.common.driver_rows import SignedRows
+from coremargin.problems.common.sent import BringRows, Brought
+from coremargin.problems.common.start import check_scale, rows_that_count
+from coremargin.problems.hard.ledger import Ledger
+from coremargin.problems.outliers.base import POOL_ROWS, Answer, OutlierBase
 from coremargin.problems.outliers.climb import climbed, lowest, over
+from coremargin.problems.outliers.home import Standing, at_home, cut_off, margins_of, unproven
 from coremargin.problems.outliers.path import how_it_ended, shared
 from coremargin.problems.outliers.probe import OutlierProbe
 from coremargin.problems.outliers.result import result, round_of
-from coremargin.problems.outliers.start import ORDINARY, begin
 from coremargin.problems.outliers.state import LeftOut, OutlierPool, OutlierState, Phase, unit
 from coremargin.problems.outliers.summary import OutlierSummary
-from coremargin.problems.outliers.update import left_out_of, measured_best, worth_having
+from coremargin.problems.outliers.update import worth_having
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,152 +49,134 @@ if TYPE_CHECKING:
     from coremargin.engine.problem import Round
     from coremargin.maths.margin import Array
     from coremargin.problems.common.result import Result
+    from coremargin.problems.hard.probe import MarginProbe
 
-#: Lowest rows that the pool of the search begins with.
-POOL_ROWS = 1_000
-#: Scans after the first that incumbents may take to settle, and points of the segment from the incumbent (0) to the
-#: newest direction (1) that each of them measures besides.
-SETTLING, LINE_POINTS = 4, (0.25, 0.5, 0.75, 0.9)
-#: Rows beyond k that a scan sends for each class and direction are at most so many.
-MOST_EXTRA = 1_000
-#: Values that a block may send for its directions: bounds how many there are where k is large.
-VALUES = 400_000
+#: Times that incumbents may be measured to settle, and points of the segment from the incumbent (0) to the newest
+#: direction (1) that are measured besides each time.
+SETTLING, LINE_POINTS = 8, (0.25, 0.5, 0.75, 0.9)
 BINS = 200
 
 
 @dataclass(frozen=True)
-class OutlierMargin(TwoClassProblem[OutlierState, OutlierSummary]):
-    """The largest margin with k rows left out, to a share 1 - epsilon of the best; for each k in ``ks``, increasing.
-
-    exact: False for the heuristic's answer with an upper bound, whatever the distance. epsilon in [0, 1).
-    """
-
-    ks: tuple[int, ...]
-    epsilon: float
-    intercept: bool = True
-    exact: bool = True
-    pool_bytes: int = 256 << 20
-    sample_share: float = SAMPLE_SHARE
-    sample_bytes: int = SAMPLE_BYTES
-
-    def check(self) -> None:
-        """Refuse what cannot be trained, before a row is read.
-
-        Raises UsageError when k rows may be all of one class, or the pool's rows, which are dense, need more than the
-        memory.
-        """
-        codes = self.codes
-        self._check_counts(self.source.scalars().counts[:, list(codes)].sum(axis=0), codes)
-        rows = 4 * self.keep + POOL_ROWS
-        need = 8 * self.source.features * rows
-        if need > self.pool_bytes:
-            raise UsageError(
-                f"outliers: the search keeps some {rows:,} rows of {self.source.features:,} "
-                f"features in memory, dense, and these need {need:,} bytes; found memory for {self.pool_bytes:,}: give "
-                f"more with --memory, or fewer outliers"
-            )
-
-    def _check_counts(self, counts: NDArray[np.int64], codes: tuple[int, int]) -> None:
-        """Raises UsageError when one of the classes, of so many rows (2,), may vanish."""
-        smaller = int(np.argmin(counts))
-        if counts[smaller] <= self.ks[-1]:
-            why = "the margin has no bound" if self.intercept else "the others are of one class"
-            raise UsageError(
-                f"outliers: {self.ks[-1]:,} rows may be left out, and class {self.source.classes[codes[smaller]]!r} of "
-                f"{self.source.name} has {counts[smaller]:,}: with all of it left out {why}; give a "
-                f"number below {counts[smaller]:,}"
-            )
+class OutlierMargin(OutlierBase):
+    """The largest margin with k rows left out: what is asked, what is made of the answers, what is searched."""
 
     def round_of(self, state: OutlierState) -> Round:
         """What is told of a state."""
         return round_of(state)
 
     def result(self, state: OutlierState) -> Result:
-        """The model that a state stands for."""
-        return result(state, self.search_rows(state), sparse=self.source.sparse)
+        """The model that a state stands for; the last one is kept: what a row left out buys takes a solve each."""
+        if self._last[:1] != [id(state)]:
+            self._last[:] = [id(state), state, result(state, self.search_rows(state), sparse=self.source.sparse)]
+        found: Result = self._last[2]
+        return found
+
+    @cached_property
+    def _last(self) -> list[Any]:
+        return []
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> OutlierState:
         """A state from a checkpoint."""
         return OutlierState.from_arrays(arrays, len(self.ks))
 
-    def search_rows(self, state: OutlierState) -> SearchRows:
-        """The pool as the search sees it."""
-        return SearchRows(state.pool.x, state.pool.signs, state.centre, intercept=self.intercept)
-
-    # start
-
-    @property
-    def sample_chunks(self) -> list[int]:
-        """The chunks that are read before the first scan."""
-        return sample_chunks(self.source, self.codes, self.sample_share, self.sample_bytes)
-
     def start(self) -> OutlierState:
-        """Directions from a sample; nothing is proven yet."""
+        """Nothing is known yet: stages bring the rows to begin with.
+
+        Raises UsageError when so many rows have weight 0 that a class may vanish.
+        """
         check_scale(self.source)
-        sample = read_sample(self.source, self.sample_chunks, self.codes)
-        share = len(sample.chunks) / self.source.chunks
-        first = begin(sample, share, self.ks, self.keep, self.ordinary, intercept=self.intercept)
-        nothing = Found.nothing(self.source.features)
-        searches = tuple(Search(k, self.epsilon, first.radius, nothing, np.inf, batch=self.batch) for k in self.ks)
+        self._check_counts(rows_that_count(self.source)[list(self.codes)], self.codes)
+        source, nothing = self.source, Found.nothing(self.source.features)
+        searches = tuple(Search(k, self.epsilon, 0.0, nothing, np.inf, batch=self.batch) for k in self.ks)
+        empty = OutlierPool.nothing(source.features)
         return OutlierState(
-            round=0, status="running", pool=OutlierPool.nothing(self.source.features), spare=first.ordinary,
-            centre=first.centre, radius=first.radius, phase="settle", settling=SETTLING,
-            next_directions=first.directions[: self.batch],
-            searches=searches, left_out=tuple(LeftOut.nothing() for _ in self.ks),
-            histogram=np.zeros((2, BINS), np.int64), low=first.low, high=first.high, offset=first.offset, new_rows=0,
-            sample_bytes=sample.nbytes(self.source),
+            round=0, status="running", pool=empty, spare=empty, centre=np.zeros(source.features), radius=0.0,
+            phase="settle", settling=SETTLING, next_directions=np.zeros((1, source.features)), searches=searches,
+            left_out=tuple(LeftOut.nothing() for _ in self.ks), histogram=np.zeros((2, BINS), np.int64), low=0.0,
+            high=1.0, offset=0.0, new_rows=0, wanted=np.zeros(0, np.int64), move=np.zeros(source.features + 1),
+            home=SignedRows.nothing(source.features, source.dtype, sparse=source.sparse),
+            ledger=Ledger.blank(source.chunks, source.features), stages=self.stages.count,
+            counted_at=np.zeros(source.features),
         )  # fmt: skip
 
-    # probe
-
-    @property
-    def keep(self) -> int:
-        """Rows of each class that a scan sends for a direction."""
-        return self.ks[-1] + 1 + min(4 * (self.source.features + 2), MOST_EXTRA)
-
-    @property
-    def ordinary(self) -> int:
-        """Ordinary rows that the pool gets: enough for k + 1 certificates of d + 2 rows without a common row."""
-        room = self.pool_bytes // (4 * 8 * self.source.features)
-        return max(ORDINARY, min((self.source.features + 2) * (self.ks[-1] + 1), room))
-
-    @property
-    def batch(self) -> int:
-        """Directions that one scan measures at most."""
-        return max(1, min(CANDIDATES, VALUES // (2 * self.keep)))
-
-    def probe(self, state: OutlierState) -> OutlierProbe:
-        """The question of the next scan: the directions that wait to be measured."""
+    def probe(self, state: OutlierState) -> BringRows | MarginProbe | OutlierProbe:
+        """The question of the next stage; of the next scan: the directions that wait to be measured."""
+        source = self.source
+        if state.reading:
+            brought = BringRows(self.codes, source.features, source.dtype.name, source.sparse)
+            return self.reading.question(state) if state.stage else brought
         return OutlierProbe(
             directions=np.ascontiguousarray(state.next_directions.T), keep=self.keep, codes=self.codes,
-            known=np.sort(state.pool.ids), offset=state.offset, low=state.low, high=state.high, bins=BINS,
-            chunk_rows=self.source.chunk_rows,
+            known=np.intersect1d(state.pool.ids, state.home.ids), offset=state.offset, low=state.low,
+            high=state.high, bins=BINS, chunk_rows=source.chunk_rows,
         )  # fmt: skip
+
+    def skip(self, state: OutlierState) -> NDArray[np.bool_]:
+        """Chunks (c,) of other stages; after the first read all but those that are wanted."""
+        if state.reading:
+            return self.stages.skipping(state.stage)
+        return np.isin(np.arange(self.source.chunks), state.wanted, invert=True)
 
     # update
 
-    def update(self, state: OutlierState, summary: OutlierSummary) -> OutlierState:
-        """Incumbents and pool after a scan, and the directions that the next one is to measure.
+    def update(self, state: OutlierState, summary: Answer) -> OutlierState:
+        """The state after a stage or a scan."""
+        if isinstance(summary, OutlierSummary):
+            return self._onward(self._scanned(state, summary))
+        if isinstance(summary, Brought):
+            state = self.reading.first(state, summary.sent)
+        else:
+            state = self.reading.later(state, summary)
+        if state.reading:
+            return state
+        searches = tuple(replace(search, radius=state.radius) for search in state.searches)
+        settled = replace(self._onward(replace(state, searches=searches)), new_rows=state.new_rows)
+        best = settled.main.best
+        histogram = state.histogram + margins_of(state.home, best, state.low, state.high, BINS)
+        return replace(settled, histogram=histogram, counted_at=best.w)
 
-        Raises UsageError when so many rows have weight 0 that a class may vanish, which only a scan can tell.
+    def _onward(self, state: OutlierState) -> OutlierState:
+        """Measure without reading what waits for it, until chunks have to be read for that, or nothing waits."""
+        while state.status == "running" and len(state.next_directions):
+            directions, chunks = state.next_directions, np.arange(self.source.chunks)
+            home = at_home(state.home, directions, self.keep, self.reading.longest, state.pool.ids)
+            floors = state.ledger.screen(self.source, directions.T, chunks)
+            standing = [Standing(s.k, s.best.margin, self._expected(state, s.k)) for s in state.searches]
+            wanted = np.flatnonzero(unproven(home, floors, directions, standing, self.intercept, self.epsilon))
+            if len(wanted):
+                lower = cut_off(home, floors.min(axis=2))
+                return replace(self._improved(state, lower) if state.phase == "settle" else state, wanted=wanted)
+            state = self._measured(state, home, floors.min(axis=2))
+        return state
+
+    def _scanned(self, state: OutlierState, summary: OutlierSummary) -> OutlierState:
+        """After a scan of the chunks that were wanted: of the others rows at home and floors speak, as before."""
+        read, directions = state.wanted, state.next_directions
+        unread = np.setdiff1d(np.arange(self.source.chunks), read)
+        if not len(unread):
+            state = replace(state, histogram=summary.histogram, counted_at=np.zeros(self.source.features))
+        elsewhere = state.home.take(np.isin(state.home.ids // self.source.chunk_rows, read, invert=True))
+        home = at_home(elsewhere, directions, self.keep, self.reading.longest, state.pool.ids)
+        floors = state.ledger.screen(self.source, directions.T, unread).min(axis=2, initial=np.inf)
+        state = replace(state, round=state.round + 1, wanted=np.zeros(0, np.int64))
+        return self._measured(self._grown(state, summary), home.merge(summary), floors)
+
+    def _measured(self, state: OutlierState, home: OutlierSummary, floors: Array) -> OutlierState:
+        """Incumbents and pool after the directions that waited were measured, and those that wait now.
+
+        home: rows that were read or are at home; floors (m, 2): those of all others.
         """
-        self._check_counts(summary.seen, self.codes)
-        measured = [
-            measured_best(state.next_directions, summary, search.k, self.intercept) for search in state.searches
-        ]
-        left_out = tuple(
-            left_out_of(summary, state.next_directions[j], j, found, search.k)
-            if found.margin > search.best.margin
-            else before
-            for (found, j), search, before in zip(measured, state.searches, state.left_out, strict=True)
-        )
-        pool = state.pool.add(worth_having(state, summary, self.ks[-1], self.intercept))
+        summary, directions = cut_off(home, floors), state.next_directions
+        measured = self._best_measured(state, summary)
+        left_out = self._left_out(state, summary, measured)
+        pool = state.pool.add(worth_having(state, home, self.ks[-1], self.intercept))
         grown = len(pool) - len(state.pool)
         scanned, _ = self._to_measure(state)
-        lower_now = trimmed_margin(summary.lowest(0), state.next_directions[0], self.ks[-1], self.intercept)[0]
+        lower_now = trimmed_margin(summary.lowest(0), directions[0], self.ks[-1], self.intercept)[0]
         state = replace(
-            state, round=state.round + 1, pool=pool, left_out=left_out, histogram=summary.histogram, new_rows=grown,
-            lower_now=lower_now, next_directions=np.zeros((0, self.source.features)),
+            state, pool=pool, left_out=left_out, new_rows=grown, lower_now=lower_now,
+            next_directions=np.zeros((0, self.source.features)),
         )  # fmt: skip
         search_rows, searches = self.search_rows(state), list(state.searches)
         for place, (found, _) in enumerate(measured):
@@ -228,11 +210,6 @@ class OutlierMargin(TwoClassProblem[OutlierState, OutlierSummary]):
         phase: Phase = "search" if self.exact else "climb"
         return self._evaluated(replace(state, phase=phase, pool=self._pool_of_search(state)))
 
-    def _is_news(self, found: Found, search: Search) -> bool:
-        """Whether a hyperplane has more on the pool than the incumbent has on all rows, by what matters."""
-        slack = max(0.5 * self.epsilon, 1e-9) * abs(found.margin) + 1e-10 * search.radius
-        return found.margin > max(search.best.margin, 0.0) + slack
-
     def _pool_of_search(self, state: OutlierState) -> OutlierPool:
         """What the search begins with: the lowest rows under the incumbents, and ordinary ones."""
         found = lowest(state.pool, state.searches, max(POOL_ROWS // 2, self.keep))
@@ -246,6 +223,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, OutlierSummary]):
             rows = max(POOL_ROWS // 2, self.keep)
             next_directions = climbed(state, rows, self.intercept, run, self._is_news)[: self.batch]
             state = self._with_directions(over(state), next_directions) if len(next_directions) else over(state)
+            state = self._onward(state)
             yield state
         while state.status == "running" and not len(state.next_directions):
             open_ = [p for p, s in enumerate(state.searches) if s.status == "open" and not s.wants_scan]
@@ -253,7 +231,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, OutlierSummary]):
             further = advance if self.exact else bounded
             search = further(state.searches[place], self.search_rows(state), run)
             searches = (*state.searches[:place], search, *state.searches[place + 1 :])
-            state = self._evaluated(replace(state, searches=searches))
+            state = self._onward(self._evaluated(replace(state, searches=searches)))
             yield state
 
     def _evaluated(self, state: OutlierState) -> OutlierState:

@@ -16,6 +16,7 @@ from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_
 from coremargin.maths.rows import of_dense
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.result import STOPPED, Result
+from coremargin.problems.common.stages import place_of
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -42,9 +43,11 @@ REASONS = {
 def round_of(state: OutlierState) -> Round:
     """What is told of a state."""
     return Round(
-        number=state.round, status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
-        pool_rows=len(state.pool), coreset_rows=sum(len(search.certificates) for search in state.searches),
-        new_rows=state.new_rows, more={"nodes": sum(search.nodes for search in state.searches)},
+        status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
+        pool_rows=len(state.home) + len(state.pool), new_rows=state.new_rows,
+        coreset_rows=sum(len(search.certificates) for search in state.searches),
+        more={"nodes": sum(search.nodes for search in state.searches)},
+        **place_of(state.round, state.stage, state.stages, going_on=state.reading),
     )  # fmt: skip
 
 
@@ -66,7 +69,7 @@ def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Res
     known = sum(values.nbytes for values in kept.values()) <= PROOF_BYTES
     lost = known and state.status == "certified" and best.margin <= 0 and _overlap(state, proofs, search_rows.intercept)
     proven = known and state.status == "certified" and best.margin > 0
-    w, b = (best.w, best.b) if np.any(best.w) else (state.next_directions[0], state.offset)  # before the first scan
+    w, b = (best.w, best.b) if np.any(best.w) else (state.next_directions[0], state.offset)  # before all rows are read
     upper = [search.upper if known else np.inf for search in state.searches]
     extra = _extra(state, upper, gains) | (kept if known else {})
     word = "not_separable" if lost else state.status if known else "too_large"
@@ -74,6 +77,7 @@ def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Res
         status="not_separable" if lost else "certified" if proven else "stopped", word=word, reason=REASONS[word],
         kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin, upper=upper[-1],
         proof=Pool(pool.ids[core], of_dense(pool.x[core], sparse=sparse), pool.signs[core], weights[core]), final=False,
+        staged=bool(np.any(best.w)) and np.array_equal(best.w, state.counted_at),
         extra={f"outliers_{name}": values for name, values in extra.items()},
     )  # fmt: skip
 

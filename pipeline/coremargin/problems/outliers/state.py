@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from coremargin.maths.outliers.storage import below, search_from_arrays, search_to_arrays
 from coremargin.maths.rows import dense
 from coremargin.problems.common.driver_rows import SignedRows
+from coremargin.problems.hard.ledger import Ledger
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -24,8 +25,8 @@ STATUSES: tuple[Status, ...] = ("running", "certified", "stalled", "heuristic")
 Phase = Literal["settle", "climb", "search"]
 PHASES: tuple[Phase, ...] = ("settle", "climb", "search")
 
-_NUMBERS = ("round", "settling", "radius", "low", "high", "offset", "new_rows", "sample_bytes", "lower_now")
-_COUNTS = ("round", "settling", "new_rows", "sample_bytes")
+_NUMBERS = ("round", "settling", "radius", "low", "high", "offset", "new_rows", "lower_now", "stage", "stages")
+_COUNTS = ("round", "settling", "new_rows", "stage", "stages")
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,14 @@ class LeftOut:
 class OutlierState:
     """Between two scans.
 
-    searches: one for each k, in increasing order; left_out: the rows that its incumbent leaves out. settling: scans
-    that the incumbents may still take to settle. next_directions (m, d): directions that the next scan is to measure.
-    histogram (2, bins) over [low, high], of the margins at the first direction of the last scan, with ``offset``.
+    stage: so many of the ``stages`` of the first read are done. While it lasts next_directions (m, d) are the best of
+    the rows before, the first of them is what floors are taken at, and move (d + 1,) is how far it may still go with
+    its ``offset``. home: rows that came from stages and scans, in the order of their ids; ledger: floors of all others.
+    Then next_directions are those that wait to be measured, and wanted (c,) the chunks that the next scan reads for it.
+
+    searches: one for each k, in increasing order; left_out: the rows that its incumbent leaves out. settling: times
+    that the incumbents may still be measured to settle. histogram (2, bins) over [low, high]: of margins at the first
+    direction of each stage, for rows at home at counted_at (d,), or all at that of a scan of all chunks.
     """
 
     round: int
@@ -85,8 +91,20 @@ class OutlierState:
     high: float
     offset: float
     new_rows: int
-    sample_bytes: int
+    home: SignedRows
+    ledger: Ledger
+    move: Array
+    wanted: NDArray[np.int64]
+    counted_at: Array
+    stages: int
+    stage: int = 0
     lower_now: float = -np.inf
+    sample_bytes: ClassVar[int] = 0  #: all that is read is read by stages and scans
+
+    @property
+    def reading(self) -> bool:
+        """Whether the first read is going on, or has not begun."""
+        return self.stage < self.stages
 
     @property
     def main(self) -> Search:
@@ -108,7 +126,8 @@ class OutlierState:
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
         arrays |= {"status": np.array(STATUSES.index(self.status)), "phase": np.array(PHASES.index(self.phase))}
         arrays |= {"histogram": self.histogram, "centre": self.centre, "next_directions": self.next_directions}
-        arrays |= self.pool.to_arrays("pool") | self.spare.to_arrays("spare")
+        arrays |= self.pool.to_arrays("pool") | self.spare.to_arrays("spare") | self.home.to_arrays("home")
+        arrays |= {"move": self.move, "wanted": self.wanted, "counted_at": self.counted_at, **self.ledger.to_arrays()}
         for place, (search, out) in enumerate(zip(self.searches, self.left_out, strict=True)):
             arrays |= {f"search{place}.{name}": values for name, values in search_to_arrays(search).items()}
             arrays |= {f"out{place}.ids": out.ids, f"out{place}.values": out.values, f"out{place}.signs": out.signs}
@@ -124,7 +143,8 @@ class OutlierState:
         return cls(
             **numbers, pool=pool, spare=spare, status=STATUSES[int(arrays["status"])],
             phase=PHASES[int(arrays["phase"])], centre=arrays["centre"], next_directions=arrays["next_directions"],
-            histogram=arrays["histogram"],
+            histogram=arrays["histogram"], home=SignedRows.from_arrays("home", arrays), move=arrays["move"],
+            wanted=arrays["wanted"], counted_at=arrays["counted_at"], ledger=Ledger.from_arrays(arrays),
             searches=tuple(search_from_arrays(below(f"search{place}", arrays)) for place in range(searches)),
             left_out=tuple(LeftOut(out["ids"], out["values"], out["signs"]) for out in outs),
         )  # fmt: skip

@@ -22,7 +22,8 @@ class OutlierSummary:
     values (2, m, keep) float64: the smallest y w.x in increasing order, rounded down so that they are proofs, inf where
     there are fewer rows; ids (2, m, keep) int64: whose they are. row_id (r,) increasing, row_x (r, d) float64, row_sign
     (r,) int8: these rows, but for those that the question said are known.
-    histogram (2, bins) int64 of the margins of direction 0; seen (2,) int64 rows of each class.
+    histogram (2, bins) int64 of the margins of direction 0. floor_chunk (c,) int64 and floor (c, 2) float64: for each
+    chunk read, a lower bound on y w.x of direction 0 over its rows but for the ``keep`` lowest of each class in it.
     """
 
     values: Array
@@ -31,7 +32,8 @@ class OutlierSummary:
     row_x: Array
     row_sign: NDArray[np.int8]
     histogram: NDArray[np.int64]
-    seen: NDArray[np.int64]
+    floor_chunk: NDArray[np.int64]
+    floor: Array
 
     @classmethod
     def nothing(cls, directions: int, keep: int, features: int, bins: int) -> OutlierSummary:
@@ -43,7 +45,8 @@ class OutlierSummary:
             row_x=np.zeros((0, features)),
             row_sign=np.zeros(0, np.int8),
             histogram=np.zeros((2, bins), np.int64),
-            seen=np.zeros(2, np.int64),
+            floor_chunk=np.zeros(0, np.int64),
+            floor=np.zeros((0, 2)),
         )
 
     def merge(self, later: OutlierSummary) -> OutlierSummary:
@@ -62,7 +65,8 @@ class OutlierSummary:
             row_x=np.concatenate([self.row_x, later.row_x])[kept],
             row_sign=np.concatenate([self.row_sign, later.row_sign])[kept],
             histogram=self.histogram + later.histogram,
-            seen=self.seen + later.seen,
+            floor_chunk=np.concatenate([self.floor_chunk, later.floor_chunk]),
+            floor=np.concatenate([self.floor, later.floor]),
         )
 
     def lowest(self, direction: int) -> tuple[Array, Array]:
@@ -71,6 +75,11 @@ class OutlierSummary:
         return positive[np.isfinite(positive) | (positive == -np.inf)], negative[
             np.isfinite(negative) | (negative == -np.inf)
         ]
+
+    @property
+    def floors(self) -> Array:
+        """Lower bounds (c, 2) on y w.x of direction 0 over the rows of each chunk read that are not handed out."""
+        return np.asarray(np.minimum(self.floor, self.values[:, 0, -1]))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""

@@ -1,4 +1,4 @@
-"""What a scan says about incumbents, and which of its rows are worth having."""
+"""What measured directions say about incumbents, and which of their rows are worth having."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from coremargin.problems.outliers.state import OutlierState
     from coremargin.problems.outliers.summary import OutlierSummary
 
-#: Directions of the first scan whose rows are kept; it measures soft ones, some of them far off.
+#: Directions that are measured first whose rows are kept: of a small store soft ones are, some of them far off.
 BEST = 4
 
 
@@ -41,9 +41,9 @@ def left_out_of(summary: OutlierSummary, w: Array, j: int, found: Found, k: int)
 
 
 def worth_having(state: OutlierState, summary: OutlierSummary, k: int, intercept: bool) -> OutlierPool:
-    """The rows that the pool takes from a scan.
+    """The rows that the pool takes when directions were measured.
 
-    Of the first one, those of its best directions; while incumbents settle, all; then, for each candidate and class,
+    Of the first ones, those of the best directions; while incumbents settle, all; then, for each candidate and class,
     the lowest few: they show what is wrong with it, and more would only slow the search down.
     """
     kept = np.ones(len(summary.row_id), bool)
@@ -52,7 +52,7 @@ def worth_having(state: OutlierState, summary: OutlierSummary, k: int, intercept
         fresh = np.isin(summary.ids, summary.row_id)
         lowest = fresh & (np.cumsum(fresh, axis=2) <= few)
         kept = np.isin(summary.row_id, summary.ids[lowest])
-    elif state.round == 0 and len(state.next_directions) > BEST:
+    elif not len(state.pool) and len(state.next_directions) > BEST:
         margins = [trimmed_margin(summary.lowest(j), w, k, intercept)[0] for j, w in enumerate(state.next_directions)]
         best = np.argsort(-np.array(margins), kind="stable")[:BEST]
         kept = np.isin(summary.row_id, summary.ids[:, best])
