@@ -214,7 +214,7 @@ def test_the_answer_so_far(tmp_path: Path) -> None:
     running = Running(["train", store.path, "--out", tmp_path / "m", "--outliers", "40", "--cluster", "threads"])
     assert running.popen.stderr is not None
     for line in running.popen.stderr:
-        if line.startswith("scan 1: "):
+        if line.startswith("one read: "):
             break
     running.send(signal.SIGINT)
     code, out, errors = running.end()

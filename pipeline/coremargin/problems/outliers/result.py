@@ -44,7 +44,7 @@ def round_of(state: OutlierState) -> Round:
     """What is told of a state."""
     return Round(
         status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
-        pool_rows=len(state.home) + len(state.pool), new_rows=state.new_rows,
+        pool_rows=state.rows_held, new_rows=state.new_rows,
         coreset_rows=sum(len(search.certificates) for search in state.searches),
         more={"nodes": sum(search.nodes for search in state.searches)},
         **place_of(state.round, state.stage, state.stages, going_on=state.reading),

@@ -107,6 +107,11 @@ class OutlierState:
         return self.stage < self.stages
 
     @property
+    def rows_held(self) -> int:
+        """How many rows of the store the driver has."""
+        return len(self.home) + int(np.count_nonzero(np.isin(self.pool.ids, self.home.ids, invert=True)))
+
+    @property
     def main(self) -> Search:
         """The search for the largest k: the model is its incumbent."""
         return self.searches[-1]
