@@ -103,6 +103,11 @@ class OutlierBase(TwoClassProblem[OutlierState, Answer]):
         """How many chunks each stage of the first read has."""
         return self.stages.sizes
 
+    @property
+    def reads_again(self) -> bool:
+        """What the search asks may be about any chunk, where not all rows came home at once."""
+        return self.stages.count > 1
+
     @cached_property
     def reading(self) -> Reading:
         """How the store is read once."""
