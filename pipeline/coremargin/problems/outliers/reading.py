@@ -19,7 +19,7 @@ from coremargin.problems.common.driver_rows import SignedRows
 from coremargin.problems.hard.forecast import cuts, forecast
 from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.state import Hypothesis
-from coremargin.problems.outliers.home import at_home, standing
+from coremargin.problems.outliers.home import at_home, margins_of, standing
 from coremargin.problems.outliers.start import Seen, begin
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ class Reading:
             return state
         starts = list(state.next_directions)
         starts += soft_directions(self._search_rows(state, starts))
-        seen = Seen(state.home, self._share(state.stage - 1), self.keep, state.centre, self.intercept)
+        at = Found(before.w, before.b, 0.0)
+        wrong = int(margins_of(state.home, at, -1.0, 1.0, 2)[:, 0].sum())
+        seen = Seen(state.home, self._share(state.stage - 1), self.keep, state.centre, self.intercept, wrong)
         state = replace(state, next_directions=seen.directions(self.ks, starts[:1], starts))
         return self._turned(state, state.home, before, pace)
 

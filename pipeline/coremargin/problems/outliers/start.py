@@ -87,7 +87,8 @@ def begin(
 class Seen:
     """Rows in the order of their ids that are a share of all, and how the heuristic looks for directions on them.
 
-    keep: lowest rows of each class under a direction that it looks at; centre (d,): of z.
+    keep: lowest rows of each class under a direction that it looks at; centre (d,): of z; wrong: so many of the rows
+    are on the wrong side already, outliers most likely, which may all lie in one place.
     """
 
     rows: SignedRows
@@ -95,6 +96,7 @@ class Seen:
     keep: int
     centre: Array
     intercept: bool
+    wrong: int = 0
 
     def directions(self, ks: Sequence[int], near: Sequence[Array], starts: Sequence[Array]) -> Array:
         """The best directions (m, d), the largest k first, down to those that separate nothing."""
@@ -124,7 +126,7 @@ class Seen:
     def _few(self, k: int) -> int:
         """How many of k outliers are taken to be among these rows at most."""
         spread = SIGMAS * np.sqrt(k * self.share * (1 - min(self.share, 1.0)))
-        return min(k, int(np.ceil(k * self.share + spread)))
+        return min(k, max(self.wrong, int(np.ceil(k * self.share + spread))))
 
     def _best(self, k: int, near: Sequence[Array], starts: Sequence[Array]) -> Found:
         features = len(self.centre)
