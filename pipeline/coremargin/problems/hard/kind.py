@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
     from coremargin.problems.hard.problem import HardMargin
+    from coremargin.problems.outcome import Outcome
+
+
+#: A pool is full from this share of its room on, and this many reads are more than one.
+FULL, AGAIN = 0.8, 1.05
 
 
 class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
@@ -34,6 +40,19 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
         from coremargin.problems.hard.make import problem_of
 
         return problem_of(job, source)
+
+    def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
+        """How many rows there was room for, too."""
+        return super().facts(problem, state) | {"pool_limit_rows": problem.pool_rows}
+
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
+        """The pool; where it was full and chunks were read again, what would help."""
+        word, text = super().driver_memory(outcome)
+        run = outcome.run
+        full = run["pool_rows"] > FULL * run.get("pool_limit_rows", math.inf)
+        if full and run.get("stages") and run["bytes_read"] > AGAIN * run["store_bytes"]:
+            text += "; it was full: with more --memory less would be read again"
+        return word, text
 
     def contradiction(self, model: Model) -> list[str]:
         """The hulls of the classes meet."""

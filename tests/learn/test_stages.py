@@ -1,0 +1,186 @@
+"""Bad luck while a store is read in stages: damage, growth, limits, little memory. Nothing is lost, all is said."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+from coremargin.engine.executors import InProcess
+from coremargin.engine.loop import OutOfTime
+from coremargin.errors import ClaimRefuted, DamagedChunk, Interrupted
+from coremargin.learn.train import Progress, open_store, train_job
+from coremargin.problems.hard import make
+from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.outliers import make as outliers
+from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.problems.registry import kind_of, new_job
+from coremargin.verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coremargin.engine.protocols import BlockResult
+
+KINDS: dict[str, dict[str, Any]] = {"hard": {}, "outliers": {"outliers": 2}}
+CHUNKS, ROWS = 250, 50
+
+
+@pytest.fixture(autouse=True)
+def _small_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first stage of one chunk, so that there are six."""
+    small: dict[str, Any] = {"sample_bytes": 1000, "sample_share": 0.001}
+    for module, problem in ((make, HardMargin), (outliers, OutlierMargin)):
+        limited = partial(_with, problem, small)
+        monkeypatch.setattr(module, problem.__name__, limited)
+
+
+def _with(problem: Any, options: dict[str, Any], *args: Any, **given: Any) -> Any:
+    return problem(*args, **(given | options))
+
+
+@pytest.fixture
+def store(tmp_path: Path, make_separable: Callable[..., Any]) -> Store:
+    """12,500 rows of 4 features in 250 chunks."""
+    X, y = make_separable(ROWS * CHUNKS, 4, margin=0.2)
+    return stored(tmp_path / "rows.zarr", X, y)
+
+
+def stored(path: Path, X: np.ndarray, y: Any) -> Store:
+    """Rows, 50 a chunk."""
+    with StoreWriter.create(path, features=X.shape[1], dtype=str(X.dtype), chunk_rows=ROWS) as writer:
+        writer.write(X, y, origin="test")
+    return Store.open(path)
+
+
+def job_of(store: Store, out: Path, kind: str, **options: Any) -> Any:
+    """A job of this kind."""
+    return new_job(store=store.path, out=out, block=1, **KINDS[kind], **options)
+
+
+def exact(model: Path) -> dict[str, bytes]:
+    """What must be equal to the bit."""
+    return {name: (model / name).read_bytes() for name in ("model.json", "arrays.npz")}
+
+
+def stages_of(job: Any, store: Store) -> Any:
+    """Which chunk is read in which stage."""
+    return kind_of(job).problem(job, store).stages  # type: ignore[attr-defined]
+
+
+def files_of(store: Store, chunk: int) -> list[Path]:
+    """The files of a chunk's rows."""
+    return [path for path in (store.path / "X").rglob("*") if path.is_file() and path.name == f"c.{chunk}.0"]
+
+
+def after(blocks: int, what: Callable[[], None]) -> Progress:
+    """What happens after so many blocks."""
+    left = [blocks]
+
+    def count(_: BlockResult) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            what()
+
+    return Progress(on_block=count)
+
+
+def stop() -> None:
+    """Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_chunk_that_is_damaged_in_the_last_stage(tmp_path: Path, store: Store, kind: str) -> None:
+    """It is named; when it is there again, the job goes on after the stages that are done, to the same bits."""
+    job = job_of(store, tmp_path / "m", kind)
+    alone = train_job(job_of(store, tmp_path / "alone", kind), store, InProcess(1))
+    assert alone.model.status == "certified"
+    stages = stages_of(job, store)
+    assert stages.count == 6
+    chunk = int(stages.chunks(5)[-1])
+    (path,) = files_of(store, chunk)
+    content = path.read_bytes()
+    done: list[dict[str, Any]] = []
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DamagedChunk, match=rf"\b{chunk}\b"):
+        train_job(job, Store.open(store.path, map_bytes=0), InProcess(1), progress=Progress(on_round=done.append))
+    assert [(line["kind"], line["stage"]) for line in done] == [("stage", k) for k in (1, 2, 3, 4, 5)]
+    path.write_bytes(content)
+    ended = train_job(job, Store.open(store.path), InProcess(1), begin="resume")
+    assert ended.run["bytes_read"] == alone.run["bytes_read"]
+    assert exact(job.out) == exact(tmp_path / "alone")
+    assert verify(job.out, store.path).ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("blocks", [1, 3, 11, 60, 249])
+def test_broken_off_in_any_stage(tmp_path: Path, store: Store, kind: str, blocks: int) -> None:
+    """By Ctrl-C or a time limit after so many chunks: what is proven by then is told, and --resume ends as without."""
+    alone = train_job(job_of(store, tmp_path / "alone", kind), store, InProcess(1))
+    job = job_of(store, tmp_path / "m", kind)
+    if kind == "hard":  # outliers have an answer at any time, which Ctrl-C ends them with
+        with pytest.raises(Interrupted):
+            train_job(job, store, InProcess(1), progress=after(blocks, stop))
+        ended = train_job(job, store, InProcess(2), begin="resume")
+        assert exact(job.out) == exact(tmp_path / "alone")
+        assert ended.run["bytes_read"] == alone.run["bytes_read"]
+    late = job_of(store, tmp_path / "late", kind)
+
+    def over() -> None:
+        raise OutOfTime
+
+    stopped = train_job(late, store, InProcess(1), progress=after(blocks, over))
+    assert (stopped.model.status, stopped.resumable) == ("stopped", True)
+    assert verify(late.out, store.path).ok  # claims what it has, nothing where that is nothing
+    ended = train_job(late, store, InProcess(1), begin="resume")
+    assert ended.run["bytes_read"] == alone.run["bytes_read"]
+    assert exact(late.out) == exact(tmp_path / "alone")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_that_grows_while_it_is_read(
+    tmp_path: Path, store: Store, make_separable: Callable[..., Any], kind: str
+) -> None:
+    """The job is about the commit that it opened, before a break and after it; so is its certificate."""
+    shutil.copytree(store.path, tmp_path / "quiet.zarr")
+    alone = train_job(
+        job_of(Store.open(tmp_path / "quiet.zarr"), tmp_path / "alone", kind), Store.open(tmp_path / "quiet.zarr"),
+        InProcess(1),
+    )  # fmt: skip
+    X, y = make_separable(100, 4, margin=0.0)
+
+    def grow() -> None:
+        with StoreWriter.append(store.path) as writer:
+            writer.write(X, y, origin="more")
+
+    job = job_of(store, tmp_path / "m", kind)
+    done = train_job(job, store, InProcess(1), progress=after(50, grow))
+    assert (done.model.status, done.model.rows) == ("certified", alone.model.rows)
+    assert done.model.store_digest == store.digest != Store.open(store.path).digest
+    for name in ("w", "b"):
+        assert np.array_equal(getattr(done.model, name), getattr(alone.model, name))
+    assert verify(job.out, tmp_path / "quiet.zarr").ok
+    with pytest.raises(ClaimRefuted, match="rows were appended after training"):
+        verify(job.out, store.path)
+    assert open_store(job, "new").rows == store.rows + 100
+
+
+def test_too_little_memory_is_told(tmp_path: Path, store: Store) -> None:
+    """With room for few rows more is read, and a word says what would help; the proof is as good."""
+    from coremargin.cli.messages import outcome_text
+
+    job = job_of(store, tmp_path / "m", "hard", memory=1000, epsilon=1e-6)
+    done = train_job(job, store, InProcess(1))
+    assert done.model.status == "certified"
+    assert done.run["bytes_read"] > 1.05 * store.nbytes
+    assert "with more --memory less would be read again" in "\n".join(outcome_text(done, job))
+    assert verify(job.out, store.path).ok
+    roomy = job_of(store, tmp_path / "roomy", "hard", epsilon=1e-6)
+    assert "--memory" not in "\n".join(outcome_text(train_job(roomy, store, InProcess(1)), roomy))
