@@ -160,7 +160,7 @@ def test_show_says_what_a_model_claims(run_cli: RunCli, save_model: Callable[...
     text = run_cli("show", model).stdout
     assert "'a' (negative), 'b' (positive)" in text
     assert "1.0 proven for all rows" in text
-    assert "3 scans, 1.0 MiB in" in text
+    assert "3 scans and a sample, 1.0 MiB in" in text
     assert json.loads(run_cli("show", model, "--json").stdout)["run"]["scans"] == 3
     (model / "run.json").unlink()
     assert json.loads(run_cli("show", model, "--json").stdout)["run"] == {}
