@@ -22,7 +22,7 @@ def offer(
         floors.append([lowest.offer(data, 0, np.arange(len(rows)), rows[:, 0], error), np.inf])
         start += len(rows)
     at = np.arange(first_chunk, first_chunk + len(chunks))
-    floor, sent = lowest.finish(at, np.array(floors))
+    floor, sent, _ = lowest.finish(at, np.array(floors))
     ids, rows, signs = sent.ids, sent.rows, sent.signs
     return floor, ids, rows, signs
 
@@ -57,7 +57,7 @@ def test_each_error_stays_with_its_rows() -> None:
     for chunk, (value, error) in enumerate([(5.0, 0.5), (4.0, 0.125), (3.0, 0.0)]):
         data = ChunkRows(chunk, chunk, np.array([[value]]), np.zeros(1, np.int32), 1.0)
         assert lowest.offer(data, 1, np.array([0]), np.array([value]), error) == np.inf
-    floor, sent = lowest.finish(np.arange(3), np.full((3, 2), np.inf))
+    floor, sent, _ = lowest.finish(np.arange(3), np.full((3, 2), np.inf))
     ids, signs = sent.ids, sent.signs
     assert floor[:, 1].tolist() == [4.5, 3.875, np.inf]
     assert (ids.tolist(), signs.tolist()) == ([2], [-1])

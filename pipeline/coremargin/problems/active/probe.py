@@ -70,7 +70,7 @@ class SlabProbe:
                 chunk, source.span(chunk)[0], rows, codes, float(longest[chunk]), source.weights(chunk)
             )  # fmt: skip
             answer = answer.merge(self.ask(data, lowest))
-        _, sent = lowest.finish(np.array(block.chunks), np.zeros((len(block.chunks), 2)))
+        _, sent, _ = lowest.finish(np.array(block.chunks), np.zeros((len(block.chunks), 2)))
         return replace(answer, row_id=sent.ids, row_x=sent.rows)
 
     def ask(self, data: ChunkRows, lowest: LowestRows) -> SlabSummary:

@@ -131,10 +131,9 @@ class MarginProbe:
 
     def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
         """The answer of a block with the rows that are worth having."""
-        floor, sent = lowest.finish(answer.floor_chunk, answer.floor)
+        floor, sent, sides = lowest.finish(answer.floor_chunk, answer.floor)
         histogram = answer.histogram
         if len(self.asked):
-            sides = lowest.sent_margins()
             histogram = histogram - np.array([binned(side, self.low, self.high, self.bins) for side in sides])
         return replace(answer, floor=floor, sent=sent, histogram=histogram)
 

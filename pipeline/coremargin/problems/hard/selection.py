@@ -6,6 +6,7 @@ as one already chosen are left out, or the copies of one row would fill the pool
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,20 +37,44 @@ class ChunkRows:
 
 @dataclass(frozen=True)
 class _Offered:
-    """Rows of one class: value (m,), margin, ids, chunk, error of the value, rows (m, d)."""
+    """Rows of one class: value (m,), margin, ids, chunk, error of the value; rows (m, d), one part after the other."""
 
     value: Array
     margin: Array
     ids: NDArray[np.int64]
     chunk: NDArray[np.int64]
     error: Array
-    rows: maths_rows.Rows
+    parts: tuple[maths_rows.Rows, ...]
 
     def take(self, order: NDArray[np.intp]) -> _Offered:
-        rows = maths_rows.take(self.rows, order)
-        return _Offered(
-            self.value[order], self.margin[order], self.ids[order], self.chunk[order], self.error[order], rows
-        )  # fmt: skip
+        """Some of them, with their rows in one part."""
+        plain = {name: getattr(self, name)[order] for name in _PLAIN}
+        return _Offered(**plain, parts=(_gathered(self.parts, order),))
+
+    @classmethod
+    def joined(cls, offers: Sequence[_Offered]) -> _Offered:
+        """All of them; no row is copied."""
+        plain = {name: np.concatenate([getattr(offer, name) for offer in offers]) for name in _PLAIN}
+        return cls(**plain, parts=tuple(part for offer in offers for part in offer.parts))
+
+
+_PLAIN = ("value", "margin", "ids", "chunk", "error")
+
+
+def _gathered(parts: Sequence[maths_rows.Rows], places: NDArray[np.intp]) -> maths_rows.Rows:
+    """Rows at ``places`` (m,) of parts that follow one another: each is copied once."""
+    if len(parts) == 1 or maths_rows.is_sparse(parts[0]):
+        return maths_rows.take(maths_rows.concatenate(parts) if len(parts) > 1 else parts[0], places)
+    starts = np.cumsum([0, *(part.shape[0] for part in parts)])
+    whose = np.searchsorted(starts, places, side="right") - 1
+    found = np.empty((len(places), parts[0].shape[1]), parts[0].dtype)
+    order = np.argsort(whose, kind="stable")
+    edges = np.searchsorted(whose[order], np.arange(len(parts) + 1))
+    for k, part in enumerate(parts):
+        here = order[edges[k] : edges[k + 1]]
+        if len(here):
+            found[here] = part[places[here] - starts[k]]
+    return found
 
 
 _Lost = tuple[NDArray[np.int64], NDArray[np.float64]]  # chunks, and floors of rows in them
@@ -69,9 +94,10 @@ class LowestRows:
     ) -> None:
         self.keep, self.copies = keep, copies
         none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
-        nothing = _Offered(np.zeros(0), np.zeros(0), none, none, np.zeros(0), rows)
+        nothing = _Offered(np.zeros(0), np.zeros(0), none, none, np.zeros(0), (rows,))
         self._offers = ([nothing], [nothing])
-        self._lowest = [np.zeros(0), np.zeros(0)]  # the lowest different values so far, at most ``keep``
+        self._count = [0, 0]  # of all offers so far
+        self._lowest = [np.zeros(0), np.zeros(0)]  # once ``keep`` came: their lowest different values, so many at most
         self._lost: tuple[list[_Lost], list[_Lost]] = ([], [])  # of rows that were kept for a while
 
     def offer(
@@ -80,8 +106,8 @@ class LowestRows:
     ) -> float:  # fmt: skip
         """Take what is low enough of the rows ``mine`` (positions, increasing) of class k with these values of y w.x.
 
-        ``error`` bounds the error of the values; cut: none above it is wanted; margins: theirs, where ``sent_margins``
-        are asked for. Returns the floor of the rows not taken: a true lower bound.
+        ``error`` bounds the error of the values; cut: none above it is wanted; margins: theirs, which
+        ``finish`` tells again. Returns the floor of the rows not taken: a true lower bound.
         """
         if not len(mine):
             return np.inf
@@ -91,14 +117,21 @@ class LowestRows:
         floor = float(values[left].min()) - error if left.any() else np.inf
         if len(taken):
             value, rows = values[taken].astype(np.float64), mine[taken]
-            self._lowest[k] = np.unique(np.concatenate([self._lowest[k], value]))[: self.keep]
+            self._add_values(k, value)
             chunk, errors = np.full(len(rows), data.chunk), np.full(len(rows), error)
             margin = np.zeros(len(rows)) if margins is None else margins[taken].astype(np.float64)
             found = maths_rows.take(data.rows, rows)
-            self._offers[k].append(_Offered(value, margin, rows + data.start, chunk, errors, found))
+            self._offers[k].append(_Offered(value, margin, rows + data.start, chunk, errors, (found,)))
             if sum(len(offer.ids) for offer in self._offers[k]) > COMPACT * self.keep:
-                self._sort_out(k)
+                every, kept = self._sort_out(k)
+                self._offers[k][:] = [every.take(kept)]
         return floor
+
+    def _add_values(self, k: int, values: Array) -> None:
+        before, self._count[k] = self._count[k], self._count[k] + len(values)
+        if self._count[k] >= self.keep:
+            earlier = [offer.value for offer in self._offers[k]] if before < self.keep else [self._lowest[k]]
+            self._lowest[k] = np.unique(np.concatenate([*earlier, values]))[: self.keep]
 
     def _low_enough(self, k: int, values: NDArray[Any], cut: float) -> NDArray[np.intp]:
         """Positions of the rows that can still be among the lowest."""
@@ -111,11 +144,11 @@ class LowestRows:
         near = np.flatnonzero(values < min(cut, most, self._lowest[k][-1] if full else np.inf))
         return near if self.copies and len(near) <= self.keep else near[_lowest_distinct(values[near], self.keep)]
 
-    def _sort_out(self, k: int) -> _Offered:
-        """Keep the lowest of the offers, each value once: of the copies of a row one is enough."""
-        offers, names = self._offers[k], ("value", "margin", "ids", "chunk", "error")
-        plain = {name: np.concatenate([getattr(offer, name) for offer in offers]) for name in names}
-        every = _Offered(**plain, rows=maths_rows.concatenate([offer.rows for offer in offers]))
+    def _sort_out(self, k: int) -> tuple[_Offered, NDArray[np.intp]]:
+        """The offers, and which of them stay: the lowest, each value once. Of the copies of a row one is enough."""
+        every = _Offered.joined(self._offers[k])
+        if self.copies and len(every.ids) <= self.keep:
+            return every, np.arange(len(every.ids))
         order = np.lexsort([every.ids, every.value])
         first = np.ones(len(order), bool)
         if len(order) > self.keep or not self.copies:
@@ -123,25 +156,23 @@ class LowestRows:
         gone = np.concatenate([order[~first], order[first][self.keep :]])
         if len(gone):
             self._lost[k].append((every.chunk[gone], every.value[gone] - every.error[gone]))
-        kept = every.take(order[first][: self.keep])
-        self._offers[k][:] = [kept]
-        return kept
+        return every, order[first][: self.keep]
 
-    def sent_margins(self) -> tuple[Array, Array]:
-        """Margins of the rows that ``finish`` keeps, of each class."""
-        return self._sort_out(0).margin, self._sort_out(1).margin
+    def finish(self, chunks: NDArray[np.int64], floors: Array) -> tuple[Array, SentRows, tuple[Array, Array]]:
+        """Floors (c, 2) that count the rows given up later; the rows kept, in row order; their margins, of each class.
 
-    def finish(self, chunks: NDArray[np.int64], floors: Array) -> tuple[Array, SentRows]:
-        """Floors (c, 2) that count the rows given up later, and the rows kept, in row order."""
-        floors, kept = floors.copy(), [self._sort_out(k) for k in range(2)]
+        The margins are those that came with the offers.
+        """
+        (one, first), (other, second) = (self._sort_out(k) for k in range(2))
+        floors = floors.copy()
         for k, lost in enumerate(self._lost):
             for chunk, floor in lost:
                 np.minimum.at(floors[:, k], np.searchsorted(chunks, chunk), floor)
-        ids = np.concatenate([part.ids for part in kept])
-        signs = np.repeat(np.array([1, -1], np.int8), [len(part.ids) for part in kept])
-        order = np.argsort(ids, kind="stable")
-        rows = maths_rows.concatenate([part.rows for part in kept])
-        return floors, SentRows.of(ids[order], maths_rows.take(rows, order), signs[order])
+        every, kept = _Offered.joined([one, other]), np.concatenate([first, len(one.ids) + second])
+        signs = np.repeat(np.array([1, -1], np.int8), [len(first), len(second)])
+        order = np.argsort(every.ids[kept], kind="stable")
+        sent = SentRows.of(every.ids[kept[order]], _gathered(every.parts, kept[order]), signs[order])
+        return floors, sent, (one.margin[first], other.margin[second])
 
 
 def _lowest_distinct(values: NDArray[Any], keep: int) -> NDArray[np.intp]:
