@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coremargin.data.arrays import ArraySource
-from coremargin.problems.hard import ledger as ledger_module
+from coremargin.problems.common import balls as balls_module
 from coremargin.problems.hard.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_slabs_of_centres_change_nothing(rng: np.random.Generator, monkeypatch: 
     w = np.array([0.6, 0.8, 0.0])
     ledger = Ledger.blank(20, 3).record(np.arange(15), floors_of(source, w, np.ones(100, bool))[:15], w)
     whole = ledger.screen(source, np.eye(3), np.arange(20))
-    monkeypatch.setattr(ledger_module, "SLAB_BYTES", 3 * 8 * 3)
+    monkeypatch.setattr(balls_module, "SLAB_BYTES", 3 * 8 * 3)
     some = np.array([1, 2, 7, 8, 9, 14, 19])
     assert (ledger.screen(source, np.eye(3), some) == whole[:, :, some]).all()
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_svmlight_file
 
 from coremargin.data.arrays import ArraySource
 from coremargin.maths.rows import is_sparse
-from coremargin.problems.hard.ledger import balls_of
+from coremargin.problems.common.balls import balls_of
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.hard.state import HardMarginState
 from margin_judges import hulls_meet, margin_by_daqp

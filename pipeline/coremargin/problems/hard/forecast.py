@@ -13,7 +13,7 @@ import numpy as np
 
 from coremargin.maths.margin import NEGATIVE, POSITIVE, Array
 from coremargin.maths.screening import reach
-from coremargin.problems.hard.ledger import balls_of
+from coremargin.problems.common.balls import balls_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

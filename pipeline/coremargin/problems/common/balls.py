@@ -1,0 +1,55 @@
+"""Where the rows of a chunk lie: around its centre, no farther than its radius, which ingest has written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.screening import Balls
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+
+Array = NDArray[np.float64]
+
+#: Centres are loaded in slabs of about this size: a store of terabytes has a hundred thousand chunks.
+SLAB_BYTES = 32 << 20
+#: Centres of sparse chunks are read where they are at most this share of the store's bytes.
+CENTRES_SHARE = 0.1
+
+
+def balls_of(source: Source, chunks: NDArray[np.int64]) -> Iterator[tuple[slice, Balls]]:
+    """Where the rows of ``chunks`` (m,), increasing, lie: of so many chunks at a time as fit into a slab of memory.
+
+    The centres of a sparse store are dense: with a million features one is as long as the chunk that it may spare.
+    There rows are taken to lie around the origin.
+    """
+    scalars = source.scalars()
+    if source.sparse and 8 * source.chunks * source.features > CENTRES_SHARE * source.nbytes:
+        yield slice(0, len(chunks)), Balls(None, scalars.max_norm[chunks])
+        return
+    step = max(1, SLAB_BYTES // (8 * source.features))
+    for first in range(0, len(chunks), step):
+        part = slice(first, min(first + step, len(chunks)))
+        mine = chunks[part]
+        yield part, Balls(_centres(source, mine, step), scalars.radius[mine])
+
+
+def _centres(source: Source, chunks: NDArray[np.int64], step: int) -> Array:
+    """The centres (m, d) of ``chunks`` (m,), increasing; those between them are read along, ``step`` at most."""
+    found = np.empty((len(chunks), source.features))
+    first = 0
+    while first < len(chunks):
+        stop = int(np.searchsorted(chunks, chunks[first] + step))
+        mine = chunks[first:stop]
+        found[first:stop] = source.centres(int(mine[0]), int(mine[-1]) + 1)[mine - mine[0]]
+        first = stop
+    return found
+
+
+def some_of(balls: Balls, at: NDArray[np.intp]) -> Balls:
+    """Those of some of the chunks."""
+    return Balls(None if balls.centre is None else balls.centre[at], balls.radius[at])
