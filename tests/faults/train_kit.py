@@ -100,7 +100,7 @@ def small_job(kind: str, store: Path, out: Path) -> TrainJob:
 def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     for module, name in (
-        (hard, "HardMargin"), (soft, "SoftMargin"), (fleet, "SoftMargin"), (outliers, "OutlierMargin"),
+        (hard, "HardMargin"), (soft, "StagedSoftMargin"), (fleet, "SoftMargin"), (outliers, "OutlierMargin"),
         (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"),
     ):  # fmt: skip
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))

@@ -21,6 +21,8 @@ from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.outliers import make as outliers
 from coremargin.problems.outliers.problem import OutlierMargin
 from coremargin.problems.registry import kind_of, new_job
+from coremargin.problems.soft import make as soft
+from coremargin.problems.soft.staged import StagedSoftMargin
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from coremargin.engine.protocols import BlockResult
 
-KINDS: dict[str, dict[str, Any]] = {"hard": {}, "outliers": {"outliers": 2}}
+KINDS: dict[str, dict[str, Any]] = {"hard": {}, "outliers": {"outliers": 2}, "hinge": {"loss": "hinge", "C": 10}}
 CHUNKS, ROWS = 250, 50
 
 
@@ -36,7 +38,7 @@ CHUNKS, ROWS = 250, 50
 def _small_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first stage of one chunk, so that there are six."""
     small: dict[str, Any] = {"sample_bytes": 1000, "sample_share": 0.001}
-    for module, problem in ((make, HardMargin), (outliers, OutlierMargin)):
+    for module, problem in ((make, HardMargin), (outliers, OutlierMargin), (soft, StagedSoftMargin)):
         limited = partial(_with, problem, small)
         monkeypatch.setattr(module, problem.__name__, limited)
 
@@ -125,7 +127,7 @@ def test_broken_off_in_any_stage(tmp_path: Path, store: Store, kind: str, blocks
     """By Ctrl-C or a time limit after so many chunks: what is proven by then is told, and --resume ends as without."""
     alone = train_job(job_of(store, tmp_path / "alone", kind), store, InProcess(1))
     job = job_of(store, tmp_path / "m", kind)
-    if kind == "hard":  # outliers have an answer at any time, which Ctrl-C ends them with
+    if kind != "outliers":  # outliers have an answer at any time, which Ctrl-C ends them with
         with pytest.raises(Interrupted):
             train_job(job, store, InProcess(1), progress=after(blocks, stop))
         ended = train_job(job, store, InProcess(2), begin="resume")

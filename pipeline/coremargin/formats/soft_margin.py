@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
 from coremargin.formats.choices import Loss
 from coremargin.formats.fleet_record import FleetRecord
-from coremargin.formats.model_arrays import Numbers, Schema
+from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import WHOLE, AboveZero, Folds, Parameters, Seed, TwoClasses, View
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class SoftParameters(Parameters, frozen=True, kw_only=True):
@@ -56,8 +60,21 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         return 0
 
     def schema(self, names: frozenset[str]) -> Schema:
-        """The same with the hypothesis that gives all other rows their dual weights."""
-        return super().schema(names) | {"reference": Numbers("f8", (self.features + 1,))}
+        """The same with the hypothesis that gives all other rows their dual weights; or several, and each chunk's."""
+        if "reference_of" not in names:
+            return super().schema(names) | {"reference": Numbers("f8", (self.features + 1,))}
+        several: Schema = {
+            "reference": Numbers("f8", ("references", self.features + 1)), "reference_of": Numbers("i8", ("chunks",)),
+        }  # fmt: skip
+        return super().schema(names) | several
+
+    def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
+        """Each chunk has one of the references. Raises DataError."""
+        of = arrays.get("reference_of")
+        if of is not None:
+            inside = ((of >= 0) & (of < len(arrays["reference"]))).all()
+            demand(inside, place, "reference_of", "places among the references")
+        super().check_values(arrays, place)
 
 
 RECORD = SoftMargin

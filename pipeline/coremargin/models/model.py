@@ -57,7 +57,8 @@ class Model(Single):
         Int8, their signs in {-1, +1}.
     extra : mapping of str to ndarray, optional
         What only models of one problem have, by name: "ledger_..." what scans proved about each chunk (hard margin),
-        "reference" (d + 1,) the hypothesis of the dual point (soft margin), "outliers_..." the rows left out.
+        "reference" (d + 1,) the hypothesis of the dual point (soft margin), or (s, d + 1) several and "reference_of"
+        (chunks,) which of them is that of a chunk, "outliers_..." the rows left out.
     shift, factor : ndarray of shape (d,), optional
         Where rows are scaled (``scaling``), what by: w, b, coreset_x and the certificate are about scaled rows. Both
         None for "rownorm".

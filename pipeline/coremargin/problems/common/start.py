@@ -96,6 +96,12 @@ class Sample:
     signs: NDArray[np.int8]
     weights: NDArray[np.float64] | None = None
 
+    def thin(self, step: int) -> Sample:
+        """Every so many-th of its rows."""
+        few = np.arange(0, len(self.ids), step)
+        weights = None if self.weights is None else self.weights[few]
+        return Sample(self.chunks, self.ids[few], take(self.rows, few), self.signs[few], weights)
+
     def nbytes(self, source: Source) -> int:
         """Bytes that were read for it."""
         return sum(source.span(c)[1] - source.span(c)[0] for c in self.chunks) * source.nbytes // source.rows

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma
-from coremargin.maths.rows import is_sparse
 from coremargin.problems.soft.bounds import slack_error
-from coremargin.problems.soft.probe import CURVE_ROWS
+from coremargin.problems.soft.state import Bounds
 
 if TYPE_CHECKING:
     from coremargin.maths.newton import Rows
@@ -42,7 +41,7 @@ def bound_ahead(
     share, length = 16.0 * objective.magnitudes.sum_error, objective.magnitudes.longest
     most = float(summary.slack.sum() + rows.weights @ slack) + float(summary.far_c[0]) * _way(length, move)
     loose = share * most * (length + 1.0)
-    body, edge = _curve_errors(objective.magnitudes, summary)
+    body, edge = objective.magnitudes.curve_errors(float(summary.far_c[0]), float(summary.far_spread[0]))
     moved = float(np.linalg.norm(move))
     off = loose + (body + 2.0 * edge) * moved
     total = float(summary.slack.sum() - rows.weights @ before - summary.far_linear @ move + rows.weights @ slack)
@@ -62,7 +61,7 @@ def bound_ahead(
     dual *= max(0.0, 1.0 - slack_error(size, float(summary.total_c.sum()), total))
     if not dual > state.lower:
         return state
-    return replace(state, bounds=replace(state.bounds, dual=dual, reference=ahead))
+    return replace(state, bounds=Bounds.at(ahead, state.upper, dual))
 
 
 def _way(length: float, move: Array) -> float:
@@ -75,19 +74,3 @@ def _short(magnitudes: Magnitudes, at: Array, move: Array, least: float) -> bool
     size = magnitudes.reach(np.abs(at[:-1])) + abs(float(at[-1])) + 1.0
     change = min(_way(magnitudes.longest, move), magnitudes.reach(np.abs(move[:-1])) + abs(float(move[-1])))
     return change + 4.0 * gamma(len(at) + 8) * size < least
-
-
-def _curve_errors(magnitudes: Magnitudes, summary: NearMarginSummary) -> tuple[float, float]:
-    """How far the curve may be off: the length of its part for the weights as a matrix, and that of its last column.
-
-    Of dense rows it is made of products in their own precision, CURVE_ROWS at a time.
-    """
-    dense = not is_sparse(summary.row_x)
-    tile, precision = (
-        (CURVE_ROWS, magnitudes.source.dtype) if dense else (magnitudes.source.chunk_rows, np.dtype(np.float64))
-    )
-    far_c, spread, size = float(summary.far_c[0]), float(summary.far_spread[0]), 2.0 * magnitudes.longest + 1.0
-    body = 1.01 * gamma(tile + 64, precision) * spread + magnitudes.sum_error * far_c * size * size
-    edge = 1.01 * gamma(64, precision) * np.sqrt(far_c * spread) + magnitudes.sum_error * far_c * size
-    # Made around a row z, the matrix has the column times z, twice.
-    return float(body + 2.0 * magnitudes.longest * edge), float(edge)

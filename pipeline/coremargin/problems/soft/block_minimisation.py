@@ -26,7 +26,7 @@ from coremargin.problems.soft.block_pace import is_due, passes_to_wait
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
 from coremargin.problems.soft.block_state import BlockPass
 from coremargin.problems.soft.block_steps import balanced, first, joined, solved, spread
-from coremargin.problems.soft.bounds import BALANCE, best_point, dual_bound, squared_bound
+from coremargin.problems.soft.bounds import BALANCE, DualSums, best_point, dual_bound, squared_bound
 from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import histogram_range
@@ -289,4 +289,4 @@ def _hinge_bound(objective: Objective, state: SoftState, summary: NearMarginSumm
     if objective.intercept and abs(float(linear[-1])) > BALANCE * total:
         return state
     named = (summary.row_id, signs, duals)
-    return dual_bound(objective, state, float(summary.far_c[0]), linear[:-1], named, len(duals))
+    return dual_bound(objective, state, DualSums(float(summary.far_c[0]), linear[:-1], len(duals)), named)

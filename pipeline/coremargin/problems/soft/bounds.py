@@ -6,7 +6,7 @@ Given away is what whoever checks a claim in float64, in sums of their own, may 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,21 +32,24 @@ BALANCE = 2.0**-46
 
 def best_point(objective: Objective, points: Array, state: SoftState, summary: NearMarginSummary) -> SoftState:
     """The primal bound from the best of the points (k,) that the scan summed up, rounded up."""
-    best, least = state.best, state.upper
+    best, least, total_c = state.best, state.upper, float(summary.total_c.sum())
     for k, t in enumerate(points):
         at, size = state.newest, np.abs(state.newest)
         if t != 1 and state.best is not None:  # margins there are those of both ends: so are their errors
             at, size = t * at + (1 - t) * state.best, t * size + (1 - t) * np.abs(state.best)
-        value = _rounded_up(objective, soft.penalty(at, objective.metric) + float(summary.losses[k]), size, summary)
+        value = rounded_up(objective, soft.penalty(at, objective.metric) + float(summary.losses[k]), size, total_c)
         if value < least:
             best, least = at, value
     return replace(state, best=best, bounds=replace(state.bounds, primal=least))
 
 
-def _rounded_up(objective: Objective, value: float, size: Array, summary: NearMarginSummary) -> float:
-    """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|."""
+def rounded_up(objective: Objective, value: float, size: Array, total_c: float) -> float:
+    """The value and what float64 may have lost: in each margin, and in the sums; size (d + 1,): |(w, b)|.
+
+    total_c: sum of c of all rows.
+    """
     margin = gamma(len(size) + 8) * (objective.magnitudes.reach(size[:-1]) + float(size[-1]) + 1.0)
-    lost = objective.loss.lost(margin, value, float(summary.total_c.sum()))
+    lost = objective.loss.lost(margin, value, total_c)
     return value * (1.0 + 4.0 * objective.magnitudes.sum_error) + 4.0 * lost
 
 
@@ -70,7 +73,7 @@ def squared_bound(objective: Objective, state: SoftState, summary: NearMarginSum
     dual *= max(0.0, 1.0 - slack_error(size, float(summary.below_c[0]), least))
     if not dual > state.lower:
         return state
-    return replace(state, bounds=replace(state.bounds, dual=dual, reference=state.newest))
+    return replace(state, bounds=Bounds.at(state.newest, state.upper, dual))
 
 
 def slack_error(size: float, below_c: float, slack: float) -> float:
@@ -113,31 +116,43 @@ def hinge_bound(
         if moved is None:
             return state
         duals = moved
-    return dual_bound(objective, state, far_c, linear[:-1] + dual_sum(duals), (ids, signs, duals), terms)
+    return dual_bound(objective, state, DualSums(far_c, linear[:-1] + dual_sum(duals), terms), (ids, signs, duals))
+
+
+@dataclass(frozen=True)
+class DualSums:
+    """Of duals a: others, their sum over rows that are not named; dual_sum (d,): sum of a y x over all rows.
+
+    terms: rows that were summed up on the driver.
+    """
+
+    others: float
+    dual_sum: Array
+    terms: int
 
 
 def dual_bound(
     objective: Objective,
     state: SoftState,
-    others: float,
-    v: Array,
+    sums: DualSums,
     named: tuple[NDArray[np.int64], NDArray[np.int8], Array],
-    terms: int,
+    reference: tuple[Array, NDArray[np.int64]] | None = None,
 ) -> SoftState:
-    """With the dual bound of duals in balance, of the hinge: c or 0 by side at the newest but for the rows named.
+    """With the dual bound of duals in balance: those of a hypothesis, the newest, but for the rows named.
 
-    others: sum of the duals of rows that are not named; v (d,): sum of a y x over all rows; named: ids, signs, duals;
-    terms: rows that were summed up on the driver.
+    named: ids, signs, duals. reference: the hypotheses (s, d + 1), and of each chunk (c,) which of them, where it is
+    not the newest for all.
     """
     ids, signs, duals = named
-    total = others + float(duals.sum())
+    at, of = reference or (state.newest, np.zeros(0, np.int64))
+    total, v = sums.others + float(duals.sum()), sums.dual_sum
     value = soft.hinge_dual(total, v, objective.metric[:-1])
-    error = 8.0 * (objective.magnitudes.sum_error + gamma(terms))
+    error = 8.0 * (objective.magnitudes.sum_error + gamma(sums.terms))
     value -= error * total + _dual_sum_error(objective, v, total, error)
     value -= BALANCE * total * objective.magnitudes.longest * float(np.linalg.norm(v))
     if not value > state.lower:
         return state
-    return replace(state, bounds=Bounds(state.upper, value, state.newest, ids, signs, duals))
+    return replace(state, bounds=Bounds(state.upper, value, at, ids, signs, duals, of))
 
 
 def _dual_sum_error(objective: Objective, v: Array, total: float, error: float) -> float:

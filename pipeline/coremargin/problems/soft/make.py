@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coremargin.problems.soft.base import SoftBase
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
+from coremargin.problems.soft.staged import StagedSoftMargin
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | BlockMinimisation:
     """The problem on these rows, by the method that fits them."""
-    problem = SoftMargin(
+    problem = StagedSoftMargin(
         source,
         job.epsilon,
         LOSSES[job.loss],
@@ -28,7 +29,7 @@ def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | BlockMinimisa
         1,
         sample_share=job.sample,
     )
-    return soft_margin(problem)
+    return problem if problem.fits_stages else soft_margin(SoftMargin(**_fields(problem)))
 
 
 def soft_margin(problem: SoftMargin) -> SoftMargin | BlockMinimisation:
@@ -40,4 +41,9 @@ def soft_margin(problem: SoftMargin) -> SoftMargin | BlockMinimisation:
 
 def base_of(problem: SoftMargin) -> SoftBase:
     """What it minimises, with no method."""
-    return SoftBase(**{field.name: getattr(problem, field.name) for field in fields(SoftBase)})
+    return SoftBase(**_fields(problem))
+
+
+def _fields(problem: SoftMargin) -> dict[str, Any]:
+    """What a soft margin is made of, by whatever method."""
+    return {field.name: getattr(problem, field.name) for field in fields(problem)}

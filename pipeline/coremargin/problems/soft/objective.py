@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.data.moments import Moments, moments
 from coremargin.maths.margin import gamma
+from coremargin.problems.soft.probe import CURVE_ROWS
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -57,6 +58,19 @@ class Magnitudes:
         if by_length <= LONG:
             return by_length
         return min(by_length, max(LONG, float(self.widest @ size)))
+
+    def curve_errors(self, weight: float, spread: float) -> tuple[float, float]:
+        """How far a curve may be off: the length of its part for the weights as a matrix, and that of its last column.
+
+        weight: sum of its rows' weights; spread: that of weights times squares of distances from where it was made. Of
+        dense rows it is made of products in their own precision, CURVE_ROWS at a time.
+        """
+        source, size = self.source, 2.0 * self.longest + 1.0
+        tile, precision = (source.chunk_rows, np.dtype(np.float64)) if source.sparse else (CURVE_ROWS, source.dtype)
+        body = 1.01 * gamma(tile + 64, precision) * spread + self.sum_error * weight * size * size
+        edge = 1.01 * gamma(64, precision) * np.sqrt(weight * spread) + self.sum_error * weight * size
+        # Made around a row z, the matrix has the column times z, twice.
+        return float(body + 2.0 * self.longest * edge), float(edge)
 
     def sizes(self, total: float, squares: float) -> Array:
         """Bounds (d,) on sum_i a_i |x_ij|, a >= 0 with sum a = total; sum a^2 <= squares, where no row has a weight."""

@@ -165,7 +165,7 @@ class NearMarginProbe:
         far = ~counted.cached
         far[near] = False
         if self.loss.names_duals:
-            self._settle(pick, signs, margins[0], far, longest)
+            self.settle(pick, signs, margins[0], far, longest)
         slack = np.maximum(1.0 - margins[0], 0.0)
         cost = row_c * slack
         losing = far & (margins[0] < 1.0)
@@ -183,7 +183,7 @@ class NearMarginProbe:
         """
         signs, newest, row_c, slack, columns = parts.signs, parts.margins[0], parts.row_c, parts.slack, parts.columns
         far, positive = parts.losing, signs > 0
-        curve, spread = _tiled_curve(losing, row_c[far]) if self.curve else (np.zeros((0, 0)), 0.0)
+        curve, spread = tiled_curve(losing, row_c[far]) if self.curve else (np.zeros((0, 0)), 0.0)
         return NearMarginSummary(
             losses=self._losses(parts.margins, row_c),
             slack=columns[:, :2].sum(axis=0), squares=slack @ columns[:, :2], dual_sum=total[:2],
@@ -191,13 +191,13 @@ class NearMarginProbe:
             far_linear=np.append(total[2], columns[:, 2].sum()), far_slope=np.append(total[3], columns[:, 3].sum()),
             far_curve=curve, far_spread=np.array([spread]),
             row_id=ids, row_x=near, row_sign=signs[parts.near], row_c=row_c[parts.near],
-            histogram=np.stack([self._bin(newest[positive]), self._bin(newest[~positive])]),
+            histogram=np.stack([self.bin(newest[positive]), self.bin(newest[~positive])]),
             total_c=np.array([row_c[positive].sum(), row_c[~positive].sum()]),
             below=np.array([np.count_nonzero(newest < 1.0)]), below_c=np.array([row_c[newest < 1.0].sum()]),
             far_least=np.array([parts.least]),
         )  # fmt: skip
 
-    def _settle(
+    def settle(
         self, pick: Pick, signs: NDArray[np.int8], margins: Array, far: NDArray[np.bool_], longest: float
     ) -> None:
         """Round margins of far rows once where the last bits decide about their side, and so about their dual.
@@ -223,7 +223,8 @@ class NearMarginProbe:
             losses[k] = row_c @ self.loss.value(np.maximum(1.0 - m, 0.0))
         return losses
 
-    def _bin(self, margins: Array) -> NDArray[np.int64]:
+    def bin(self, margins: Array) -> NDArray[np.int64]:
+        """The histogram (bins,) of some margins."""
         place = (margins - self.low) * (self.bins / (self.high - self.low))
         return np.bincount(np.clip(place, 0, self.bins - 1).astype(np.intp), minlength=self.bins)
 
@@ -248,7 +249,7 @@ def distances(margins: Array) -> Array:
     return np.asarray(np.maximum(margins.min(axis=0) - 1.0, 1.0 - margins.max(axis=0)))
 
 
-def _tiled_curve(rows: Rows, weights: Array) -> tuple[Array, float]:
+def tiled_curve(rows: Rows, weights: Array) -> tuple[Array, float]:
     """sum_i weight_i (x_i, 1)(x_i, 1)^T (d + 1, d + 1), and sum_i weight_i ||x_i - z||^2.
 
     The products of dense rows are made in their own precision, around a row z of them: far from the origin little else

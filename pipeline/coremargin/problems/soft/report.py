@@ -66,6 +66,7 @@ def _about(
         "between": int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum()),
         "full": int(at_cap.sum()),
         "in_segments": in_parts(records),
+        "staged": (run.get("histogram") or {}).get("hypothesis") == "stages",
         "scanned": any(row.get("kind") != "sample" for row in records),
     }
 

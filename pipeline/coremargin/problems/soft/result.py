@@ -9,6 +9,7 @@ import numpy as np
 from coremargin.engine.problem import Round
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.result import Result
+from coremargin.problems.common.stages import place_of
 from coremargin.problems.common.zone import REASONS
 
 if TYPE_CHECKING:
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 def round_of(state: SoftState) -> Round:
     """What is told of a state: the dual below, the primal above; before the first scan nothing is proven."""
-    last_scan, lower = state.last_scan, state.lower if state.round else -np.inf
+    last_scan, lower = state.last_scan, state.lower if np.isfinite(state.upper) else -np.inf
+    held, going_on = len(state.rows.cached) or last_scan.near_rows, state.status == "running"
+    if state.reading is not None:
+        held = len(state.reading.home)
     return Round(
-        number=state.round, status=state.status, lower=lower, lower_now=lower, upper=state.upper,
-        pool_rows=len(state.rows.cached) or last_scan.near_rows, coreset_rows=len(state.bounds.near_ids),
+        status=state.status, lower=lower, lower_now=lower, upper=state.upper,
+        pool_rows=held, coreset_rows=len(state.bounds.near_ids),
         new_rows=last_scan.near_rows, rows_below=last_scan.rows_below,
+        **place_of(state.round, state.round, state.stages, going_on=state.reading is not None and going_on),
     )  # fmt: skip
 
 
@@ -29,11 +34,13 @@ def result(state: SoftState) -> Result:
     """The model that a state stands for."""
     best, bounds = state.newest if state.best is None else state.best, state.bounds
     certified = state.status == "certified"
+    of = {"reference_of": bounds.reference_of} if len(bounds.reference_of) else {}
     none = np.zeros((len(bounds.near_ids), 0))  # whoever checks the proof has these rows from the store
     return Result(
         status="certified" if certified else "stopped",
         reason=REASONS.get(state.status, state.status), kind="duality_gap", w=best[:-1], b=float(best[-1]),
-        lower=bounds.dual if state.round else None, upper=bounds.primal,
+        lower=bounds.dual if np.isfinite(bounds.primal) else None, upper=bounds.primal,
         proof=Pool(bounds.near_ids, none, bounds.near_signs, bounds.near_duals),
-        final=np.array_equal(best, state.newest), extra={"reference": bounds.reference},
+        final=np.array_equal(best, state.newest) and state.reading is None, staged=state.reading is not None,
+        extra={"reference": bounds.reference} | of,
     )  # fmt: skip

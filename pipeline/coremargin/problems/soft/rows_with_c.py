@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import as_float64, take
+from coremargin.maths.rows import as_float64, products, take
 from coremargin.problems.common.driver_rows import SignedRows
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ class RowsWithC(SignedRows):
     """ids (m,) int64, rows (m, d), signs (m,) int8, row_c (m,): the C of each row, no dual weight can be larger."""
 
     row_c: Array
+
+    def margins(self, at: Array) -> Array:
+        """y (w.x + b) (m,) at a hypothesis (d + 1,)."""
+        return np.asarray(self.signs * (products(self.rows, at[:-1, None])[0] + at[-1]))
 
     @classmethod
     def of_sample(cls, found: Sample, few: NDArray[np.intp] | None, class_c: Array) -> RowsWithC:

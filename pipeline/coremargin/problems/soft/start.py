@@ -16,7 +16,7 @@ def histogram_range(margins: Array) -> tuple[float, float]:
 
     So rows on the wrong side can be counted from it; what lies beyond the range is in the outermost bins.
     """
-    least, most = np.quantile(margins, [0.002, 0.998])
+    least, most = np.quantile(margins, [0.002, 0.998]) if len(margins) else (0.0, 1.0)
     least, most = min(float(least), 0.0), max(float(most), 1.0)
     span = 1.2 * (most - least)
     width = 1.0 / max(1, int(BINS / span)) if span <= BINS else span / BINS

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from coremargin.problems.common.stored import arrays_of, fields_of, part_of
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.block_state import BlockPass
+from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import BINS
 
@@ -25,7 +26,8 @@ class Bounds:
     """What is proven: primal from above, by the best hypothesis, and dual from below.
 
     reference (d + 1,): the hypothesis that the dual point belongs to; near_ids, near_signs, near_duals (m,): with
-    hinge, the duals of the rows near the margin (all others have c if they lose at ``reference``, else 0).
+    hinge, the duals of the rows near the margin (all others have c if they lose at ``reference``, else 0). Where
+    chunks were read in stages, reference (s, d + 1) and reference_of (c,): which of them is that of a chunk.
     """
 
     primal: float
@@ -34,12 +36,18 @@ class Bounds:
     near_ids: NDArray[np.int64]
     near_signs: NDArray[np.int8]
     near_duals: Array
+    reference_of: NDArray[np.int64]
 
     @classmethod
     def nothing(cls, reference: Array) -> Bounds:
         """Before the first scan."""
-        none = np.zeros(0)
-        return cls(np.inf, 0.0, reference, none.astype(np.int64), none.astype(np.int8), none)
+        return cls.at(reference, np.inf, 0.0)
+
+    @classmethod
+    def at(cls, reference: Array, primal: float, dual: float) -> Bounds:
+        """Of the duals that a hypothesis gives all rows."""
+        none = np.zeros(0, np.int64)
+        return cls(primal, dual, reference, none, none.astype(np.int8), np.zeros(0), none)
 
 
 @dataclass(frozen=True)
@@ -75,12 +83,51 @@ class LastScan:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """The first read, in stages: what is known of far rows; home: near rows, in the driver.
+
+    stage: so many are over; of (c,): which stage each chunk belongs to; again (s,): those that are to be read once
+    more. move (d + 1,): how far the hypothesis is going to move; spread: how far margins are, by the root of the mean
+    square; seen: share of the chunks that the hypothesis before the last move was made of.
+    """
+
+    far: FarRows
+    home: RowsWithC
+    stage: int
+    of: NDArray[np.int64]
+    again: NDArray[np.bool_]
+    move: Array
+    spread: float
+    seen: float
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact."""
+        plain = {
+            f"{name}_{part}": np.asarray(getattr(self, part))
+            for part in ("stage", "of", "again", "move", "spread", "seen")
+        }
+        return self.far.to_arrays(f"{name}_far") | self.home.to_arrays(f"{name}_home") | plain
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Reading | None:
+        """Inverse of ``to_arrays``; None where there is none."""
+        if f"{name}_stage" not in arrays:
+            return None
+        return cls(
+            FarRows.from_arrays(f"{name}_far", arrays), RowsWithC.from_arrays(f"{name}_home", arrays),
+            int(arrays[f"{name}_stage"]), arrays[f"{name}_of"], arrays[f"{name}_again"], arrays[f"{name}_move"],
+            float(arrays[f"{name}_spread"]), float(arrays[f"{name}_seen"]),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class SoftState:
     """Between two scans.
 
     newest (d + 1,): the (w, b) that the next scan is about; best: the one behind the bound from above, None before the
     first scan. total_rows: of both classes; sample_bytes: read before the first scan, or between two. block_pass: where
-    rows are scanned a segment at a time (block_minimisation.py).
+    rows are scanned a segment at a time (block_minimisation.py). reading: while the first read is made in ``stages``,
+    and as long as what it found is all that is known; 0 where it is not.
     """
 
     round: int
@@ -94,6 +141,8 @@ class SoftState:
     total_rows: int
     sample_bytes: int
     block_pass: BlockPass | None = None
+    reading: Reading | None = None
+    stages: int = 0
 
     @property
     def lower(self) -> float:
@@ -129,7 +178,7 @@ class SoftState:
         """Inverse of ``to_arrays``."""
         makers = {
             "bounds": part_of(Bounds), "zone": part_of(Zone), "last_scan": part_of(LastScan, may_lack=("rows_below",)),
-            "block_pass": BlockPass.from_arrays,
+            "block_pass": BlockPass.from_arrays, "reading": Reading.from_arrays,
             "rows": part_of(RowCache, {"sample": RowsWithC.from_arrays, "cached": RowsWithC.from_arrays}),
         }  # fmt: skip
         return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))

@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-def _signed(rows: row_ops.Rows, signs: NDArray[np.int8], intercept: bool) -> row_ops.Rows:
+def signed(rows: row_ops.Rows, signs: NDArray[np.int8], intercept: bool) -> row_ops.Rows:
     """y (x, 1) (m, d + 1); the last column is zero without an intercept."""
     return row_ops.signed_points(rows, signs, float(intercept))
 
 
-def _filled(rows: row_ops.Rows, signs: NDArray[np.int8], intercept: bool) -> Array:
+def filled(rows: row_ops.Rows, signs: NDArray[np.int8], intercept: bool) -> Array:
     """The same, dense, as the hinge's steps have them."""
-    return row_ops.dense(_signed(rows, signs, intercept))
+    return row_ops.dense(signed(rows, signs, intercept))
 
 
 def first_step(objective: Objective, some: RowsWithC, near: Array) -> Array:
     """The minimiser over some rows; near (d + 1,): a solution to start from."""
     p = len(near)
     if objective.loss.curves:
-        rows = _signed(some.rows, some.signs, objective.intercept)
+        rows = signed(some.rows, some.signs, objective.intercept)
         model = Rows(rows, some.row_c, rows @ near)
         return minimise_squared_hinge(near, objective.metric, Quadratic.zero(p), model)[0]
-    filled = _filled(some.rows, some.signs, objective.intercept)
-    hinge = HingeModel(objective.metric, np.zeros(p), filled, some.row_c, np.zeros(len(some)))
+    every = filled(some.rows, some.signs, objective.intercept)
+    hinge = HingeModel(objective.metric, np.zeros(p), every, some.row_c, np.zeros(len(some)))
     return minimise_hinge(hinge, tolerance=1e-9 if len(some) <= 1000 else 1e-6)[0]  # few: perhaps all there are
 
 
@@ -60,7 +60,7 @@ def squared_step(objective: Objective, state: SoftState, summary: NearMarginSumm
     curve, slope = summary.far_curve.copy(), -2.0 * summary.far_slope
     if not objective.intercept:
         curve[-1], curve[:, -1], slope[-1] = 0.0, 0.0, 0.0
-    rows = _signed(summary.row_x, summary.row_sign, objective.intercept)
+    rows = signed(summary.row_x, summary.row_sign, objective.intercept)
     model = Rows(rows, summary.row_c, rows @ state.newest)
     far = Quadratic(float(summary.far_value[0]), slope, curve)
     step, _ = minimise_squared_hinge(state.newest, objective.metric, far, model)
@@ -69,46 +69,47 @@ def squared_step(objective: Objective, state: SoftState, summary: NearMarginSumm
 
 def hinge_step(objective: Objective, state: SoftState, summary: NearMarginSummary) -> tuple[Array, SoftState]:
     """The dual bound of the near-margin model, which underestimates the value everywhere, and its minimiser."""
-    rows = _filled(summary.row_x, summary.row_sign, objective.intercept)
+    rows = filled(summary.row_x, summary.row_sign, objective.intercept)
     row_c = summary.row_c
     linear = summary.far_linear.copy()
     if not objective.intercept:
         linear[-1] = 0.0
     free = HingeModel(objective.metric, linear, rows, row_c, np.zeros(len(rows)))
-    if objective.intercept and not _balances(free):
-        guarded = _guarded(objective, state, summary, free, None)
-        return guarded if guarded is not None else minimise_hinge(free)[0], state
+    sample = state.rows.sample
+    away = sample.take(np.flatnonzero(np.isin(sample.ids, summary.row_id, invert=True)))
+    far_c = float(summary.total_c.sum() - row_c.sum())
+    if objective.intercept and not balances(free):
+        ahead = guarded(objective, free, away, far_c, state.newest, None)
+        return ahead if ahead is not None else minimise_hinge(free)[0], state
     step, duals = minimise_hinge(free)
     near_margin = (summary.row_id, summary.row_sign, row_c)
     state = hinge_bound(objective, state, summary, near_margin, duals, lambda a: rows[:, :-1].T @ a)
     if is_certified(state.lower, state.upper, objective.epsilon):
         return step, state
-    guarded = _guarded(objective, state, summary, free, step)
-    return guarded if guarded is not None else step, state
+    ahead = guarded(objective, free, away, far_c, state.newest, step)
+    return ahead if ahead is not None else step, state
 
 
-def _balances(free: HingeModel) -> bool:
+def balances(free: HingeModel) -> bool:
     """False where no duals near the margin make up for the linear term of the intercept: the model has no minimum."""
     wanted = -float(free.linear[-1])
     room = float(free.right[free.rows[:, -1] * wanted > 0].sum())
     return abs(wanted) <= room
 
 
-def _guarded(
-    objective: Objective, state: SoftState, summary: NearMarginSummary, free: HingeModel, step: Array | None
-) -> Array | None:
-    """The step again, with a loss for far rows that change sides, where rows of the sample show that some would.
+def guarded(
+    objective: Objective, free: HingeModel, away: RowsWithC, far_c: float, near: Array, step: Array | None
+) -> Array | None:  # fmt: skip
+    """The step again, with a loss for far rows that change sides, where rows of a sample show that some would.
 
-    step: None, where the model without it has no minimum.
+    away: far rows of the sample, which stand for all of them, of a sum of c of far_c; near (d + 1,): the hypothesis
+    that the model was made at; step: its minimiser, None where it has no minimum.
     """
-    sample = state.rows.sample
-    away = np.isin(sample.ids, summary.row_id, invert=True)
-    rows = _filled(sample.rows[away], sample.signs[away], objective.intercept)
-    was = rows @ state.newest < 1.0
+    rows = filled(away.rows, away.signs, objective.intercept)
+    was = rows @ near < 1.0
     if not len(rows) or (step is not None and np.array_equal(was, rows @ step < 1.0)):
         return None
-    row_c = sample.row_c[away]
-    row_c = row_c * float(summary.total_c.sum() - summary.row_c.sum()) / float(row_c.sum())
+    row_c = away.row_c * (far_c / float(away.row_c.sum()))
     nothing = np.zeros(len(row_c))
     guard = HingeModel(
         free.metric, free.linear, np.vstack([free.rows, rows]),

@@ -18,4 +18,5 @@ class SoftClaim(Claim):
     loss: str  #: "hinge" or "squared_hinge"
     cost: float  #: C
     class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
-    reference: np.ndarray  #: (d + 1,) the hypothesis that the dual point belongs to
+    reference: np.ndarray  #: (r, d + 1) the hypotheses that the dual point belongs to
+    reference_of: np.ndarray  #: (chunks,) int64: which of them is that of a chunk; (0,): there is one for all

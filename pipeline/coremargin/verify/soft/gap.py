@@ -164,6 +164,10 @@ class GapScan(SoftScan):
         return Check("coreset", not problems, "; ".join(problems) or ("none is needed" if self.squared else text))
 
     def _weighed(self) -> Check:
+        chunks = len(self.claim.reference_of)
+        if chunks not in (0, self.rows.chunks):
+            text = f"references for {chunks:,} chunks, the store has {self.rows.chunks:,}: expected one for each"
+            return Check("dual weights", ok=False, text=text)
         if self.squared:
             return Check("dual weights", ok=True, text="in proportion to c xi at the reference: >= 0 and in balance")
         if self.claim.lower is None or self.claim.lower <= 0:

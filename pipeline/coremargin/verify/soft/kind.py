@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from coremargin.verify import values
 from coremargin.verify.claim import two_classes
 from coremargin.verify.kind import Kind
@@ -27,7 +29,8 @@ class SoftKind(Kind[SoftClaim]):
         parameters = record.parameters
         return SoftClaim(
             **two_classes(files, record.view, soft=True), loss=parameters.loss, cost=float(parameters.C),
-            class_weight=parameters.class_weight, reference=files.arrays["reference"],
+            class_weight=parameters.class_weight, reference=np.atleast_2d(files.arrays["reference"]),
+            reference_of=files.arrays.get("reference_of", np.zeros(0, np.int64)),
         )  # fmt: skip
 
     def same_classes(self, claim: SoftClaim, rows: Rows) -> Check:

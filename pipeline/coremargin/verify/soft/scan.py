@@ -3,8 +3,8 @@
 Value. A row's margin in float64 is off by at most e = gamma_(d+3) (|x|.|w| + |b| + 1), |x|.|w| <= ||x|| ||w||, so
 that its loss is at most loss(1 - margin + e): these are summed.
 
-Dual. A row that is not near the margin has, at the reference, with hinge c where its margin is below 1, else 0;
-with squared hinge c xi in proportion, xi = max(0, 1 - margin). c is C of the row's class times its own weight,
+Dual. A row that is not near the margin has, at the reference of its chunk, with hinge c where its margin is below 1,
+else 0; with squared hinge c xi in proportion, xi = max(0, 1 - margin). c is C of the row's class times its own weight,
 where the store has weights. For hinge the side matters: where the error above leaves it open, the margin is evaluated
 again, rounded once. For squared hinge any xi >= 0 gives a dual point, so those of float64 do.
 """
@@ -98,19 +98,24 @@ class SoftScan(StoreScan):
         near_margin[local] = self.duals[members.places[first]]
         inside = np.zeros(len(signs), dtype=bool)
         inside[local] = True
-        sums, radius = Sums(self.claim.features), 0.0
+        sums, radius, reference = Sums(self.claim.features), 0.0, self._reference(chunk)
         weights = np.ones(len(signs)) if chunk.weights is None else chunk.weights
         for part, x in slabs(chunk.x, SLAB_ROWS):
             lengths = self.lengths(x, chunk.start + part.start)
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing, see ``checks``
                 s = np.where([signs[part] > 0, signs[part] < 0], weights[part], 0.0)
                 sums.add(self._losses(x, signs[part], s, lengths))
-                sums.add(self._weights(x, signs[part], s, lengths, ~inside[part]))
+                sums.add(self._weights(x, signs[part], s, lengths, ~inside[part], reference))
                 if inside[part].any():
                     sums.add(_near_margin(x, signs[part], self._sized(lengths), near_margin[part]))
             radius = max(radius, float(lengths.max()))
         chosen = weights[self.claim.ids[members.places] - chunk.start]
         return Answer(sums.parts(), int((signs == 0).sum()), radius, members, chosen)
+
+    def _reference(self, chunk: Chunk) -> np.ndarray:
+        """The hypothesis (d + 1,) of a chunk; any gives a dual point, and ``checks`` names chunks that have none."""
+        place, of = chunk.start // self.rows.chunk_rows, self.claim.reference_of
+        return np.asarray(self.claim.reference[of[place] if place < len(of) else 0])
 
     def _losses(self, x: Any, signs: np.ndarray, s: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         """s (2, n): the weights of the rows of each class, 0 for those of the other."""
@@ -124,9 +129,9 @@ class SoftScan(StoreScan):
         }
 
     def _weights(
-        self, x: Any, signs: np.ndarray, s: np.ndarray, lengths: np.ndarray, far: np.ndarray
+        self, x: Any, signs: np.ndarray, s: np.ndarray, lengths: np.ndarray, far: np.ndarray, reference: np.ndarray
     ) -> dict[str, np.ndarray]:
-        w, b = self.claim.reference[:-1], float(self.claim.reference[-1])
+        w, b = reference[:-1], float(reference[-1])
         margins, error = margins_within(x, signs, lengths, w, b)
         if self.squared:
             h = np.maximum(1.0 - margins, 0.0)

@@ -1,0 +1,108 @@
+"""What a worker does with a chunk in the hinge's first read. Plain functions on arrays; no Dask, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.rows import Rows, nothing, take, weighted_sums
+from coremargin.problems.soft.probe import Counted, NearMarginProbe, decisions, distances, tiled_curve, wanted
+from coremargin.problems.soft.stage_summary import StageSummary
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Block
+    from coremargin.problems.soft.rows_with_c import RowsWithC
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StageProbe:
+    """The question of a stage: the sides of far rows, what they may lose by crossing the margin, and the near rows.
+
+    plain: whose hypothesis, its only one, and whose sizes count. edges (k + 1,) increasing, from 0: of the rings of
+    |margin - 1| whose rows may cross the margin later; rows beyond the last edge are not expected to.
+    """
+
+    plain: NearMarginProbe
+    edges: Array
+
+    def narrow(self, block: Block) -> StageProbe:
+        """The same question with what it says of this block only."""
+        return replace(self, plain=self.plain.narrow(block))
+
+    def empty(self) -> StageSummary:
+        """The answer for no rows."""
+        plain = self.plain
+        rows = nothing(len(plain.base) - 1, np.dtype(plain.dtype), sparse=plain.sparse)
+        return StageSummary.nothing(len(self.edges) - 1, plain.bins, rows)
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> StageSummary:
+        """A summary from a checkpoint."""
+        return StageSummary.from_arrays(arrays)
+
+    def __call__(self, source: Source, block: Block) -> StageSummary:
+        """Answer for one block, chunk by chunk."""
+        answer = self.empty()
+        longest = source.scalars().max_norm
+        for chunk in block.chunks:
+            rows, codes = source.read(chunk)
+            counted = self.plain.counted(source.span(chunk)[0], codes, source.weights(chunk))
+            if len(counted.places) < rows.shape[0]:
+                rows = take(rows, counted.places)
+            answer = answer.merge(self.ask(rows, counted, float(longest[chunk])))
+        return answer
+
+    def in_memory(self, source: Source, chunks: Iterable[int], every: RowsWithC) -> StageSummary:
+        """The answer for all rows that count of some chunks, which the driver has, in the order of their ids."""
+        answer = self.empty()
+        longest = source.scalars().max_norm
+        for chunk in chunks:
+            start, stop = source.span(chunk)
+            a, b = np.searchsorted(every.ids, [start, stop])
+            some = slice(int(a), int(b))
+            none = np.zeros(b - a, bool)
+            counted = Counted(every.ids[some] - start, every.signs[some], every.row_c[some], none, start)
+            answer = answer.merge(self.ask(every.rows[some], counted, float(longest[chunk])))
+        return answer
+
+    def ask(self, rows: Rows, counted: Counted, longest: float) -> StageSummary:
+        """Answer for rows (n, d) that all count."""
+        plain, signs, row_c = self.plain, counted.signs, counted.row_c
+        margins = decisions(rows, plain.base) * signs
+        away = distances(margins)
+        near = wanted(np.where(counted.cached | (away >= self.edges[-1]), np.inf, away), plain.keep)
+        far, newest = ~counted.cached, margins[0]
+        far[near] = False
+        plain.settle(lambda at: take(rows, at), signs, newest, far, longest)
+        losing, positive = far & (newest < 1.0), signs > 0
+        duals = np.where([losing & positive, losing & ~positive], row_c, 0.0)
+        linear: Array = duals * signs
+        rings, weight, spread = self._rings(rows, np.where(far, np.abs(newest - 1.0), np.inf), row_c)
+        return StageSummary(
+            duals=duals.sum(axis=1), dual_sum=np.column_stack([weighted_sums(rows, linear.T), linear.sum(axis=1)]),
+            rings=rings, ring_weight=weight, ring_spread=spread,
+            least=np.array([np.abs(newest[far] - 1.0).min(initial=np.inf)]),
+            below=np.array([np.count_nonzero(losing)]),
+            histogram=np.stack([plain.bin(newest[far & positive]), plain.bin(newest[far & ~positive])]),
+            total_c=np.array([row_c[positive].sum(), row_c[~positive].sum()]),
+            row_id=counted.places[near] + counted.start, row_x=take(rows, near), row_sign=signs[near],
+            row_c=row_c[near],
+        )  # fmt: skip
+
+    def _rings(self, rows: Rows, away: Array, row_c: Array) -> tuple[Array, Array, Array]:
+        """Matrices (r, d + 1, d + 1) of rows that are so far (n,) away; of each sum c / t, and their spread (r,)."""
+        ring = np.where(away > 0, np.searchsorted(self.edges, away, side="right") - 1, -1)
+        count, p = len(self.edges) - 1, rows.shape[1] + 1
+        found, weight, spread = np.zeros((count, p, p)), np.zeros(count), np.zeros(count)
+        for k in range(count):
+            mine = np.flatnonzero(ring == k)
+            weights = row_c[mine] / away[mine]
+            found[k], spread[k] = tiled_curve(take(rows, mine), weights)
+            weight[k] = weights.sum()
+        return found, weight, spread

@@ -1,0 +1,197 @@
+"""The soft margin with the hinge, its first read in stages: of most stores one read proves it (``first_read.py``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import is_certified
+from coremargin.problems.common.sent import BringRows, Brought
+from coremargin.problems.common.stages import Stages, growth_of, stages_of
+from coremargin.problems.common.start import Sample, check_scale, row_bytes
+from coremargin.problems.common.zone import Zone
+from coremargin.problems.soft.base import KNOWN
+from coremargin.problems.soft.far_rows import FarRows
+from coremargin.problems.soft.first_read import RINGS, FirstRead
+from coremargin.problems.soft.problem import NEAR_BYTES_LEAST, NEAR_PART, SoftMargin
+from coremargin.problems.soft.rows_with_c import RowsWithC
+from coremargin.problems.soft.stage_probe import StageProbe
+from coremargin.problems.soft.stage_summary import StageSummary
+from coremargin.problems.soft.start import BINS
+from coremargin.problems.soft.state import Bounds, LastScan, Reading, RowCache, SoftState
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.probe import NearMarginProbe
+    from coremargin.problems.soft.summary import NearMarginSummary
+
+Array = NDArray[np.float64]
+Question: TypeAlias = "BringRows | StageProbe | NearMarginProbe"
+Answer: TypeAlias = "Brought | StageSummary | NearMarginSummary"
+
+#: Shares of the memory for the matrices of all stages, and for rows at home.
+STAGES_PART, HOME_PART = 0.25, 0.5
+#: The first stage's hypothesis is compared with that of one of so many of its rows.
+FEWER = 4
+#: Stages are read again until so many times as many questions were asked as there are stages.
+READ_AGAIN = 2
+
+
+@dataclass(frozen=True)
+class StagedSoftMargin(SoftMargin):
+    """``SoftMargin`` that asks each stage of the first read with the hypothesis of those before it.
+
+    What this leaves open is read again, the loosest stages first; what they leave open, by scans of all rows.
+    """
+
+    @cached_property
+    def fits_stages(self) -> bool:
+        """Whether that can be done: with the hinge, by sums, where there are stages, and room for their matrices."""
+        by_sums = self.loss.names_duals and not self.all_cached and not self.in_segments
+        matrices = 8 * (self.source.features + 1) ** 2 * (len(RINGS) - 1)
+        return by_sums and 1 < self.stages.count <= STAGES_PART * self.memory_bytes / matrices
+
+    @cached_property
+    def stages(self) -> Stages:
+        """Which chunks the stages of the first read are about."""
+        return stages_of(self.source.chunks, self.sample_chunks, growth_of(self.source.rows, self.source.features))
+
+    @property
+    def stage_chunks(self) -> tuple[int, ...]:
+        """Of the first read."""
+        return self.stages.sizes
+
+    @property
+    def reads_again(self) -> bool:
+        """Where stages leave too much open."""
+        return True
+
+    @property
+    def least_block_bytes(self) -> int:
+        """A stage's summaries hold a matrix for each ring: no more of them than fit into the memory."""
+        source, matrices = self.source, 8 * (self.source.features + 1) ** 2 * (len(RINGS) - 1)
+        return source.nbytes * matrices // self.memory_bytes + source.nbytes // source.chunks + 1
+
+    @cached_property
+    def _first_read(self) -> FirstRead:
+        size, total_c = 8 * (self.source.features + 1), self.class_c * self.totals
+        least, room = NEAR_BYTES_LEAST // size, int(self.memory_bytes * HOME_PART / (row_bytes(self.source) + KNOWN))
+        live = int(self.memory_bytes * NEAR_PART[False] / size)
+        return FirstRead(self.objective, total_c, self.stages, least, room, live)
+
+    # questions
+
+    def start(self) -> SoftState:
+        """Nothing is known: stages bring the rows to begin with."""
+        source, p, stages = self.source, self.source.features + 1, self.stages
+        check_scale(source, self.class_c, self.totals)
+        nothing = RowsWithC.nothing(source.features, source.dtype, sparse=source.sparse)
+        far = FarRows.nothing(stages.count, source.features, len(RINGS) - 1, BINS)
+        counts = source.scalars().counts.sum(axis=0)[list(self.codes)]
+        return SoftState(
+            round=0, status="running", newest=np.zeros(p), best=None, bounds=Bounds.nothing(np.zeros(p)),
+            rows=RowCache(nothing, nothing, np.zeros(0)), zone=Zone(widen=1, idle=0),
+            last_scan=LastScan.nothing(0.0, 1.0), total_rows=int(counts.sum()), sample_bytes=0, stages=stages.count,
+            reading=Reading(far, nothing, 0, stages.of, np.zeros(stages.count, bool), np.zeros(p), 0.0, 0.0),
+        )  # fmt: skip
+
+    def probe(self, state: SoftState) -> Question:  # type: ignore[override]
+        """The question of the next stage, or of the next scan."""
+        if state.reading is None:
+            return super().probe(state)
+        if state.reading.stage == 0:
+            return BringRows(self.codes, self.source.features, self.source.dtype.name, self.source.sparse)
+        return self._stage_probe(state, state.reading, self._asked(state.reading))
+
+    def _stage_probe(self, state: SoftState, reading: Reading, chunks: NDArray[np.intp]) -> StageProbe:
+        """What these chunks are asked."""
+        read = self._first_read
+        keep = read.keep(reading, len(chunks))
+        plain = self.near_probe(replace(state, best=None), keep=keep, cached=reading.home.ids)
+        return StageProbe(plain, read.edges(reading, chunks))
+
+    def _asked(self, reading: Reading) -> NDArray[np.intp]:
+        """The chunks of the next stage, or those that are to be read again."""
+        again = reading.stage == self.stages.count
+        return np.flatnonzero(reading.again[reading.of] if again else self.stages.of == reading.stage)
+
+    def skip(self, state: SoftState) -> NDArray[np.bool_]:
+        """Chunks (c,) that are not asked: of other stages."""
+        if state.reading is None:
+            return super().skip(state)
+        skipped = np.ones(self.source.chunks, bool)
+        skipped[self._asked(state.reading)] = False
+        return skipped
+
+    # answers
+
+    def update(self, state: SoftState, summary: Answer) -> SoftState:
+        """Bounds and the next hypothesis after a stage or a scan."""
+        if isinstance(summary, Brought):
+            return self._first_stage(state, cast("Reading", state.reading), summary)
+        if isinstance(summary, StageSummary):
+            return self._next_stage(state, cast("Reading", state.reading), summary)
+        return super().update(state, summary)
+
+    def _first_stage(self, state: SoftState, reading: Reading, found: Brought) -> SoftState:
+        """Solve on these rows, all of the first stage; then ask them in memory what later stages are asked."""
+        chunks, read, sent = self._asked(reading), self._first_read, found.sent
+        sample = Sample(chunks.tolist(), sent.ids, sent.rows, sent.signs, self._weights_of(sent.ids, chunks))
+        before = self.begin(sample.thin(FEWER)).newest
+        begun = self.begin(sample, before)
+        state = replace(state, round=1, newest=begun.newest, last_scan=begun.last_scan, rows=begun.rows)
+        seen = read.seen(0)
+        reading = read.forecast(replace(reading, seen=seen / FEWER), before, state.newest, seen, begun.rows.sample)
+        probe = self._stage_probe(state, reading, chunks)
+        every = RowsWithC.of_sample(sample, None, self.class_c)
+        return self._recorded(state, reading, chunks, probe, probe.in_memory(self.source, chunks.tolist(), every))
+
+    def _weights_of(self, ids: NDArray[np.int64], chunks: NDArray[np.intp]) -> Array | None:
+        """Sample weights (m,) of rows of these chunks, both increasing; None where all are 1."""
+        source, found = self.source, []
+        for chunk in chunks.tolist():
+            weights = source.weights(chunk)
+            if weights is None:
+                return None
+            start, stop = source.span(chunk)
+            first, last = np.searchsorted(ids, [start, stop])
+            found.append(weights[ids[first:last] - start])
+        return np.concatenate(found)
+
+    def _next_stage(self, state: SoftState, reading: Reading, found: StageSummary) -> SoftState:
+        """The hypothesis of the next stage; after the last one what is proven, and whether that is enough."""
+        chunks, read, before = self._asked(reading), self._first_read, state.newest
+        probe = self._stage_probe(state, reading, chunks)
+        state = self._recorded(replace(state, round=state.round + 1), reading, chunks, probe, found)
+        reading = cast("Reading", state.reading)
+        last = reading.stage == self.stages.count
+        newest, duals = read.minimum(reading, before, state.rows.sample, last=last)
+        if not last:
+            reading = read.forecast(reading, before, newest, read.seen(reading.stage - 1), state.rows.sample)
+            return replace(state, newest=newest, reading=reading)
+        state = self._counted(read.proven(replace(state, newest=newest), reading, duals), probe)
+        if is_certified(state.lower, state.upper, self.epsilon):
+            return replace(state, status="certified")
+        again = state.round < READ_AGAIN * self.stages.count
+        return replace(state, reading=read.loosest(state, reading) if again else None)
+
+    def _counted(self, state: SoftState, probe: StageProbe) -> SoftState:
+        """With the rows at home counted, at the newest hypothesis; a stage has counted its far rows."""
+        home, last_scan = cast("Reading", state.reading).home, state.last_scan
+        margins, positive = home.margins(state.newest), home.signs > 0
+        histogram = np.stack([probe.plain.bin(margins[positive]), probe.plain.bin(margins[~positive])])
+        below = cast("int", last_scan.rows_below) + int(np.count_nonzero(margins < 1.0))
+        counted = replace(last_scan, histogram=last_scan.histogram + histogram, rows_below=below)
+        return replace(state, last_scan=counted)
+
+    def _recorded(
+        self, state: SoftState, reading: Reading, chunks: NDArray[np.intp], probe: StageProbe, found: StageSummary
+    ) -> SoftState:  # fmt: skip
+        """With what a question found about these chunks: from now on they are those of one stage."""
+        reading = self._first_read.recorded(reading, chunks, state.newest, probe.edges, found)
+        histogram, below = reading.far.histogram.sum(axis=0), int(reading.far.below.sum())
+        last_scan = replace(state.last_scan, near_rows=len(found.row_id), histogram=histogram, rows_below=below)
+        return replace(state, reading=reading, last_scan=last_scan)
