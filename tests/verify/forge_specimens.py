@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import coremargin
 from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.problems.soft import make, staged
 from coremargin.problems.soft import problem as soft_margin
 
 Record = dict[str, Any]
@@ -148,8 +149,9 @@ def _store(folder: Path, kind: str) -> Rows:
         labels[7] = None
         weights = np.random.default_rng(4).choice([0.0, 0.5, 1.0, 1 / 3, 2.0], 60)
         return write_store(path, X, labels, weights=weights)
-    if kind == "noisy64":
-        return write_store(path, *_two(5, 50, 3, noise=1.0), dtype="float64")
+    if kind in ("noisy64", "stages"):
+        seed, rows, form = (5, 50, {"dtype": "float64"}) if kind == "noisy64" else (13, 400, {"chunk_rows": 20})
+        return write_store(path, *_two(seed, rows, 3, noise=1.0), **form)
     if kind == "holes":
         X, labels = _two(6, 40, 4)
         X[np.random.default_rng(6).random(X.shape) < 0.4] = 0.0
@@ -177,6 +179,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "hard-stopped": ("apart64", {}),
     "hinge": ("noisy", {"loss": "hinge", "C": 0.5, "class_weight": [1.0, 2.0]}),
     "hinge-origin": ("noisy64", {"loss": "hinge", "C": 0.7, "intercept": False}),
+    "hinge-stages": ("stages", {"loss": "hinge", "C": 0.5, "epsilon": 0.1}),
     "squared": ("noisy64", {"loss": "squared_hinge", "C": 0.5, "class_weight": "balanced"}),
     "squared-origin": ("noisy", {"loss": "squared_hinge", "C": 2.0, "intercept": False}),
     "standard": ("noisy", {"loss": "hinge", "scaling": "standard"}),
@@ -207,7 +210,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 #: What is attacked with 10,000 mutations each: by name, the specimens that take turns.
 KINDS: dict[str, tuple[str, ...]] = {
     "hard": ("hard", "hard-origin", "hard-overlap", "hard-stopped"),
-    "soft": ("hinge", "hinge-origin", "squared", "squared-origin"),
+    "soft": ("hinge", "hinge-origin", "hinge-stages", "squared", "squared-origin"),
     "scaled": ("standard", "minmax", "maxabs", "rownorm"),
     "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),
     "outliers": ("outliers", "outliers-one", "outliers-none"),
@@ -254,6 +257,10 @@ class Specimens:
             rows, model = self.rows(kind), self.folder / name
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)  # some rows are far from the band
+                if name == "hinge-stages":
+                    patch.setattr(staged, "NEAR_BYTES_LEAST", 200 * 32)
+                    small = partial(staged.StagedSoftMargin, sample_bytes=960, memory_bytes=60_000)
+                    patch.setattr(make, "StagedSoftMargin", lambda *given, **_: small(*given[:6]))
                 coremargin.train(rows.path, out=model, overwrite=True, cluster="threads", **asked)
             if name == "hard-stopped":
                 _stopped(model)

@@ -131,6 +131,8 @@ def test_each_chunk_has_a_reference(proven: tuple[Path, Path], tmp_path: Path, c
     [
         ({"reference_of": first(0, -1)}, "reference_of: expected places among the references"),
         ({"reference_of": first(0, 99)}, "reference_of: expected places among the references"),
+        ({"reference_of": lambda v: v[:0]}, "reference_of: expected places among the references"),
+        ({"reference": lambda v: v[:0]}, "reference_of: expected places among the references"),
         ({"reference_of": lambda v: v.astype(float)}, "reference_of: expected int64"),
         ({"reference": lambda v: v[0]}, "reference: expected shape"),
         ({"reference": lambda v: v[:, :-1]}, "reference: expected shape"),

@@ -72,7 +72,7 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         """Each chunk has one of the references. Raises DataError."""
         of = arrays.get("reference_of")
         if of is not None:
-            inside = ((of >= 0) & (of < len(arrays["reference"]))).all()
+            inside = len(of) and ((of >= 0) & (of < len(arrays["reference"]))).all()
             demand(inside, place, "reference_of", "places among the references")
         super().check_values(arrays, place)
 
