@@ -79,7 +79,7 @@ class StagedSoftMargin(SoftMargin):
     def _first_read(self) -> FirstRead:
         size, total_c = 8 * (self.source.features + 1), self.class_c * self.totals
         least, room = NEAR_BYTES_LEAST // size, int(self.memory_bytes * HOME_PART / (row_bytes(self.source) + KNOWN))
-        live = int(self.memory_bytes * NEAR_PART[False] / size)
+        live = min(self._solvable, int(self.memory_bytes * NEAR_PART[False] / size))
         return FirstRead(self.objective, total_c, self.stages, least, room, live)
 
     # questions
