@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coremargin.engine import calls, task
+from coremargin.engine import calls, in_flight, overdue, task
 from coremargin.engine.calls import run_calls
 from coremargin.engine.clusters.embedded import start_embedded
 from coremargin.engine.dask_executor import DaskExecutor
@@ -58,6 +58,17 @@ def source() -> FakeSource:
 def blocks(source: FakeSource) -> tuple[Block, ...]:
     """15 blocks of 7 chunks (the last of 2)."""
     return plan_blocks(source)
+
+
+class Clock:
+    """Stands in for the module ``time``; it goes as fast as the true one, but may be put forward."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return time.monotonic() + self.ahead_s
 
 
 class ExecutorContract:
@@ -256,12 +267,17 @@ class TestDaskProcesses(ExecutorContract):
         assert executor.peak_rss_bytes() >= sum(workers.values()) + task.resident_bytes() // 2
 
     def test_a_driver_that_takes_its_time_is_not_a_worker_that_hangs(
-        self, executor: Executor, source: FakeSource, caplog: pytest.LogCaptureFixture
+        self, executor: Executor, source: FakeSource, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Results that wait for the driver do not count as overdue: no block is sent twice."""
-        patient = DaskExecutor(executor.client, patience=Patience(overdue_s=2.5))
+        clock = Clock()
+        for module in (in_flight, overdue):
+            monkeypatch.setattr(module, "time", clock)
+        patient = DaskExecutor(executor.client, patience=Patience(overdue_s=60))
         for result in patient.run(source, SumProbe(), plan_blocks(source, 1)):
-            time.sleep(3 if result.block.index == 0 else 0)
+            if result.block.index == 0:
+                time.sleep(3)  # meanwhile what is in flight arrives
+                clock.ahead_s = 100.0
         assert not [record for record in caplog.records if "sent to another worker" in record.message]
 
     def test_questions_of_a_script_travel_by_value(self, executor: Executor, source: FakeSource) -> None:
