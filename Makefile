@@ -6,6 +6,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Tests run in a process for each core, four at most; PROCESSES=0 runs them in one, as debuggers want it.
+PROCESSES ?= auto
+PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --maxprocesses 4
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -28,13 +32,13 @@ demo: $(STAMP) ## train on real data, prove, verify, report: the two-minute tour
 	PATH="$(CURDIR)/$(BIN):$$PATH" jobs/demo.sh
 
 test: $(STAMP) ## the quick tests
-	$(BIN)/python -m pytest -q -m 'not slow' $(PYTEST_ARGS)
+	$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
 
 test-all: $(STAMP) ## all tests, slow ones included
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 coverage: $(STAMP) ## the quick tests, and which lines and branches none of them runs
-	$(BIN)/python -m pytest -q -m 'not slow' -o timeout=600 --cov --cov-report=term $(PYTEST_ARGS)
+	$(PYTEST) -m 'not slow' -o timeout=600 --cov --cov-report=term $(PYTEST_ARGS)
 
 lint: $(STAMP) ## style, format, types
 	@failed=0; \
