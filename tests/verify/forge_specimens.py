@@ -181,6 +181,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "hinge-origin": ("noisy64", {"loss": "hinge", "C": 0.7, "intercept": False}),
     "hinge-stages": ("stages", {"loss": "hinge", "C": 0.5, "epsilon": 0.1}),
     "squared": ("noisy64", {"loss": "squared_hinge", "C": 0.5, "class_weight": "balanced"}),
+    "squared-stages": ("stages", {"loss": "squared_hinge", "C": 0.5, "epsilon": 0.1}),
     "squared-origin": ("noisy", {"loss": "squared_hinge", "C": 2.0, "intercept": False}),
     "standard": ("noisy", {"loss": "hinge", "scaling": "standard"}),
     "minmax": ("noisy64", {"loss": "squared_hinge", "scaling": "minmax"}),
@@ -210,7 +211,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 #: What is attacked with 10,000 mutations each: by name, the specimens that take turns.
 KINDS: dict[str, tuple[str, ...]] = {
     "hard": ("hard", "hard-origin", "hard-overlap", "hard-stopped"),
-    "soft": ("hinge", "hinge-origin", "hinge-stages", "squared", "squared-origin"),
+    "soft": ("hinge", "hinge-origin", "hinge-stages", "squared", "squared-origin", "squared-stages"),
     "scaled": ("standard", "minmax", "maxabs", "rownorm"),
     "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),
     "outliers": ("outliers", "outliers-one", "outliers-none"),
@@ -257,7 +258,7 @@ class Specimens:
             rows, model = self.rows(kind), self.folder / name
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)  # some rows are far from the band
-                if name == "hinge-stages":
+                if name.endswith("-stages"):
                     patch.setattr(staged, "NEAR_BYTES_LEAST", 200 * 32)
                     small = partial(staged.StagedSoftMargin, sample_bytes=960, memory_bytes=60_000)
                     patch.setattr(make, "StagedSoftMargin", lambda *given, **_: small(*given[:6]))

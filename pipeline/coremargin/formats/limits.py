@@ -12,3 +12,5 @@ LARGEST_WEIGHT = 1e200  #: of a row: sums of them stay finite
 LARGEST_CHUNK_BYTES = 1 << 30
 #: Of a chunk, or of a file of stored values, beyond what all rows of its store need: readers make room for all of it.
 MOST_PADDING_BYTES = 64 << 20
+#: Of rows whose products are summed up as a matrix to check a squared hinge.
+CURVE_FEATURES = 2048

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from coremargin.formats.choices import Loss
 from coremargin.formats.fleet_record import FleetRecord
+from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import WHOLE, AboveZero, Folds, Parameters, Seed, TwoClasses, View
 
@@ -60,7 +61,13 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         return 0
 
     def schema(self, names: frozenset[str]) -> Schema:
-        """The same with the hypothesis that gives all other rows their dual weights; or several, and each chunk's."""
+        """The same with the hypothesis that gives all other rows their dual weights; or several, and each chunk's.
+
+        ramp: the squared hinge's dual weights are those of verify/soft/correction.py.
+        """
+        if "ramp" in names:
+            one = {"reference": Numbers("f8", (self.features + 1,)), "ramp": Numbers("f8", (1,))}
+            return super().schema(names) | one
         if "reference_of" not in names:
             return super().schema(names) | {"reference": Numbers("f8", (self.features + 1,))}
         several: Schema = {
@@ -69,11 +76,15 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         return super().schema(names) | several
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
-        """Each chunk has one of the references. Raises DataError."""
+        """Each chunk has one of the references; a ramp is there for what has one. Raises DataError."""
         of = arrays.get("reference_of")
         if of is not None:
             inside = len(of) and ((of >= 0) & (of < len(arrays["reference"]))).all()
             demand(inside, place, "reference_of", "places among the references")
+        if "ramp" in arrays:
+            demand(arrays["ramp"][0] > 0, place, "ramp", "a number above 0")
+            squared = self.parameters.loss == "squared_hinge" and self.features <= CURVE_FEATURES
+            demand(squared, place, "ramp", f"the squared hinge on at most {CURVE_FEATURES} features")
         super().check_values(arrays, place)
 
 

@@ -49,18 +49,19 @@ class Rows:
 
 
 def minimise_squared_hinge(
-    point: Array, metric: Array, far: Quadratic, rows: Rows, max_steps: int = 100
+    point: Array, metric: Array, far: Quadratic, rows: Rows, max_steps: int = 100, tolerance: float = SMALL
 ) -> tuple[Array, float]:
     """Minimise 1/2 p.Rp + far(p - point) + sum_i c_i max(0, 1 - m_i(p))^2 from ``point`` (p,); metric R (p,).
 
-    Returns the minimiser and the model's value there.
+    Returns the minimiser and the model's value there; with a tolerance above SMALL, a point from where a step promises
+    no more than this share of the value.
     """
     model, move, margins = _Model(point, metric, far, rows), np.zeros(len(point)), rows.margins
     value = model.value(move, margins)
     for _ in range(max_steps):
         gradient, hessian = model.derivatives(move, margins)
         step = -solve(hessian, gradient)
-        if -float(gradient @ step) <= SMALL * abs(value):
+        if -float(gradient @ step) <= tolerance * abs(value):
             break
         change = rows.signed @ step
         t = root(model.slope_along(move, margins, step, change))
@@ -68,7 +69,8 @@ def minimise_squared_hinge(
         if new >= value:
             break
         move, margins, value = move + t * step, margins + t * change, new
-    move = _polished(model, move, margins)
+    if tolerance <= SMALL:
+        move = _polished(model, move, margins)
     return point + move, model.value(move, rows.margins + rows.signed @ move)
 
 

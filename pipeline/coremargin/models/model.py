@@ -58,7 +58,8 @@ class Model(Single):
     extra : mapping of str to ndarray, optional
         What only models of one problem have, by name: "ledger_..." what scans proved about each chunk (hard margin),
         "reference" (d + 1,) the hypothesis of the dual point (soft margin), or (s, d + 1) several and "reference_of"
-        (chunks,) which of them is that of a chunk, "outliers_..." the rows left out.
+        (chunks,) which of them is that of a chunk, or "ramp" (1,) where it is corrected (squared hinge), "outliers_..."
+        the rows left out.
     shift, factor : ndarray of shape (d,), optional
         Where rows are scaled (``scaling``), what by: w, b, coreset_x and the certificate are about scaled rows. Both
         None for "rownorm".

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAMES = {
     "round", "status", "newest", "best", "primal", "dual", "reference", "near_ids", "near_signs", "near_duals",
     "sample_ids", "sample_signs", "sample_row_c", "cached_ids", "cached_signs", "cached_row_c", "cached_duals",
-    "total_rows", "widen", "idle", "near_rows", "histogram", "low", "high", "rows_below", "sample_bytes",
+    "total_rows", "widen", "idle", "near_rows", "histogram", "low", "high", "rows_below", "sample_bytes", "ramp",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The hinge's first read in stages: sums against brute force, bounds that hold for any move, and whole jobs."""
+"""A soft margin's first read in stages: the hinge's sums against brute force, and whole jobs with both losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from soft_kit import assert_same_bits, scan, step, to_the_end
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
-from coremargin.problems.soft import first_read
+from coremargin.problems.soft import first_read, hinge_read
 from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.objective import Magnitudes, Objective
@@ -36,7 +36,7 @@ def question(source: ArraySource, at: np.ndarray, keep: int = 3, cached: tuple[i
         cached=np.array(cached, np.int64), curve=False, low=-3.0, high=5.0, bins=16, chunk_rows=source.chunk_rows,
         dtype=source.dtype.name, sparse=source.sparse,
     )  # fmt: skip
-    return StageProbe(plain, EDGES)
+    return StageProbe(plain, EDGES, 3)
 
 
 def answered(source: ArraySource, probe: StageProbe, together: int = 1) -> StageSummary:
@@ -118,7 +118,7 @@ def test_no_move_costs_more_than_is_told(seed: int, size: float, keep: int) -> N
     X, signs, source = some(rng)
     at = rng.standard_normal(5)
     found = answered(source, question(source, at, keep))
-    far_rows = FarRows.nothing(2, 4, 3, 16).record(1, at, EDGES, found)
+    far_rows = FarRows.nothing(2, 4, 4, 3, 16).record(1, at, EDGES, found)
     objective = Objective(LOSSES["hinge"], CLASS_C, True, 1e-3, Magnitudes(source))
     move = rng.standard_normal(5)
     move *= size / np.linalg.norm(move)
@@ -129,15 +129,16 @@ def test_no_move_costs_more_than_is_told(seed: int, size: float, keep: int) -> N
     most = float(np.abs(points[far] @ move).max(initial=0.0)) * (1 + 1e-9)
     lines = c[before < 1] @ (1.0 - after[before < 1])
     true = c @ np.maximum(1.0 - after, 0.0) - lines
-    told = far_rows.crossed(objective, at + move, np.array([0.0, most]))
+    told = hinge_read.crossed(far_rows, objective, at + move, np.array([0.0, most]))
     assert told[0] == 0.0
     assert true <= told[1] * (1 + 1e-9) + 1e-12
-    assert lines <= far_rows.losses(objective, at + move) <= lines + 1e-9 * (1 + c.sum())
+    assert lines <= hinge_read.losses(far_rows, objective, at + move) <= lines + 1e-9 * (1 + c.sum())
     if most < np.abs(before[far] - 1).min(initial=np.inf) * 0.999:
         assert told[1] == 0.0
-    beyond = far_rows.crossed(objective, at + move, np.array([0.0, 1.1]))[1]
+    beyond = hinge_read.crossed(far_rows, objective, at + move, np.array([0.0, 1.1]))[1]
     assert beyond == pytest.approx(1.1 * found.total_c.sum())
-    assert far_rows.without(np.array([False, True])).crossed(objective, at + move, np.array([0.0, most]))[1] == 0.0
+    forgotten = far_rows.without(np.array([False, True]))
+    assert hinge_read.crossed(forgotten, objective, at + move, np.array([0.0, most]))[1] == 0.0
 
 
 def test_a_row_at_the_margin_leaves_the_bound_open(rng: np.random.Generator) -> None:
@@ -147,10 +148,12 @@ def test_a_row_at_the_margin_leaves_the_bound_open(rng: np.random.Generator) -> 
     at[4] = 1.0 - X[0] @ at[:4]  # row 0 is positive
     found = answered(source, question(source, at, keep=0))
     assert found.least < 1e-9
-    far_rows = FarRows.nothing(1, 4, 3, 16).record(0, at, EDGES, found)
+    far_rows = FarRows.nothing(1, 4, 4, 3, 16).record(0, at, EDGES, found)
     objective = Objective(LOSSES["hinge"], CLASS_C, True, 1e-3, Magnitudes(source))
-    assert far_rows.crossed(objective, at + 1e-3, np.array([0.01])) == pytest.approx(0.01 * found.total_c.sum())
-    assert far_rows.crossed(objective, at, np.array([0.0])) == [0.0]
+    assert hinge_read.crossed(far_rows, objective, at + 1e-3, np.array([0.01])) == pytest.approx(
+        0.01 * found.total_c.sum()
+    )
+    assert hinge_read.crossed(far_rows, objective, at, np.array([0.0])) == [0.0]
 
 
 # whole jobs
@@ -178,40 +181,69 @@ def problem_of(X: Any, y: np.ndarray, chunk_rows: int = 100, weights: Any = None
 def value_of(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, at: np.ndarray, weights: Any = None) -> float:
     """The value of a hypothesis by NumPy."""
     c = np.where(y > 0, *problem.class_c) * (1.0 if weights is None else weights)
-    return float(0.5 * at[:-1] @ at[:-1] + c @ np.maximum(0.0, 1.0 - y * (X.astype(np.float64) @ at[:-1] + at[-1])))
+    slack = np.maximum(0.0, 1.0 - y * (X.astype(np.float64) @ at[:-1] + at[-1]))
+    return float(0.5 * at[:-1] @ at[:-1] + c @ (slack if problem.loss.names_duals else slack**2))
 
 
 def dual_of(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, state: Any, weights: Any = None) -> float:
     """The dual value of the point that a state claims, by NumPy, after it was checked to be one."""
-    bounds, n = state.bounds, len(X)
+    bounds = state.bounds
     if bounds.dual <= 0:  # no dual point is needed for that
         return 0.0
     c = np.where(y > 0, *problem.class_c) * (1.0 if weights is None else weights)
-    reference = np.atleast_2d(bounds.reference)
+    duals = (_hinge_duals if problem.loss.names_duals else _squared_duals)(problem, X, y, bounds, c)
+    assert (duals >= 0).all()
+    assert (duals <= c * (1 + 1e-12)).all() or not problem.loss.names_duals
+    if problem.intercept:
+        assert abs(duals @ y) <= 1e-9 * duals.sum()
+    v = X.astype(np.float64).T @ (duals * y)
+    less = 0.0 if problem.loss.names_duals else 0.25 * duals[c > 0] @ (duals[c > 0] / c[c > 0])
+    return float(duals.sum() - less - 0.5 * v @ v)
+
+
+def _hinge_duals(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, bounds: Any, c: np.ndarray) -> np.ndarray:
+    """Those of each row's side at its chunk's reference, but for the rows that are named."""
+    reference, n = np.atleast_2d(bounds.reference), len(X)
     of = (
         bounds.reference_of[np.arange(n) // problem.source.chunk_rows] if len(bounds.reference_of) else np.zeros(n, int)
     )
     margins = y * (np.einsum("ij,ij->i", X.astype(np.float64), reference[of, :-1]) + reference[of, -1])
     duals = np.where(margins < 1.0, c, 0.0)
     duals[bounds.near_ids] = bounds.near_duals
-    assert ((duals >= 0) & (duals <= c * (1 + 1e-12))).all()
-    if problem.intercept:
-        assert abs(duals @ y) <= 1e-9 * duals.sum()
-    v = X.astype(np.float64).T @ (duals * y)
-    return float(duals.sum() - 0.5 * v @ v)
+    return duals
+
+
+def _squared_duals(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, bounds: Any, c: np.ndarray) -> np.ndarray:
+    """2 c (xi - r y z.p), p of the correction; without a ramp the best multiples of c xi."""
+    at, z = bounds.reference, np.column_stack([X.astype(np.float64), np.full(len(X), float(problem.intercept))])
+    slack = np.maximum(0.0, 1.0 - y * (z @ at))
+    if not bounds.ramp:
+        each = np.array([(c * slack)[y == sign].sum() for sign in (1, -1)])
+        duals = c * slack / np.where(y > 0, *each) if problem.intercept else c * slack / each.sum()
+        v = z.T @ (duals * y)
+        curve = 0.25 * duals[c > 0] @ (duals[c > 0] / c[c > 0]) + 0.5 * v[:-1] @ v[:-1]
+        return duals * (duals.sum() / (2.0 * curve))
+    share = c * np.minimum(1.0, slack / bounds.ramp)
+    metric = np.append(np.ones(X.shape[1]), 0.0)
+    matrix = np.diag(metric) + 2.0 * (z.T * share) @ z
+    gradient = metric * at - 2.0 * z.T @ (c * slack * y)
+    move = -np.linalg.lstsq(matrix, gradient, rcond=None)[0]
+    return 2.0 * (c * slack - share * y * (z @ move))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("class_weight", [None, "balanced", (0.2, 5.0)])
 @pytest.mark.parametrize("order", ["mixed", "sorted by label"])
-def test_one_read_proves_noisy_rows(order: str, class_weight: Any, intercept: bool, weighted: bool) -> None:
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_one_read_proves_noisy_rows(loss: str, order: str, class_weight: Any, intercept: bool, weighted: bool) -> None:
     """Every chunk is asked once, few twice where the first stage is another mix; both bounds are what NumPy finds."""
     X, y = noisy(1, 12_000, 10)
     if order != "mixed":
         X, y = X[np.argsort(y, kind="stable")], np.sort(y)
     weights = np.random.default_rng(2).choice([0.0, 0.5, 1.0, 3.0], len(y)) if weighted else None
-    problem = problem_of(X, y, weights=weights, class_weight=class_weight, intercept=intercept, cost=0.1, epsilon=2e-3)
+    given: dict[str, Any] = {"class_weight": class_weight, "intercept": intercept, "cost": 0.1, "epsilon": 2e-3}
+    problem = problem_of(X, y, weights=weights, loss=LOSSES[loss], **given)
     state, read = problem.start(), np.zeros(problem.source.chunks, int)
     while not problem.done(state):
         read += ~problem.skip(state)
@@ -219,7 +251,8 @@ def test_one_read_proves_noisy_rows(order: str, class_weight: Any, intercept: bo
     assert (read >= 1).all()
     assert read.mean() <= (1.0 if order == "mixed" else 1.3)
     assert (state.status, state.stages) == ("certified", problem.stages.count)
-    assert state.lower <= dual_of(problem, X, y, state, weights) <= state.lower * (1 + 1e-6)
+    most = 1e-6 if loss == "hinge" else 2e-3  # how much more than it claims its point may prove
+    assert state.lower <= dual_of(problem, X, y, state, weights) <= state.lower * (1 + most)
     assert state.best is not None
     assert value_of(problem, X, y, state.best, weights) <= state.upper
     counted = np.abs(y) if weights is None else np.sign(weights)
@@ -248,14 +281,15 @@ def test_libsvm_finds_no_value_out_of_the_bounds(intercept: bool) -> None:
 
 @pytest.mark.parametrize("safety", [0.0, 0.3, 1e3])
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-7])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_wrong_forecasts_cost_reads_and_no_proof(
-    safety: float, epsilon: float, monkeypatch: pytest.MonkeyPatch
+    loss: str, safety: float, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Too short or too long a move expected: what is open is read again, and both bounds stay true."""
     monkeypatch.setattr(first_read, "SAFETY", safety)
     monkeypatch.setattr(first_read, "LEAST", min(safety, 0.25))
     X, y = noisy(4, 6000, 6)
-    problem = problem_of(X, y, epsilon=epsilon, near_bytes=None, memory_bytes=300_000)
+    problem = problem_of(X, y, epsilon=epsilon, near_bytes=None, memory_bytes=300_000, loss=LOSSES[loss])
     state, read = problem.start(), 0
     while not problem.done(state):
         assert state.round < 40
@@ -270,18 +304,24 @@ def test_wrong_forecasts_cost_reads_and_no_proof(
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([1e-2, 1e-5]), st.sampled_from([0.01, 1.0, 100.0]))
-def test_a_chunk_unlike_all_others_is_not_passed_over(seed: int, last: bool, epsilon: float, cost: float) -> None:
+@given(
+    st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([1e-2, 1e-5]), st.sampled_from([0.01, 1.0, 100.0]),
+    st.sampled_from(["hinge", "squared_hinge"]),
+)  # fmt: skip
+def test_a_chunk_unlike_all_others_is_not_passed_over(
+    seed: int, last: bool, epsilon: float, cost: float, loss: str
+) -> None:
     """Rows that contradict all others lie where they are read last, or first: no claim is false."""
     rng = np.random.default_rng(seed)
     X, y = noisy(seed, 600, 3, 0.05)
-    problem = problem_of(X, y, 20, epsilon=epsilon, cost=cost, memory_bytes=60_000, sample_bytes=2000)
+    given: dict[str, Any] = {"memory_bytes": 60_000, "sample_bytes": 2000, "loss": LOSSES[loss]}
+    problem = problem_of(X, y, 20, epsilon=epsilon, cost=cost, **given)
     stage = problem.stages.count - 1 if last else 0
     chunk = int(rng.choice(problem.stages.chunks(stage)))
     X[20 * chunk : 20 * chunk + 20] *= rng.choice([0.0, -1.0, 30.0])
     y[20 * chunk : 20 * chunk + 20] *= -1
     y[:2] = 1, -1
-    problem = problem_of(X, y, 20, epsilon=epsilon, cost=cost, memory_bytes=60_000, sample_bytes=2000)
+    problem = problem_of(X, y, 20, epsilon=epsilon, cost=cost, **given)
     state = problem.start()
     while not problem.done(state) and state.round < 30:
         state = step(problem, state)
@@ -291,10 +331,11 @@ def test_a_chunk_unlike_all_others_is_not_passed_over(seed: int, last: bool, eps
     assert state.status == "certified"
 
 
-def test_order_and_checkpoints_change_no_bit() -> None:
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_order_and_checkpoints_change_no_bit(loss: str) -> None:
     """Blocks that come in another order, and states that were written down, lead to the same bits."""
     X, y = noisy(5, 4000, 5)
-    problem = problem_of(X, y)
+    problem = problem_of(X, y, loss=LOSSES[loss])
     state = other = problem.start()
     while not problem.done(state):
         probe, answers = problem.probe(other), []
@@ -310,15 +351,16 @@ def test_order_and_checkpoints_change_no_bit() -> None:
 
 
 @pytest.mark.parametrize("sign", [0, 1])
-def test_a_first_stage_without_rows_of_a_class(sign: int) -> None:
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_first_stage_without_rows_of_a_class(loss: str, sign: int) -> None:
     """Where its rows of one class, or all of them, weigh nothing, later stages tell what it cannot."""
     X, y = noisy(6, 3000, 4)
-    problem = problem_of(X, y, sample_bytes=2000)
+    problem = problem_of(X, y, sample_bytes=2000, loss=LOSSES[loss])
     weights = np.ones(len(y))
     for chunk in problem.stages.chunks(0):
         rows = slice(100 * chunk, 100 * chunk + 100)
         weights[rows] = np.where((y[rows] == sign) | (sign == 0), 0.0, 1.0)
-    problem = problem_of(X, y, weights=weights, sample_bytes=2000)
+    problem = problem_of(X, y, weights=weights, sample_bytes=2000, loss=LOSSES[loss])
     state = to_the_end(problem, problem.start())
     assert state.status == "certified"
     assert state.lower <= dual_of(problem, X, y, state, weights)

@@ -8,6 +8,7 @@ arrives when, so that the bits of a result do not either.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +70,7 @@ def growth_of(rows: int, features: int) -> int:
     return GROWTH if rows >= MANY_ROWS * features else GROWTH_OF_FEW
 
 
-def stages_of(chunks: int, first: Sequence[int], growth: int = GROWTH) -> Stages:
+def stages_of(chunks: int, first: Sequence[int], growth: float = GROWTH) -> Stages:
     """The stages of a store of so many chunks, of which those in ``first`` are read first.
 
     The others are dealt out in the order of their bit-reversed numbers, which spreads each stage over the store: stores
@@ -79,12 +80,12 @@ def stages_of(chunks: int, first: Sequence[int], growth: int = GROWTH) -> Stages
     of[np.asarray(first, np.intp)] = 0
     left = np.flatnonzero(of < 0)
     left = left[np.argsort(_bits_reversed(left), kind="stable")]
-    size, stage = growth * max(1, len(first)), 1
+    size, stage = math.ceil(growth * max(1, len(first))), 1
     while len(left):
         if len(left) - size < LEAST_LAST * size:
             size = len(left)
         of[left[:size]] = stage
-        left, size, stage = left[size:], growth * size, stage + 1
+        left, size, stage = left[size:], math.ceil(growth * size), stage + 1
     return Stages(of)
 
 

@@ -34,7 +34,9 @@ def result(state: SoftState) -> Result:
     """The model that a state stands for."""
     best, bounds = state.newest if state.best is None else state.best, state.bounds
     certified = state.status == "certified"
-    of = {"reference_of": bounds.reference_of} if len(bounds.reference_of) else {}
+    more = {"reference_of": bounds.reference_of} if len(bounds.reference_of) else {}
+    if bounds.ramp:
+        more["ramp"] = np.array([bounds.ramp])
     none = np.zeros((len(bounds.near_ids), 0))  # whoever checks the proof has these rows from the store
     return Result(
         status="certified" if certified else "stopped",
@@ -42,5 +44,5 @@ def result(state: SoftState) -> Result:
         lower=bounds.dual if np.isfinite(bounds.primal) else None, upper=bounds.primal,
         proof=Pool(bounds.near_ids, none, bounds.near_signs, bounds.near_duals),
         final=np.array_equal(best, state.newest) and state.reading is None, staged=state.reading is not None,
-        extra={"reference": bounds.reference} | of,
+        extra={"reference": bounds.reference} | more,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a worker does with a chunk in the hinge's first read. Plain functions on arrays; no Dask, no files."""
+"""What a worker does with a chunk in a soft margin's first read. Plain functions on arrays; no Dask, no files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,21 @@ Array = NDArray[np.float64]
 class StageProbe:
     """The question of a stage: the sides of far rows, what they may lose by crossing the margin, and the near rows.
 
-    plain: whose hypothesis, its only one, and whose sizes count. edges (k + 1,) increasing, from 0: of the rings of
-    |margin - 1| whose rows may cross the margin later; rows beyond the last edge are not expected to.
+    plain: whose hypothesis, its only one, and whose sizes count. edges (k + 1,) increasing, from 0: of the rings of t =
+    |margin - 1|. Rows of the first ``crossing`` of them may cross the margin later; others are not expected to.
+
+    With the hinge these are all rings, and a row weighs c / t. With a loss that curves it weighs c, there are rings of
+    rows that lose, the last one of those beyond all edges, and after them rings of others that may cross.
     """
 
     plain: NearMarginProbe
     edges: Array
+    crossing: int
+
+    @property
+    def rings(self) -> int:
+        """How many there are."""
+        return rings_of(len(self.edges), self.crossing, curves=self.plain.loss.curves)
 
     def narrow(self, block: Block) -> StageProbe:
         """The same question with what it says of this block only."""
@@ -40,7 +49,7 @@ class StageProbe:
         """The answer for no rows."""
         plain = self.plain
         rows = nothing(len(plain.base) - 1, np.dtype(plain.dtype), sparse=plain.sparse)
-        return StageSummary.nothing(len(self.edges) - 1, plain.bins, rows)
+        return StageSummary.nothing(self.rings, plain.bins, rows)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> StageSummary:
         """A summary from a checkpoint."""
@@ -76,15 +85,19 @@ class StageProbe:
         plain, signs, row_c = self.plain, counted.signs, counted.row_c
         margins = decisions(rows, plain.base) * signs
         away = distances(margins)
-        near = wanted(np.where(counted.cached | (away >= self.edges[-1]), np.inf, away), plain.keep)
+        near = wanted(np.where(counted.cached | (away >= self.edges[self.crossing]), np.inf, away), plain.keep)
         far, newest = ~counted.cached, margins[0]
         far[near] = False
-        plain.settle(lambda at: take(rows, at), signs, newest, far, longest)
+        if plain.loss.names_duals:
+            plain.settle(lambda at: take(rows, at), signs, newest, far, longest)
         losing, positive = far & (newest < 1.0), signs > 0
-        duals = np.where([losing & positive, losing & ~positive], row_c, 0.0)
+        slack = np.where(losing, 1.0 - newest, 0.0)
+        slopes = np.where(losing, plain.loss.slopes(slack, row_c), 0.0)
+        duals = np.where([positive, ~positive], slopes, 0.0)
         linear: Array = duals * signs
-        rings, weight, spread = self._rings(rows, np.where(far, np.abs(newest - 1.0), np.inf), row_c)
+        rings, weight, spread = self._rings(rows, np.where(far, np.abs(newest - 1.0), np.inf), losing, row_c)
         return StageSummary(
+            value=np.array([row_c @ plain.loss.value(slack)]),
             duals=duals.sum(axis=1), dual_sum=np.column_stack([weighted_sums(rows, linear.T), linear.sum(axis=1)]),
             rings=rings, ring_weight=weight, ring_spread=spread,
             least=np.array([np.abs(newest[far] - 1.0).min(initial=np.inf)]),
@@ -95,14 +108,27 @@ class StageProbe:
             row_c=row_c[near],
         )  # fmt: skip
 
-    def _rings(self, rows: Rows, away: Array, row_c: Array) -> tuple[Array, Array, Array]:
-        """Matrices (r, d + 1, d + 1) of rows that are so far (n,) away; of each sum c / t, and their spread (r,)."""
-        ring = np.where(away > 0, np.searchsorted(self.edges, away, side="right") - 1, -1)
-        count, p = len(self.edges) - 1, rows.shape[1] + 1
-        found, weight, spread = np.zeros((count, p, p)), np.zeros(count), np.zeros(count)
-        for k in range(count):
+    def _rings(
+        self, rows: Rows, away: Array, losing: NDArray[np.bool_], row_c: Array
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """Matrices (r, d + 1, d + 1) of rows that are so far (n,) away; of each the sum of weights, and of spreads."""
+        ring = np.searchsorted(self.edges, away, side="right") - 1
+        if self.plain.loss.curves:
+            there = ~losing & (away < self.edges[self.crossing])
+            ring = np.where(losing, ring, np.where(there, len(self.edges) + ring, -1))
+            each = row_c
+        else:
+            ring[(away <= 0) | (ring == len(self.edges) - 1)] = -1
+            each = np.divide(row_c, away, out=np.zeros(len(away)), where=ring >= 0)
+        p = rows.shape[1] + 1
+        found, weight, spread = np.zeros((self.rings, p, p)), np.zeros(self.rings), np.zeros(self.rings)
+        for k in range(self.rings):
             mine = np.flatnonzero(ring == k)
-            weights = row_c[mine] / away[mine]
-            found[k], spread[k] = tiled_curve(take(rows, mine), weights)
-            weight[k] = weights.sum()
+            found[k], spread[k] = tiled_curve(take(rows, mine), each[mine])
+            weight[k] = each[mine].sum()
         return found, weight, spread
+
+
+def rings_of(edges: int, crossing: int, *, curves: bool) -> int:
+    """How many rings a question with so many edges has."""
+    return edges + crossing if curves else edges - 1

@@ -19,15 +19,16 @@ Array = NDArray[np.float64]
 class StageSummary:
     """What the rows of some blocks say at a hypothesis; c is a row's C.
 
-    Of far rows: duals (2,) sum c, dual_sum (2, d + 1) sum c y (x, 1) of those that lose, of the positive (0) and of the
-    negative class. rings (r, d + 1, d + 1): of
-    those in a ring, t = |margin - 1| being between its edges, sum c / t (x, 1)(x, 1)^T; ring_weight, ring_spread (r,)
-    sum c / t, sum c / t ||x - z||^2, z being the point around which the products of a ring were made; least (1,) the
-    least t; below (1,) how many lose; histogram (2, bins) of the margins of both classes.
+    Of far rows, a being the slope of a row's loss (``Loss.slopes``): value (1,) sum of losses, duals (2,) sum a,
+    dual_sum (2, d + 1) sum a y (x, 1) of those that lose, of the positive (0) and of the negative class. rings (r, d +
+    1, d + 1): of those in a ring (``StageProbe``), q being what they weigh there, sum q (x, 1)(x, 1)^T; ring_weight,
+    ring_spread (r,) sum q, sum q ||x - z||^2, z being the point around which the products of a ring were made; least
+    (1,) the least |margin - 1|; below (1,) how many lose; histogram (2, bins) of the margins of both classes.
     total_c (2,): sums of c of all rows of each class. row_id (m,), row_x (m, d), row_sign (m,) int8, row_c (m,): the
     rows near the margin.
     """
 
+    value: Array
     duals: Array
     dual_sum: Array
     rings: Array
@@ -47,7 +48,7 @@ class StageSummary:
         """The identity of ``merge``; rows (0, d): none, of the kind that will come."""
         p = rows.shape[1] + 1
         return cls(
-            duals=np.zeros(2), dual_sum=np.zeros((2, p)), rings=np.zeros((rings, p, p)),
+            value=np.zeros(1), duals=np.zeros(2), dual_sum=np.zeros((2, p)), rings=np.zeros((rings, p, p)),
             ring_weight=np.zeros(rings), ring_spread=np.zeros(rings), least=np.full(1, np.inf),
             below=np.zeros(1, np.int64), histogram=np.zeros((2, bins), np.int64),
             total_c=np.zeros(2), row_id=np.zeros(0, np.int64), row_x=rows, row_sign=np.zeros(0, np.int8),

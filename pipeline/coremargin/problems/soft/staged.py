@@ -1,4 +1,4 @@
-"""The soft margin with the hinge, its first read in stages: of most stores one read proves it (``first_read.py``)."""
+"""The soft margin, its first read in stages: of most stores one read proves it (``first_read.py``)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.maths.margin import is_certified
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.stages import Stages, growth_of, stages_of
@@ -16,10 +17,12 @@ from coremargin.problems.common.start import Sample, check_scale, row_bytes
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.base import KNOWN
 from coremargin.problems.soft.far_rows import FarRows
-from coremargin.problems.soft.first_read import RINGS, FirstRead
+from coremargin.problems.soft.first_read import CROSSING, FirstRead
+from coremargin.problems.soft.hinge_read import HingeRead
 from coremargin.problems.soft.problem import NEAR_BYTES_LEAST, NEAR_PART, SoftMargin
 from coremargin.problems.soft.rows_with_c import RowsWithC
-from coremargin.problems.soft.stage_probe import StageProbe
+from coremargin.problems.soft.squared_read import SquaredRead
+from coremargin.problems.soft.stage_probe import StageProbe, rings_of
 from coremargin.problems.soft.stage_summary import StageSummary
 from coremargin.problems.soft.start import BINS
 from coremargin.problems.soft.state import Bounds, LastScan, Reading, RowCache, SoftState
@@ -36,6 +39,8 @@ Answer: TypeAlias = "Brought | StageSummary | NearMarginSummary"
 STAGES_PART, HOME_PART = 0.25, 0.5
 #: The first stage's hypothesis is compared with that of one of so many of its rows.
 FEWER = 4
+#: The squared hinge's dual takes hypotheses that are near the last one: its stages grow more slowly.
+CURVED_GROWTH = 1.5
 #: Stages are read again until so many times as many questions were asked as there are stages.
 READ_AGAIN = 2
 
@@ -49,15 +54,33 @@ class StagedSoftMargin(SoftMargin):
 
     @cached_property
     def fits_stages(self) -> bool:
-        """Whether that can be done: with the hinge, by sums, where there are stages, and room for their matrices."""
-        by_sums = self.loss.names_duals and not self.all_cached and not self.in_segments
-        matrices = 8 * (self.source.features + 1) ** 2 * (len(RINGS) - 1)
-        return by_sums and 1 < self.stages.count <= STAGES_PART * self.memory_bytes / matrices
+        """Whether that can be done: by sums, where there are stages, and room for their matrices."""
+        by_sums = not self.all_cached and not self.in_segments
+        checked = self.loss.names_duals or self.source.features <= CURVE_FEATURES
+        return by_sums and checked and 1 < self.stages.count <= STAGES_PART * self.memory_bytes / self._matrices
+
+    @property
+    def _matrices(self) -> int:
+        """Bytes of the matrices of a stage."""
+        return 8 * (self.source.features + 1) ** 2 * self._rings
+
+    @property
+    def _reads(self) -> type[FirstRead]:
+        return HingeRead if self.loss.names_duals else SquaredRead
+
+    @property
+    def _rings(self) -> int:
+        return rings_of(self._edges, CROSSING, curves=self.loss.curves)
+
+    @property
+    def _edges(self) -> int:
+        return CROSSING + 1 + len(self._reads.BEYOND)
 
     @cached_property
     def stages(self) -> Stages:
         """Which chunks the stages of the first read are about."""
-        return stages_of(self.source.chunks, self.sample_chunks, growth_of(self.source.rows, self.source.features))
+        growth = growth_of(self.source.rows, self.source.features) if self.loss.names_duals else CURVED_GROWTH
+        return stages_of(self.source.chunks, self.sample_chunks, growth)
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
@@ -72,15 +95,15 @@ class StagedSoftMargin(SoftMargin):
     @property
     def least_block_bytes(self) -> int:
         """A stage's summaries hold a matrix for each ring: no more of them than fit into the memory."""
-        source, matrices = self.source, 8 * (self.source.features + 1) ** 2 * (len(RINGS) - 1)
-        return source.nbytes * matrices // self.memory_bytes + source.nbytes // source.chunks + 1
+        source = self.source
+        return source.nbytes * self._matrices // self.memory_bytes + source.nbytes // source.chunks + 1
 
     @cached_property
     def _first_read(self) -> FirstRead:
         size, total_c = 8 * (self.source.features + 1), self.class_c * self.totals
         least, room = NEAR_BYTES_LEAST // size, int(self.memory_bytes * HOME_PART / (row_bytes(self.source) + KNOWN))
         live = min(self._solvable, int(self.memory_bytes * NEAR_PART[False] / size))
-        return FirstRead(self.objective, total_c, self.stages, least, room, live)
+        return self._reads(self.objective, total_c, self.stages, least, room, live)
 
     # questions
 
@@ -89,7 +112,7 @@ class StagedSoftMargin(SoftMargin):
         source, p, stages = self.source, self.source.features + 1, self.stages
         check_scale(source, self.class_c, self.totals)
         nothing = RowsWithC.nothing(source.features, source.dtype, sparse=source.sparse)
-        far = FarRows.nothing(stages.count, source.features, len(RINGS) - 1, BINS)
+        far = FarRows.nothing(stages.count, source.features, self._edges, self._rings, BINS)
         counts = source.scalars().counts.sum(axis=0)[list(self.codes)]
         return SoftState(
             round=0, status="running", newest=np.zeros(p), best=None, bounds=Bounds.nothing(np.zeros(p)),
@@ -111,7 +134,7 @@ class StagedSoftMargin(SoftMargin):
         read = self._first_read
         keep = read.keep(reading, len(chunks))
         plain = self.near_probe(replace(state, best=None), keep=keep, cached=reading.home.ids)
-        return StageProbe(plain, read.edges(reading, chunks))
+        return StageProbe(plain, read.edges(reading, chunks), CROSSING)
 
     def _asked(self, reading: Reading) -> NDArray[np.intp]:
         """The chunks of the next stage, or those that are to be read again."""

@@ -27,7 +27,8 @@ class Bounds:
 
     reference (d + 1,): the hypothesis that the dual point belongs to; near_ids, near_signs, near_duals (m,): with
     hinge, the duals of the rows near the margin (all others have c if they lose at ``reference``, else 0). Where
-    chunks were read in stages, reference (s, d + 1) and reference_of (c,): which of them is that of a chunk.
+    chunks were read in stages, reference (s, d + 1) and reference_of (c,): which of them is that of a chunk. ramp: of
+    the squared hinge's corrected dual point (squared_bounds.py), 0 where its duals are in proportion to slacks.
     """
 
     primal: float
@@ -37,6 +38,7 @@ class Bounds:
     near_signs: NDArray[np.int8]
     near_duals: Array
     reference_of: NDArray[np.int64]
+    ramp: float = 0.0
 
     @classmethod
     def nothing(cls, reference: Array) -> Bounds:

@@ -20,3 +20,4 @@ class SoftClaim(Claim):
     class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
     reference: np.ndarray  #: (r, d + 1) the hypotheses that the dual point belongs to
     reference_of: np.ndarray  #: (chunks,) int64: which of them is that of a chunk; (0,): there is one for all
+    ramp: float  #: of the squared hinge's corrected dual point (correction.py), 0: slacks in proportion

@@ -8,9 +8,10 @@ has a value below
     hinge          sum_i a_i - 1/2 ||v||^2
     squared hinge  sum_i a_i - sum_i a_i^2 / (4 c_i) - 1/2 ||v||^2
 
-(Lagrange). Given duals are floats: they sum to zero, and keep to their box, up to rounding only. Moving them into place
-takes a total of M (``_hinge_dual``), and there is always room: it costs M in the sum and R M in ||v||, R being the
-longest row. So what is claimed is compared with a bound that holds whatever was given.
+(Lagrange). Those of the squared hinge follow from the slacks at a hypothesis, in proportion or by correction.py. Given
+duals are floats: they sum to zero, and keep to their box, up to rounding only. Moving them into place takes a total of
+M (``_hinge_dual``), and there is always room: it costs M in the sum and R M in ||v||, R being the longest row. So what
+is claimed is compared with a bound that holds whatever was given.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 
 from coremargin.formats.limits import C_LIMITS
 from coremargin.verify.checks import Check, same_epsilon, same_ratio
+from coremargin.verify.soft.correction import Slopes
 from coremargin.verify.soft.scan import SoftScan
 from coremargin.verify.sums import SLAB_ROWS, UNIT, exact_products, gamma, length, nearest, rounded_sum
 from coremargin.verify.values import status, value_bounded, value_reached
@@ -84,7 +86,7 @@ class GapScan(SoftScan):
         """(dual bound rounded down, value of the hypothesis rounded up), as found here."""
         if self._bounds is None:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                dual = self._squared_dual() if self.squared else self._hinge_dual()
+                dual = max(self._squared_dual(), self._corrected()) if self.squared else self._hinge_dual()
                 self._bounds = (dual if dual > 0 else 0.0), self._value()  # no weights at all prove 0
         return self._bounds
 
@@ -132,6 +134,21 @@ class GapScan(SoftScan):
         curve = 0.5 * square + 0.25 * spread if self.claim.intercept else 2.0 * square + spread
         return (1 - _FEW) / curve if 0 < curve < math.inf else 0.0
 
+    def _corrected(self) -> float:
+        """The dual of the corrected point, rounded down; none without a ramp."""
+        if not self.ramp:
+            return 0.0
+        c, sums, claim = self.class_c().pair, self.sums, self.claim
+        slack, side = c * sums["slack"], c * np.array([1.0, -1.0])
+        slopes = Slopes(
+            losses=float(slack.sum()), squares=float(c @ sums["squares"]), least=float(slack.min()),
+            q=np.append(side @ sums["dual_sum"], side @ sums["slack"]), t=side @ sums["turn"],
+            curve=np.tensordot(c, sums["curve"], axes=1), low=self.low, high=self.high, radius=self.radius,
+            reach=float(c @ sums["reach"]), spread=c @ sums["spread"], error=self.error,
+            curve_error=gamma(self.rows.chunk_rows + 16),
+        )  # fmt: skip
+        return slopes.dual(claim.reference[0], self.ramp, intercept=claim.intercept)
+
     def checks(self) -> list[Check]:
         """What the scan says about the claims."""
         dual, value = self.bounds()
@@ -169,7 +186,8 @@ class GapScan(SoftScan):
             text = f"references for {chunks:,} chunks, the store has {self.rows.chunks:,}: expected one for each"
             return Check("dual weights", ok=False, text=text)
         if self.squared:
-            return Check("dual weights", ok=True, text="in proportion to c xi at the reference: >= 0 and in balance")
+            how = "c xi at the reference, corrected" if self.ramp else "in proportion to c xi at the reference"
+            return Check("dual weights", ok=True, text=f"{how}: >= 0 and in balance")
         if self.claim.lower is None or self.claim.lower <= 0:
             return Check("dual weights", ok=True, text="none are needed: no value is below 0")
         alpha, limits, problems = self.claim.alpha, self._limits() * (1 + _FEW), []

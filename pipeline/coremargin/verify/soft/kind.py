@@ -31,6 +31,7 @@ class SoftKind(Kind[SoftClaim]):
             **two_classes(files, record.view, soft=True), loss=parameters.loss, cost=float(parameters.C),
             class_weight=parameters.class_weight, reference=np.atleast_2d(files.arrays["reference"]),
             reference_of=files.arrays.get("reference_of", np.zeros(0, np.int64)),
+            ramp=float(files.arrays["ramp"][0]) if "ramp" in files.arrays else 0.0,
         )  # fmt: skip
 
     def same_classes(self, claim: SoftClaim, rows: Rows) -> Check:

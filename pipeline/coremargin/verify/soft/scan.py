@@ -4,9 +4,10 @@ Value. A row's margin in float64 is off by at most e = gamma_(d+3) (|x|.|w| + |b
 that its loss is at most loss(1 - margin + e): these are summed.
 
 Dual. A row that is not near the margin has, at the reference of its chunk, with hinge c where its margin is below 1,
-else 0; with squared hinge c xi in proportion, xi = max(0, 1 - margin). c is C of the row's class times its own weight,
-where the store has weights. For hinge the side matters: where the error above leaves it open, the margin is evaluated
-again, rounded once. For squared hinge any xi >= 0 gives a dual point, so those of float64 do.
+else 0; with squared hinge c xi in proportion, xi = max(0, 1 - margin), or what correction.py makes of it. c is C of
+the row's class times its own weight, where the store has weights. For hinge the side matters: where the error above
+leaves it open, the margin is evaluated again, rounded once. For squared hinge any xi >= 0 gives a dual point, so those
+of float64 do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from coremargin.verify.store import Members, StoreScan
 from coremargin.verify.sums import SLAB_ROWS, TINY, Total, dot_products, gamma, length, rounded_sum, slabs
@@ -33,7 +35,8 @@ class Sums:
     upper bound of the loss; h, the dual weights of rows not near the margin in units of the c of a row:
     slack sum s h, squares sum s h^2, dual_sum (2, d) sum s h x, reach sum s h ||x||, or spread (2, d) sum s h |x| for
     rows that may be long. Of rows near the margin, with a the dual weights as given: near_dual_sum (d,) sum a y x,
-    near_reach, near_spread as before.
+    near_reach, near_spread as before. With a ramp, r = min(1, h / ramp) and z = (x, 1): turn (2, d + 1) sum s r (h - 1)
+    z, curve (2, d + 1, d + 1) sum s r z z^T.
     """
 
     NAMES = (
@@ -41,7 +44,7 @@ class Sums:
         "near_dual_sum", "near_reach", "near_spread",
     )  # fmt: skip
 
-    def __init__(self, features: int) -> None:
+    def __init__(self, features: int, *, ramp: bool = False) -> None:
         shapes: dict[str, tuple[int, ...]] = {"near_reach": ()}
         shapes |= {
             "dual_sum": (2, features),
@@ -49,7 +52,10 @@ class Sums:
             "near_dual_sum": (features,),
             "near_spread": (features,),
         }
-        self._totals = {name: Total(shapes.get(name, (2,))) for name in self.NAMES}
+        curved: dict[str, tuple[int, ...]] = {"turn": (2, features + 1), "curve": (2, features + 1, features + 1)}
+        shapes |= curved
+        names = (*self.NAMES, *curved) if ramp else self.NAMES
+        self._totals = {name: Total(shapes.get(name, (2,))) for name in names}
 
     def add(self, parts: dict[str, np.ndarray]) -> None:
         """Add to some of the sums."""
@@ -73,6 +79,8 @@ class Answer:
     radius: float
     members: Members
     weights: np.ndarray  #: of the coreset rows, in the order of ``members``
+    low: np.ndarray  #: (d,) the least value of each feature; ``high``: the largest; none (0,) without a ramp
+    high: np.ndarray
 
 
 class SoftScan(StoreScan):
@@ -82,7 +90,10 @@ class SoftScan(StoreScan):
 
     def __init__(self, claim: SoftClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
-        self.sums = Sums(claim.features)
+        self.ramp = claim.ramp
+        self.sums = Sums(claim.features, ramp=self.ramp > 0)
+        wide = claim.features if self.ramp else 0
+        self.low, self.high = np.full(wide, np.inf), np.full(wide, -np.inf)
         self.squared = claim.loss == "squared_hinge"
         self.duals = claim.alpha
         # Signs in the store; 0: no such row, no label, or named before.
@@ -99,18 +110,23 @@ class SoftScan(StoreScan):
         inside = np.zeros(len(signs), dtype=bool)
         inside[local] = True
         sums, radius, reference = Sums(self.claim.features), 0.0, self._reference(chunk)
+        bend = Bend(self.claim.features, self.ramp) if self.ramp else None
         weights = np.ones(len(signs)) if chunk.weights is None else chunk.weights
         for part, x in slabs(chunk.x, SLAB_ROWS):
             lengths = self.lengths(x, chunk.start + part.start)
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing, see ``checks``
                 s = np.where([signs[part] > 0, signs[part] < 0], weights[part], 0.0)
                 sums.add(self._losses(x, signs[part], s, lengths))
-                sums.add(self._weights(x, signs[part], s, lengths, ~inside[part], reference))
+                h = self._shares(x, signs[part], lengths, ~inside[part], reference)
+                sums.add(self._weights(x, s, h, lengths))
+                if bend is not None:
+                    bend.add(x, s, h)
                 if inside[part].any():
                     sums.add(_near_margin(x, signs[part], self._sized(lengths), near_margin[part]))
             radius = max(radius, float(lengths.max()))
         chosen = weights[self.claim.ids[members.places] - chunk.start]
-        return Answer(sums.parts(), int((signs == 0).sum()), radius, members, chosen)
+        found, low, high = (sums.parts(), *(np.zeros(0),) * 2) if bend is None else bend.beside(sums.parts())
+        return Answer(found, int((signs == 0).sum()), radius, members, chosen, low, high)
 
     def _reference(self, chunk: Chunk) -> np.ndarray:
         """The hypothesis (d + 1,) of a chunk; any gives a dual point, and ``checks`` names chunks that have none."""
@@ -128,9 +144,10 @@ class SoftScan(StoreScan):
             "loss": s @ loss,
         }
 
-    def _weights(
-        self, x: Any, signs: np.ndarray, s: np.ndarray, lengths: np.ndarray, far: np.ndarray, reference: np.ndarray
-    ) -> dict[str, np.ndarray]:
+    def _shares(
+        self, x: Any, signs: np.ndarray, lengths: np.ndarray, far: np.ndarray, reference: np.ndarray
+    ) -> np.ndarray:
+        """h (n,)."""
         w, b = reference[:-1], float(reference[-1])
         margins, error = margins_within(x, signs, lengths, w, b)
         if self.squared:
@@ -140,6 +157,9 @@ class SoftScan(StoreScan):
             margins[unclear] = signs[unclear] * dot_products(x[unclear], w, b)
             h = (margins < 1.0).astype(np.float64)
         h[~far] = 0.0
+        return h
+
+    def _weights(self, x: Any, s: np.ndarray, h: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         sh = s * h
         return {
             "slack": self._total(sh),
@@ -156,6 +176,8 @@ class SoftScan(StoreScan):
         """Take one chunk's answer; chunks come in order."""
         self.count(answer.unlabelled, answer.radius, answer.members)
         self.sums.add(answer.sums)
+        if self.ramp:
+            self.low, self.high = np.minimum(self.low, answer.low), np.maximum(self.high, answer.high)
         places, first = answer.members.places, np.unique(self.claim.ids[answer.members.places], return_index=True)[1]
         self.found[places[first]] = answer.members.signs[first]
         self.weights[places[first]] = answer.weights[first]
@@ -163,6 +185,40 @@ class SoftScan(StoreScan):
     def _total(self, terms: np.ndarray) -> np.ndarray:
         """Sums (2,) of terms (2, n), rounded once where they are not whole: balance is a difference of such sums."""
         return np.array([rounded_sum(row) for row in terms]) if self.rows.weighted else terms.sum(axis=1)
+
+
+class Bend:
+    """The sums of a chunk that ``Sums`` has with a ramp, in plain float64, and the extremes of its features."""
+
+    def __init__(self, features: int, ramp: float) -> None:
+        self._ramp = ramp
+        self._turn, self._curve = np.zeros((2, features + 1)), np.zeros((2, features + 1, features + 1))
+        self._low, self._high = np.full(features, np.inf), np.full(features, -np.inf)
+
+    def add(self, x: Any, s: np.ndarray, h: np.ndarray) -> None:
+        """Rows (n, d), dense or sparse, their weights by class (2, n) and h (n,)."""
+        self._low, self._high = np.minimum(self._low, _column(x, "min")), np.maximum(self._high, _column(x, "max"))
+        for k in range(2):
+            some = np.flatnonzero((s[k] > 0) & (h > 0))
+            rows, share = x[some], s[k][some] * np.minimum(1.0, h[some] / self._ramp)
+            away, edge = share * (h[some] - 1.0), share @ rows
+            weighed = rows.T.multiply(share) if sparse.issparse(rows) else rows.T * share
+            product = weighed @ rows
+            self._curve[k, :-1, :-1] += product.toarray() if sparse.issparse(product) else product
+            self._curve[k, -1, :-1] += edge
+            self._curve[k, :-1, -1] += edge
+            self._curve[k, -1, -1] += share.sum()
+            self._turn[k] += np.append(away @ rows, away.sum())
+
+    def beside(self, parts: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        """With these sums beside others; the extremes."""
+        return parts | {"turn": self._turn, "curve": self._curve}, self._low, self._high
+
+
+def _column(x: Any, name: str) -> np.ndarray:
+    """The least or the largest of each column (d,)."""
+    found = getattr(x, name)(axis=0)
+    return np.asarray(found.toarray() if sparse.issparse(found) else found).ravel()
 
 
 def _near_margin(

@@ -33,6 +33,10 @@ class Hinge(Loss):
         """The value."""
         return value
 
+    def slopes(self, slack: Array, row_c: Array) -> Array:
+        """c."""
+        return row_c
+
     def contradictions(self, margins: Array, duals: Array, row_c: Array) -> Array:
         """How far a margin is from 1, but for duals that are at their end on its side."""
         ahead = 1.0 - margins

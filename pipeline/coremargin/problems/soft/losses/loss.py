@@ -39,6 +39,10 @@ class Loss(ABC):
         """The slack that has this loss."""
 
     @abstractmethod
+    def slopes(self, slack: Array, row_c: Array) -> Array:
+        """The duals (n,) that slacks (n,) above 0 suggest."""
+
+    @abstractmethod
     def contradictions(self, margins: Array, duals: Array, row_c: Array) -> Array:
         """By how much a row's margin (n,) would have to change for its dual (n,), from 0 to its c, to be best."""
 

@@ -34,6 +34,10 @@ class SquaredHinge(Loss):
         """The root."""
         return math.sqrt(value)
 
+    def slopes(self, slack: Array, row_c: Array) -> Array:
+        """2 c times the slack."""
+        return np.asarray(2.0 * row_c * slack)
+
     def contradictions(self, margins: Array, duals: Array, row_c: Array) -> Array:
         """How far the slack is from that of the dual; duals have no upper end."""
         ahead = 1.0 - margins - duals / (2.0 * row_c)
