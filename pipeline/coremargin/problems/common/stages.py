@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 #: at 2 takes 12 % more than at 3, and at 10 sends so many rows that it takes 10 % more; 3e5 x 300 at 3 takes 14 % more
 #: than at 6.
 GROWTH, GROWTH_OF_FEW, MANY_ROWS = 3, 6, 3000
+SLOW_GROWTH = 1.5
 #: A last stage of less than this share of the one before is read with it.
 LEAST_LAST = 0.25
 
@@ -70,8 +71,8 @@ def growth_of(rows: int, features: int) -> int:
     return GROWTH if rows >= MANY_ROWS * features else GROWTH_OF_FEW
 
 
-def stages_of(chunks: int, first: Sequence[int], growth: float = GROWTH) -> Stages:
-    """The stages of a store of so many chunks, of which those in ``first`` are read first.
+def stages_of(chunks: int, first: Sequence[int], growth: int = GROWTH, *, slowly: int = 0) -> Stages:
+    """The stages of a store of so many chunks, of which those in ``first`` are read first; ``slowly`` more grow less.
 
     The others are dealt out in the order of their bit-reversed numbers, which spreads each stage over the store: stores
     are often sorted.
@@ -80,13 +81,17 @@ def stages_of(chunks: int, first: Sequence[int], growth: float = GROWTH) -> Stag
     of[np.asarray(first, np.intp)] = 0
     left = np.flatnonzero(of < 0)
     left = left[np.argsort(_bits_reversed(left), kind="stable")]
-    size, stage = math.ceil(growth * max(1, len(first))), 1
+    size, stage = _grown(max(1, len(first)), growth, slowly), 1
     while len(left):
         if len(left) - size < LEAST_LAST * size:
             size = len(left)
         of[left[:size]] = stage
-        left, size, stage = left[size:], math.ceil(growth * size), stage + 1
+        left, size, stage = left[size:], _grown(size, growth, slowly - stage), stage + 1
     return Stages(of)
+
+
+def _grown(size: int, growth: int, slowly: int) -> int:
+    return math.ceil(SLOW_GROWTH * size) if slowly > 0 else growth * size
 
 
 def _bits_reversed(numbers: NDArray[np.intp]) -> NDArray[np.uint64]:

@@ -39,8 +39,8 @@ Answer: TypeAlias = "Brought | StageSummary | NearMarginSummary"
 STAGES_PART, HOME_PART = 0.25, 0.5
 #: The first stage's hypothesis is compared with that of one of so many of its rows.
 FEWER = 4
-#: The squared hinge's dual takes hypotheses that are near the last one: its stages grow more slowly.
-CURVED_GROWTH = 1.5
+#: The squared hinge's dual takes hypotheses that are near the last one: so many of its stages grow slowly.
+SLOWLY = 4
 #: Stages are read again until so many times as many questions were asked as there are stages.
 READ_AGAIN = 2
 
@@ -79,8 +79,8 @@ class StagedSoftMargin(SoftMargin):
     @cached_property
     def stages(self) -> Stages:
         """Which chunks the stages of the first read are about."""
-        growth = growth_of(self.source.rows, self.source.features) if self.loss.names_duals else CURVED_GROWTH
-        return stages_of(self.source.chunks, self.sample_chunks, growth)
+        growth = growth_of(self.source.rows, self.source.features)
+        return stages_of(self.source.chunks, self.sample_chunks, growth, slowly=SLOWLY if self.loss.curves else 0)
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
