@@ -101,7 +101,8 @@ class Known:
         far = self.far
         sizes = far.value + 2.0 * self._ways * far.duals.sum(axis=1) + self._ways**2 * far.total_c.sum(axis=1)
         sums = 32.0 * self.objective.magnitudes.sum_error * float(sizes.sum())
-        return sums + float(self._losing_errors @ self._lengths**2)
+        slacks = float(self._rounding @ far.duals.sum(axis=1))
+        return sums + slacks + float(self._losing_errors @ self._lengths**2)
 
     @cached_property
     def _ways(self) -> Array:
@@ -120,7 +121,8 @@ class Known:
         """How long what is missing of it may be."""
         far, magnitudes = self.far, self.objective.magnitudes
         sizes = far.duals.sum(axis=1) + 2.0 * self._ways * far.total_c.sum(axis=1)
-        sums = 32.0 * magnitudes.sum_error * (magnitudes.longest + 1.0) * float(sizes.sum())
+        slacks = 2.0 * float(self._rounding @ far.total_c.sum(axis=1))
+        sums = (32.0 * magnitudes.sum_error * float(sizes.sum()) + slacks) * (magnitudes.longest + 1.0)
         return sums + 2.0 * float(self._losing_errors @ self._lengths)
 
     @property
@@ -161,8 +163,8 @@ class Known:
 class Missing:
     """How far slopes at a hypothesis miss a dual point, and what correcting them costs.
 
-    gradient (d + 1,): of the model; its error as a length; curve (d + 1, d + 1): at most that of all rows' correction,
-    without R; excess (s, 2, k): of rings, of rows that have crossed.
+    gradient (d + 1,): of the model; its error as a length; curve (d + 1, d + 1): 2 G, no more than it is, without R;
+    excess (s, 2, k): of rings, of rows that have crossed.
     """
 
     objective: Objective
