@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from coremargin.problems.soft import make, staged
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from coremargin.verify.soft.correction import Slopes
+from coremargin.verify.sums import gamma
 from forge_specimens import write_store
 from model_kit import altered
 
@@ -47,7 +50,7 @@ def slopes_of(X: np.ndarray, y: np.ndarray, c: np.ndarray, at: np.ndarray, ramp:
         losses=float(each.sum()), squares=float(each @ slack), least=min(float(each[y == k].sum()) for k in (1, -1)),
         q=(each * y) @ z, t=(share * (slack - 1) * y) @ z, curve=(z.T * share) @ z,
         low=X.min(axis=0), high=X.max(axis=0), radius=float(lengths.max()), reach=float(each @ lengths),
-        spread=np.zeros(X.shape[1]), error=1e-14, curve_error=1e-13,
+        spread=np.zeros(X.shape[1]), error=gamma(len(X) + 16), curve_error=gamma(len(X) + 16),
     )  # fmt: skip
 
 
@@ -102,6 +105,52 @@ def minimum_of(X: np.ndarray, y: np.ndarray, c: np.ndarray, intercept: bool) -> 
             t /= 2
         at = at + t * step
     return at
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(0, 2**32 - 1), st.integers(-8, 8), st.sampled_from([0.0, 1.0, 1e3, 1e6]), st.floats(-6, 2),
+    st.sampled_from([0.0, 1e-12, 1e-6, 1e-2]), st.booleans(),
+)  # fmt: skip
+def test_rounding_never_helps_a_claim(
+    seed: int, scale: int, shift: float, ramp: float, away: float, intercept: bool
+) -> None:
+    """In exact numbers the point, put in balance, is one, and its dual is no lower than what was found in float64."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(4, 14)), int(rng.integers(1, 4))
+    X = rng.standard_normal((n, d)) * 10.0 ** (scale + rng.integers(-3, 4, d)) + shift
+    y = rng.choice([-1.0, 1.0], n)
+    y[:2] = 1, -1
+    c, width = 10.0 ** rng.uniform(-8, 8) * rng.uniform(0.1, 2, n), float(10.0**ramp)
+    at = minimum_of(X, y, c, intercept) * (1 + away * rng.standard_normal(d + 1))
+    slopes = slopes_of(X, y, c, at, width)
+    found = slopes.dual(at, width, intercept=intercept)
+    if found == -np.inf:
+        return
+    move = slopes._move(at, intercept)
+    assert move is not None
+    slack = np.maximum(0.0, 1.0 - y * (X @ at[:-1] + at[-1]))
+    share = np.minimum(1.0, slack / width)
+    exact_y, exact_x, exact_c = exact(y), [exact(row) for row in X], exact(c)
+    ways = [sum(map(mul, row, exact(move[:-1])), exact(move)[-1]) for row in exact_x]
+    parts = zip(exact_c, exact(slack), exact(share), exact_y, ways, strict=True)
+    duals = [2 * each * (xi - r * sign * way) for each, xi, r, sign, way in parts]
+    assert min(duals) >= 0
+    if intercept:
+        excess = sum(map(mul, duals, exact_y))
+        side = [(excess > 0) == (sign > 0) for sign in exact_y]
+        total = sum(dual for dual, mine in zip(duals, side, strict=True) if mine)
+        assert abs(excess) <= total
+        kept = 1 - abs(excess) / total if total else 1
+        duals = [dual * kept if mine else dual for dual, mine in zip(duals, side, strict=True)]
+    v = [sum(map(mul, map(mul, duals, exact_y), column)) for column in zip(*exact_x, strict=True)]
+    squares = sum(dual * dual / (4 * each) for dual, each in zip(duals, exact_c, strict=True))
+    assert Fraction(found) <= sum(duals) - squares - sum(map(mul, v, v)) / 2
+
+
+def exact(values: np.ndarray) -> list[Fraction]:
+    """Floats as the numbers that they are."""
+    return [Fraction(float(value)) for value in values]
 
 
 def test_a_move_too_long_for_the_ramp_proves_nothing() -> None:

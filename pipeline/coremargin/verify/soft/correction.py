@@ -82,7 +82,8 @@ class Slopes:
         scale = 1.0 / np.sqrt(diagonal)
         scaled = (matrix + np.diag(metric)) * scale * scale[:, None]
         try:
-            found = scipy.linalg.solve(scaled, right * scale, assume_a="pos", check_finite=False) * scale
+            factor = scipy.linalg.cho_factor(scaled, check_finite=False)
+            found = scipy.linalg.cho_solve(factor, right * scale, check_finite=False) * scale
         except np.linalg.LinAlgError:
             return None
         p = np.zeros(len(self.q))
