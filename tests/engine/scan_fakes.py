@@ -255,12 +255,13 @@ class Halted(SumProbe):
 
 @dataclass(frozen=True)
 class Stopped(SumProbe):
-    """Stops its process once, as a machine that hangs does."""
+    """Stops its process once, as a machine that hangs does; block 4 takes ``late_s``, so that others are late, too."""
 
     mark: Path = Path("stopped")
+    late_s: float = 0.02
 
     def before(self, block: Block) -> None:
-        time.sleep(0.02)
+        time.sleep(self.late_s if block.index == 4 else 0.02)
         if block.index == 5 and not self.mark.exists():
             self.mark.write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGSTOP)

@@ -83,7 +83,7 @@ class Crew:
         """Workers that the scheduler knows."""
         return len(self.client.scheduler_info(n_workers=-1)["workers"])
 
-    def wait_until_noticed(self, gone: int, within_s: float = 20.0) -> None:
+    def wait_until_noticed(self, gone: int, within_s: float = 60.0) -> None:
         """Until the scheduler knows that so many of those that were hired are gone."""
         left, deadline = len(self.workers) - gone, time.monotonic() + within_s
         while self.known() > left:

@@ -66,7 +66,7 @@ class Running:
         """Exit code, stdout and stderr, once nothing is left of it. A command that hangs is killed and fails."""
         try:
             out, errors = self.popen.communicate(timeout=90)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while self._lives():
                 assert time.monotonic() < deadline, f"left behind: {self.popen.args}"
                 time.sleep(0.01)

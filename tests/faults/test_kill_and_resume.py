@@ -136,7 +136,7 @@ class Run:
         self.release()
 
 
-def gone(processes: list[psutil.Process], within_s: float = 15.0) -> bool:
+def gone(processes: list[psutil.Process], within_s: float = 60.0) -> bool:
     """Whether all of them end in time."""
     return not psutil.wait_procs(processes, timeout=within_s)[1]
 

@@ -88,7 +88,7 @@ def children(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def leave(within_s: float = 20.0) -> bool:
+def leave(within_s: float = 60.0) -> bool:
     """Whether nothing runs on the hosts any more, in time."""
     deadline = time.monotonic() + within_s
     while remote():

@@ -56,7 +56,7 @@ def worker_pids(executor: DaskExecutor) -> list[int]:
     return [int(pid) for pid in executor.client.run(os.getpid).values()]
 
 
-def leave_nothing(pids: list[int], within_s: float = 10.0) -> None:
+def leave_nothing(pids: list[int], within_s: float = 60.0) -> None:
     """Wait until none of the processes lives."""
     deadline = time.monotonic() + within_s
     while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
@@ -119,22 +119,24 @@ def test_a_deadly_block_is_named_and_innocents_survive(
 def test_a_hanging_worker_is_replaced(source: FakeSource, blocks: tuple[Block, ...], tmp_path: Path) -> None:
     """A worker that is stopped (SIGSTOP) loses its blocks after its time to live, and the scan ends in time."""
     probe = Stopped(mark=tmp_path / "stopped")
-    started = time.monotonic()
-    with start_embedded(workers=2, threads=1, worker_ttl_s=5.0) as executor:
+    patience = Patience(overdue_s=3600.0)
+    with start_embedded(workers=2, threads=1, patience=patience, worker_ttl_s=5.0) as executor:
         assert run_scan(executor, source, probe, blocks).bits() == expected(source, probe, blocks).bits()
         stopped = int(probe.mark.read_text())
-    assert time.monotonic() - started < 40
     leave_nothing([stopped])
 
 
-def test_an_overdue_block_is_sent_elsewhere(source: FakeSource, blocks: tuple[Block, ...], tmp_path: Path) -> None:
-    """Long before a hanging worker is given up, its blocks run on another one."""
-    probe = Stopped(mark=tmp_path / "stopped")
-    started = time.monotonic()
-    with start_embedded(workers=2, threads=1, patience=Patience(overdue_s=1.0)) as executor:
+@pytest.mark.parametrize("late_s", [0.02, 2.5])
+def test_an_overdue_block_is_sent_elsewhere(
+    source: FakeSource, blocks: tuple[Block, ...], tmp_path: Path, late_s: float
+) -> None:
+    """Long before a hanging worker is given up, its blocks run on another one; even where each worker was late once."""
+    probe = Stopped(mark=tmp_path / "stopped", late_s=late_s)
+    with start_embedded(workers=2, threads=1, patience=Patience(overdue_s=1.0), worker_ttl_s=300.0) as executor:
         assert run_scan(executor, source, probe, blocks).bits() == expected(source, probe, blocks).bits()
-        assert time.monotonic() - started < 20
-        os.kill(int(probe.mark.read_text()), signal.SIGKILL)
+        stopped = psutil.Process(int(probe.mark.read_text()))
+        assert stopped.status() == psutil.STATUS_STOPPED  # nobody waited until it was replaced
+        stopped.kill()
 
 
 def test_a_lost_scheduler_is_a_run_error(source: FakeSource, blocks: tuple[Block, ...]) -> None:
@@ -154,7 +156,7 @@ def test_a_lost_scheduler_is_a_run_error(source: FakeSource, blocks: tuple[Block
         words += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--death-timeout", "5"]
         started.append(subprocess.Popen(words, stderr=subprocess.DEVNULL, env=environment))
         with Client(scheduler_file=str(file), set_as_default=False) as client:
-            client.wait_for_workers(1, timeout=30)
+            client.wait_for_workers(1, timeout=60)
             with closing(DaskExecutor(client).run(source, Slow(seconds=0.05), blocks)) as results:
                 next(results)
                 started[0].kill()

@@ -96,7 +96,7 @@ class ClusterScan:
             return None
         self._slots.absence.worked()
         self._retries.worked()
-        self._overdue.worked(outcome)
+        self._overdue.worked(task, outcome)
         del self._left[task.block.index]
         self._tasks.cancel(task.block)
         return outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -62,10 +62,12 @@ class TasksInFlight:
         """The tasks of one block."""
         return [self._tasks[key] for key in self._keys[block.index]]
 
-    def send(self, block: Block, *, alone: bool = False, anywhere: bool = False) -> None:
-        """One more task for a block. anywhere: it is meant for nobody; alone: so, too, as the only one in flight."""
+    def send(self, block: Block, *, alone: bool = False, anywhere: bool = False, beside: Collection[str] = ()) -> None:
+        """One more task for a block. anywhere: it is meant for nobody; alone: so, too, as the only one in flight;
+        beside: for somebody else than these workers, if there is one.
+        """
         key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
-        hint = None if alone or anywhere else self._slots.for_block(block.index)
+        hint = None if alone or anywhere else self._slots.for_block(block.index, beside)
         where = {} if hint is None else {"workers": [hint], "allow_other_workers": True}
         try:
             handle, large = self._handle or self._payloads.pack(self._source.handle())

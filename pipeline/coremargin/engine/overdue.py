@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from coremargin.engine.slots import EVERY_S
@@ -36,12 +36,14 @@ class Overdue:
         self._source = source
         self._patience = patience
         self._copies: Counter[int] = Counter()
+        self._meant: defaultdict[int, set[str]] = defaultdict(set)  # by block, who had it and was late
         self._heard = time.monotonic()
         self._slowest_s = 0.0
 
-    def worked(self, result: BlockResult) -> None:
+    def worked(self, task: Task, result: BlockResult) -> None:
         """A block was done."""
         self._heard = time.monotonic()
+        self._slots.trust(task.hint)
         self._slowest_s = max(self._slowest_s, result.seconds)
 
     def look(self) -> None:
@@ -79,6 +81,9 @@ class Overdue:
             if not number:
                 more = f", and {len(tasks) - 1} more blocks" if len(tasks) > 1 else ""
                 log.warning("%s%s: %s; sent to another worker", place(self._source, task.block), more, why)
+            meant = self._meant[task.block.index]
+            if task.hint is not None:
+                meant.add(task.hint)
             task.hint, task.copied = None, True
             self._copies[task.block.index] += 1
-            self._tasks.send(task.block, anywhere=anywhere)
+            self._tasks.send(task.block, anywhere=anywhere, beside=meant)

@@ -11,6 +11,8 @@ from distributed.comm import CommClosedError
 from coremargin.errors import RunError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from distributed import Client
 
     from coremargin.engine.absence import Absence
@@ -55,21 +57,26 @@ class Slots:
         self.absence.look()
         return True
 
-    def for_block(self, index: int) -> str | None:
+    def for_block(self, index: int, beside: Collection[str] = ()) -> str | None:
         """Who is meant to have a block, the same worker in every scan: its pages are mapped there already.
 
-        None where there is no choice.
+        None where there is no choice. ``beside``: who was meant to have it before, and is late.
         """
         slots = self.known()
         if len(set(slots)) < 2:
             return None
-        slots = [slot for slot in slots if slot not in self._silent] or slots
-        return slots[index % len(slots)]
+        others = [slot for slot in slots if slot not in beside] or slots
+        others = [slot for slot in others if slot not in self._silent] or others
+        return others[index % len(others)]
 
     def distrust(self, address: str | None) -> None:
-        """No block is meant any more for a worker that left one unanswered."""
+        """No block is meant any more for a worker that left one unanswered, until it answers again."""
         if address is not None:
             self._silent.add(address)
+
+    def trust(self, address: str | None) -> None:
+        """A worker answered: where it was late, it was slow and does not hang."""
+        self._silent.discard(address or "")
 
 
 def ask_scheduler(client: Client) -> dict[str, Any]:

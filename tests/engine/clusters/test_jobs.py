@@ -318,7 +318,7 @@ def test_the_job_of_a_worker_that_left_stays(batch_system: BatchSystem) -> None:
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "0.1 s"}), connect(jobs_here(Pbs, jobs=2)) as its:
         its.client.wait_for_workers(2, timeout=60)
         os.killpg(jobs_of(its)[0], signal.SIGKILL)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(its.client.scheduler_info(n_workers=-1)["workers"]) == 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(1.0)
@@ -335,7 +335,7 @@ def test_a_job_that_starts_again_finds_its_scheduler(batch_system: BatchSystem) 
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         second = subprocess.Popen(["sh", "-c", again], start_new_session=True, **quiet)
         try:
-            executor.client.wait_for_workers(2, timeout=30)
+            executor.client.wait_for_workers(2, timeout=60)
         finally:
             os.killpg(second.pid, signal.SIGKILL)
             second.wait()
