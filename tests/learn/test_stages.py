@@ -16,6 +16,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import OutOfTime
 from coremargin.errors import ClaimRefuted, DamagedChunk, Interrupted
 from coremargin.learn.train import Progress, open_store, train_job
+from coremargin.problems.fleet import make as fleet
 from coremargin.problems.hard import make
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.outliers import make as outliers
@@ -35,6 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "outliers": {"outliers": 2},
     "hinge": {"loss": "hinge", "C": 10},
     "squared": {"loss": "squared_hinge", "C": 10},
+    "fleet": {"loss": "hinge", "C": [3, 10]},
 }
 CHUNKS, ROWS = 250, 50
 
@@ -43,7 +45,8 @@ CHUNKS, ROWS = 250, 50
 def _small_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first stage of one chunk, so that there are six."""
     small: dict[str, Any] = {"sample_bytes": 1000, "sample_share": 0.001}
-    for module, problem in ((make, HardMargin), (outliers, OutlierMargin), (soft, StagedSoftMargin)):
+    made = ((make, HardMargin), (outliers, OutlierMargin), (soft, StagedSoftMargin), (fleet, StagedSoftMargin))
+    for module, problem in made:
         limited = partial(_with, problem, small)
         monkeypatch.setattr(module, problem.__name__, limited)
 
@@ -73,12 +76,19 @@ def job_of(store: Store, out: Path, kind: str, **options: Any) -> Any:
 
 def exact(model: Path) -> dict[str, bytes]:
     """What must be equal to the bit."""
-    return {name: (model / name).read_bytes() for name in ("model.json", "arrays.npz")}
+    names = ("fleet.json", "model.json", "arrays.npz")
+    return {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.name in names}
 
 
 def stages_of(job: Any, store: Store) -> Any:
     """Which chunk is read in which stage."""
-    return kind_of(job).problem(job, store).stages  # type: ignore[attr-defined]
+    problem: Any = kind_of(job).problem(job, store)
+    return (problem.plan.members[0].problem if hasattr(problem, "plan") else problem).stages
+
+
+def models_of(model: Any) -> list[Any]:
+    """Itself, or its members."""
+    return list(model.members.values()) if hasattr(model, "members") else [model]
 
 
 def files_of(store: Store, chunk: int) -> list[Path]:
@@ -171,8 +181,9 @@ def test_a_store_that_grows_while_it_is_read(
     done = train_job(job, store, InProcess(1), progress=after(50, grow))
     assert (done.model.status, done.model.rows) == ("certified", alone.model.rows)
     assert done.model.store_digest == store.digest != Store.open(store.path).digest
-    for name in ("w", "b"):
-        assert np.array_equal(getattr(done.model, name), getattr(alone.model, name))
+    for one, other in zip(models_of(done.model), models_of(alone.model), strict=True):
+        assert np.array_equal(one.w, other.w)
+        assert one.b == other.b
     assert verify(job.out, tmp_path / "quiet.zarr").ok
     with pytest.raises(ClaimRefuted, match="rows were appended after training"):
         verify(job.out, store.path)

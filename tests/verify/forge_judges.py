@@ -166,7 +166,7 @@ class FleetJudge:
 
     def _decisions(self, record: Record, members: list[tuple[Record, Record, Arrays]]) -> Iterator[str]:
         """Whether the confusion matrices are those of what ``predict`` decides: by the order of the members."""
-        labels, told = record["classes"], {(entry["fold"], entry["C"]): entry for entry in record["evaluations"]}
+        labels, told = record["classes"], {(entry["fold"], entry["C"]): entry for entry in record["evaluations"] or ()}
         truth = [next((k for k, one in enumerate(labels) if same(one, label)), -1) for label in self.rows.labels]
         counted = np.where(self.rows.weighed > 0, truth, -1)
         for (held, cost), entry in told.items():
@@ -216,7 +216,7 @@ def _entry_lies(record: Record, entry: Record, own: Record) -> Iterator[str]:
 def _choice_lies(record: Record) -> Iterator[str]:
     """Whether validation and choice follow from the evaluations."""
     costs = list(dict.fromkeys(entry["C"] for entry in record["members"]))
-    table, evaluations = record["validation"], record["evaluations"]
+    table, evaluations = record["validation"], record["evaluations"] or ()
     held = [entry for entry in evaluations if entry["fold"] is not None]
     if (table is None) != (not held):
         yield f"validation {table}"

@@ -303,11 +303,11 @@ def swapped_folders(rng: np.random.Generator, specimen: Specimen, record: Record
 
 def other_order(rng: np.random.Generator, specimen: Specimen, record: Record) -> tuple[str, Files]:
     """Members, classes or evaluations in another order, with the matrices that go with it or not."""
-    key = ("members", "classes", "evaluations")[rng.integers(3)]
+    key = ("members", "classes", "evaluations")[rng.integers(3 if record["evaluations"] else 2)]
     order = rng.permutation(len(record[key]))
     record[key] = [record[key][k] for k in order]
     if key == "classes" and rng.integers(2):
-        for entry in record["evaluations"]:
+        for entry in record["evaluations"] or ():
             entry["confusion"] = np.array(entry["confusion"])[np.ix_(order, order)].tolist()
     return f"{key} in the order {order.tolist()}", _fleet_record(record)
 
@@ -324,7 +324,7 @@ def swapped_lines(rng: np.random.Generator, specimen: Specimen, record: Record) 
 def better_tables(rng: np.random.Generator, specimen: Specimen, record: Record) -> tuple[str, Files]:
     """Matrices with rows moved to where they look better, and all that follows from them."""
     shift = rng.choice([0.25, 0.3, 1, 1, 2])
-    for entry in record["evaluations"]:
+    for entry in record["evaluations"] or ():
         matrix = np.array(entry["confusion"], dtype=float if shift < 1 else int)
         i, j = (int(k) for k in rng.integers(len(matrix), size=2))
         if matrix[i, j] >= shift:

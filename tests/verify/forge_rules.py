@@ -233,7 +233,10 @@ def _canonical(value: Any) -> Any:
         return value
 
     def key(entry: Any) -> str:
-        return f"{entry.get('fold')!r} {entry.get('C')!r}" if isinstance(entry, dict) else ""
+        if not isinstance(entry, dict):
+            return ""
+        cost = entry.get("C")
+        return f"{entry.get('fold')!r} {float(cost) if _is_number(cost) else cost!r}"  # 1 is 1.0
 
     asked = value.get("parameters")
     if isinstance(asked, dict) and isinstance(asked.get("C"), list) and all(map(_is_number, asked["C"])):

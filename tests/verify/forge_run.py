@@ -228,7 +228,7 @@ def other_decisions(work: Work, model: FleetModel) -> Iterator[str]:
     rows, labels = work.specimen.rows, model.record["classes"]
     known = np.flatnonzero(rows.weighed > 0)
     truth = np.array([labels.index(rows.labels[row]) for row in known])
-    for entry in model.record["evaluations"]:
+    for entry in model.record["evaluations"] or ():
         if entry["fold"] is None:
             found = model if entry["C"] is None else model.at(entry["C"])
             given = np.array([labels.index(label) for label in found.predict(rows.X[known]).tolist()])

@@ -21,6 +21,7 @@ import coremargin
 from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.problems.fleet import make as fleet_make
 from coremargin.problems.soft import make, staged
 from coremargin.problems.soft import problem as soft_margin
 
@@ -168,7 +169,8 @@ def _store(folder: Path, kind: str) -> Rows:
         for row in (4, 11, 15):
             labels[row] = "yes" if labels[row] == "no" else "no"
         return write_store(path, X, labels)
-    return write_store(path, *_three(9, 30, 0.3)) if kind == "corners" else write_store(path, *_three(10, 45, 1.2))
+    three = {"corners": (9, 30, 0.3), "heap": (10, 45, 1.2), "three-stages": (15, 400, 1.2)}[kind]
+    return write_store(path, *_three(*three), **({"chunk_rows": 20} if kind == "three-stages" else {}))
 
 
 #: Specimens by name: (store, what to ask of `coremargin.train`).
@@ -201,6 +203,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "fleet": ("heap", {"classes": "ovr", "loss": "hinge", "C": [0.1, 1.0]}),
     "fleet-folds": ("heap", {"classes": "ovr", "loss": "squared_hinge", "C": [0.5], "folds": 2}),
     "fleet-hard": ("corners", {"classes": "ovr"}),
+    "fleet-stages": ("three-stages", {"classes": "ovr", "loss": "hinge", "C": [0.5, 2.0], "epsilon": 0.2}),
     "packed": ("zstd", {}),
     "changed": ("changed", {}),
     "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
@@ -216,7 +219,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),
     "outliers": ("outliers", "outliers-one", "outliers-none"),
     "several": ("classes", "classes-origin", "classes-overlap", "classes-hinge"),
-    "fleet": ("fleet", "fleet-folds", "fleet-hard"),
+    "fleet": ("fleet", "fleet-folds", "fleet-hard", "fleet-stages"),
     "pair": ("pair", "pair-folds"),
 }
 
@@ -261,7 +264,8 @@ class Specimens:
                 if name.endswith("-stages"):
                     patch.setattr(staged, "NEAR_BYTES_LEAST", 200 * 32)
                     small = partial(staged.StagedSoftMargin, sample_bytes=960, memory_bytes=60_000)
-                    patch.setattr(make, "StagedSoftMargin", lambda *given, **_: small(*given[:6]))
+                    for module in (make, fleet_make):
+                        patch.setattr(module, "StagedSoftMargin", lambda *given, **_: small(*given[:6]))
                 coremargin.train(rows.path, out=model, overwrite=True, cluster="threads", **asked)
             if name == "hard-stopped":
                 _stopped(model)

@@ -242,7 +242,7 @@ NONSENSE: dict[tuple[str | int, ...], list[Any]] = {
     ("members", 0, "coreset_rows"): ["3", 3.5, None, True, 10**400],
     ("members", 0, "lower"): [10**400, "1", [], True],
     ("members", 0, "more"): [1],
-    ("evaluations",): [None, {}, 5, "x", [None], [[]]],
+    ("evaluations",): [{}, 5, "x", [None], [[]]],
     ("evaluations", 0, "rows"): [None, "9", 10.7, 2**70, 10**400, -1, True],
     ("evaluations", 0, "accuracy"): [None, "1", 10**400, 2.0, -1.0, True, 0.5 + 5e-10],
     ("evaluations", 0, "C"): [None, "1", True, [], 10**400, 7.5],

@@ -12,7 +12,8 @@
                         coreset_rows
     evaluations         a list, empty when the run stopped before: C, fold, rows, accuracy, confusion[i][j]: rows of
                         class i that were given class j. fold null: the rows that the members were trained on; else the
-                        rows of the fold, which the members have not seen
+                        rows of the fold, which the members have not seen. null: nothing is claimed, rows were read
+                        once, before the models were known (run.json has what was counted then)
     validation          with folds, a list by C: C, mean and std (of the folds, divided by their number) of the
                         accuracy, accuracies; else null
     chosen              C and by: "validation" (best mean, of equal ones the smallest C) or "only" (there is one C);
@@ -137,7 +138,7 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     dtype: Dtype
     store_digest: Digest
     members: Annotated[list[Member], Meta(min_length=1)]
-    evaluations: list[Evaluation]
+    evaluations: list[Evaluation] | None
     validation: list[Validation] | None
     chosen: Chosen | None
     software: Annotated[dict[Word, Word], Meta(max_length=64)]
@@ -152,11 +153,13 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         status = fleet_status([member.status for member in self.members])
         if self.status != status:
             raise ValueError(f"expected the status that follows from the members', {status!r}, found {self.status!r}")
-        for entry in self.evaluations:
+        if self.evaluations is None and self.parameters.folds:
+            raise ValueError("expected a list of evaluations of folds, found none")
+        for entry in self.evaluations or ():
             if len(entry.confusion) != k or any(len(line) != k for line in entry.confusion):
                 raise ValueError(f"expected confusion matrices of {k} x {k}, found another")
         ensembles = self.ensembles()
-        known = [entry.ensemble for entry in self.evaluations]
+        known = [entry.ensemble for entry in self.evaluations or ()]
         if known and known != list(ensembles):
             raise ValueError(
                 f"expected no evaluations, or one for each of {len(ensembles)} by C and fold, found others"

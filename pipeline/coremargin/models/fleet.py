@@ -75,7 +75,7 @@ class FleetModel(Trained):
     @property
     def ended(self) -> bool:
         """False when training stopped at a limit: more scans prove more, or say how the members do together."""
-        return super().ended and bool(self.record["evaluations"])
+        return super().ended and self.record["evaluations"] != []
 
     @property
     def store_digest(self) -> str:

@@ -23,7 +23,7 @@ from coremargin.maths.rows import is_sparse
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.fleet import state as fleet_state
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, decided
-from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins
+from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins, first_together
 from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.probe import Columns, together
 from coremargin.problems.fleet.problem import Fleet
@@ -90,7 +90,7 @@ def hard_fleet(source: ArraySource, **options: Any) -> Fleet:
         return HardMargin(view, 1e-6, sample_share=0.2, sample_bytes=2_000, pool_bytes=1 << 20)
 
     kind = HardMargins()
-    return Fleet(source, kind.read_together(fleet_plan(source, make, **choice)), kind, 1 << 20)
+    return Fleet(source, first_together(fleet_plan(source, make, **choice)), kind, 1 << 20)
 
 
 def run(problem: Any, executor: InProcess | None = None, begin: Any = None) -> tuple[Any, int]:

@@ -72,6 +72,11 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
         found = problem.result(state)
         return np.append(found.w, found.b)
 
+    def _of_all_rows(self, confusion: NDArray[np.int64]) -> bool:
+        """Whether each row was counted, once, where there are no folds."""
+        every = int(rows_that_count(self.source)[self.plan.codes].sum())
+        return bool((confusion.sum(axis=(1, 2)) == every).all())
+
     def _judged(self, state: FleetState) -> FleetState:
         """With how the members do together, where no scan has to tell: all rows are given their classes by members that
         are proven to separate them.

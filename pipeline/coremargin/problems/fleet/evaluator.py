@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.rows import Rows, many_products
+
 Array = NDArray[np.float64]
 
 
@@ -37,6 +39,11 @@ class Evaluator:
     def nothing(self) -> NDArray[np.int64]:
         """No rows: zeros (ensembles, k, k)."""
         return np.zeros((len(self.ensembles), len(self.codes), len(self.codes)), np.int64)
+
+    def of(self, rows: Rows, codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The same of rows (n, d) themselves, where there are no folds."""
+        values = many_products(rows, self.hypotheses[:-1]) + self.hypotheses[-1][:, None]
+        return self.confusion(values, codes, None)
 
     def confusion(self, values: Array, codes: NDArray[np.int32], fold: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """Rows (ensembles, k, k) of each class that were given each class, from the members' decision values (m, n).

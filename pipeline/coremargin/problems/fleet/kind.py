@@ -50,22 +50,23 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
 
     def facts(self, problem: Fleet, state: FleetState) -> dict[str, Any]:
         """How many members are proven."""
-        from coremargin.problems.fleet.outcome import reason_of
+        from coremargin.problems.fleet.outcome import evaluations_of, reason_of
 
         statuses = [member.status for member in state.members]
-        counts = {"members": len(statuses), "members_certified": statuses.count("certified")}
-        return counts | {"reason": reason_of(statuses, evaluated=state.evaluated)}
+        found: dict[str, Any] = {"members": len(statuses), "members_certified": statuses.count("certified")}
+        found |= {"as_read": evaluations_of(problem, state)} if state.as_read else {}
+        return found | {"reason": reason_of(statuses, evaluated=state.evaluated)}
 
     def summary(self, model: FleetModel, run: Mapping[str, Any]) -> dict[str, Any]:
         """The lowest ratio, and how the members do together."""
-        counts = {key: run[key] for key in ("members", "members_certified")}
+        counts = {key: run[key] for key in ("members", "members_certified", "as_read") if key in run}
         ratios = [entry["ratio"] or 0.0 for entry in model.record["members"]]
         tables = {key: model.record[key] for key in ("evaluations", "validation", "chosen")}
         return {"epsilon": model.parameters["epsilon"], **counts, "lowest_ratio": min(ratios), **tables}
 
     def verdict(self, outcome: Outcome, job: FleetJob) -> list[str]:
         """How many members are proven, and how they do together."""
-        return messages.verdict(cast("FleetModel", outcome.model), job.epsilon)
+        return messages.verdict(cast("FleetModel", outcome.model), job.epsilon, outcome.run.get("as_read"))
 
     def bounds_told(self, bounds: str, record: Mapping[str, Any]) -> str:
         """How many members are proven, and the bounds of the one that is furthest from it."""

@@ -29,11 +29,21 @@ P = TypeVar("P", bound=Any)  #: the problem of a member
 S = TypeVar("S", bound=MemberState)  #: its state
 
 
+def first_together(plan: FleetPlan) -> FleetPlan:
+    """The plan with members that read in stages, all with those of the chunks that any of them begins with."""
+    first = tuple(sorted(set().union(*(member.problem.sample_chunks for member in plan.members))))
+    together = [replace(cast("HardMargin", member.problem), first_chunks=first) for member in plan.members]
+    members = (replace(member, problem=own) for member, own in zip(plan.members, together, strict=True))
+    return replace(plan, members=tuple(members))
+
+
 class MemberKind(ABC, Generic[P, S]):
     """How members of one kind begin, what they ask, and what they decide together. Its objects never change."""
 
     probe: ClassVar[type[FleetProbe]]  #: what a worker does for them
     asks_with_rows: ClassVar[bool] = False  #: a member's question depends on the rows that it holds
+    judged_in_stages: ClassVar[bool] = False  #: how members do together is counted as the stages are read
+    rows_as_read: ClassVar[bool] = False  #: members hold them in the store's precision, and not all in float64
     in_parts: ClassVar[bool] = False  #: a scan is made in parts, in all of which no member may be left behind
 
     def check(self, problem: P) -> None:
@@ -42,10 +52,6 @@ class MemberKind(ABC, Generic[P, S]):
     def holds_all(self, problem: P) -> bool:
         """Whether all rows that count are held from the start, in whatever form takes the least memory."""
         return False
-
-    def read_together(self, plan: FleetPlan) -> FleetPlan:
-        """The plan with members whose scans read the same chunks, where that is not for each to say."""
-        return plan
 
     def stages(self, state: S) -> int:
         """How many stages the first read has, 0: it is not made in stages."""
@@ -105,13 +111,6 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
 
     probe = MarginFleetProbe
     asks_with_rows = True
-
-    def read_together(self, plan: FleetPlan) -> FleetPlan:
-        """All with the stages of the chunks that any of them begins with."""
-        first = tuple(sorted(set().union(*(member.problem.sample_chunks for member in plan.members))))
-        together = [replace(cast("HardMargin", member.problem), first_chunks=first) for member in plan.members]
-        members = (replace(member, problem=own) for member, own in zip(plan.members, together, strict=True))
-        return replace(plan, members=tuple(members))
 
     def stages(self, state: HardMarginState) -> int:
         """As in the state."""

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coremargin.report.text import count, facts, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from coremargin.models.fleet import FleetModel
 
 
-def verdict(fleet: FleetModel, epsilon: float) -> list[str]:
-    """How many members are proven, and how they do together."""
+def verdict(fleet: FleetModel, epsilon: float, as_read: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
+    """How many members are proven, and how they do together; as_read: what was counted as rows were read, if it was."""
     statuses = [entry["status"] for entry in fleet.record["members"]]
     if set(statuses) == {"certified"}:
         models = count(len(statuses), "model")
         proven = f"certified: all {models} are proven to be within {epsilon} of the best possible."
-        return [proven, *_accuracies(fleet)]
+        return [proven, *_accuracies(fleet, as_read)]
     counts = ", ".join(
         f"{statuses.count(status):,} {status.replace('_', ' ')}" for status in dict.fromkeys(sorted(statuses))
     )
-    return [f"of {count(len(statuses), 'model')}: {counts}; epsilon asked for {epsilon}.", *_accuracies(fleet)]
+    return [f"of {count(len(statuses), 'model')}: {counts}; epsilon asked for {epsilon}.", *_accuracies(fleet, as_read)]
 
 
-def _accuracies(fleet: FleetModel) -> list[str]:
+def _accuracies(fleet: FleetModel, as_read: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
     """After an empty line, one for each C: accuracy on held-out rows, and on the rows trained on."""
     record = fleet.record
-    if not record["evaluations"]:
+    evaluations = record["evaluations"] or as_read
+    if not evaluations:
         return []
-    training = {entry["C"]: entry["accuracy"] for entry in record["evaluations"] if entry["fold"] is None}
+    training = {entry["C"]: entry["accuracy"] for entry in evaluations if entry["fold"] is None}
     checked = {entry["C"]: entry for entry in record["validation"] or ()}
-    head = ("C", *(("held-out accuracy", "std") if checked else ()), "training accuracy")
+    when = "" if record["evaluations"] else " as rows were read"
+    head = ("C", *(("held-out accuracy", "std") if checked else ()), f"training accuracy{when}")
     rows = [
         (
             "none" if cost is None else f"{cost:g}",

@@ -32,8 +32,7 @@ def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
         for member, result in zip(members, fleet.results(state), strict=True)
     }
     costs = list(dict.fromkeys(member.cost for member in members))
-    known = zip(fleet.plan.ensembles, state.confusion, strict=True) if state.evaluated else ()
-    evaluations = [evaluation(cost, fold, counts) for (fold, cost), counts in known]
+    evaluations = evaluations_of(fleet, state) if state.evaluated else []
     table = validation(evaluations, costs)
     record = {
         "format": FORMAT, "version": VERSION, "status": fleet_status([model.status for model in models.values()]),
@@ -41,10 +40,16 @@ def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
         "classes": [source.classes[code] for code in fleet.plan.codes], "features": source.features,
         "rows": source.rows, "dtype": source.dtype.name, "store_digest": unscaled(source).digest,
         "members": [_entry(member, source, models[member.name]) for member in members],
-        "evaluations": evaluations, "validation": table, "chosen": chosen(table, costs),
+        "evaluations": None if state.as_read else evaluations, "validation": table, "chosen": chosen(table, costs),
         "software": {"coremargin": version()},
     }  # fmt: skip
     return FleetModel(record, models)
+
+
+def evaluations_of(fleet: Fleet, state: FleetState) -> list[dict[str, Any]]:
+    """How the members do together, by those that decide together."""
+    known = zip(fleet.plan.ensembles, state.confusion, strict=True)
+    return [evaluation(cost, fold, counts) for (fold, cost), counts in known]
 
 
 def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> Model:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coremargin.problems.fleet.evaluator import Evaluator
     from coremargin.problems.hard.probe import MarginProbe
     from coremargin.problems.hard.summary import MarginSummary
+    from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
 
@@ -123,16 +124,31 @@ class SoftFleetProbe(FleetProbe):
         return [probe.base for probe in self.probes]
 
     def _slab(self, slab: ChunkRows, fold: NDArray[np.int64] | None, values: list[Array], share: float) -> FleetSummary:
+        views = self._views(slab, fold, values, share)
+        sent = self._sent(slab, views, share)
+        parts, places = near_answers(slab, self.probes, views, sent), np.flatnonzero(sent)
+        return FleetSummary(
+            tuple(parts), places + slab.start, take(slab.rows, places), self.evaluator.nothing()
+        )  # fmt: skip
+
+    def _views(
+        self, slab: ChunkRows, fold: NDArray[np.int64] | None, values: list[Array], share: float
+    ) -> list[View]:  # fmt: skip
         views = []
         for probe, member_view, decided in zip(self.probes, self.member_views, values, strict=True):
-            counted = probe.counted(slab.start, member_view.codes(slab.codes, fold), slab.weights)
+            codes = member_view.codes(slab.codes, fold)
+            if not probe.asks(slab.chunk):
+                codes = np.full(len(codes), -1, np.int32)
+            counted = probe.counted(slab.start, codes, slab.weights)
             margins = decided[:, counted.places] * counted.signs
             keep = -int(-probe.keep * share // 1)
             urgency = probe.urgency(counted, margins)
-            views.append(_View(counted, margins, urgency, counted.places[wanted(urgency, keep)]))
+            views.append(View(counted, margins, urgency, counted.places[wanted(urgency, keep)]))
+        return views
+
+    def _sent(self, slab: ChunkRows, views: Sequence[View], share: float) -> NDArray[np.bool_]:
         asked = [(view.wanted, view.urgency[view.at(view.wanted)]) for view in views]
-        sent = together(asked, max(1, int(self.most * share)), len(slab.codes))
-        return _answers(slab, self.probes, views, sent, self.evaluator.nothing())
+        return together(asked, max(1, int(self.most * share)), len(slab.codes))
 
 
 @dataclass(frozen=True)
@@ -151,7 +167,7 @@ class MarginFleetProbe(FleetProbe):
 
 
 @dataclass(frozen=True)
-class _View:
+class View:
     """A member's rows that count, their margins (k, n), urgency (n,), and places in the slab of the wanted ones."""
 
     counted: Counted
@@ -181,14 +197,12 @@ def together(asked: Sequence[tuple[NDArray[np.intp], Array]], most: int, rows: i
     return taken
 
 
-def _answers(
-    slab: ChunkRows,
-    soft: Sequence[NearMarginProbe],
-    views: Sequence[_View],
-    sent: NDArray[np.bool_],
-    confusion: NDArray[np.int64],
-) -> FleetSummary:
-    """The answers of all members, their sums over rows from one matrix product; sent (n,): rows that are sent."""
+def near_answers(
+    slab: ChunkRows, soft: Sequence[NearMarginProbe], views: Sequence[View], sent: NDArray[np.bool_]
+) -> list[NearMarginSummary]:
+    """The answers of members, their sums over rows from one matrix product; sent (n,): rows that are sent."""
+    if not soft:
+        return []
     parts = list[NearFarSplit]()
     for probe, view in zip(soft, views, strict=True):
         near, mine = view.at(view.wanted[sent[view.wanted]]), view.counted.places
@@ -206,8 +220,7 @@ def _answers(
         ids = mine[part.near] + slab.start
         losing = slab.rows[mine[part.losing]] if probe.curve else slab.rows[:0]
         found.append(probe.summary(part, totals[each * k : each * (k + 1)], ids, np.zeros((len(ids), 0)), losing))
-    places = np.flatnonzero(sent)
-    return FleetSummary(tuple(found), places + slab.start, take(slab.rows, places), confusion)
+    return found
 
 
 def _rows_at(rows: Rows, mine: NDArray[np.intp], at: NDArray[np.intp]) -> Any:

@@ -103,9 +103,10 @@ class Fleet(FleetBase):
         states, distances = zip(*(found[number] for number in range(len(found))), strict=True)
         members = self.kind.kept(self.source, states, distances)
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once for the counts
+        judged = self._evaluator(members, final=True)
         begun = FleetState(
             round=0, scans=0, members=tuple(members), shared_rows=self._shared_rows(members, [DriverRows(ids, rows)]),
-            evaluated=False, confusion=self._evaluator(members, final=True).nothing(),
+            evaluated=False, confusion=judged.of(rows, codes) if self.kind.judged_in_stages else judged.nothing(),
             sample_bytes=Sample(chunks, ids, rows, np.zeros(0, np.int8)).nbytes(self.source) + counted,
         )  # fmt: skip
         # What was read is a scan where it was the first of its stages, and that scan is over where it was the last.
@@ -129,6 +130,11 @@ class Fleet(FleetBase):
     def _all_cached(self) -> bool:
         """True where all rows that count are held from the start, in whatever form takes the least memory."""
         return all(self.kind.holds_all(member.problem) for member in self.plan.members)
+
+    @property
+    def _as_read(self) -> bool:
+        """True where members solve rows in whatever form they are shared."""
+        return self._all_cached or self.kind.rows_as_read
 
     def _shared_rows(self, states: Iterable[MemberState], parts: Sequence[DriverRows]) -> SharedRows:
         if self._all_cached:
@@ -170,6 +176,9 @@ class Fleet(FleetBase):
         running = self.running(state)
         asked = self._asked(state, running).hypotheses
         members, shared_rows = self._after(state, summary, running)
+        behind = any(members[k] is state.members[k] for k in running)  # rows of this stage will be read again
+        if self.kind.judged_in_stages and self._part(state) and not behind:
+            state = replace(state, confusion=state.confusion + summary.confusion)
         state = replace(state, round=state.round + 1, members=tuple(members), shared_rows=shared_rows)
         state = self._decided(state)
         state = replace(state, scans=state.scans + (self._part(state) == 0))
@@ -177,9 +186,11 @@ class Fleet(FleetBase):
         if state.evaluated or self.running(state):
             return state
         final = self._evaluator(state.members, final=True).hypotheses
-        if np.array_equal(final, asked):
+        in_stages = self.kind.judged_in_stages  # then a question may be about some of the rows
+        if np.array_equal(final, asked) and not (in_stages and not self._of_all_rows(summary.confusion)):
             return replace(state, evaluated=True, confusion=summary.confusion)
-        return state
+        as_read = in_stages and self._of_all_rows(state.confusion)
+        return replace(state, evaluated=as_read, as_read=as_read)
 
     def _after(
         self, state: FleetState, summary: FleetSummary, running: list[int]
@@ -203,7 +214,7 @@ class Fleet(FleetBase):
             problem, own = self._problem(number), state.members[number]
             if not self.kind.in_parts and self.late():
                 return None
-            before = with_rows(own, state.shared_rows, as_it_is=self._all_cached)
+            before = with_rows(own, state.shared_rows, as_it_is=self._as_read)
             after = self.kind.advanced(problem, before, summary.part(place))
             fresh = [(some, np.isin(some.ids, known, invert=True)) for some in rows_of(after).values()]
             unsent = [DriverRows(some.ids[new], take(some.rows, new)) for some, new in fresh if new.any()]
@@ -258,7 +269,7 @@ class Fleet(FleetBase):
     def results(self, state: FleetState) -> list[Result]:
         """What each member's state stands for."""
         return [
-            cast("Result", self._problem(k).result(with_rows(member, state.shared_rows, as_it_is=self._all_cached)))
+            cast("Result", self._problem(k).result(with_rows(member, state.shared_rows, as_it_is=self._as_read)))
             for k, member in enumerate(state.members)
         ]
 
@@ -268,5 +279,5 @@ class Fleet(FleetBase):
         return FleetState(
             round=int(arrays["round"]), scans=int(arrays["scans"]), members=tuple(members),
             shared_rows=SharedRows.from_arrays("shared", arrays), evaluated=bool(arrays["evaluated"]),
-            confusion=arrays["confusion"], sample_bytes=int(arrays["sample_bytes"]),
+            confusion=arrays["confusion"], sample_bytes=int(arrays["sample_bytes"]), as_read=bool(arrays["as_read"]),
         )  # fmt: skip

@@ -34,7 +34,7 @@ def render(fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEE
     labels, members = view["classes"], fleet["members"]
     costs = [cost for cost in dict.fromkeys(member["C"] for member in members) if cost is not None]
     chosen = (fleet["chosen"] or {}).get("C", costs[-1] if costs else None)
-    confusion, held_out = _confusion_at(fleet["evaluations"], chosen)
+    confusion, held_out = _confusion_at(fleet["evaluations"] or _as_read(run, len(labels)), chosen)
     statuses = [member["status"] for member in members]
     view |= {
         "soft": view["parameters"].get("loss") is not None, "costs": costs,
@@ -43,6 +43,7 @@ def render(fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEE
         "certified": statuses.count("certified"), "stopped": statuses.count("stopped"),
         "inseparable": statuses.count("not_separable"), "count": len(statuses),
         "folds": view["parameters"].get("folds") or 0, "held_out": held_out, "accuracy": share(confusion),
+        "as_read": not fleet["evaluations"] and confusion is not None,
         "confusion": matrix_lines(confusion, labels), "confusions": confusions(confusion, labels),
         "by_class": _by_class(fleet, chosen, confusion, labels), "one_against_rest": len(_deciders(fleet, chosen)) > 1,
         "members": _members(fleet), "charts": _charts(fleet, run, records),
@@ -65,6 +66,12 @@ def _at_work(row: Json) -> str:
     """Members that are neither proven nor given up."""
     members, done = numbers.finite(row.get("members")), numbers.finite(row.get("members_done"))
     return numbers.DASH if members is None or done is None else numbers.count(members - done)
+
+
+def _as_read(run: Json, classes: int) -> Sequence[Json]:
+    """What was counted as rows were read, if matrices (classes, classes) were."""
+    found = run.get("as_read") or ()
+    return found if all(np.shape(entry["confusion"]) == (classes, classes) for entry in found) else ()
 
 
 def _confusion_at(evaluations: Sequence[Json], cost: float | None) -> tuple[np.ndarray | None, bool]:

@@ -89,8 +89,8 @@ class FleetState:
     """Between two scans.
 
     scans: those over all rows that are done, a pass in parts being one. members: the states of the members, without
-    rows; those are shared. evaluated: ``confusion`` (ensembles, k, k) is about the members' final hypotheses.
-    sample_bytes: read before the first scan.
+    rows; those are shared. evaluated: ``confusion`` (ensembles, k, k) is about the members' final hypotheses or,
+    as_read, about those that there were when each row was read. sample_bytes: read before the first scan.
     """
 
     round: int
@@ -100,6 +100,7 @@ class FleetState:
     evaluated: bool
     confusion: NDArray[np.int64]
     sample_bytes: int
+    as_read: bool = False
 
     @property
     def status(self) -> str:
@@ -130,5 +131,6 @@ class FleetState:
         own = {
             "round": np.array(self.round), "scans": np.array(self.scans), "evaluated": np.array(self.evaluated),
             "confusion": self.confusion, "sample_bytes": np.array(self.sample_bytes),
+            "as_read": np.array(self.as_read),
         }  # fmt: skip
         return own | self.shared_rows.to_arrays("shared") | packed([member.to_arrays() for member in self.members])

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from coremargin.maths.rows import Rows, concatenate, from_arrays, take, to_arrays
 from coremargin.problems.hard.summary import MarginSummary
+from coremargin.problems.soft.stage_summary import StageSummary
 from coremargin.problems.soft.summary import NearMarginSummary
 
-Part: TypeAlias = MarginSummary | NearMarginSummary
+Part: TypeAlias = MarginSummary | NearMarginSummary | StageSummary
 
 
 @dataclass(frozen=True)
@@ -65,20 +66,25 @@ def without_rows(part: Part) -> Part:
 
 
 _MARK = "members."
+#: Of arrays that members may have, at most.
+DIMENSIONS = 4
 
 
 def packed(members: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """The arrays of many members as a few: equal names behind one another, and their shapes (members, 3).
+    """The arrays of many members as a few: equal names behind one another, and their shapes (members, 4).
 
     A file of ten thousand small arrays would take longer to write than a scan. An array that a member does not have
-    has the shape -2 in each dimension, dimensions that an array does not have are -1.
+    has the shape -2 in each dimension; dimensions that an array does not have are -1.
     """
     arrays: dict[str, NDArray[Any]] = {f"{_MARK}count": np.array(len(members))}
     for name in sorted({name for member in members for name in member}):
         given = [member.get(name) for member in members]
-        shapes = [(-2,) * 3 if values is None else (*values.shape, -1, -1, -1)[:3] for values in given]
+        shapes = [
+            (-2,) * DIMENSIONS if values is None else (*values.shape, *(-1,) * DIMENSIONS)[:DIMENSIONS]
+            for values in given
+        ]
         arrays[f"{_MARK}{name}"] = np.concatenate([values.ravel() for values in given if values is not None])
-        arrays[f"{_MARK}{name}.shape"] = np.array(shapes, np.int64).reshape(len(members), 3)
+        arrays[f"{_MARK}{name}.shape"] = np.array(shapes, np.int64).reshape(len(members), DIMENSIONS)
     return arrays
 
 

@@ -53,7 +53,6 @@ class HingeRead(FirstRead):
 
     #: Measured on 1e6 x 100 with 2, 5 and 10 % noise: 0.06 leaves gaps up to 9.9e-4, 0.08 up to 9.0e-4.
     NEAR_SHARE = 0.08
-    NEAR_ROWS = np.inf
     BEYOND = np.zeros(0)
 
     def minimum(self, reading: Reading, near: Array, sample: RowsWithC, *, last: bool) -> tuple[Array, Array]:

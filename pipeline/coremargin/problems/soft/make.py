@@ -29,7 +29,12 @@ def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | BlockMinimisa
         1,
         sample_share=job.sample,
     )
-    return problem if problem.fits_stages else soft_margin(SoftMargin(**_fields(problem)))
+    return problem if problem.fits_stages else soft_margin(in_scans(problem))
+
+
+def in_scans(problem: SoftBase) -> SoftMargin:
+    """The same problem without stages: a sample, and scans of all rows."""
+    return SoftMargin(**_fields(problem))
 
 
 def soft_margin(problem: SoftMargin) -> SoftMargin | BlockMinimisation:
@@ -44,6 +49,6 @@ def base_of(problem: SoftMargin) -> SoftBase:
     return SoftBase(**_fields(problem))
 
 
-def _fields(problem: SoftMargin) -> dict[str, Any]:
+def _fields(problem: SoftBase) -> dict[str, Any]:
     """What a soft margin is made of, by whatever method."""
-    return {field.name: getattr(problem, field.name) for field in fields(problem)}
+    return {field.name: getattr(problem, field.name) for field in fields(SoftBase)}

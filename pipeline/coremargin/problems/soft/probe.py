@@ -141,6 +141,10 @@ class NearMarginProbe:
         total = weighted_sums(rows, parts.columns) if parts.columns.shape[1] else np.zeros((0, rows.shape[1]))
         return self.summary(parts, total, places[parts.near] + counted.start, take(rows, near), losing)
 
+    def asks(self, _: int) -> bool:
+        """Whether a chunk is asked: each that is read."""
+        return True
+
     def counted(self, start: int, codes: NDArray[np.int32], weights: Array | None) -> Counted:
         """Which of some rows in a run count: start is the id of the first; label codes (n,), sample weights (n,)."""
         signs = np.where(codes == self.codes[0], 1, np.where(codes == self.codes[1], -1, 0)).astype(np.int8)

@@ -44,10 +44,8 @@ ENOUGH = 0.8
 class SquaredRead(FirstRead):
     """``FirstRead`` with the squared hinge."""
 
-    #: Measured on 1e6 x 100 with 2, 5 and 10 % noise: gaps of 9.2e-4, 2.4e-4 and 6.2e-5. Of 1e7 x 100 a fifth of that
-    #: leaves 1.3e-5.
+    #: Measured on 1e6 x 100 with 2, 5 and 10 % noise: gaps of 9.2e-4, 2.4e-4 and 6.2e-5.
     NEAR_SHARE = 0.12
-    NEAR_ROWS = 2500
     BEYOND = np.array([0.125, 0.25, 0.5, 1.0])
 
     def minimum(self, reading: Reading, near: Array, sample: RowsWithC, *, last: bool) -> tuple[Array, Array]:

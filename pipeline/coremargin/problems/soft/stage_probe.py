@@ -30,11 +30,15 @@ class StageProbe:
 
     With the hinge these are all rings, and a row weighs c / t. With a loss that curves it weighs c, there are rings of
     rows that lose, the last one of those beyond all edges, and after them rings of others that may cross.
+    chunks: those that are asked, increasing. most: rows of a chunk that all who ask it together may send, each at most
+    ``plain.keep``.
     """
 
     plain: NearMarginProbe
     edges: Array
     crossing: int
+    chunks: NDArray[np.intp]
+    most: int
 
     @property
     def rings(self) -> int:
@@ -43,7 +47,27 @@ class StageProbe:
 
     def narrow(self, block: Block) -> StageProbe:
         """The same question with what it says of this block only."""
-        return replace(self, plain=self.plain.narrow(block))
+        here = self.chunks[np.isin(self.chunks, block.chunks, assume_unique=True)]
+        return replace(self, plain=self.plain.narrow(block), chunks=here)
+
+    @property
+    def base(self) -> Array:
+        """Whose hypothesis (d + 1, 1) counts."""
+        return self.plain.base
+
+    @property
+    def keep(self) -> int:
+        """Rows that a chunk sends at most."""
+        return self.plain.keep
+
+    def counted(self, start: int, codes: NDArray[np.int32], weights: Array | None) -> Counted:
+        """Which of some rows in a run count, as ``NearMarginProbe`` has it."""
+        return self.plain.counted(start, codes, weights)
+
+    def asks(self, chunk: int) -> bool:
+        """Whether a chunk is asked."""
+        place = int(np.searchsorted(self.chunks, chunk))
+        return place < len(self.chunks) and int(self.chunks[place]) == chunk
 
     def empty(self) -> StageSummary:
         """The answer for no rows."""
@@ -64,7 +88,7 @@ class StageProbe:
             counted = self.plain.counted(source.span(chunk)[0], codes, source.weights(chunk))
             if len(counted.places) < rows.shape[0]:
                 rows = take(rows, counted.places)
-            answer = answer.merge(self.ask(rows, counted, float(longest[chunk])))
+            answer = answer.merge(self._ask(rows, counted, float(longest[chunk])))
         return answer
 
     def in_memory(self, source: Source, chunks: Iterable[int], every: RowsWithC) -> StageSummary:
@@ -77,15 +101,27 @@ class StageProbe:
             some = slice(int(a), int(b))
             none = np.zeros(b - a, bool)
             counted = Counted(every.ids[some] - start, every.signs[some], every.row_c[some], none, start)
-            answer = answer.merge(self.ask(every.rows[some], counted, float(longest[chunk])))
+            answer = answer.merge(self._ask(every.rows[some], counted, float(longest[chunk])))
         return answer
 
-    def ask(self, rows: Rows, counted: Counted, longest: float) -> StageSummary:
-        """Answer for rows (n, d) that all count."""
-        plain, signs, row_c = self.plain, counted.signs, counted.row_c
-        margins = decisions(rows, plain.base) * signs
+    def _ask(self, rows: Rows, counted: Counted, longest: float) -> StageSummary:
+        margins = decisions(rows, self.base) * counted.signs
+        near = wanted(self.urgency(counted, margins), self.keep)
+        return self.answer(rows, counted, margins, near, longest).with_rows(take(rows, near))
+
+    def urgency(self, counted: Counted, margins: Array) -> Array:
+        """By what (n,) rows are chosen to be sent, the least first; inf: not at all."""
         away = distances(margins)
-        near = wanted(np.where(counted.cached | (away >= self.edges[self.crossing]), np.inf, away), plain.keep)
+        return np.where(counted.cached | (away >= self.edges[self.crossing]), np.inf, away)
+
+    def answer(
+        self, rows: Rows, counted: Counted, margins: Array, near: NDArray[np.intp], longest: float
+    ) -> StageSummary:
+        """The answer for rows (n, d) that all count, their margins (1, n), those at ``near`` named and not sent.
+
+        Margins are settled in place.
+        """
+        plain, signs, row_c = self.plain, counted.signs, counted.row_c
         far, newest = ~counted.cached, margins[0]
         far[near] = False
         if plain.loss.names_duals:
@@ -104,7 +140,7 @@ class StageProbe:
             below=np.array([np.count_nonzero(losing)]),
             histogram=np.stack([plain.bin(newest[far & positive]), plain.bin(newest[far & ~positive])]),
             total_c=np.array([row_c[positive].sum(), row_c[~positive].sum()]),
-            row_id=counted.places[near] + counted.start, row_x=take(rows, near), row_sign=signs[near],
+            row_id=counted.places[near] + counted.start, row_x=np.zeros((len(near), 0)), row_sign=signs[near],
             row_c=row_c[near],
         )  # fmt: skip
 

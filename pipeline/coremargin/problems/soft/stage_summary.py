@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,10 @@ class StageSummary:
         sums = {name: getattr(self, name) + getattr(later, name) for name in _SUMS}
         rows = row_ops.concatenate([self.row_x, later.row_x])
         return StageSummary(row_x=rows, least=np.minimum(self.least, later.least), **joined, **sums)
+
+    def with_rows(self, rows: row_ops.Rows) -> StageSummary:
+        """The same with these rows (m, d) for those that are near."""
+        return replace(self, row_x=rows)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""

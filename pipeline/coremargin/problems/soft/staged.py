@@ -41,6 +41,9 @@ STAGES_PART, HOME_PART = 0.25, 0.5
 FEWER = 4
 #: The squared hinge's dual takes hypotheses that are near the last one: so many of its stages grow slowly.
 SLOWLY = 4
+#: Values of rows at home, of all problems that share a read, for each row of the store, up to which one read less saves
+#: more than solving them costs: jobs/bench/README.md has what was measured.
+PAYS = 8
 #: Stages are read again until so many times as many questions were asked as there are stages.
 READ_AGAIN = 2
 
@@ -52,6 +55,9 @@ class StagedSoftMargin(SoftMargin):
     What this leaves open is read again, the loosest stages first; what they leave open, by scans of all rows.
     """
 
+    #: Of the first stage, where several problems are read together.
+    first_chunks: tuple[int, ...] | None = None
+
     @cached_property
     def fits_stages(self) -> bool:
         """Whether that can be done: by sums, where there are stages, and room for their matrices."""
@@ -60,9 +66,15 @@ class StagedSoftMargin(SoftMargin):
         return by_sums and checked and 1 < self.stages.count <= STAGES_PART * self.memory_bytes / self._matrices
 
     @property
+    def pays_together(self) -> bool:
+        """Whether problems that share a read gain by stages: each has its rows at home to solve, the read is shared."""
+        at_home = self.sharing * self._first_read.at_home
+        return self.sharing == 1 or at_home * self.source.features <= PAYS * self.source.rows
+
+    @property
     def _matrices(self) -> int:
-        """Bytes of the matrices of a stage."""
-        return 8 * (self.source.features + 1) ** 2 * self._rings
+        """Bytes of the matrices of a stage, those of all problems that share the memory."""
+        return 8 * (self.source.features + 1) ** 2 * self._rings * self.sharing
 
     @property
     def _reads(self) -> type[FirstRead]:
@@ -75,6 +87,11 @@ class StagedSoftMargin(SoftMargin):
     @property
     def _edges(self) -> int:
         return CROSSING + 1 + len(self._reads.BEYOND)
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """Those of the first stage."""
+        return super().sample_chunks if self.first_chunks is None else list(self.first_chunks)
 
     @cached_property
     def stages(self) -> Stages:
@@ -103,7 +120,7 @@ class StagedSoftMargin(SoftMargin):
         size, total_c = 8 * (self.source.features + 1), self.class_c * self.totals
         least, room = NEAR_BYTES_LEAST // size, int(self.memory_bytes * HOME_PART / (row_bytes(self.source) + KNOWN))
         live = min(self._solvable, int(self.memory_bytes * NEAR_PART[False] / size))
-        return self._reads(self.objective, total_c, self.stages, least, room, live)
+        return self._reads(self.objective, total_c, self.stages, least, room, live, self.sharing)
 
     # questions
 
@@ -132,9 +149,9 @@ class StagedSoftMargin(SoftMargin):
     def _stage_probe(self, state: SoftState, reading: Reading, chunks: NDArray[np.intp]) -> StageProbe:
         """What these chunks are asked."""
         read = self._first_read
-        keep = read.keep(reading, len(chunks))
+        keep, together = read.keep(reading, len(chunks))
         plain = self.near_probe(replace(state, best=None), keep=keep, cached=reading.home.ids)
-        return StageProbe(plain, read.edges(reading, chunks), CROSSING)
+        return StageProbe(plain, read.edges(reading, chunks), CROSSING, chunks, together)
 
     def _asked(self, reading: Reading) -> NDArray[np.intp]:
         """The chunks of the next stage, or those that are to be read again."""
@@ -154,17 +171,25 @@ class StagedSoftMargin(SoftMargin):
     def update(self, state: SoftState, summary: Answer) -> SoftState:
         """Bounds and the next hypothesis after a stage or a scan."""
         if isinstance(summary, Brought):
-            return self._first_stage(state, cast("Reading", state.reading), summary)
+            chunks, sent = self._asked(cast("Reading", state.reading)), summary.sent
+            weights = self._weights_of(sent.ids, chunks)
+            return self._first_stage(state, Sample(chunks.tolist(), sent.ids, sent.rows, sent.signs, weights))
         if isinstance(summary, StageSummary):
             return self._next_stage(state, cast("Reading", state.reading), summary)
         return super().update(state, summary)
 
-    def _first_stage(self, state: SoftState, reading: Reading, found: Brought) -> SoftState:
+    def begin_stages(self, sample: Sample, near: Array | None = None, *, solve: bool = True) -> SoftState:
+        """The state after the first stage, whose rows somebody has read; otherwise as ``begin``."""
+        return self._first_stage(self.start(), sample, near, solve=solve)
+
+    def _first_stage(
+        self, state: SoftState, sample: Sample, near: Array | None = None, *, solve: bool = True
+    ) -> SoftState:
         """Solve on these rows, all of the first stage; then ask them in memory what later stages are asked."""
-        chunks, read, sent = self._asked(reading), self._first_read, found.sent
-        sample = Sample(chunks.tolist(), sent.ids, sent.rows, sent.signs, self._weights_of(sent.ids, chunks))
-        before = self.begin(sample.thin(FEWER)).newest
-        begun = self.begin(sample, before)
+        reading, read = cast("Reading", state.reading), self._first_read
+        chunks = self._asked(reading)
+        before = self.begin(sample.thin(FEWER), near, solve=solve).newest
+        begun = self.begin(sample, before, solve=solve)
         state = replace(state, round=1, newest=begun.newest, last_scan=begun.last_scan, rows=begun.rows)
         seen = read.seen(0)
         reading = read.forecast(replace(reading, seen=seen / FEWER), before, state.newest, seen, begun.rows.sample)
@@ -192,14 +217,14 @@ class StagedSoftMargin(SoftMargin):
         reading = cast("Reading", state.reading)
         last = reading.stage == self.stages.count
         newest, duals = read.minimum(reading, before, state.rows.sample, last=last)
+        ahead = read.forecast(reading, before, newest, read.seen(reading.stage - 1), state.rows.sample)
         if not last:
-            reading = read.forecast(reading, before, newest, read.seen(reading.stage - 1), state.rows.sample)
-            return replace(state, newest=newest, reading=reading)
+            return replace(state, newest=newest, reading=ahead)
         state = self._counted(read.proven(replace(state, newest=newest), reading, duals), probe)
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
         again = state.round < READ_AGAIN * self.stages.count
-        return replace(state, reading=read.loosest(state, reading) if again else None)
+        return replace(state, reading=read.loosest(state, ahead) if again else None)
 
     def _counted(self, state: SoftState, probe: StageProbe) -> SoftState:
         """With the rows at home counted, at the newest hypothesis; a stage has counted its far rows."""

@@ -78,6 +78,8 @@ class Tables:
         evaluations, problems = self._record.evaluations, self._lacking()
         if not evaluations:
             text = "the run stopped before: nothing is claimed about how the members do together"
+            if evaluations is None:
+                text = f"nothing is claimed; found on the training rows: {self._found()}"
             return [Check("evaluations", not problems, "; ".join(problems[:5]) or text), self._choice()]
         problems += self._miscounted()
         rows = sum(entry.rows for entry in evaluations)
@@ -98,8 +100,15 @@ class Tables:
             for place in np.flatnonzero((found[None] > 0) & (found[fold] == 0))[:1]
         ]
 
+    def _found(self) -> str:
+        named = {cost: group for group, (fold, cost) in enumerate(self._ensembles) if fold is None}
+        return ", ".join(
+            f"accuracy {_accuracy(self._counts[group]):.6f}" + (f" with C {cost:g}" if cost is not None else "")
+            for cost, group in named.items()
+        )
+
     def _miscounted(self) -> list[str]:
-        problems, evaluations = [], self._record.evaluations
+        problems, evaluations = [], self._record.evaluations or []
         recorded = {entry.ensemble: entry for entry in evaluations}
         moved: dict[tuple[float | None, bool], int] = {}
         for group, key in enumerate(self._ensembles):
@@ -132,7 +141,7 @@ class Tables:
         ]
 
     def _validated(self) -> Check:
-        table, evaluations = self._record.validation, self._record.evaluations
+        table, evaluations = self._record.validation, self._record.evaluations or []
         folded = [entry for entry in evaluations if entry.fold is not None]
         if not folded or table is None:
             return Check("validation", not folded and table is None, "means over folds: nothing is claimed")
@@ -147,7 +156,7 @@ class Tables:
 
     def _accuracies(self, cost: float | None) -> list[float]:
         """Those of the folds, in order, with one C."""
-        mine = (entry for entry in self._record.evaluations if entry.fold is not None and cost == entry.C)
+        mine = (entry for entry in self._record.evaluations or () if entry.fold is not None and cost == entry.C)
         return [entry.accuracy for entry in sorted(mine, key=lambda entry: int(entry.fold or 0))]
 
     def _mean(self, cost: float | None) -> float:

@@ -1,0 +1,252 @@
+"""Soft margins of a fleet that are read in stages: one read proves all members, each as it would be proven alone."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from coremargin.data.arrays import ArraySource
+from coremargin.data.relabelled import Relabelled
+from coremargin.engine.executors import InProcess
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.scan import run_scan
+from coremargin.maths.margin import is_certified
+from coremargin.problems.fleet.member_kinds import first_together
+from coremargin.problems.fleet.members import fleet_plan
+from coremargin.problems.fleet.problem import Fleet
+from coremargin.problems.fleet.stages import StagedMargins
+from coremargin.problems.fleet.state import FleetState
+from coremargin.problems.soft import staged
+from coremargin.problems.soft.losses.table import LOSSES
+from coremargin.problems.soft.stage_probe import StageProbe
+from coremargin.problems.soft.staged import StagedSoftMargin
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.state import SoftState
+
+COSTS, EPSILON = (0.1, 1.0), 0.1
+
+
+@pytest.fixture
+def few_rows_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all rows of a small store come home."""
+    monkeypatch.setattr(staged, "NEAR_BYTES_LEAST", 40_000)
+
+
+def blobs(rng: np.random.Generator, *, some: float = 0.0, weights: bool = False, sparse: bool = False) -> ArraySource:
+    """12,000 rows of three classes that overlap, in 240 chunks; a share without label."""
+    y = rng.integers(0, 3, 12_000)
+    X = (rng.standard_normal((12_000, 4)) + 1.5 * np.eye(3, 4)[y]).astype(np.float32)
+    labels = np.array(["x", "y", "z"], object)[y]
+    labels[rng.random(len(y)) < some] = None
+    given = rng.choice([0.0, 0.5, 1.0, 2.0], len(y)) if weights else None
+    return ArraySource(csr_array(X) if sparse else X, labels, chunk_rows=50, weights=given)
+
+
+def staged_fleet(source: Any, loss: str, *, epsilon: float = 1e-2, memory: int = 1 << 20, first: int = 10) -> Fleet:
+    """All classes and values of C; first: chunks in the first stage."""
+
+    def make(view: Any, cost: Any) -> StagedSoftMargin:
+        return StagedSoftMargin(
+            view, epsilon, LOSSES[cast("Any", loss)], cost, sample_share=first / 240, sample_bytes=800 * first,
+            memory_bytes=memory, sharing=6,
+        )  # fmt: skip
+
+    plan = first_together(fleet_plan(source, make, against_rest=True, costs=COSTS, folds=0, seed=0))
+    return Fleet(source, plan, StagedMargins(), memory)
+
+
+def run(fleet: Fleet, executor: Any = None, seen: list[FleetState] | None = None) -> tuple[FleetState, int]:
+    """The last state, and how many chunks were read."""
+    state, read = fleet.start(), len(fleet.sample_chunks)
+    while not fleet.done(state):
+        skip = fleet.skip(state)
+        read += int(np.count_nonzero(~skip))
+        blocks = plan_blocks(fleet.source, 3_000, skip=skip)
+        state = fleet.update(state, run_scan(executor or InProcess(), fleet.source, fleet.probe(state), blocks))
+        if seen is not None:
+            seen.append(state)
+        assert state.round < 60
+    return state, read
+
+
+def bits(state: FleetState) -> dict[str, tuple[Any, ...]]:
+    """All of a state, comparable."""
+    return {name: (values.shape, values.tobytes()) for name, values in state.to_arrays().items()}
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("hinge", {}), ("hinge", {"some": 0.1}), ("hinge", {"weights": True}), ("squared_hinge", {}),
+        ("squared_hinge", {"some": 0.1, "weights": True}), ("squared_hinge", {"sparse": True}),
+    ], ids=str,
+)  # fmt: skip
+def test_one_read_proves_all_members(rng: np.random.Generator, loss: str, options: dict[str, bool]) -> None:
+    """Each chunk is read once, hardly any again; each member is certified, and the bounds of the same problem alone,
+    which is solved more closely, agree.
+    """
+    source = blobs(rng, **options)
+    fleet = staged_fleet(source, loss, epsilon=EPSILON)
+    assert all(member.problem.fits_stages for member in fleet.plan.members)
+    state, read = run(fleet)
+    assert {member.status for member in state.members} == {"certified"}
+    assert read <= 1.15 * source.chunks
+    for member, own in zip(fleet.plan.members, state.members, strict=True):
+        problem = cast("StagedSoftMargin", member.problem)
+        alone = replace(problem, source=Relabelled(source, cast("int", member.code)), sharing=1, memory_bytes=1 << 22)
+        single, _ = run_alone(replace(alone, epsilon=1e-4))
+        assert is_certified(own.lower, own.upper, EPSILON)
+        assert own.lower <= single.upper
+        assert single.lower <= own.upper
+
+
+def run_alone(problem: StagedSoftMargin) -> tuple[SoftState, int]:
+    """The last state, and how many questions were asked."""
+    state = problem.start()
+    while state.status == "running":
+        blocks = plan_blocks(problem.source, 3_000, skip=problem.skip(state))
+        state = problem.update(state, cast("Any", run_scan)(InProcess(), problem.source, problem.probe(state), blocks))
+        assert state.round < 60
+    return state, state.round
+
+
+def test_members_that_there_was_no_time_for_are_asked_again(rng: np.random.Generator) -> None:
+    """A stage that nobody solved is read again, its rows are counted once, and the bits are those of a run in time."""
+    source = blobs(rng)
+    fleet = staged_fleet(source, "squared_hinge")
+    alone, _ = run(fleet)
+    begun = fleet.start()
+    late = replace(fleet, late=lambda: True)
+    blocks = plan_blocks(source, 3_000, skip=late.skip(begun))
+    after = late.update(begun, run_scan(InProcess(), source, late.probe(begun), blocks))
+    assert all(one is other for one, other in zip(begun.members, after.members, strict=True))
+    state = after
+    while not fleet.done(state):
+        blocks = plan_blocks(source, 3_000, skip=fleet.skip(state))
+        state = fleet.update(state, run_scan(InProcess(), source, fleet.probe(state), blocks))
+    assert state.as_read
+    assert np.array_equal(state.confusion, alone.confusion)
+    assert [one.to_arrays()["newest"].tobytes() for one in state.members] == [
+        one.to_arrays()["newest"].tobytes() for one in alone.members
+    ]
+
+
+@pytest.mark.parametrize(("loss", "distinct"), [("hinge", 8), ("squared_hinge", 60)])
+def test_a_question_about_some_rows_counts_not_all(loss: str, distinct: int) -> None:
+    """Where many rows are equal a second look at a few stages may be made with the final hypotheses."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 12_000)
+    X = (rng.standard_normal((12_000, 4)) + 1.5 * np.eye(3, 4)[y]).astype(np.float32)
+    few = np.repeat(np.arange(distinct), 12_000 // distinct)
+    source = ArraySource(X[few], np.array(["x", "y", "z"], object)[y[few]], chunk_rows=50)
+    state, read = run(staged_fleet(source, loss, epsilon=0.1))
+    assert source.chunks < read < 2 * source.chunks
+    assert state.evaluated
+    assert state.confusion.sum(axis=(1, 2)).tolist() == [12_000, 12_000]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_rows_are_counted_when_they_are_read(rng: np.random.Generator, loss: str) -> None:
+    """Who is given which class is counted once for each row that counts, near what the models decide; this is told."""
+    source = blobs(rng, some=0.1, weights=True)
+    fleet = staged_fleet(source, loss)
+    state, _ = run(fleet)
+    assert (state.evaluated, state.as_read) == (True, True)
+    final = sum(
+        fleet._evaluator(state.members, final=True).of(rows, np.where(source.weights(c) > 0, codes, -1))  # type: ignore[operator]
+        for c in range(source.chunks)
+        for rows, codes in (source.read(c),)
+    )
+    assert state.confusion.shape == np.shape(final) == (2, 3, 3)
+    assert np.array_equal(state.confusion.sum(axis=2), np.sum(cast("Any", final), axis=2))
+    assert np.abs(state.confusion - final).sum() < 0.05 * 2 * state.confusion.sum()
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_the_same_bits_in_any_order_and_after_any_break(rng: np.random.Generator, loss: str) -> None:
+    """Threads and checkpoints change nothing: each state is what its arrays say."""
+    source, states = blobs(rng), list[FleetState]()
+    fleet = staged_fleet(source, loss, epsilon=1e-3)
+    state, _ = run(fleet, seen=states)
+    with InProcess(threads=2) as executor:
+        other, _ = run(staged_fleet(source, loss, epsilon=1e-3), executor)
+    assert bits(state) == bits(other)
+    for place, before in enumerate(states[:-1]):
+        again = fleet.restore(before.to_arrays())
+        assert bits(again) == bits(before)
+        blocks = plan_blocks(source, 3_000, skip=fleet.skip(again))
+        after = fleet.update(again, run_scan(InProcess(), source, fleet.probe(again), blocks))
+        assert bits(after) == bits(states[place + 1])
+
+
+@pytest.mark.usefixtures("few_rows_at_home")
+def test_what_is_read_again_is_asked_for_those_who_need_it(rng: np.random.Generator) -> None:
+    """Members that are proven are asked nothing more, and each of the others about chunks of its own."""
+    source, states = blobs(rng), list[FleetState]()
+    fleet = staged_fleet(source, "hinge", epsilon=0.02)
+    state, read = run(fleet, seen=states)
+    assert {member.status for member in state.members} == {"certified"}
+    assert source.chunks < read
+    seen = 0
+    for before, after in itertools.pairwise(states):
+        running = fleet.running(before)
+        probes = fleet.probe(before).probes
+        assert len(probes) == len(running)
+        for number in set(range(len(state.members))) - set(running):
+            assert after.members[number] is before.members[number]
+        asked = [set(probe.chunks.tolist()) for probe in probes if isinstance(probe, StageProbe)]
+        if before.round + 1 >= before.members[0].stages and len(asked) == len(probes):
+            assert set().union(*asked) == set(np.flatnonzero(~fleet.skip(before)).tolist())
+            seen += len({frozenset(chunks) for chunks in asked}) > 1
+    assert seen
+
+
+def test_members_that_go_on_by_scans_ask_beside_those_that_do_not(rng: np.random.Generator) -> None:
+    """A scan of all rows and a second look at a stage are one question; each member gets the answer to its own."""
+    source = blobs(rng)
+    fleet = staged_fleet(source, "squared_hinge", epsilon=1e-3)
+    problem = cast("StagedSoftMargin", fleet.plan.members[0].problem)
+    before = fleet.start()
+    again = before.members[1]  # still in its stages, while the first one asks about all rows
+    mixed = replace(before, members=(replace(before.members[0], reading=None, status="running"), again))
+    few = replace(fleet, plan=replace(fleet.plan, members=fleet.plan.members[:2]))
+    probe = few.probe(mixed)
+    found = run_scan(InProcess(), source, probe, plan_blocks(source, 3_000, skip=few.skip(mixed)))
+    view = Relabelled(source, cast("int", fleet.plan.members[0].code))
+    own = run_scan(InProcess(), view, problem.probe(mixed.members[0]), plan_blocks(source, 3_000))
+    told = cast("Any", found.part(0))
+    assert np.allclose(told.losses, own.losses, rtol=1e-12)
+    assert told.total_c.tolist() == own.total_c.tolist()
+    stage = cast("StagedSoftMargin", fleet.plan.members[1].problem)
+    skip = stage.skip(again)
+    alone = cast("Any", run_scan(InProcess(), view, stage.probe(again), plan_blocks(source, 3_000, skip=skip)))  # type: ignore[arg-type]
+    part = cast("Any", found.part(1))
+    for name in ("value", "duals", "total_c", "ring_weight", "below", "row_id"):
+        assert np.allclose(getattr(part, name), getattr(alone, name), rtol=1e-9), name
+
+
+def test_rows_at_home_of_all_members_are_within_their_room(rng: np.random.Generator) -> None:
+    """With little memory members send no more rows together than there is room for."""
+    source = blobs(rng)
+    fleet = staged_fleet(source, "hinge", memory=200_000)
+    state, homes = fleet.start(), list[Any]()
+    while state.round + 1 < state.members[0].stages:
+        homes = [cast("Any", own.reading).home.ids for own in state.members]
+        blocks = plan_blocks(source, 3_000, skip=fleet.skip(state))
+        state = fleet.update(state, run_scan(InProcess(), source, fleet.probe(state), blocks))
+    room = cast("StagedSoftMargin", fleet.plan.members[0].problem)._first_read.room
+    assert 0.1 * room < len(np.unique(np.concatenate(homes))) <= 1.1 * room
+
+
+@pytest.mark.usefixtures("few_rows_at_home")
+def test_stages_pay_where_solving_costs_less_than_reading(rng: np.random.Generator) -> None:
+    """The more problems share a read, the more rows there must be for the rows that each of them has at home."""
+    problem = cast("StagedSoftMargin", staged_fleet(blobs(rng), "hinge").plan.members[0].problem)
+    assert problem.pays_together
+    assert not replace(problem, sharing=1000).pays_together
