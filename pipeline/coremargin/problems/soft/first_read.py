@@ -38,8 +38,8 @@ CROSSING = len(RINGS) - 1
 #: Measured on 1e6 x 100 with 2, 5 and 10 % noise: rows move by 1 / 1.3 to 1 / 1.9 of 1.5 times what is expected; at 2.0
 #: times the gap after one read is a tenth wider.
 SAFETY, LEAST = 1.35, 0.25
-#: Rows for each feature that come home at most. Measured: 1e7 x 100 certifies with both losses, the hinge in 8 s where
-#: 3,200 take 14; three classes of 3e6 x 20 take 3.1 s where 12,000 take 6.5, and with 1,200 need a second read.
+#: Rows for each feature that come home at most. Measured: 1e7 x 100 certifies with both losses (the hinge to 1.2e-4;
+#: 3,200 leave 0.9e-4); three classes of 3e6 x 20 take 3.1 s where 12,000 take 6.5, and with 1,200 need a second read.
 NEAR_ROWS = 2500
 #: Edges are at least so far apart that they are apart.
 LEAST_EDGE = 1e-6

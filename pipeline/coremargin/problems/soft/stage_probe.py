@@ -47,8 +47,8 @@ class StageProbe:
 
     def narrow(self, block: Block) -> StageProbe:
         """The same question with what it says of this block only."""
-        here = self.chunks[np.isin(self.chunks, block.chunks, assume_unique=True)]
-        return replace(self, plain=self.plain.narrow(block), chunks=here)
+        first, stop = np.searchsorted(self.chunks, [block.chunks[0], block.chunks[-1] + 1])
+        return replace(self, plain=self.plain.narrow(block), chunks=self.chunks[first:stop])
 
     @property
     def base(self) -> Array:
