@@ -27,6 +27,7 @@ from coremargin.problems.multiclass import make as multiclass
 from coremargin.problems.outliers import make as outliers
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import make as soft
+from coremargin.problems.soft import staged
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
@@ -71,7 +72,7 @@ def made_store(kind: str, path: Path) -> Store:
         return store_of_classes(path, wrong=0.1 * (kind == "crammer-singer"))
     if kind in ("segments", "fleet-segments"):
         return sparse_store(path)
-    if kind in ("hinge", "squared_hinge", "outliers"):
+    if kind in ("hinge", "squared_hinge", "fleet-stages", "outliers"):
         return noisy_store(path, wrong=0.002 if kind == "outliers" else 0.05)
     return small_store(path)
 
@@ -88,6 +89,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "crammer-singer": {"epsilon": 1e-4, "memory": 200_000, "classes": "crammer-singer", "loss": "hinge", "C": 0.1},
     "outliers": {"epsilon": 1e-6, "memory": 100_000, "outliers": 8},
     "segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 40_000, "block": 1 << 12},
+    "fleet-stages": {"loss": "squared_hinge", "C": [0.1, 1.0], "epsilon": 1e-6, "memory": 200_000},
     "fleet-segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 70_000, "block": 1 << 12, "folds": 2},
 }
 
@@ -100,10 +102,11 @@ def small_job(kind: str, store: Path, out: Path) -> TrainJob:
 def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     for module, name in (
-        (hard, "HardMargin"), (soft, "StagedSoftMargin"), (fleet, "SoftMargin"), (outliers, "OutlierMargin"),
+        (hard, "HardMargin"), (soft, "StagedSoftMargin"), (fleet, "StagedSoftMargin"), (outliers, "OutlierMargin"),
         (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"),
     ):  # fmt: skip
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
+    staged.PAYS = 1_000  # small fleets are read in stages, too
 
 
 def exact(model: Path) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from coremargin.engine.loop import OutOfTime
 from coremargin.errors import ClaimRefuted, DamagedChunk, Interrupted
 from coremargin.learn.train import Progress, open_store, train_job
 from coremargin.problems.fleet import make as fleet
+from coremargin.problems.fleet.report import page_of
 from coremargin.problems.hard import make
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.outliers import make as outliers
@@ -202,3 +204,19 @@ def test_too_little_memory_is_told(tmp_path: Path, store: Store) -> None:
     assert verify(job.out, store.path).ok
     roomy = job_of(store, tmp_path / "roomy", "hard", epsilon=1e-6)
     assert "--memory" not in "\n".join(outcome_text(train_job(roomy, store, InProcess(1)), roomy))
+
+
+def test_classes_of_a_fleet_are_counted_as_rows_are_read(tmp_path: Path, store: Store) -> None:
+    """The fleet claims nothing about them, command and report tell what was counted, and verify what it finds."""
+    job = job_of(store, tmp_path / "m", "fleet")
+    done = train_job(job, store, InProcess(1))
+    assert done.model.record["evaluations"] is None
+    assert [entry["rows"] for entry in done.run["as_read"]] == [store.rows, store.rows]
+    assert "training accuracy as rows were read" in "\n".join(kind_of(job).verdict(done, job))
+    assert "when they were read" in page_of(job.out, "m")
+    texts = [check.text for check in verify(job.out, store.path).checks]  # type: ignore[union-attr]
+    assert any("nothing is claimed; found on the training rows: accuracy 1.000000 with C 3" in text for text in texts)
+    run = json.loads((job.out / "run.json").read_text())
+    for other in ([], [{"C": 3}], [{**run["as_read"][0], "confusion": [[1]]}]):
+        (job.out / "run.json").write_text(json.dumps(run | {"as_read": other}))
+        assert "when they were read" not in page_of(job.out, "m")

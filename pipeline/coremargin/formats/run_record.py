@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from coremargin.formats.fleet_record import Evaluation
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed
 
@@ -40,7 +39,7 @@ class FleetRun(Run, frozen=True, kw_only=True):
 
     members: _Count
     members_certified: _Count
-    as_read: list[Evaluation] | None = None
+    as_read: list[dict[str, Any]] | None = None
 
 
 def step_name(line: Mapping[str, Any]) -> str:

@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from markupsafe import Markup
 
-from coremargin.formats.fleet_record import FILE
+from coremargin.formats.fleet_record import FILE, Evaluation
 from coremargin.problems.fleet import report_charts
 from coremargin.report import charts, numbers, page, rounds
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
@@ -69,9 +70,13 @@ def _at_work(row: Json) -> str:
 
 
 def _as_read(run: Json, classes: int) -> Sequence[Json]:
-    """What was counted as rows were read, if matrices (classes, classes) were."""
-    found = run.get("as_read") or ()
-    return found if all(np.shape(entry["confusion"]) == (classes, classes) for entry in found) else ()
+    """What was counted as rows were read, where it is as training writes it: matrices (classes, classes)."""
+    found = run.get("as_read") or []
+    try:
+        entries = msgspec.convert(found, list[Evaluation])
+    except msgspec.ValidationError:
+        return ()
+    return found if all(np.shape(entry.confusion) == (classes, classes) for entry in entries) else ()
 
 
 def _confusion_at(evaluations: Sequence[Json], cost: float | None) -> tuple[np.ndarray | None, bool]:
