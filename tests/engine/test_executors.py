@@ -96,6 +96,13 @@ class ExecutorContract:
         assert sum(result.bytes_read for result in results) == pytest.approx(source.nbytes, abs=len(blocks))
         assert all(result.seconds > 0 and ":" in result.worker and result.rss_bytes > 2**20 for result in results)
 
+    def test_they_say_whether_workers_find_what_this_machine_has_cached(
+        self, executor: Executor, source: FakeSource, blocks: tuple[Block, ...]
+    ) -> None:
+        """All of these are here, which is known when some have answered."""
+        run_scan(executor, source, SumProbe(), blocks)
+        assert executor.local
+
     def test_probes_are_narrowed_to_each_block(
         self, executor: Executor, source: FakeSource, blocks: tuple[Block, ...]
     ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
-from coremargin.engine.loop import OutOfTime
+from coremargin.engine.loop import Engine, OutOfTime
 from coremargin.errors import ClaimRefuted, DamagedChunk, Interrupted
 from coremargin.learn.train import Progress, open_store, train_job
 from coremargin.problems.fleet import make as fleet
@@ -220,3 +220,31 @@ def test_classes_of_a_fleet_are_counted_as_rows_are_read(tmp_path: Path, store: 
     for other in ([], [{"C": 3}], [{**run["as_read"][0], "confusion": [[1]]}]):
         (job.out / "run.json").write_text(json.dumps(run | {"as_read": other}))
         assert "when they were read" not in page_of(job.out, "m")
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_what_is_said_to_come_next_comes_next(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """All stages but the first are known before, chunk by chunk, and can be fetched while the driver solves."""
+    said, read = list[list[int]](), list[list[int]]()
+    scan, ahead = Engine.scan, Engine.ahead
+
+    def scanned(engine: Engine, problem: Any, probe: Any, blocks: Any) -> Any:
+        read.append([chunk for block in blocks for chunk in block.chunks])
+        return scan(engine, problem, probe, blocks)
+
+    def known(engine: Engine, problem: Any, state: Any, held: frozenset[int]) -> list[int]:
+        said.append(ahead(engine, problem, state, held))
+        return said[-1]
+
+    monkeypatch.setattr(Engine, "scan", scanned)
+    monkeypatch.setattr(Engine, "ahead", known)
+    job = job_of(store, tmp_path / "m", kind)
+    train_job(job, store, InProcess(1))
+    came = [(now, then) for now, then in zip(said, read[1:], strict=False) if now]
+    assert all(now == then for now, then in came)
+    stages = stages_of(job, store)
+    first = 2 if kind == "fleet" else 1  # what fleets read first, the start reads
+    assert [now for now, _ in came] == [stages.chunks(k).tolist() for k in range(first, stages.count)]
+    assert not any(said[len(came) :])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scipy.sparse import csr_array
 
-    from coremargin.data.layout import ArrayLayout
+    from coremargin.data.layout import ArrayLayout, FilePart
     from coremargin.data.statistics import ChunkScalars
     from coremargin.data.values import States
 
@@ -59,6 +59,14 @@ class CsrReader:
         for part in (data, indices, indptr):
             part.flags.writeable = False
         return csr_rows(data, indices, indptr, self._features)
+
+    def files(self, chunk: int) -> list[FilePart]:
+        """What ``read`` reads."""
+        values, first = slice(*self._starts[chunk : chunk + 2].tolist()), chunk * self._indptr.layout.chunk_rows
+        parts = self._indptr.files(first, first + int(self._scalars.rows[chunk]))
+        return [
+            part for reader in (self._data, self._indices) for part in reader.files(values.start, values.stop)
+        ] + parts
 
     def take(self, chunk: int, offsets: np.ndarray) -> csr_array:
         """A copy of the rows at offsets (m,) within a chunk."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from coremargin.data.format import Facts
 
 ENTRIES = ("X/data", "X/indices")  #: arrays with one entry per stored value of sparse rows
+
+
+class FilePart(NamedTuple):
+    """Bytes of a file that are read: so many at most, from ``start``."""
+
+    file: Path
+    start: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,10 @@ class ArrayLayout:
     def file(self, chunk: int) -> Path:
         """The chunk's file."""
         return self.store / self.key(chunk)
+
+    def whole(self, chunk: int) -> FilePart:
+        """All of the chunk's file; compressed, it is hardly longer than its bytes decoded."""
+        return FilePart(self.file(chunk), 0, self.file_bytes or self.chunk_bytes)
 
     def metadata(self, length: int) -> dict[str, Any]:
         """The ``zarr.json`` of the array at a length."""

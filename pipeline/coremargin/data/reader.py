@@ -23,7 +23,7 @@ from coremargin.errors import DamagedChunk, raise_if_limit
 from coremargin.formats.plain_file import plain
 
 if TYPE_CHECKING:
-    from coremargin.data.layout import ArrayLayout
+    from coremargin.data.layout import ArrayLayout, FilePart
 
 
 class ArrayReader:
@@ -50,6 +50,10 @@ class ArrayReader:
             if picked is not None:
                 return picked
         return np.array(self.read(chunk)[offsets])
+
+    def files(self, chunk: int) -> list[FilePart]:
+        """What ``read`` reads."""
+        return [self.layout.whole(chunk)]
 
     def reread(self, chunk: int) -> np.ndarray:
         """Read every byte of a chunk's file, and check file and rows whatever was trusted before."""

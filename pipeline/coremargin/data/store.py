@@ -26,7 +26,7 @@ from coremargin.errors import DamagedChunk
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
-    from coremargin.data.layout import ArrayLayout
+    from coremargin.data.layout import ArrayLayout, FilePart
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
 
 __all__ = ["ArraySource", "Store", "StoreHandle", "open_source"]
@@ -286,6 +286,22 @@ class Store:
         self.span(chunk)
         reader = self.readers().weights
         return None if reader is None else reader.read(chunk)
+
+    def files(self, chunk: int) -> list[FilePart]:
+        """Where a chunk's rows, labels and weights lie, for who wants to fetch them before they are read.
+
+        Parameters
+        ----------
+        chunk : int
+            Its number, from 0.
+
+        Returns
+        -------
+        list of FilePart
+            Each with file, start and number of bytes.
+        """
+        self.span(chunk)
+        return [part for reader in self.readers() if reader is not None for part in reader.files(chunk)]
 
     def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
         """Rows by number, in the order given; each chunk is read once.

@@ -22,7 +22,7 @@ from coremargin.formats.plain_file import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coremargin.data.layout import ArrayLayout
+    from coremargin.data.layout import ArrayLayout, FilePart
 
 States = tuple[FileState, ...]
 
@@ -58,6 +58,14 @@ class ValueReader:
             done += high - low
             states.append(state)
         return out, tuple(states)
+
+    def files(self, start: int, stop: int) -> list[FilePart]:
+        """What ``read`` reads."""
+        layout, parts = self.layout, self._parts(start, stop)
+        if not layout.encoding.raw:
+            return [layout.whole(file) for file, _, _ in parts]
+        size = layout.dtype.itemsize
+        return [layout.whole(file)._replace(start=low * size, nbytes=(high - low) * size) for file, low, high in parts]
 
     def check_file(self, file: int) -> np.ndarray:
         """All values of a file, padding included, held against the checksum in the file. Raises FileProblem."""

@@ -67,6 +67,11 @@ class DaskExecutor:
         logging.getLogger("tornado.application").addFilter(_QUIET)  # once, however often
 
     @property
+    def local(self) -> bool:
+        """Whether all workers, as far as they have answered, run on this machine."""
+        return self._meter.local
+
+    @property
     def workers(self) -> int:
         """Tasks that run at the same time: the threads of all workers."""
         return max(1, len(self._threads()))

@@ -28,6 +28,11 @@ class InProcess:
         self._meter = MemoryMeter()
 
     @property
+    def local(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
     def workers(self) -> int:
         """Tasks that run at the same time."""
         return self._threads

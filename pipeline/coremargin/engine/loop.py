@@ -24,6 +24,7 @@ from coremargin.engine.calls import run_calls
 from coremargin.engine.interruption import raise_if_interrupted
 from coremargin.engine.plan import plan_blocks, read_of_parts
 from coremargin.engine.problem import QueriesLabels, S, WorksBetweenScans
+from coremargin.engine.read_ahead import reading_ahead
 from coremargin.engine.scan import run_scan
 from coremargin.engine.task import block_bytes
 
@@ -92,6 +93,7 @@ class Engine:
     deadline: float = math.inf  #: on the clock of ``time.perf_counter``
     answer: Answer = no_labels  #: who knows the labels that a problem asks for
     held: Callable[[], frozenset[int]] = frozenset  #: the chunks in memory, which cost no reading
+    most_ahead: int = 0  #: bytes that are fetched while the driver solves
 
     def scan(self, problem: AnyProblem, probe: Probe, blocks: Sequence[Block]) -> tuple[Summary, list[Block]]:
         """The merged answer, and the blocks it is about: all of them, or as many as were enough."""
@@ -108,6 +110,10 @@ class Engine:
             if problem.enough(answer):
                 break
         return answer, read
+
+    def ahead(self, problem: AnyProblem, state: Any, held: frozenset[int]) -> list[int]:
+        """Chunks to fetch while a scan's answer is dealt with, where the workers will find them fetched."""
+        return [chunk for chunk in problem.ahead(state).tolist() if chunk not in held] if self.executor.local else []
 
     def _block_done(self, result: BlockResult) -> None:
         self.checkpoint.block_done(result)
@@ -144,7 +150,8 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
         summary, read = engine.scan(problem, probe, blocks)
         scanned = time.perf_counter()
         before = state.sample_bytes
-        state = problem.update(state, summary)
+        with reading_ahead(engine.source, engine.ahead(problem, state, held), engine.most_ahead):
+            state = problem.update(state, summary)
         solved = time.perf_counter()
         made = problem.round_of(state)
         scans += made.finished

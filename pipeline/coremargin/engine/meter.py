@@ -33,6 +33,12 @@ class MemoryMeter:
         if time.monotonic() - self._looked > _EVERY_S:
             self.peak_bytes()
 
+    @property
+    def local(self) -> bool:
+        """Whether some workers have reported, and all of them are of this machine."""
+        host = worker_name().rpartition(":")[0]
+        return bool(self._workers) and all(name.rpartition(":")[0] == host for name in self._workers)
+
     def peak_bytes(self) -> int:
         """The largest sum so far, in bytes."""
         self._looked = time.monotonic()

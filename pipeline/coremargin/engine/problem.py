@@ -142,6 +142,9 @@ class Problem(Protocol[S, A_contra]):
     def skip(self, state: S) -> np.ndarray:
         """Chunks (c,) bool that the next scan need not read."""
 
+    def ahead(self, state: S) -> np.ndarray:
+        """Chunks, increasing, that the scan after the next is about, where that is known before the next is made."""
+
     def enough(self, summary: A_contra) -> bool:
         """True when the blocks so far are all that the update needs."""
 
@@ -193,6 +196,10 @@ class BaseProblem(Generic[S, A_contra]):
     def skip(self, state: S) -> np.ndarray:
         """Nothing."""
         return np.zeros(self.source.chunks, bool)
+
+    def ahead(self, state: S) -> np.ndarray:
+        """Nobody knows."""
+        return np.zeros(0, np.intp)
 
     def enough(self, summary: A_contra) -> bool:
         """Never before the last block."""

@@ -80,6 +80,10 @@ class Executor(Protocol):
         """One line for people: workers, threads, dashboard link if any."""
 
     @property
+    def local(self) -> bool:
+        """Whether all workers, as far as they have answered, run on this machine: what it has cached, they find."""
+
+    @property
     def workers(self) -> int:
         """Tasks that run at the same time."""
 

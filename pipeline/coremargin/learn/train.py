@@ -157,7 +157,9 @@ def run_problem(
     clock = time.perf_counter()
     deadline = math.inf if job.time_limit is None else clock + job.time_limit
     block = max(job.block, problem.least_block_bytes)
-    engine = Engine(problem.source, executor, checkpoint, progress, block, deadline, progress.answer)
+    engine = Engine(
+        problem.source, executor, checkpoint, progress, block, deadline, progress.answer, most_ahead=int(job.memory)
+    )
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
         state, counters = _begin(problem, checkpoint, progress, clock, held)
         engine = replace(engine, held=lambda: frozenset(counters.held))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -164,6 +165,11 @@ class Fleet(FleetBase):
         running = self.running(state)
         every = [self._problem(k).skip(state.members[k]) for k in running]
         return np.asarray(np.logical_and.reduce(every)) if every else np.zeros(self.source.chunks, bool)
+
+    def ahead(self, state: FleetState) -> NDArray[np.intp]:
+        """What all members know to come."""
+        every = [self._problem(k).ahead(state.members[k]) for k in self.running(state)]
+        return reduce(np.intersect1d, every) if every else super().ahead(state)
 
     def done(self, state: FleetState) -> bool:
         """True when all members are, and it is known how they do together."""

@@ -149,6 +149,10 @@ class HardMargin(HardMarginBase):
         """Chunks (c,) of other stages; after the first read those that the strategy need not see."""
         return self.stages.skipping(state.stage) if state.reading else self.rule.skip(self.source, state, self.epsilon)
 
+    def ahead(self, state: HardMarginState) -> NDArray[np.intp]:
+        """The next stage but one."""
+        return self.stages.chunks(state.stage + 1) if state.reading else super().ahead(state)
+
     def enough(self, summary: MarginSummary | Brought) -> bool:
         """As the strategy says."""
         return isinstance(summary, MarginSummary) and self.rule.enough(summary)

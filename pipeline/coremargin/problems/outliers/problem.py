@@ -118,6 +118,10 @@ class OutlierMargin(OutlierBase):
             return self.stages.skipping(state.stage)
         return np.isin(np.arange(self.source.chunks), state.wanted, invert=True)
 
+    def ahead(self, state: OutlierState) -> NDArray[np.intp]:
+        """The next stage but one."""
+        return self.stages.chunks(state.stage + 1) if state.reading else super().ahead(state)
+
     # update
 
     def update(self, state: OutlierState, summary: Answer) -> OutlierState:

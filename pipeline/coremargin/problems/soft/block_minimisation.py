@@ -165,6 +165,11 @@ class BlockMinimisation:
             skipped[list(self.segments[_block_pass(state).segment])] = False
         return skipped
 
+    def ahead(self, state: SoftState) -> NDArray[np.intp]:
+        """The segment after the next one; behind the last one, passes and proofs begin with the first."""
+        after = (_block_pass(state).segment + 1) % len(self.segments)
+        return np.array([] if self.proving(state) else self.segments[after], np.intp)
+
     def enough(self, summary: NearMarginSummary) -> bool:
         """Never before the end."""
         return False

@@ -166,6 +166,10 @@ class StagedSoftMargin(SoftMargin):
         skipped[self._asked(state.reading)] = False
         return skipped
 
+    def ahead(self, state: SoftState) -> NDArray[np.intp]:
+        """The next stage but one."""
+        return super().ahead(state) if state.reading is None else self.stages.chunks(state.reading.stage + 1)
+
     # answers
 
     def update(self, state: SoftState, summary: Answer) -> SoftState:
