@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from table import Group, Row
 from coremargin.engine.checkpoint import Checkpoint
 from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import Embedded, Threads
+from coremargin.engine.task import high_water_bytes
 from coremargin.learn.train import Progress, run_problem
 from coremargin.problems.registry import new_job
 from coremargin.spec import format_size
@@ -47,6 +47,11 @@ class Watched:
 
     inner: Executor
     tasks: int = 0
+
+    @property
+    def local(self) -> bool:
+        """Of the executor."""
+        return self.inner.local
 
     @property
     def workers(self) -> int:
@@ -103,7 +108,7 @@ def one_job(terabytes: float, cluster: str, epsilon: float) -> dict[str, Any]:
             "solves": sum(line["solve_seconds"] for line in done.rounds), "saves": checkpoint.saves,
             "written": checkpoint.written, "saving": checkpoint.spent, "chunks": source.chunks,
             "centres": source.asked_bytes, "record": len(json.dumps(done.rounds)),
-            "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "peak_bytes": high_water_bytes(os.getpid()),  # ru_maxrss begins with that of whoever started this process
         }  # fmt: skip
 
 
