@@ -20,7 +20,7 @@ def finish(problem: Any, state: ClassesState, limit: int = 60) -> list[ClassesSt
         assert state.round < limit, f"no end after {limit} scans: {state.lower} .. {state.upper}"
         probe = problem.probe(state)
         answer = probe.empty()
-        for block in plan_blocks(problem.source):
+        for block in plan_blocks(problem.source, skip=problem.skip(state)):
             part = probe.narrow(block)(problem.source, block)
             answer = answer.merge(probe.from_arrays(part.to_arrays()))
         state = problem.update(problem.restore(state.to_arrays()), answer)

@@ -13,6 +13,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.svm import LinearSVC
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.protocols import Block
 from coremargin.problems.multiclass.crammer_singer import CrammerSinger
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def test_the_gap_is_proven_on_all_rows(seed: int, intercept: bool, monkeypatch: 
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_few_rows_are_solved_in_memory_and_proven_by_one_scan(sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_are_solved_in_memory_and_proven_by_the_read_that_brings_them(
+    sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where memory holds them all, in stages; where it does not, or rows are many, the sample is a part of them."""
     monkeypatch.setattr("coremargin.problems.multiclass.steps.STAGE_LEAST", 50)
     X, y = noisy(10, 1300, 12, 6)
@@ -81,7 +84,7 @@ def test_few_rows_are_solved_in_memory_and_proven_by_one_scan(sparse: bool, monk
     states = finish(problem, problem.start())
     check(problem, states[-1])
     assert problem.all_cached
-    assert (len(states), states[0].sample_bytes) == (2, source.nbytes)
+    assert (len(states), states[0].sample_bytes) == (1, source.nbytes)
     tight = CrammerSinger(source, 1e-3, cost=0.01, memory_bytes=source.nbytes, sample_bytes=source.nbytes // 4)
     assert not tight.all_cached
     assert len(tight.sample_chunks) < source.chunks
@@ -89,6 +92,53 @@ def test_few_rows_are_solved_in_memory_and_proven_by_one_scan(sparse: bool, monk
     many = CrammerSinger(ArraySource(X[:, :3], y, chunk_rows=50), 1e-3, sample_bytes=source.nbytes // 40)
     assert not many.few
     assert len(many.sample_chunks) < many.source.chunks
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "weights"])
+def test_the_sample_answers_in_memory_what_it_would_answer_in_a_scan(kind: str) -> None:
+    """All but the bits of sums; so the rest is read, and no row twice: the next scan is the first one after that."""
+    X, y = noisy(21, 3000, 5, 3)
+    weights = np.random.default_rng(1).integers(0, 3, 3000) / 2 if kind == "weights" else None
+    source = ArraySource(csr_array(X) if kind == "sparse" else X, y, weights=weights, chunk_rows=100)
+    problem = CrammerSinger(source, 2e-2, cost=0.1, sample_bytes=source.nbytes // 3)
+    state = problem.start()
+    assert state.asked is not None
+    sampled = problem.sample_chunks
+    assert problem.stage_chunks == (len(sampled), 30 - len(sampled))
+    assert np.flatnonzero(problem.skip(state)).tolist() == sampled
+    probe = problem.probe(state)
+    scanned = probe(source, Block(0, tuple(sampled)))
+    for name, value in scanned.to_arrays().items():
+        np.testing.assert_allclose(state.asked.to_arrays()[name], value, rtol=1e-12, atol=1e-12, err_msg=name)
+    states = finish(problem, state)
+    check(problem, states[-1], 1.0 if weights is None else weights)
+    assert states[1].asked is None
+    assert not problem.skip(states[1]).any()
+    assert (states[1].confusion.sum(), len(states)) == (np.count_nonzero(weights) if kind == "weights" else 3000, 2)
+    assert [(r.number, r.stage, r.stages) for r in map(problem.round_of, states)] == [(1, 1, 2), (1, 2, 2)]
+
+
+def test_what_a_read_leaves_open_is_a_scan() -> None:
+    """A sample of a few rows is far from the minimum: scans of all rows follow the read, with numbers of their own."""
+    X, y = noisy(22, 3000, 5, 3)
+    problem = CrammerSinger(ArraySource(X, y, chunk_rows=100), 1e-6, cost=0.1, sample_bytes=3000)
+    states = finish(problem, problem.start())
+    check(problem, states[-1])
+    told = [problem.round_of(state) for state in states]
+    assert [r.number for r in told] == [1, *range(1, len(states))]
+    assert [r.stage for r in told] == [1, 2, *[None] * (len(states) - 2)]
+    assert len(states) > 2
+
+
+@pytest.mark.parametrize("epsilon", [1e-1, 1e-2, 1e-3])
+def test_a_sample_has_as_many_rows_as_epsilon_wants(epsilon: float) -> None:
+    """Up to what the memory holds, and what takes long to solve."""
+    X, y = noisy(23, 20_000, 2, 3)
+    source = ArraySource(X, y, chunk_rows=100)
+    rows = 100 * len(CrammerSinger(source, epsilon, sample_share=0.01).sample_chunks)
+    assert rows == {1e-1: 1000, 1e-2: 1300, 1e-3: 13500}[epsilon]
+    tight = CrammerSinger(source, epsilon, sample_share=0.01, memory_bytes=400_000)
+    assert 100 * len(tight.sample_chunks) <= 1000
 
 
 @pytest.mark.parametrize("cost", [0.01, 1.0])

@@ -7,7 +7,7 @@ checks the dual finds the same sides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,17 @@ class ClassesProbe:
             if len(data):
                 answer = answer.merge(self._ask(data, float(longest[chunk]), lowest))
         return answer if self.class_c is not None else replace(answer, near=lowest.finish())
+
+    def in_memory(self, source: Source, chunks: Sequence[int], every: ClassRows) -> ClassesSummary:
+        """The answer of a soft margin for all rows that count of some chunks, which the driver has, by their ids."""
+        answer, longest = self.empty(), source.scalars().max_norm
+        lowest = _Lowest(self.keep, answer.near)
+        for chunk in chunks:
+            first, stop = np.searchsorted(every.ids, source.span(chunk))
+            if stop > first:
+                data = every.take(np.arange(first, stop))
+                answer = answer.merge(self._ask(data, float(longest[chunk]), lowest))
+        return answer
 
     def _ask(self, data: ClassRows, longest: float, lowest: _Lowest) -> ClassesSummary:
         scores = scores_of(data.rows, self.newest, self.constant)

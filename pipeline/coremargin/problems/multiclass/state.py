@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from coremargin.problems.common.stored import arrays_of, fields_of, part_of
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.multiclass.classes import ClassRows
+from coremargin.problems.multiclass.summary import ClassesSummary
 
 Array = NDArray[np.float64]
 Status = Literal["running", "certified", "not_separable", "stalled"]
@@ -29,6 +30,7 @@ class ClassesState:
     before the first scan they are where its solve may begin.
     confusion (K, K), rows_below (None: none yet) and lower_now come from the last scan. zone: of the near
     rows; with the hard margin its ``idle`` scans moved neither bound. mu: of the last solve's last proximal step.
+    asked: what the sample's rows answered to the question of the first scan, until that is made.
     """
 
     round: int
@@ -50,13 +52,25 @@ class ClassesState:
     pool_rows: int
     zone: Zone
     mu: float = 1.0
+    asked: ClassesSummary | None = None
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
-        return arrays_of(self, STATUSES)
+        asked = {} if self.asked is None else self.asked.to_arrays()
+        return arrays_of(replace(self, asked=None), STATUSES) | {_ASKED + name: value for name, value in asked.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
         """Inverse of ``to_arrays``."""
-        makers = {"pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays, "zone": part_of(Zone)}
+        makers = {
+            "pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays, "zone": part_of(Zone), "asked": _asked
+        }  # fmt: skip
         return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best", "rows_below")))
+
+
+_ASKED = "asked_"
+
+
+def _asked(_: str, arrays: Mapping[str, NDArray[Any]]) -> ClassesSummary | None:
+    found = {name.removeprefix(_ASKED): value for name, value in arrays.items() if name.startswith(_ASKED)}
+    return ClassesSummary.from_arrays(found) if found else None
