@@ -370,3 +370,20 @@ def test_all_of_mnist_is_proven(tmp_path: Path, real_data: Path, memory: int, mo
     claims = model.certificate
     assert claims.lower <= theirs
     assert claims.upper <= theirs * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(("epsilon", "enough"), [("3e-2", True), ("1e-5", False)])
+def test_the_read_is_told_in_its_stages(tmp_path: Path, epsilon: str, enough: bool) -> None:
+    """A sample of many rows proves it with the rest of the read, one of few does not; command and report say which."""
+    store = make_store(tmp_path / "s.zarr", *rows(6, 3000, 4, 0.1), chunk_rows=50)
+    asked = ["--classes", "crammer-singer", "--loss", "hinge", "--C", "0.1", "--epsilon", epsilon, "--memory", "600KB"]
+    told = CliRunner().invoke(main, ["train", str(store), *asked, "--cluster", "threads", "--out", str(tmp_path / "m")])
+    assert told.exit_code == 0, told.output
+    run = json.loads((tmp_path / "m" / "run.json").read_text())
+    lines = [json.loads(line) for line in (tmp_path / "m" / "rounds.jsonl").read_text().splitlines()]
+    assert [(line["kind"], line.get("stage")) for line in lines[:2]] == [("stage", 1), ("stage", 2)]
+    assert sum(line["bytes_read"] for line in lines[:2]) == pytest.approx(Store.open(store).nbytes, rel=1e-6)
+    assert (run["stages"], run["scans"] == 1) == (2, enough)
+    assert ("one read in 2 stages\n" in told.output) == enough
+    assert "segment" not in told.output
+    assert ("That was enough" in (tmp_path / "m" / "report.html").read_text()) == enough

@@ -56,8 +56,9 @@ def parts_of(chunks: int) -> list[int]:
 
 
 def in_parts(rounds: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether scans were made in parts; rounds: the lines of ``rounds.jsonl``."""
-    return any("part" in line for line in rounds)
+    """Whether all scans were made in parts, not the first one in stages; rounds: the lines of ``rounds.jsonl``."""
+    lines = list(rounds)
+    return any("part" in line for line in lines) and not any(line.get("kind") == "stage" for line in lines)
 
 
 def read_run(folder: Path, kind: type[Run]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
