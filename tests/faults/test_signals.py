@@ -280,7 +280,7 @@ def test_a_lost_exception_comes_again() -> None:
     assert running.end() == (130, "", "error: interrupted\n")
 
 
-@pytest.mark.parametrize("how", ["transformed", "through_exec"])
+@pytest.mark.parametrize("how", ["transformed", "through_exec", "half_made"])
 def test_what_becomes_of_an_exception(how: str) -> None:
     """Whatever a library or Python makes of the interrupt, the command ends as interrupted."""
     running = stubborn(how, 3600)

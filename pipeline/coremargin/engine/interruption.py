@@ -114,9 +114,13 @@ def begin_command() -> None:
 
 
 def _swallowed(lost: sys.UnraisableHookArgs) -> None:
-    """An exception that nobody can be told of. If it is ours, the signal comes once more, a little later."""
+    """An exception that nobody can be told of. If it is ours, the signal comes once more, a little later.
+
+    What goes wrong in the last moments of an object that a signal left half-made, as an event loop may be, is no news.
+    """
     if not (_signals and issubclass(lost.exc_type, KeyboardInterrupt)):
-        sys.__unraisablehook__(lost)
+        if not command_was_interrupted():
+            sys.__unraisablehook__(lost)
         return
     again = threading.Timer(_AGAIN_S, signal.pthread_kill, (threading.main_thread().ident, _signals.pop()))
     again.daemon = True
