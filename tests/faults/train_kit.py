@@ -72,14 +72,14 @@ def made_store(kind: str, path: Path) -> Store:
         return store_of_classes(path, wrong=0.1 * (kind == "crammer-singer"))
     if kind in ("segments", "fleet-segments"):
         return sparse_store(path)
-    if kind in ("hinge", "squared_hinge", "fleet-stages", "outliers"):
+    if kind in ("hinge", "squared_hinge", "fleet-stages", "fold-stages", "outliers"):
         return noisy_store(path, wrong=0.002 if kind == "outliers" else 0.05)
     return small_store(path)
 
 
 #: Every kind of job that has checkpoints: its parameters, such that it takes several scans of many blocks where the
-#: sample is small. kesler and crammer-singer are several classes at once, hard and soft; folds a fleet of three, and
-#: so is fleet-segments.
+#: sample is small. kesler and crammer-singer are several classes at once, hard and soft; folds, fold-stages
+#: and fleet-segments are fleets of three.
 KINDS: dict[str, dict[str, Any]] = {
     "hard": {"epsilon": 1e-6, "memory": 20_000},
     "hinge": {"loss": "hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
@@ -90,6 +90,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "outliers": {"epsilon": 1e-6, "memory": 100_000, "outliers": 8},
     "segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 40_000, "block": 1 << 12},
     "fleet-stages": {"loss": "squared_hinge", "C": [0.1, 1.0], "epsilon": 1e-6, "memory": 200_000},
+    "fold-stages": {"loss": "hinge", "C": 0.1, "epsilon": 1e-5, "memory": 70_000, "folds": 2},
     "fleet-segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 70_000, "block": 1 << 12, "folds": 2},
 }
 

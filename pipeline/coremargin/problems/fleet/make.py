@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.fleet.members import FleetPlan, MemberProblem
     from coremargin.problems.fleet.spec import FleetJob
-    from coremargin.problems.soft.problem import SoftMargin
 
     Make: TypeAlias = Callable[[Source, float | None], MemberProblem]
 
@@ -64,14 +63,11 @@ def _members(
             duals_fit=kind.duals_fit(source),
         )  # fmt: skip
 
-    def soft(view: Source, cost: float | None) -> SoftMargin:
-        return in_scans(staged(view, cost))
-
-    if not job.folds:  # which are judged by a scan of all rows, whoever read them before
-        plan = first_together(planned(staged))
-        members = [cast("StagedSoftMargin", member.problem) for member in plan.members]
-        if all(own.fits_stages and own.pays_together for own in members):
-            return StagedMargins(), plan
-    if not soft(source, None).in_segments:
-        return SoftMargins(), planned(soft)
-    return kind, planned(lambda view, cost: kind.member(base_of(soft(view, cost))))
+    plan = planned(staged)
+    together = first_together(plan)
+    members = [cast("StagedSoftMargin", member.problem) for member in together.members]
+    if all(own.fits_stages and own.pays_together for own in members):
+        return StagedMargins(judged_in_stages=not job.folds), together
+    if not in_scans(staged(source, None)).in_segments:
+        return SoftMargins(), plan.with_problems(lambda own: in_scans(cast("StagedSoftMargin", own)))
+    return kind, plan.with_problems(lambda own: kind.member(base_of(cast("StagedSoftMargin", own))))

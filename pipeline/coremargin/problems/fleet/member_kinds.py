@@ -32,9 +32,7 @@ S = TypeVar("S", bound=MemberState)  #: its state
 def first_together(plan: FleetPlan) -> FleetPlan:
     """The plan with members that read in stages, all with those of the chunks that any of them begins with."""
     first = tuple(sorted(set().union(*(member.problem.sample_chunks for member in plan.members))))
-    together = [replace(cast("HardMargin", member.problem), first_chunks=first) for member in plan.members]
-    members = (replace(member, problem=own) for member, own in zip(plan.members, together, strict=True))
-    return replace(plan, members=tuple(members))
+    return plan.with_problems(lambda own: replace(cast("HardMargin", own), first_chunks=first))
 
 
 class MemberKind(ABC, Generic[P, S]):
@@ -42,7 +40,7 @@ class MemberKind(ABC, Generic[P, S]):
 
     probe: ClassVar[type[FleetProbe]]  #: what a worker does for them
     asks_with_rows: ClassVar[bool] = False  #: a member's question depends on the rows that it holds
-    judged_in_stages: ClassVar[bool] = False  #: how members do together is counted as the stages are read
+    judged_in_stages: bool = False  #: how members do together is counted as the stages are read
     rows_as_read: ClassVar[bool] = False  #: members hold them in the store's precision, and not all in float64
     in_parts: ClassVar[bool] = False  #: a scan is made in parts, in all of which no member may be left behind
 

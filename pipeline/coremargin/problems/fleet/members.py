@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -49,6 +49,11 @@ class FleetPlan:
     codes: NDArray[np.int64]
     folds: int
     seed: int
+
+    def with_problems(self, change: Callable[[MemberProblem], MemberProblem]) -> FleetPlan:
+        """The same members with their problems changed."""
+        members = (replace(member, problem=change(member.problem)) for member in self.members)
+        return replace(self, members=tuple(members))
 
     @property
     def regularisation_paths(self) -> list[list[int]]:

@@ -63,12 +63,22 @@ def _stage_answer(slab: ChunkRows, probe: StageProbe, view: View, sent: NDArray[
     return probe.answer(rows, counted, view.margins, near, slab.longest)
 
 
+@dataclass(frozen=True)
 class StagedMargins(SoftMargins):
-    """Soft margins that ask each stage of the first read with their own hypotheses of the stages before it."""
+    """Soft margins that ask each stage of the first read with their own hypotheses of the stages before it.
+
+    judged_in_stages: how they do together is counted in these, about hypotheses that are not yet final; False where
+    C is chosen by it, as with folds: a scan with the final ones tells then.
+    """
+
+    judged_in_stages: bool = True
 
     probe = StagedFleetProbe
-    judged_in_stages = True
     rows_as_read = True
+
+    def evaluated(self, problem: SoftMargin, state: SoftState) -> bool:
+        """Stages are of some of the rows."""
+        return self.judged_in_stages or state.reading is None
 
     def stages(self, state: SoftState) -> int:
         """As in the state."""
