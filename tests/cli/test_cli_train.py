@@ -313,6 +313,16 @@ def test_plan_of_sparse_rows(tmp_path: Path, run_cli: Cli) -> None:
     assert record["bytes_expected"] == record["sample_bytes"] + 2 * record["store_bytes"]
 
 
+def test_plan_of_folds(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """The scan that counts held-out rows is planned, too."""
+    path = tmp_path / "job.toml"
+    path.write_text(f'job = "train"\nstore = "{store.path}"\nout = "m"\nfolds = 2\n')
+    text = run_cli("plan", path, "--cluster", "embedded").stdout
+    assert "a scan    counts the held-out rows with the final models" in text
+    record = json.loads(run_cli("plan", path, "--json", "--cluster", "embedded").stdout)
+    assert record["bytes_expected"] == 2 * sum(record["stages_bytes"]) == 2 * record["store_bytes"]
+
+
 @pytest.mark.parametrize("command", ["train", "run", "plan"])
 def test_help_fits_80_columns(run_cli: Cli, command: str) -> None:
     """Help says what the command does, shows an example, explains every option, and fits a narrow terminal."""

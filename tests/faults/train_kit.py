@@ -107,7 +107,7 @@ def sample_little(bytes_: int = 10_000) -> None:
         (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"),
     ):  # fmt: skip
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
-    staged.PAYS = 1_000  # small fleets are read in stages, too
+    staged.PAYS = staged.PAYS_ALIKE = 1_000  # small fleets are read in stages, too
 
 
 def exact(model: Path) -> dict[str, bytes]:

@@ -40,13 +40,15 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     sample_bytes = len(sample) * source.nbytes // source.chunks
     stages = [size * source.nbytes // source.chunks for size in problem.stage_chunks]
     kept = problem.reads_again and isinstance(cluster, Threads) and fits(source, int(job.memory))
-    expected = source.nbytes if stages or kept else sample_bytes + 2 * source.nbytes
+    after = kind_of(job).scans_after(job)
+    staged = (1 + after) * source.nbytes
+    expected = source.nbytes if kept else staged if stages else sample_bytes + 2 * source.nbytes
     return {
         "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
         "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
         "models": kind_of(job).members(problem),
         "sample_bytes": sample_bytes, "stages_bytes": stages, "bytes_per_scan": source.nbytes,
-        "bytes_expected": expected, "kept_in_memory": kept,
+        "bytes_expected": expected, "kept_in_memory": kept, "scans_after": after,
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": int(job.memory), "cluster": render(cluster), "job": specs.dump(job),
     }  # fmt: skip
@@ -60,6 +62,7 @@ def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
         return [
             ("one read", f"{format_size(plan['bytes_per_scan'])} in {count(len(stages), 'stage')}: {sizes}"),
             ("tasks", f"{tasks}, a few more for the stages"),
+            *([("a scan", "counts the held-out rows with the final models")] if plan["scans_after"] else []),
             ("in all", f"about {expected}; chunks that the read leaves unproven are read again, on most data none"),
         ]
     kept = f"about {expected}: all rows fit into memory, each is read once"

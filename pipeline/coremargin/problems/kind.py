@@ -45,6 +45,10 @@ class Kind(ABC, Generic[J, P, M]):
         Raises LabelError, StoreError, UsageError for what cannot be trained, before anything is read.
         """
 
+    def scans_after(self, job: J) -> int:
+        """Scans of all rows that follow the read that proves, whatever it found."""
+        return 0
+
     def members(self, problem: P) -> int:
         """How many models there will be."""
         return 1

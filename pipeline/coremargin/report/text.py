@@ -49,4 +49,4 @@ def reading_told(run: Mapping[str, Any]) -> str:
     if not stages:
         return count(scans, "scan") + (" and a sample" if run.get("sample_scans", 1) else "")
     first = f"one read in {count(stages, 'stage')}" if stages > 1 else "one read"
-    return f"{first} and {count(scans - 1, 'scan')} of what it left open" if scans > 1 else first
+    return f"{first} and {count(scans - 1, 'scan')} after it" if scans > 1 else first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,20 +18,31 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.maths.margin import is_certified
-from coremargin.problems.fleet.member_kinds import first_together
+from coremargin.problems.fleet import make
+from coremargin.problems.fleet.make import problem_of
+from coremargin.problems.fleet.member_kinds import SoftMargins, first_together
 from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.stages import StagedMargins
 from coremargin.problems.fleet.state import FleetState
+from coremargin.problems.registry import new_job
 from coremargin.problems.soft import staged
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.stage_probe import StageProbe
 from coremargin.problems.soft.staged import StagedSoftMargin
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from coremargin.problems.soft.state import SoftState
 
 COSTS, EPSILON = (0.1, 1.0), 0.1
+
+
+@pytest.fixture
+def little_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all rows of a small store are its sample."""
+    monkeypatch.setattr(make, "StagedSoftMargin", partial(StagedSoftMargin, sample_bytes=200_000))
 
 
 @pytest.fixture
@@ -62,6 +74,13 @@ def staged_fleet(
 
     plan = first_together(fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0))
     return Fleet(source, plan, StagedMargins(judged_in_stages=not folds), memory)
+
+
+def noisy(rng: np.random.Generator) -> ArraySource:
+    """100,000 rows of two classes that overlap, in 400 chunks."""
+    y = rng.integers(0, 2, 100_000)
+    X = (rng.standard_normal((100_000, 4)) + np.eye(2, 4)[y]).astype(np.float32)
+    return ArraySource(X, y, chunk_rows=250)
 
 
 def run(fleet: Fleet, executor: Any = None, seen: list[FleetState] | None = None) -> tuple[FleetState, int]:
@@ -274,7 +293,42 @@ def test_rows_at_home_of_all_members_are_within_their_room(rng: np.random.Genera
 
 @pytest.mark.usefixtures("few_rows_at_home")
 def test_stages_pay_where_solving_costs_less_than_reading(rng: np.random.Generator) -> None:
-    """The more problems share a read, the more rows there must be for the rows that each of them has at home."""
-    problem = cast("StagedSoftMargin", staged_fleet(blobs(rng), "hinge").plan.members[0].problem)
-    assert problem.pays_together
-    assert not replace(problem, sharing=1000).pays_together
+    """The more problems share a read, the more rows there must be for the rows that each of them has at home; hinges
+    that differ in C and folds only have nearly the same.
+    """
+    source = blobs(rng)
+    for loss, most in (("hinge", 8), ("squared_hinge", 1)):
+        problem = cast("StagedSoftMargin", staged_fleet(source, loss).plan.members[0].problem)
+        at_home = problem._first_read.at_home * 4 / 12_000
+        some, many = (replace(problem, sharing=int(factor * staged.PAYS / at_home)) for factor in (0.9, 1.2))
+        assert (some.pays_together(alike=False), many.pays_together(alike=False)) == (True, False)
+        assert many.pays_together(alike=True) == (most > 1)
+        assert not replace(many, sharing=most * many.sharing).pays_together(alike=True)
+
+
+def kind_of(source: Any, **options: Any) -> type:
+    """How the members of a job are read."""
+    return type(problem_of(cast("Any", new_job(store="rows", out="m", memory=1 << 20, **options)), source).kind)
+
+
+@pytest.mark.usefixtures("little_sample")
+def test_folds_are_read_in_stages_unless_one_scan_proves_and_counts(rng: np.random.Generator) -> None:
+    """With a sample that is large enough for epsilon one scan of hinges does both; else stages prove, and it counts."""
+    source = noisy(rng)
+    options = {"loss": "hinge", "C": 0.1, "folds": 2, "sample": 0.1}
+    assert kind_of(source, **options, epsilon=1e-3) is StagedMargins
+    assert kind_of(source, **options, epsilon=5e-2) is SoftMargins
+    assert kind_of(source, **{**options, "loss": "squared_hinge"}, epsilon=5e-2) is StagedMargins
+    assert kind_of(source, loss="hinge", C=[0.1, 1.0], sample=0.1, epsilon=5e-2) is StagedMargins  # nothing to count
+
+
+@pytest.mark.usefixtures("little_sample")
+def test_one_scan_proves_and_counts(rng: np.random.Generator, tmp_path: Path) -> None:
+    """As was expected of a large sample."""
+    job = new_job(
+        store="rows", out=tmp_path / "m", loss="hinge", C=0.1, folds=2, sample=0.1, epsilon=5e-2, memory=1 << 20
+    )
+    fleet = problem_of(cast("Any", job), noisy(rng))
+    state, read = run(fleet)
+    assert {member.status for member in state.members} == {"certified"}
+    assert read == len(fleet.sample_chunks) + fleet.source.chunks

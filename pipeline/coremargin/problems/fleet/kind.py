@@ -38,6 +38,10 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
 
         return problem_of(job, source)
 
+    def scans_after(self, job: FleetJob) -> int:
+        """One that counts held-out rows, with the final models."""
+        return int(bool(job.folds))
+
     def members(self, problem: Fleet) -> int:
         """One for each class, value of C and fold."""
         return len(problem.plan.members)

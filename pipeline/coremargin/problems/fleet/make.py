@@ -66,7 +66,10 @@ def _members(
     plan = planned(staged)
     together = first_together(plan)
     members = [cast("StagedSoftMargin", member.problem) for member in together.members]
-    if all(own.fits_stages and own.pays_together for own in members):
+    alike = len({member.code for member in plan.members}) == 1
+    # Held-out rows are counted by a scan with the final models: one that proves them is all that is needed then.
+    one_scan = bool(job.folds) and all(own.sample_is_enough for own in members)
+    if not one_scan and all(own.fits_stages and own.pays_together(alike=alike) for own in members):
         return StagedMargins(judged_in_stages=not job.folds), together
     if not in_scans(staged(source, None)).in_segments:
         return SoftMargins(), plan.with_problems(lambda own: in_scans(cast("StagedSoftMargin", own)))

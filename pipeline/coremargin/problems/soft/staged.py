@@ -42,8 +42,12 @@ FEWER = 4
 #: The squared hinge's dual takes hypotheses that are near the last one: so many of its stages grow slowly.
 SLOWLY = 4
 #: Values of rows at home, of all problems that share a read, for each row of the store, up to which one read less saves
-#: more than solving them costs: jobs/bench/README.md has what was measured.
-PAYS = 8
+#: more than solving them costs: jobs/bench/README.md has what was measured. Hinges that differ in C and folds have
+#: nearly the same rows at home, and each begins with the solution before.
+PAYS, PAYS_ALIKE = 8, 64
+#: Rows of a sample for each number of a hypothesis, times epsilon, and room for rows near the margin, as a share of
+#: all, with which the scan behind the sample proved hinges on noisy rows.
+ENOUGH, ROOM = 1.5, 0.1
 #: Stages are read again until so many times as many questions were asked as there are stages.
 READ_AGAIN = 2
 
@@ -65,11 +69,22 @@ class StagedSoftMargin(SoftMargin):
         checked = self.loss.names_duals or self.source.features <= CURVE_FEATURES
         return by_sums and checked and 1 < self.stages.count <= STAGES_PART * self.memory_bytes / self._matrices
 
-    @property
-    def pays_together(self) -> bool:
-        """Whether problems that share a read gain by stages: each has its rows at home to solve, the read is shared."""
+    def pays_together(self, *, alike: bool) -> bool:
+        """Whether problems that share a read gain by stages: each has its rows at home to solve, the read is shared.
+
+        alike: they differ in C and folds only.
+        """
+        most = PAYS_ALIKE if alike and self.loss.names_duals else PAYS
         at_home = self.sharing * self._first_read.at_home
-        return self.sharing == 1 or at_home * self.source.features <= PAYS * self.source.rows
+        return self.sharing == 1 or at_home * self.source.features <= most * self.source.rows
+
+    @property
+    def sample_is_enough(self) -> bool:
+        """Whether one scan is likely to prove what a sample says, so that stages would save no read of all rows."""
+        shown = self.source.scalars().counts[np.ix_(self.sample_chunks, self.codes)].sum()
+        wanted = ENOUGH * (self.source.features + 1) / self.epsilon
+        room = self.memory_bytes * HOME_PART / row_bytes(self.source)
+        return bool(self.loss.names_duals and min(shown, self._solvable) >= wanted and room >= ROOM * self.source.rows)
 
     @property
     def _matrices(self) -> int:
