@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coremargin.maths.outliers import search
-from coremargin.maths.outliers.certificates import SearchRows, bits_of, mask_of, rows_of
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import good_hyperplane, soft_directions
 from coremargin.maths.outliers.search import ALONE_BUDGET, BUDGET, TASKS, Search, advance, believed, lowered, verified
 from coremargin.maths.outliers.solve import one_by_one, prove, solve_in_memory
@@ -17,7 +17,7 @@ from margin_judges import is_above_exact, margin_by_daqp
 from outlier_judges import KINDS, best_by_all_sets, instance
 
 if TYPE_CHECKING:
-    from coremargin.maths.outliers.explore import Leaf
+    from coremargin.maths.outliers.explore import Leaf, Leaves
 
 
 def noisy(n: int, d: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -31,8 +31,13 @@ def noisy(n: int, d: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def check_proof(search: Search, leaves: tuple[Leaf, ...], path: tuple[int, ...] = ()) -> None:
+def check_proof(search: Search, leaves: Leaves) -> None:
     """Every set of k outliers ends in a leaf, whose certificates it cannot all meet."""
+    check_below(search, [leaves[i] for i in range(len(leaves))], ())
+
+
+def check_below(search: Search, leaves: list[Leaf], path: tuple[int, ...]) -> None:
+    """The same for those with this path."""
     here = [leaf for leaf in leaves if leaf.path == path]
     if here:
         assert len(leaves) == 1
@@ -48,7 +53,7 @@ def check_proof(search: Search, leaves: tuple[Leaf, ...], path: tuple[int, ...] 
     row = next(step for step in steps if step >= 0)
     assert steps == {row, ~row}
     for step in (row, ~row):
-        check_proof(search, tuple(leaf for leaf in leaves if leaf.path[len(path)] == step), (*path, step))
+        check_below(search, [leaf for leaf in leaves if leaf.path[len(path)] == step], (*path, step))
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -87,7 +92,7 @@ def test_the_proof_covers_every_set(kind: str) -> None:
         search = solve_in_memory(x, y, k)
         assert search.proof
         check_proof(search, search.proof)
-        used = {i for leaf in search.proof for i in leaf.proof}
+        used = set(search.proof.proofs.values.tolist())
         for c in (search.certificates[i] for i in used):
             assert c.value <= search.upper
             assert is_above_exact(c.value, x[c.rows], y[c.rows], c.weights, intercept=True)
@@ -187,10 +192,3 @@ def test_a_bound_from_elsewhere_ends_levels_above_it(rounds: list[Search]) -> No
             assert at.level.share == 0 or at.threshold < upper
             seen += at.level.share > 0
     assert seen > 2
-
-
-def test_sets_as_integers() -> None:
-    """Bits, masks and lists of rows say the same."""
-    rows = [0, 3, 64, 200]
-    assert rows_of(bits_of(rows)) == rows
-    assert np.flatnonzero(mask_of(bits_of(rows), 201)).tolist() == rows

@@ -19,6 +19,7 @@ twice that, so that whoever checks it in float64, in any order of summation, nee
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,8 @@ POSITIVE, NEGATIVE = 0, 1
 SHORTEST = 1e-100
 #: Components below this have squares that underflow.
 VANISHED = 2e-154
+#: Numbers of rows that are copied at a time where many small sets of rows are looked at.
+_ENTRIES = 1 << 20
 #: A relative gap of the bounds that counts as none: what stands for epsilon = 0.
 EXACT = 1e-8
 
@@ -162,11 +165,43 @@ def upper_bound(rows: Rows, signs: NDArray[np.integer], weights: Array, intercep
     if intercept and not ((signs > 0).any() and (signs < 0).any()):
         return np.inf
     length = float(np.linalg.norm(dual_vector(rows, signs, weights)))
-    # Weights sum to 1 up to rounding, too: both errors are of the order of gamma times the mean row length.
     mean_length = float(weights @ lengths(rows))
-    length = length * (1 + gamma(rows.shape[1] + 4)) + 2 * gamma(len(weights) + 4) * mean_length
-    if not all_zero(rows):
-        length += float(np.sqrt(rows.shape[1])) * VANISHED
+    return float(
+        _rounded_up(length, mean_length, len(weights), rows.shape[1], some=not all_zero(rows), intercept=intercept)
+    )
+
+
+def upper_bounds(
+    x: Array, signs: NDArray[np.integer], rows: NDArray[np.integer], weights: Array, owner: NDArray[np.integer],
+    intercept: bool,
+) -> tuple[Array, Array]:  # fmt: skip
+    """``upper_bound`` of many small sets of rows at once: their weights (e,), normalised, and their bounds (c,).
+
+    x (n, d), signs (n,); entry e of a set is row ``rows[e]`` with a weight above 0, and belongs to set ``owner[e]``:
+    increasing, each of c sets with at least one row, with an intercept of each class.
+    """
+    sets = int(owner[-1]) + 1 if len(owner) else 0
+    side = owner * 2 + (signs[rows] < 0) if intercept else owner
+    shares = weights / np.bincount(side, weights)[side]
+    signed, starts = shares * signs[rows], np.searchsorted(owner, np.arange(sets + 1))
+    long, mean, some = np.zeros(sets), np.zeros(sets), np.zeros(sets, bool)
+    step = max(1, _ENTRIES // max(1, x.shape[1] * int(np.diff(starts).max(initial=1))))
+    for first in range(0, sets, step):  # some at a time: rows are copied for it
+        stop = min(first + step, sets)
+        mine, cut = slice(starts[first], starts[stop]), starts[first:stop] - starts[first]
+        part = x[rows[mine]]
+        long[first:stop] = np.linalg.norm(np.add.reduceat(signed[mine, None] * part, cut), axis=1)
+        mean[first:stop] = np.add.reduceat(shares[mine] * np.linalg.norm(part, axis=1), cut)
+        some[first:stop] = np.logical_or.reduceat(part.any(axis=1), cut)
+    return shares, _rounded_up(long, mean, np.diff(starts), x.shape[1], some=some, intercept=intercept)
+
+
+def _rounded_up(length: Any, mean_length: Any, rows: Any, features: int, *, some: Any, intercept: bool) -> Any:
+    """The margin that a combination of this computed length allows at most, for one set of rows or for many."""
+    # Weights sum to 1 up to rounding, too: both errors are of the order of gamma times the mean row length.
+    terms_u = (rows + 4) * (float(np.finfo(np.float64).eps) / 2)
+    length = length * (1 + gamma(features + 4)) + 2 * terms_u / (1 - terms_u) * mean_length
+    length = length + np.where(some, float(np.sqrt(features)) * VANISHED, 0.0)
     return length / 2 if intercept else length
 
 

@@ -9,6 +9,9 @@ of their affine hull. It is computed by projecting onto the orthogonal complemen
 normal equations, which square the condition number (Wolfe, Finding the nearest point in a polytope, 1976; the
 treatment of several groups by one reference row a group is ours).
 
+``walk`` and what it calls is plain code on arrays, which numba compiles as it stands (compiled.py): the outlier search
+takes hundreds of thousands of small solves. The linear algebra is LAPACK's here (factors.py), loops there (loops.py).
+
 Not a solver by others: a bound is the length of an explicit combination of few rows, which an active set ends with and
 an interior point does not, and the outlier search stops the method as soon as its side is clear. The tests hold it
 against daqp.
@@ -17,19 +20,22 @@ against daqp.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy.linalg as sla
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtrs
 
-if TYPE_CHECKING:
-    from coremargin.maths.margin import Array
+from coremargin.maths.factors import carried, clear, delete_column, lowest, solve_upper, split
 
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
 Status = Literal["optimal", "zero", "stalled", "short", "clear"]
+
+#: What ``walk`` ends with, by number.
+OPTIMAL, ZERO, STALLED, SHORT, CLEAR = range(5)
+STATUSES: tuple[Status, ...] = ("optimal", "zero", "stalled", "short", "clear")
 
 #: A new row counts as affinely dependent when this share of its difference is left after projection.
 DEPENDENT = 1e-13
@@ -56,118 +62,203 @@ class Nearest:
     steps: int
 
 
-class _Face:
+class Face(NamedTuple):
     """The affine hull of the support: one reference row a group, QR of the other rows minus their reference.
 
-    ``point`` is its shortest vector. The support is ``members[:size]``, the references first.
+    rows (n, d), groups (n,). The support is ``members[:size]``, the references first; counts is (size, references), and
+    reference (groups,) is that of each group. q (capacity, d) has the orthonormal basis in its rows, r the triangle,
+    head (capacity,) the origin in that basis; point (d,) is the shortest vector, origin (d,) the sum of the references.
     """
 
-    def __init__(self, rows: Array, groups: NDArray[np.integer]) -> None:
-        self.rows, self.groups = rows, groups
-        self.capacity = min(rows.shape[1], len(rows)) + 1
-        self.q = np.zeros((rows.shape[1], self.capacity), order="F")
-        self.r = np.zeros((self.capacity, self.capacity), order="F")
-        self.head = np.zeros(self.capacity)  # of the origin in the basis q
-        self.members = np.zeros(self.capacity + 2, np.intp)
-        self.size, self.references = 0, 0
-        self.reference: dict[int, int] = {}  # group -> its reference
-        self.origin = self.point = np.zeros(rows.shape[1])
-
-    @property
-    def support(self) -> NDArray[np.intp]:
-        return self.members[: self.size]
-
-    def rebuild(self, support: NDArray[np.integer], weights: Array) -> None:
-        """Factor afresh; the heaviest row of each group becomes its reference, as it is the last to leave.
-
-        Rows that depend on heavier ones leave the support: their weights are set to zero.
-        """
-        groups, self.reference = self.groups[support], {}
-        for group in sorted(set(groups.tolist())):
-            mine = support[groups == group]
-            self.reference[group] = int(mine[np.argmax(weights[mine])])
-        first = list(self.reference.values())
-        self.members = np.zeros(self.capacity + len(first), np.intp)
-        self.members[: len(first)] = first
-        self.size = self.references = len(first)
-        self.origin = self.rows[first].sum(axis=0)
-        self.point = self.origin
-        for row in support[np.argsort(-weights[support], kind="stable")].tolist():
-            if row not in first and not self.add(row):
-                weights[row] = 0.0
-
-    def add(self, row: int) -> bool:
-        """Extend the factors by one row; False when it depends on the others to working precision."""
-        m = self.size - self.references
-        if m + 1 >= self.capacity:
-            return False
-        column, q = self.rows[row] - self.rows[self.reference[int(self.groups[row])]], self.q[:, :m]
-        head = column @ q
-        rest = column - q @ head
-        again = rest @ q  # twice is enough (Giraud, Langou, Rozloznik 2005)
-        rest -= q @ again
-        length = math.sqrt(rest @ rest)
-        if length <= DEPENDENT * math.sqrt(column @ column):
-            return False
-        rest /= length
-        self.q[:, m] = rest
-        self.r[:m, m] = head + again
-        self.r[m, :m] = 0.0
-        self.r[m, m] = length
-        self.head[m] = part = float(rest @ self.point)
-        self.point = self.point - part * rest
-        self.members[self.size] = row
-        self.size += 1
-        return True
-
-    def drop(self, place: int, weights: Array) -> None:
-        """Take out the row at ``place``; a reference that leaves hands over to the heaviest row of its group."""
-        if place < self.references:
-            self.rebuild(np.delete(self.support, place), weights)
-            return
-        m, k = self.size - self.references, place - self.references
-        q, r = sla.qr_delete(self.q[:, :m], self.r[:m, :m], k, which="col", check_finite=False)
-        self.q[:, : m - 1] = q[:, : m - 1]
-        self.r[: m - 1, : m - 1] = r[: m - 1, :]
-        self.members[place : self.size - 1] = self.members[place + 1 : self.size]
-        self.size -= 1
-        q = self.q[:, : m - 1]
-        self.head[: m - 1] = self.origin @ q
-        self.point = self.origin - q @ self.head[: m - 1]
-
-    def shortest(self) -> Array:
-        """The affine weights of the shortest vector, in the order of ``support``."""
-        k, m = self.references, self.size - self.references
-        q, weights = self.q[:, :m], np.ones(self.size)
-        self.point = self.point - q @ (self.point @ q)
-        if m:
-            solution, _ = dtrtrs(self.r[:m, :m], self.head[:m])  # the bare routine: checks would cost more than it does
-            weights[k:] = -solution
-            mine = self.groups[self.members[k : self.size]]
-            for place, group in enumerate(self.reference):
-                weights[place] += solution[mine == group].sum() if k > 1 else solution.sum()
-        return weights
+    rows: Array
+    groups: Numbers
+    q: Array
+    r: Array
+    head: Array
+    members: Numbers
+    reference: Numbers
+    counts: Numbers
+    origin: Array
+    point: Array
 
 
-def _descend(face: _Face, weights: Array) -> Array:
-    """Wolfe's minor cycle: walk to the shortest vector of the face, dropping rows on the way; returns the point."""
+class Limits(NamedTuple):
+    """When ``walk`` ends: see ``nearest_point``. side: below 0 there is none."""
+
+    tolerance: float
+    zero: float
+    side: float
+    most_steps: int
+
+
+def face_of(rows: Array, groups: Numbers, count: int) -> Face:
+    """A face without a support, of rows in so many groups."""
+    n, d = rows.shape
+    capacity = min(d, n) + 1
+    return Face(
+        rows, groups, np.zeros((capacity, d)), np.zeros((capacity, capacity)).T, np.zeros(capacity),
+        np.zeros(capacity + count, np.int64), np.zeros(count, np.int64), np.zeros(2, np.int64), np.zeros(d),
+        np.zeros(d),
+    )  # fmt: skip
+
+
+def rebuild(face: Face, support: Numbers, weights: Array) -> None:
+    """Factor afresh; the heaviest row of each group becomes its reference, as it is the last to leave.
+
+    Rows that depend on heavier ones leave the support: their weights are set to zero.
+    """
+    face.reference[:] = -1
+    for row in support:
+        at = face.reference[face.groups[row]]
+        if at < 0 or weights[row] > weights[at]:
+            face.reference[face.groups[row]] = row
+    k = 0
+    face.origin[:] = 0.0
+    for row in face.reference:
+        if row >= 0:
+            face.members[k] = row
+            face.origin[:] += face.rows[row]
+            k += 1
+    face.counts[:] = k
+    face.point[:] = face.origin
+    for place in np.argsort(-weights[support], kind="mergesort"):
+        row = support[place]
+        if row != face.reference[face.groups[row]] and not add(face, row):
+            weights[row] = 0.0
+
+
+def add(face: Face, row: int) -> bool:
+    """Extend the factors by one row; False when it depends on the others to working precision."""
+    m = face.counts[0] - face.counts[1]
+    if m + 1 >= len(face.head):
+        return False
+    column = face.rows[row] - face.rows[face.reference[face.groups[row]]]
+    head, rest = split(face.q, m, column)
+    length = math.sqrt(rest @ rest)
+    if length <= DEPENDENT * math.sqrt(column @ column):
+        return False
+    rest /= length
+    face.q[m] = rest
+    face.r[:m, m] = head
+    face.r[m, :m] = 0.0
+    face.r[m, m] = length
+    part = rest @ face.point
+    face.head[m] = part
+    face.point[:] -= part * rest
+    face.members[face.counts[0]] = row
+    face.counts[0] += 1
+    return True
+
+
+def drop(face: Face, place: int, weights: Array) -> None:
+    """Take out the row at ``place``; a reference that leaves hands over to the heaviest row of its group."""
+    size = face.counts[0]
+    if place < face.counts[1]:
+        rebuild(face, np.delete(face.members[:size], place), weights)
+        return
+    m = size - face.counts[1]
+    delete_column(face.q, face.r, m, place - face.counts[1])
+    face.members[place : size - 1] = face.members[place + 1 : size].copy()
+    face.counts[0] -= 1
+    face.head[: m - 1], face.point[:] = split(face.q, m - 1, face.origin)
+
+
+def shortest(face: Face) -> Array:
+    """The affine weights of the shortest vector, in the order of the support."""
+    size, k = face.counts[0], face.counts[1]
+    m, weights = size - k, np.ones(size)
+    clear(face.q, m, face.point)
+    if m:
+        solution = solve_upper(face.r, m, face.head)
+        weights[k:] = -solution
+        passed = np.bincount(face.groups[face.members[k:size]], solution, len(face.reference))
+        weights[:k] += passed[face.groups[face.members[:k]]]
+    return weights
+
+
+def descend(face: Face, weights: Array) -> None:
+    """Wolfe's minor cycle: walk to the shortest vector of the face, dropping rows on the way."""
     while True:
-        target = face.shortest()
+        target, support = shortest(face), face.members[: face.counts[0]].copy()
         if target.min() > VANISHING:
-            weights[face.support] = target
-            return face.point
-        support, outside = face.support.copy(), target <= VANISHING
-        now = weights[support]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.where(outside & (now > target), now / (now - target), np.where(outside, 0.0, np.inf))
-        k = int(np.argmin(steps))
-        step = min(1.0, float(steps[k]))
+            weights[support] = target
+            return
+        now, step, k = weights[support], 1.0, -1
+        for place in range(len(support)):
+            if target[place] <= VANISHING:
+                share = now[place] / (now[place] - target[place]) if now[place] > target[place] else 0.0
+                if k < 0 or share < step:
+                    step, k = share, place
+        step = min(1.0, step)
         weights[support] = np.maximum((1 - step) * now + step * target, 0.0)
         weights[support[k]] = 0.0
-        face.drop(k, weights)
+        drop(face, k, weights)
 
 
-def nearest_point(
+def price(face: Face, weights: Array, blocked: Array, tiers: Numbers, enough: float) -> tuple[float, int]:
+    """The gap, and the row furthest below its group's level that is not in the support yet; -1: there is none.
+
+    Tiers are looked at one after the other, until those so far have a gap above ``enough`` and such a row.
+    """
+    count = tiers.shape[1] - 1
+    level = carried(face.rows, face.groups, face.members[: face.counts[0]], weights, face.point, count)
+    least, which = np.full(count, np.inf), np.zeros(count, np.int64)
+    gap, row = 0.0, -1
+    for tier in tiers:
+        gap, row, most = 0.0, -1, 0.0
+        for group in range(count):
+            if tier[group + 1] > tier[group]:
+                value, k = lowest(face.rows, blocked, tier[group], tier[group + 1], face.point)
+                if value < least[group]:
+                    least[group], which[group] = value, k
+            below = level[group] - least[group]
+            if below > 0:
+                gap += below
+                if below > most and weights[which[group]] == 0:
+                    row, most = which[group], below
+        if row >= 0 and gap > enough:
+            break
+    return gap, row
+
+
+def walk(face: Face, weights: Array, blocked: Array, tiers: Numbers, limits: Limits) -> tuple[int, float, int]:
+    """Wolfe's method from weights (n,), which it changes, as the face's point: how it ended, the gap, its steps.
+
+    blocked (n,): 0, or infinite for rows that are not there. tiers (t, groups + 1): where in the rows each group begins
+    and ends, tier by tier: rows that are likely to matter come in the first.
+    """
+    rebuild(face, np.flatnonzero(weights > 0), weights)
+    fresh, best, mark, gap, steps = True, np.inf, np.inf, np.inf, 0
+    while True:
+        descend(face, weights)
+        steps += 1
+        square = float(face.point @ face.point)
+        if square <= limits.zero * limits.zero:
+            return ZERO, 0.0, steps
+        if limits.side >= 0 and square <= limits.side * limits.side:
+            return SHORT, np.inf, steps
+        # Every vector v of the hull has v.point >= square - gap.
+        clear = square - limits.side * math.sqrt(square) if limits.side >= 0 else -np.inf
+        gap, row = price(face, weights, blocked, tiers, max(limits.tolerance * square, clear))
+        if gap <= limits.tolerance * square:
+            return OPTIMAL, gap, steps
+        if gap < clear:
+            return CLEAR, gap, steps
+        if steps >= limits.most_steps:
+            return STALLED, gap, steps
+        progress = square < best * (1 - 1e-15)
+        best = min(best, square)
+        if not progress or row < 0 or not add(face, row):
+            # Rounding has eaten the factors up, or this is the end: factor once more and see whether that helps.
+            if fresh or square > mark * (1 - PROGRESS):
+                return STALLED, gap, steps
+            rebuild(face, np.flatnonzero(weights > 0), weights)
+            fresh, best, mark = True, np.inf, square
+            continue
+        fresh = False
+
+
+def nearest_point(  # noqa: PLR0913 - the rows, when to end, and how it runs; all but two with a default
     rows: Array,
     groups: NDArray[np.integer],
     start: Array | None = None,
@@ -176,6 +267,7 @@ def nearest_point(
     zero: float = 1e-13,
     side: float | None = None,
     max_steps: int = 100_000,
+    walk: Callable[..., tuple[int, float, int]] = walk,
 ) -> Nearest:
     """Shortest vector sum_i a_i z_i with a >= 0 summing to 1 within each group.
 
@@ -185,70 +277,23 @@ def nearest_point(
     start: (n,) weights of an earlier solution with affinely independent support; None starts from the shortest rows.
     tolerance: on gap / ||point||^2. zero: a length at or below this counts as zero.
     side: a length; end as soon as a vector is that short, or it is clear that none is.
+    walk: the method, as it stands or compiled.
     """
-    members = _members(groups)
+    present, mine = np.unique(groups, return_inverse=True)
+    order = None if (mine[1:] >= mine[:-1]).all() else np.argsort(mine, kind="stable")
+    if order is not None:  # each group side by side
+        rows, mine = rows[order], mine[order]
+    tiers = np.searchsorted(mine, np.arange(len(present) + 1))[None].astype(np.int64)
     if start is None:
-        start = np.zeros(len(rows))
+        weights = np.zeros(len(rows))
         lengths = np.einsum("ij,ij->i", rows, rows)
-        for mine in members:
-            start[_row(mine, int(lengths[mine].argmin()))] = 1.0
-    weights, face = start.copy(), _Face(rows, groups)
-    face.rebuild(np.flatnonzero(weights > 0), weights)
-    fresh, steps, gap, best, mark = True, 0, np.inf, np.inf, np.inf
-    point = np.zeros(rows.shape[1])
-    status: Status = "stalled"
-    while steps < max_steps:
-        point = _descend(face, weights)
-        steps += 1
-        square = float(point @ point)
-        if square <= zero * zero:
-            return Nearest(point, weights, 0.0, "zero", steps)
-        if side is not None and square <= side * side:
-            return Nearest(point, weights, np.inf, "short", steps)
-        gap, row = _price(rows @ point, members, weights)
-        if gap <= tolerance * square:
-            status = "optimal"
-            break
-        if side is not None and square - gap > side * math.sqrt(square):  # every v has v.point >= square - gap
-            status = "clear"
-            break
-        progress = square < best * (1 - 1e-15)
-        best = min(best, square)
-        if not progress or row is None or not face.add(row):
-            # Rounding has eaten the factors up, or this is the end: factor once more and see whether that helps.
-            if fresh or square > mark * (1 - PROGRESS):
-                break
-            face.rebuild(np.flatnonzero(weights > 0), weights)
-            fresh, best, mark = True, np.inf, square
-            continue
-        fresh = False
-    return Nearest(point, weights, gap, status, steps)
-
-
-def _members(groups: NDArray[np.integer]) -> list[NDArray[np.intp] | slice]:
-    """Where the rows of each group are; a slice where they lie side by side, which saves copies in every step."""
-    found: list[NDArray[np.intp] | slice] = []
-    for group in np.unique(groups):
-        mine = np.flatnonzero(groups == group)
-        whole = int(mine[-1]) - int(mine[0]) + 1 == len(mine)
-        found.append(slice(int(mine[0]), int(mine[-1]) + 1) if whole else mine)
-    return found
-
-
-def _price(levels: Array, members: Sequence[NDArray[np.intp] | slice], weights: Array) -> tuple[float, int | None]:
-    """The gap, and the row furthest below its group's level that is not in the support yet."""
-    gap, row, most = 0.0, None, 0.0
-    for mine in members:
-        values, shares = levels[mine], weights[mine]
-        k = int(values.argmin())
-        below = float(shares @ values) - float(values[k])
-        if below > 0:
-            gap += below
-            if below > most and shares[k] == 0:
-                row, most = _row(mine, k), below
-    return gap, row
-
-
-def _row(mine: NDArray[np.intp] | slice, k: int) -> int:
-    """Number of the k-th row of a group."""
-    return int(mine.start) + k if isinstance(mine, slice) else int(mine[k])
+        for first, stop in zip(tiers[0, :-1], tiers[0, 1:], strict=True):
+            weights[first + int(lengths[first:stop].argmin())] = 1.0
+    else:
+        weights = start.copy() if order is None else start[order]
+    face = face_of(rows, mine.astype(np.int64), len(present))
+    limits = Limits(tolerance, zero, -1.0 if side is None else side, max_steps)
+    status, gap, steps = walk(face, weights, np.zeros(len(rows)), tiers, limits)
+    if order is not None:
+        weights[order] = weights.copy()
+    return Nearest(face.point, weights, gap, STATUSES[status], steps)

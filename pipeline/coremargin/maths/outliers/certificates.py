@@ -1,19 +1,17 @@
-"""Certificates of the outlier search: few rows whose own best margin is already too small.
-
-Sets of pool rows are Python integers, bit i for row i: intersections of sets are what the search does most, and on
-integers they cost some 50 ns, whatever the number of rows.
-"""
+"""Certificates of the outlier search: few rows whose own best margin is already too small."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.margin import Array, normalised_weights, upper_bound
+from coremargin.maths.margin import Array, upper_bounds
 from coremargin.maths.nearest import Nearest, nearest_point
+from coremargin.maths.outliers.compiled import kernel
+from coremargin.maths.outliers.ragged import Ragged
 
 Rows = NDArray[np.intp]
 
@@ -23,17 +21,53 @@ ZERO = 1e-14
 
 @dataclass(frozen=True)
 class Certificate:
-    """Rows of the pool (m,) with weights (m,) that prove that they alone allow no margin above ``value``.
-
-    since: the least threshold for which it stands; that is ``value``, or the threshold that it was found for where
-    rounding leaves the value a trifle above it. bits: the rows as a set.
-    """
+    """Rows of the pool (m,) with weights (m,) that prove that they alone allow no margin above ``value``."""
 
     rows: Rows
     weights: Array
     value: float
-    since: float
-    bits: int
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Certificates by number: rows and weights, and what they prove, values (c,).
+
+    since (c,): the least threshold for which each stands; that is its value, or the threshold that it was found for
+    where rounding leaves the value a trifle above it.
+    """
+
+    rows: Ragged
+    weights: Ragged
+    values: Array
+    since: Array
+
+    @classmethod
+    def nothing(cls) -> Certificates:
+        """None."""
+        return cls(Ragged.nothing(), Ragged.nothing(np.float64), np.zeros(0), np.zeros(0))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Certificates]) -> Certificates:
+        """Those of all parts, in order."""
+        return cls(
+            Ragged.joined([part.rows for part in parts]), Ragged.joined([part.weights for part in parts]),
+            np.concatenate([part.values for part in parts]), np.concatenate([part.since for part in parts]),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, number: int) -> Certificate:
+        return Certificate(self.rows[number], self.weights[number], float(self.values[number]))
+
+    def __iter__(self) -> Iterator[Certificate]:
+        return map(Certificate, self.rows, self.weights, self.values.tolist())
+
+    def take(self, numbers: NDArray[np.integer]) -> Certificates:
+        """Those of these numbers."""
+        return Certificates(
+            self.rows.take(numbers), self.weights.take(numbers), self.values[numbers], self.since[numbers]
+        )
 
 
 @dataclass(frozen=True)
@@ -53,41 +87,36 @@ class SearchRows:
     """The rows of the pool, x (n, d) with signs (n,), as the solves see them.
 
     The geometry is that of z = y (x - centre): with an intercept it does not depend on the centre (d,), and near the
-    mean it is better conditioned.
+    mean it is better conditioned. compiled: whether solves are.
     """
 
-    def __init__(self, x: Array, signs: NDArray[np.int8], centre: Array, *, intercept: bool) -> None:
-        self.x, self.signs, self.centre, self.intercept = x, signs, centre, intercept
-        self.z = (x - centre if intercept else x) * signs[:, None]
+    def __init__(
+        self, x: Array, signs: NDArray[np.int8], centre: Array, *, intercept: bool, compiled: bool = False
+    ) -> None:
+        self.x, self.signs, self.centre, self.intercept, self.compiled = x, signs, centre, intercept, compiled
+        self.z = np.ascontiguousarray((x - centre if intercept else x) * signs[:, None])
         self.groups = (signs < 0).astype(np.int64) if intercept else np.zeros(len(x), np.int64)
         # Classes side by side: the kernel looks at each without a copy.
         self.order = np.argsort(self.groups, kind="stable")
         self.zero = ZERO * float(np.sqrt(np.einsum("ij,ij->i", self.z, self.z).max(initial=0.0)))
 
+    def of(self, x: Array, signs: NDArray[np.int8]) -> SearchRows:
+        """Other rows, seen in the same way."""
+        return SearchRows(x, signs, self.centre, intercept=self.intercept, compiled=self.compiled)
+
     def __len__(self) -> int:
         return len(self.x)
 
-    def decide(self, free: NDArray[np.bool_], forced: Rows, threshold: float) -> Verdict | None:
+    def decide(self, free: NDArray[np.bool_], threshold: float) -> Verdict | None:
         """Whether the best margin of the free rows is at most ``threshold``; None: a class is empty, it has no bound.
 
-        Where rounding stops the solve too early to tell, the answer is no: nothing rests on that. The forced rows,
-        which are free too, are looked at first: a certificate of them alone is worth most.
+        Where rounding stops the solve too early to tell, the answer is no: nothing rests on that.
         """
-        length = 2.0 * threshold if self.intercept else threshold
         rows = self.order[free[self.order]]
         groups = self.groups[rows]
         if not len(rows) or (self.intercept and groups[0] == groups[-1]):
             return None
-        start = None
-        if len(forced) and not (self.intercept and (self.groups[forced] == self.groups[forced[0]]).all()):
-            forced = forced[np.argsort(self.groups[forced], kind="stable")]
-            inner = nearest_point(self.z[forced], self.groups[forced], zero=0.0, side=length)
-            if inner.status in ("short", "zero"):
-                return _verdict(inner, forced, too_small=True)
-            start = np.zeros(len(self))
-            start[forced] = inner.weights
-            start = start[rows]
-        found = nearest_point(self.z[rows], groups, start, zero=0.0, side=length)
+        found = self._nearest(rows, None, zero=0.0, side=self.length(threshold))
         return _verdict(found, rows, too_small=found.status in ("short", "zero"))
 
     def best(self, free: NDArray[np.bool_], start: Verdict | None = None) -> Verdict:
@@ -100,7 +129,16 @@ class SearchRows:
             weights = weights[rows]
             total = np.bincount(groups, weights, minlength=int(groups[-1]) + 1)
             weights = weights / total[groups] if total.min() > 0 else None
-        return _verdict(nearest_point(self.z[rows], groups, weights, zero=self.zero), rows, too_small=False)
+        return _verdict(self._nearest(rows, weights, zero=self.zero), rows, too_small=False)
+
+    def length(self, margin: float) -> float:
+        """How long the point of hulls with this margin is."""
+        return 2.0 * margin if self.intercept else margin
+
+    def _nearest(self, rows: Rows, weights: Array | None, *, zero: float, side: float | None = None) -> Nearest:
+        return nearest_point(
+            self.z[rows], self.groups[rows], weights, zero=zero, side=side, walk=kernel("walk", compiled=self.compiled)
+        )
 
     def bounded(self, free: NDArray[np.bool_]) -> bool:
         """Whether the best margin of the free rows has a bound: with an intercept, both classes are there."""
@@ -113,39 +151,15 @@ class SearchRows:
         least, most = (np.sort(part if len(part) <= k + 1 else np.partition(part, k)[: k + 1]) for part in parts)
         return least, most
 
-    def certificate(self, rows: Rows, weights: Array, threshold: float) -> Certificate:
-        """The claim that these rows make, with its value rounded up."""
-        order = np.argsort(rows)
-        rows, signs = rows[order], self.signs[rows[order]]
-        weights = normalised_weights(weights[order], signs, self.intercept)
-        value = upper_bound(self.x[rows], signs, weights, self.intercept)
-        return Certificate(rows, weights, value, min(value, threshold), bits_of(rows))
+    def certificates(self, rows: Ragged, weights: Ragged, threshold: float) -> Certificates:
+        """The claims that these lists of rows, with weights, make; with their values rounded up."""
+        number = np.repeat(np.arange(len(rows)), rows.lengths)
+        order = np.lexsort((rows.values, number))
+        rows, weights = Ragged(rows.values[order], rows.ends), Ragged(weights.values[order], weights.ends)
+        shares, values = upper_bounds(self.x, self.signs, rows.values, weights.values, number, self.intercept)
+        return Certificates(rows, Ragged(shares, rows.ends), values, np.minimum(values, threshold))
 
 
 def _verdict(found: Nearest, rows: Rows, *, too_small: bool) -> Verdict:
     used = np.flatnonzero(found.weights > 0)
     return Verdict(too_small, rows[used], found.weights[used], found.point)
-
-
-def bits_of(rows: Iterable[int]) -> int:
-    """The set of these rows."""
-    bits = 0
-    for row in rows:
-        bits |= 1 << int(row)
-    return bits
-
-
-def rows_of(bits: int) -> list[int]:
-    """The rows of a set, in increasing order."""
-    rows = []
-    while bits:
-        low = bits & -bits
-        rows.append(low.bit_length() - 1)
-        bits ^= low
-    return rows
-
-
-def mask_of(bits: int, size: int) -> NDArray[np.bool_]:
-    """The set as a mask (size,)."""
-    packed = np.frombuffer(bits.to_bytes((size + 7) // 8, "little"), np.uint8)
-    return np.unpackbits(packed, count=size, bitorder="little").astype(np.bool_)

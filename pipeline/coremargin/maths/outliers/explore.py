@@ -5,25 +5,38 @@ leave out, a certificate that no row left out belongs to must lose one of its ro
 *residual*. So more than r certificates with disjoint residuals, or one with none at all, end the node: a better set of
 outliers does not lie below it. The two children of a node, "p is left out" and "p stays", share nothing and miss
 nothing. All of it needs no geometry; geometry only finds further certificates.
+
+The work itself is that of tree.py, hitting.py and solves.py, as it stands or compiled. There rows lie tier by tier:
+those that are lowest under the incumbent come first, and others are looked at where these say nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from coremargin.maths.outliers.certificates import Certificate, SearchRows, Verdict, mask_of, rows_of
+from coremargin.maths.nearest import Limits, face_of
+from coremargin.maths.outliers import tree
+from coremargin.maths.outliers.compiled import kernel
+from coremargin.maths.outliers.hitting import Book, Node
+from coremargin.maths.outliers.ragged import Ragged
+from coremargin.maths.outliers.solves import Arena, Bench, Draft
+from coremargin.maths.outliers.trimmed import outliers_of
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
+    from coremargin.maths.outliers.certificates import Certificates, SearchRows, Verdict
 
 Path = tuple[int, ...]
 
-#: How much a suspicious row weighs in a residual: those with few of them are packed first.
-SUSPECT = 4
+#: Rows of a group in the first tier, at least; and so many for each feature and outlier.
+NEAR, NEAR_EACH = 64, 2
+#: Steps of a solve at most: far more than any takes.
+STEPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,30 @@ class Leaf:
 
 
 @dataclass(frozen=True)
+class Leaves:
+    """Leaves, one behind the other."""
+
+    paths: Ragged
+    proofs: Ragged
+
+    @classmethod
+    def nothing(cls) -> Leaves:
+        """None."""
+        return cls(Ragged.nothing(), Ragged.nothing())
+
+    @classmethod
+    def joined(cls, parts: Sequence[Leaves]) -> Leaves:
+        """Those of all parts, in order."""
+        return cls(Ragged.joined([part.paths for part in parts]), Ragged.joined([part.proofs for part in parts]))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, place: int) -> Leaf:
+        return Leaf(tuple(self.paths[place].tolist()), tuple(self.proofs[place].tolist()))
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A node whose remaining rows of the pool allow a margin above the threshold; a scan has to tell about all rows."""
 
@@ -42,189 +79,178 @@ class Candidate:
     verdict: Verdict
 
 
-@dataclass
+@dataclass(frozen=True)
 class Explored:
     """What came of some nodes: those still open, new certificates, ends of branches, candidates; what it took.
 
     nodes: how many were looked at; work: these and the solves.
     """
 
-    open: list[Path]
-    certificates: list[Certificate] = field(default_factory=list)
-    leaves: list[Leaf] = field(default_factory=list)
-    candidates: list[Candidate] = field(default_factory=list)
-    nodes: int = 0
-    work: int = 0
-
-
-@dataclass(frozen=True)
-class Guide:
-    """What the incumbent hyperplane says: margins (n,) of the pool's rows, and the set of its k lowest rows."""
-
-    margins: Array
-    suspects: int
+    open: Ragged
+    certificates: Certificates
+    leaves: Leaves
+    candidates: list[Candidate]
+    nodes: int
+    work: int
 
 
 @dataclass(frozen=True)
 class Question:
     """What a task is to do with nodes: end them or split them at this threshold, k rows being left out in all.
 
-    budget: nodes and solves, a count and no time, so that the answer is the same anywhere. most_candidates: end
-    early with so many. root_only: leave its children alone.
+    w (d,) and b: the incumbent, which says what is suspicious. budget: nodes and solves, effort: products of numbers;
+    counts and no times, so that the answer is the same anywhere. most_candidates: end early with so many. root_only:
+    leave its children alone. compiled: whether the kernels are.
     """
 
     k: int
     threshold: float
+    w: Array
+    b: float
     budget: int
+    effort: int
     most_candidates: int
     root_only: bool = False
+    compiled: bool = False
 
 
-def explore(
-    search_rows: SearchRows, guide: Guide, known: Sequence[Certificate], nodes: Sequence[Path], question: Question
-) -> Explored:
+def explore(search_rows: SearchRows, known: Certificates, nodes: Ragged, question: Question) -> Explored:
     """Depth first from ``nodes`` (the last one first), leaving rows out before keeping them.
 
     A pure function: the same answer wherever it runs. New certificates are numbered from ``len(known)``.
     """
-    return _Explorer(search_rows, guide, list(known), question).run(list(nodes))
+    return _Explorer(search_rows, known, question).run(nodes)
 
 
 class _Explorer:
-    def __init__(
-        self, search_rows: SearchRows, guide: Guide, certificates: list[Certificate], question: Question
-    ) -> None:
-        self.search_rows, self.guide, self.question = search_rows, guide, question
-        self.certificates, self.known = certificates, len(certificates)
-        self.usable = [i for i, c in enumerate(certificates) if c.since <= question.threshold]
-        self.answer = Explored([])
+    """The rows and certificates as the kernels know them, and back."""
 
-    def run(self, stack: list[Path]) -> Explored:
-        answer, question = self.answer, self.question
-        while stack and answer.work < question.budget and len(answer.candidates) < question.most_candidates:
-            if question.root_only and len(stack[-1]) > 0:
-                break
-            answer.nodes += 1
-            answer.work += 1
-            stack += self.children(stack.pop())
-        answer.open = stack
-        answer.certificates = self.certificates[self.known :]
-        return answer
+    def __init__(self, search_rows: SearchRows, known: Certificates, question: Question) -> None:
+        self.search_rows, self.known, self.question = search_rows, known, question
+        margins = search_rows.signs * (search_rows.x @ question.w + question.b)
+        self.order, tiers = _tiers(search_rows, margins, question.k)
+        self.place = np.empty(len(self.order), np.int64)
+        self.place[self.order] = np.arange(len(self.order))
+        z, margins = search_rows.z[self.order], margins[self.order]
+        suspects = outliers_of(margins, question.k)[::-1].astype(np.int64)
+        suspect = np.zeros(len(z), np.bool_)
+        suspect[suspects] = True
+        groups = search_rows.groups[self.order]
+        self.arena = Arena(z, groups, tiers, np.einsum("ij,ij->i", z, z), margins, suspects.copy(), suspect)
+        self.usable = np.flatnonzero(known.since <= question.threshold)
 
-    def children(self, path: Path) -> list[Path]:
-        """What is left to do after a node: nothing when it ended, is a candidate, or its two children."""
-        node = _Node(self, path)
-        while node.propagate() and node.pack():
-            found = node.extend()
-            if found == "split":
-                p = node.suspicious_row()
-                return [(*node.path, ~p), (*node.path, p)]
-            if found == "pause":
-                return [node.path]
-            if found == "end":
-                break
-        return []
+    def run(self, nodes: Ragged) -> Explored:
+        question, room = self.question, 1 << 12
+        ask = tree.Ask(question.k, question.budget, question.effort, question.most_candidates, question.root_only)
+        limits = Limits(1e-12, 0.0, self.search_rows.length(question.threshold), STEPS)
+        book = self._book()
+        node = _node(self.arena, len(book.used), question.k)
+        out = _out(self._steps(nodes, self.place), room)
+        task = tree.Task(node, book, out, self.arena, _bench(self.arena), ask, limits)
+        while not kernel("explore_nodes", compiled=question.compiled)(task):
+            room *= 2
+            task = task._replace(out=_roomier(task.out, room))
+        return self._answer(book, task.out)
 
-    def leaf(self, path: Path, proof: Sequence[int]) -> None:
-        self.answer.leaves.append(Leaf(path, tuple(proof)))
+    def _book(self) -> Book:
+        known, question = self.known.rows.take(self.usable), self.question
+        most = min(self.arena.rows.shape) + 2
+        capacity = len(known) + question.budget + 1
+        rows = np.zeros(len(known.values) + (question.budget + 1) * most, np.int64)
+        rows[: len(known.values)] = self.place[known.values]
+        ends = np.zeros(capacity + 1, np.int64)
+        ends[1 : len(known) + 1] = known.ends
+        return Book(rows, np.zeros(len(rows)), ends, np.array([len(known)]), np.zeros(capacity, np.bool_))
 
-    def add(self, certificate: Certificate) -> int:
-        self.certificates.append(certificate)
-        self.usable.append(len(self.certificates) - 1)
-        return len(self.certificates) - 1
+    def _answer(self, book: Book, out: tree.Out) -> Explored:
+        """What the kernels left, in terms of the pool."""
+        first, count = len(self.usable), int(book.size[0])
+        span = slice(int(book.ends[first]), int(book.ends[count]))
+        ends = book.ends[first + 1 : count + 1] - book.ends[first]
+        rows, weights = Ragged(self.order[book.rows[span]], ends), Ragged(book.weights[span].copy(), ends)
+        numbers = np.concatenate([self.usable, len(self.known) + np.arange(count - first)])
+        leaves = int(out.counts[tree.LEAVES])
+        proofs = _taken(out.proofs, leaves)
+        candidates = _taken(out.candidates, int(out.counts[tree.CANDIDATES]))
+        return Explored(
+            self._steps(_taken(out.open, int(out.counts[tree.OPEN])), self.order),
+            self.search_rows.certificates(rows, weights, self.question.threshold),
+            Leaves(self._steps(_taken(out.leaves, leaves), self.order), Ragged(numbers[proofs.values], proofs.ends)),
+            [self._candidate(path) for path in self._steps(candidates, self.order)],
+            int(out.counts[tree.NODES]), int(out.counts[tree.WORK]),
+        )  # fmt: skip
+
+    def _candidate(self, path: NDArray[np.int64]) -> Candidate:
+        free = np.ones(len(self.search_rows), bool)
+        free[path[path >= 0]] = False
+        return Candidate(tuple(path.tolist()), self.search_rows.best(free))
+
+    @staticmethod
+    def _steps(paths: Ragged, names: NDArray[np.int64]) -> Ragged:
+        """Paths whose rows have other names."""
+        steps = paths.values
+        return Ragged(np.where(steps >= 0, names[np.maximum(steps, 0)], ~names[np.maximum(~steps, 0)]), paths.ends)
 
 
-class _Node:
-    """One node at work: its sets, its active certificates with their residuals, and the packing."""
+def _tiers(search_rows: SearchRows, margins: Array, k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows tier by tier, group by group, and where each group begins: those with the lowest margins come first."""
+    _n, d = search_rows.x.shape
+    near, groups = NEAR + NEAR_EACH * (d + k), int(search_rows.groups.max(initial=0)) + 1
+    parts: list[list[NDArray[np.int64]]] = [[], []]
+    for group in range(groups):
+        mine = np.flatnonzero(search_rows.groups == group)
+        mine = mine[np.argsort(margins[mine], kind="stable")]
+        parts[0].append(mine[:near])
+        parts[1].append(mine[near:])
+    lengths = np.array([len(part) for tier in parts for part in tier])
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    tiers = np.stack([ends[: groups + 1], ends[groups:]]).astype(np.int64)
+    return np.concatenate([part for tier in parts for part in tier]).astype(np.int64), tiers
 
-    def __init__(self, explorer: _Explorer, path: Path) -> None:
-        self.explorer, self.path = explorer, path
-        self.out = self.kept = 0
-        for step in path:
-            if step >= 0:
-                self.out |= 1 << step
-            else:
-                self.kept |= 1 << ~step
-        self.left = explorer.question.k - self.out.bit_count()
-        self.residuals: dict[int, int] = {}
-        self.packed: list[int] = []
-        self.used = 0
 
-    def propagate(self) -> bool:
-        """Leave out what must be left out: the only free row of a certificate. False when that ends the node."""
-        certificates = self.explorer.certificates
-        usable: Sequence[int] = self.explorer.usable
-        while True:
-            self.residuals = {
-                i: certificates[i].bits & ~self.kept for i in usable if not certificates[i].bits & self.out
-            }
-            usable = list(self.residuals)
-            single = -1
-            for i, residual in self.residuals.items():
-                if residual == 0 or self.left == 0:
-                    self.explorer.leaf(self.path, (i,))
-                    return False
-                if single < 0 and residual & (residual - 1) == 0:
-                    single = i
-            if single < 0:
-                return True
-            self.leave_out(single)
+def _bench(arena: Arena) -> Bench:
+    n, d = arena.rows.shape
+    groups = arena.tiers.shape[1] - 1
+    few = min(n, d) + 1 + groups
+    return Bench(
+        face_of(arena.rows, arena.groups, groups), np.zeros(n), np.zeros(n),
+        face_of(np.zeros((few, d)), np.zeros(few, np.int64), groups), np.zeros(few), np.zeros(few), np.zeros(n),
+        np.zeros(n), np.zeros(1, np.int64),
+        Draft(np.zeros(few + 1, np.int64), np.zeros(few + 1), np.zeros(1, np.int64)),
+    )  # fmt: skip
 
-    def leave_out(self, single: int) -> None:
-        """The row that certificate ``single`` leaves no choice about; to keep it is a branch that ends at once."""
-        row = self.residuals[single].bit_length() - 1
-        self.explorer.leaf((*self.path, ~row), (single,))
-        self.path = (*self.path, row)
-        self.out |= 1 << row
-        self.left -= 1
 
-    def pack(self) -> bool:
-        """Certificates with disjoint residuals, greedily: small, unsuspicious ones first. False: they end the node."""
-        suspects = self.explorer.guide.suspects
-        order = sorted(
-            self.residuals,
-            key=lambda i: (self.residuals[i].bit_count() + SUSPECT * (self.residuals[i] & suspects).bit_count(), i),
-        )
-        self.packed, self.used = [], 0
-        for i in order:
-            if not self.residuals[i] & self.used:
-                self.packed.append(i)
-                self.used |= self.residuals[i]
-                if len(self.packed) > self.left:
-                    self.explorer.leaf(self.path, self.packed)
-                    return False
-        return True
+def _node(arena: Arena, certificates: int, k: int) -> Node:
+    n = len(arena.rows)
+    return Node(
+        np.zeros(n + 2, np.int64), np.zeros(n, np.int8), np.zeros(n, np.bool_), np.zeros(certificates, np.int64),
+        np.zeros(certificates, np.int64), np.zeros(k + 2, np.int64), np.zeros(4, np.int64),
+    )  # fmt: skip
 
-    def extend(self) -> Literal["end", "again", "split", "pause"]:
-        """Look for certificates among the rows outside the packing, and say what comes next for the node."""
-        search_rows, question, answer = self.explorer.search_rows, self.explorer.question, self.explorer.answer
-        kept = np.array(rows_of(self.kept), np.intp)
-        while answer.work < question.budget:
-            answer.work += 1
-            free = ~mask_of(self.out | self.used, len(search_rows))
-            verdict = search_rows.decide(free, kept, question.threshold)
-            if verdict is None or not verdict.too_small:
-                if self.packed or verdict is None:
-                    return "split"
-                best = search_rows.best(free, verdict)
-                answer.candidates.append(Candidate(self.path, best))
-                return "end"
-            found = search_rows.certificate(verdict.rows, verdict.weights, question.threshold)
-            i = self.explorer.add(found)
-            residual = found.bits & ~self.kept
-            self.residuals[i] = residual
-            self.packed.append(i)
-            self.used |= residual
-            if residual == 0 or len(self.packed) > self.left:
-                self.explorer.leaf(self.path, (i,) if residual == 0 else self.packed)
-                return "end"
-            if residual & (residual - 1) == 0:
-                return "again"
-        return "pause"  # what was found is kept, the node is looked at again
 
-    def suspicious_row(self) -> int:
-        """The row to decide about: of the smallest residual the one with the lowest margin under the incumbent."""
-        smallest = min(self.residuals, key=lambda i: (self.residuals[i].bit_count(), i))
-        rows = rows_of(self.residuals[smallest])
-        margins = self.explorer.guide.margins
-        return min(rows, key=lambda row: (margins[row], row))
+def _out(nodes: Ragged, room: int) -> tree.Out:
+    """Lists with room, the open nodes in the first."""
+    empty = tree.Lists(np.zeros(0, np.int64), np.zeros(1, np.int64))
+    out = _roomier(tree.Out(empty, empty, empty, empty, np.zeros(5, np.int64)), room)
+    values, ends = np.zeros(len(nodes.values) + room, np.int64), np.zeros(len(nodes) + room + 1, np.int64)
+    values[: len(nodes.values)], ends[1 : len(nodes) + 1] = nodes.values, nodes.ends
+    out.counts[tree.OPEN] = len(nodes)
+    return out._replace(open=tree.Lists(values, ends))
+
+
+def _roomier(out: tree.Out, room: int) -> tree.Out:
+    """The same lists, each with so much more room."""
+    return tree.Out(
+        _wider(out.open, room), _wider(out.leaves, room), _wider(out.proofs, room), _wider(out.candidates, room),
+        out.counts,
+    )  # fmt: skip
+
+
+def _wider(lists: tree.Lists, room: int) -> tree.Lists:
+    more = np.zeros(room, np.int64)
+    return tree.Lists(np.concatenate([lists.values, more]), np.concatenate([lists.ends, more]))
+
+
+def _taken(lists: tree.Lists, count: int) -> Ragged:
+    """The first entries."""
+    return Ragged(lists.values[: int(lists.ends[count])].copy(), lists.ends[1 : count + 1].copy())

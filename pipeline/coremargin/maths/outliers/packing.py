@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.outliers.certificates import Certificate, Rows, SearchRows, bits_of
-from coremargin.maths.outliers.explore import Leaf
+from coremargin.maths.outliers.certificates import Rows, SearchRows
+from coremargin.maths.outliers.explore import Leaves
+from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.trimmed import outliers_of
 
 if TYPE_CHECKING:
     from coremargin.maths.outliers.search import Map, Search
+
+#: A certificate in the making: rows and their weights.
+Packed = tuple[Rows, NDArray[np.float64]]
 
 #: Shares of the way from the target to the radius that thresholds are tried at.
 SHARES = (0.0, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -38,36 +42,36 @@ def bounded(search: Search, search_rows: SearchRows, run: Map) -> Search:
     parts = _parts(search_rows, margins, suspects, max(1, search.k // EACH))
     further = max(0.0, search.radius - search.target)
     thresholds = [search.target + share * further for share in SHARES]
-    packed: list[Certificate] = []
+    packed: list[Packed] = []
     for first in range(len(thresholds)):
         packed = _packed(search.k, search_rows, parts, suspects, thresholds[first:], run)
         if len(packed) > search.k:
             break
-    return _with_bound(search, packed)
+    return _with_bound(search, search_rows, packed)
 
 
 def _packed(
     k: int, search_rows: SearchRows, parts: list[Rows], suspects: Rows, thresholds: list[float], run: Map
-) -> list[Certificate]:
+) -> list[Packed]:
     """Disjoint certificates of rising thresholds, until there are more than k."""
     used, none = np.zeros(len(search_rows), bool), np.zeros(0, np.intp)
-    packed: list[Certificate] = []
+    packed: list[Packed] = []
     for threshold in thresholds:
         for dealt, alone in ((parts, suspects), ([np.arange(len(search_rows))], none)):
             free = [rows[~used[rows]] for rows in dealt]
             tasks = [(_part_of(search_rows, rows), np.flatnonzero(np.isin(rows, alone)), threshold) for rows in free]
             for rows, found in zip(free, run(pack, tasks), strict=True):
-                packed += [_in_pool(certificate, rows) for certificate in found]
-            for certificate in packed:
-                used[certificate.rows] = True
+                packed += [(rows[mine], weights) for mine, weights in found]
+            for mine, _ in packed:
+                used[mine] = True
             if len(packed) > k:
                 return packed
     return packed
 
 
-def pack(search_rows: SearchRows, suspects: Rows, threshold: float) -> list[Certificate]:
+def pack(search_rows: SearchRows, suspects: Rows, threshold: float) -> list[Packed]:
     """Certificates of ``threshold`` without a common row: one task. ``suspects``: places of rows, lowest first."""
-    packed: list[Certificate] = []
+    packed: list[Packed] = []
     free = np.ones(len(search_rows), bool)
     free[suspects] = False
     for row in suspects:
@@ -77,21 +81,19 @@ def pack(search_rows: SearchRows, suspects: Rows, threshold: float) -> list[Cert
             free[row] = False
         else:
             packed.append(found)
-            free[found.rows] = False
+            free[found[0]] = False
     free[suspects] = True
-    for certificate in packed:
-        free[certificate.rows] = False
+    for rows, _ in packed:
+        free[rows] = False
     while (found := _certificate(search_rows, free, threshold)) is not None:
         packed.append(found)
-        free[found.rows] = False
+        free[found[0]] = False
     return packed
 
 
-def _certificate(search_rows: SearchRows, free: NDArray[np.bool_], threshold: float) -> Certificate | None:
-    verdict = search_rows.decide(free, np.zeros(0, np.intp), threshold)
-    if verdict is None or not verdict.too_small:
-        return None
-    return search_rows.certificate(verdict.rows, verdict.weights, threshold)
+def _certificate(search_rows: SearchRows, free: NDArray[np.bool_], threshold: float) -> Packed | None:
+    verdict = search_rows.decide(free, threshold)
+    return None if verdict is None or not verdict.too_small else (verdict.rows, verdict.weights)
 
 
 def _parts(search_rows: SearchRows, margins: NDArray[np.float64], suspects: Rows, parts: int) -> list[Rows]:
@@ -103,21 +105,16 @@ def _parts(search_rows: SearchRows, margins: NDArray[np.float64], suspects: Rows
 
 
 def _part_of(search_rows: SearchRows, rows: Rows) -> SearchRows:
-    return SearchRows(search_rows.x[rows], search_rows.signs[rows], search_rows.centre, intercept=search_rows.intercept)
+    return search_rows.of(search_rows.x[rows], search_rows.signs[rows])
 
 
-def _in_pool(certificate: Certificate, rows: Rows) -> Certificate:
-    """A certificate of a part, with the rows' places in the pool, in increasing order."""
-    mine = rows[certificate.rows]
-    order = np.argsort(mine)
-    return replace(certificate, rows=mine[order], weights=certificate.weights[order], bits=bits_of(mine))
-
-
-def _with_bound(search: Search, packed: list[Certificate]) -> Search:
+def _with_bound(search: Search, search_rows: SearchRows, packed: list[Packed]) -> Search:
     """The end of the search, with the bound of the k + 1 smallest certificates, if there are so many."""
     search = replace(search, nodes=search.nodes + 1, status="bounded")
-    best = sorted(packed, key=lambda certificate: certificate.value)[: search.k + 1]
-    if len(best) <= search.k or best[-1].value >= search.upper:
+    rows, weights = Ragged.of(mine for mine, _ in packed), Ragged.of((share for _, share in packed), np.float64)
+    found = search_rows.certificates(rows, weights, np.inf)
+    best = found.take(np.argsort(found.values, kind="stable")[: search.k + 1])
+    if len(best) <= search.k or best.values[-1] >= search.upper:
         return search
-    proof = (Leaf((), tuple(range(len(best)))),)
-    return replace(search, certificates=tuple(best), upper=best[-1].value, proof=proof)
+    proof = Leaves(Ragged.of([()]), Ragged.of([range(len(best))]))
+    return replace(search, certificates=best, upper=float(best.values[-1]), proof=proof)

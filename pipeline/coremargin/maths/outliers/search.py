@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.maths.margin import EXACT, Array, is_certified, is_nothing
-from coremargin.maths.outliers.certificates import Certificate, SearchRows, bits_of
-from coremargin.maths.outliers.explore import Candidate, Explored, Guide, Leaf, Path, Question, explore
-from coremargin.maths.outliers.trimmed import outliers_of
+from coremargin.maths.margin import EXACT, is_certified, is_nothing
+from coremargin.maths.outliers.certificates import Certificates, SearchRows
+from coremargin.maths.outliers.explore import Candidate, Explored, Leaves, Question, explore
+from coremargin.maths.outliers.ragged import Ragged
 
 if TYPE_CHECKING:
     from coremargin.maths.outliers.heuristic import Found
@@ -37,10 +37,14 @@ PATIENCE, PATIENCE_EACH = 1000, 20
 #: Work of levels that go on, as a share of the target's: what a bound on the way may cost where the target is reached.
 LEVELS = 0.5
 #: Work that is done in one task before nodes are dealt out, and in each round of that time.
-ALONE, ALONE_BUDGET = 1500, 200
-#: Tasks of a round, and work of a task (some 50 nodes). The number of tasks is part of the answer: it is not that of
-#: the workers.
-TASKS, BUDGET = 16, 150
+ALONE, ALONE_BUDGET = 600, 200
+#: Tasks of a round (part of the answer: not the number of workers); work of a task at least (some 50 nodes), and as a
+#: share of all so far: the more there is to do, the less may a round's beginning and end matter.
+TASKS, BUDGET, GROWTH = 16, 150, 1 / 64
+#: Products of numbers that a task may take: some 50 ms, so that whoever asks for an end need not wait.
+EFFORT = 15_000_000
+#: Work that is done by kernels as they stand; what goes on longer is worth the start of the compiled ones.
+INTERPRETED = 60
 #: Candidates that one scan verifies at most, and work that is still done before it, once there is one.
 CANDIDATES, EAGER = 32, 600
 #: The share of the first level; levels end where they come as close to the target as this share of it.
@@ -49,6 +53,9 @@ FIRST, CLOSE = 0.25, 0.02
 STEP, SMALLEST_STEP, LADDER = 4.0, 1.3, 1.5
 #: Beyond these the search ends as it is: certificates are looked through at every node, leaves are the stored proof.
 MOST_CERTIFICATES, MOST_LEAVES = 100_000, 200_000
+
+#: The root alone, and nothing found yet.
+ROOT, NO_LEAVES, NO_CERTIFICATES = Ragged.of([()]), Leaves.nothing(), Certificates.nothing()
 
 
 @dataclass(frozen=True)
@@ -59,9 +66,9 @@ class Level:
     """
 
     share: float
-    open: tuple[Path, ...] = ((),)
+    open: Ragged = ROOT
     worst: float = -np.inf
-    leaves: tuple[Leaf, ...] | None = ()
+    leaves: Leaves | None = NO_LEAVES
     work: int = 0
 
 
@@ -80,8 +87,8 @@ class Search:
     best: Found
     upper: float
     batch: int = CANDIDATES
-    proof: tuple[Leaf, ...] | None = None
-    certificates: tuple[Certificate, ...] = ()
+    proof: Leaves | None = None
+    certificates: Certificates = NO_CERTIFICATES
     level: Level = Level(FIRST)
     paused: Level | None = None
     step: float = STEP
@@ -115,18 +122,25 @@ class Search:
     def wants_scan(self) -> bool:
         """Candidates wait, and there is nothing better to do than to verify them."""
         many = len(self.candidates) >= self.batch or self.waited >= EAGER
-        return bool(self.candidates) and (many or not self.level.open)
+        return bool(self.candidates) and (many or not len(self.level.open))
 
 
 def advance(search: Search, search_rows: SearchRows, run: Map) -> Search:
     """One round: nodes dealt out, looked at, merged. Only for an open search that wants no scan."""
-    guide = guide_of(search_rows, search.best, search.k)
-    alone = search.work < ALONE
+    alone, compiled = search.work < ALONE, is_long(search)
     hands = _dealt(search.level.open, 1 if alone else TASKS)
-    budget, most = ALONE_BUDGET if alone else BUDGET, search.batch - len(search.candidates)
-    question = Question(search.k, search.threshold, budget, most, root_only=search.probing)
-    answers = run(explore, [(search_rows, guide, search.certificates, hand, question) for hand in hands])
+    budget = ALONE_BUDGET if alone else max(BUDGET, int(GROWTH * search.work))
+    question = Question(
+        search.k, search.threshold, search.best.w, search.best.b, budget if compiled else INTERPRETED, EFFORT,
+        search.batch - len(search.candidates), root_only=search.probing, compiled=compiled,
+    )  # fmt: skip
+    answers = run(explore, [(search_rows, search.certificates, hand, question) for hand in hands])
     return _turn(_merged(search, answers))
+
+
+def is_long(search: Search) -> bool:
+    """Whether the next round is worth compiled kernels."""
+    return search.work >= INTERPRETED
 
 
 def improved(search: Search, found: Found) -> Search:
@@ -137,7 +151,8 @@ def improved(search: Search, found: Found) -> Search:
 def verified(search: Search, found: Found) -> Search:
     """After a scan: the better of the incumbent and ``found``; the candidates' nodes are looked at again."""
     search = improved(search, found)
-    level = replace(search.level, open=search.level.open + tuple(c.path for c in search.candidates))
+    back = Ragged.of(c.path for c in search.candidates)
+    level = replace(search.level, open=Ragged.joined([search.level.open, back]))
     return _closed(replace(search, level=level, candidates=(), waited=0))
 
 
@@ -146,10 +161,12 @@ def believed(search: Search, search_rows: SearchRows) -> Search:
 
     Their margin over the pool becomes part of the upper bound, which is true whatever the rounding.
     """
-    new = tuple(
-        replace(search_rows.certificate(c.verdict.rows, c.verdict.weights, 0.0), since=0.0) for c in search.candidates
+    rows, weights = (
+        Ragged.of((getattr(c.verdict, name) for c in search.candidates), dtype)
+        for name, dtype in (("rows", np.int64), ("weights", np.float64))
     )
-    return verified(replace(search, certificates=search.certificates + new), search.best)
+    new = search_rows.certificates(rows, weights, 0.0)
+    return verified(replace(search, certificates=Certificates.joined([search.certificates, new])), search.best)
 
 
 def lowered(search: Search, upper: float) -> Search:
@@ -167,7 +184,7 @@ def lowered(search: Search, upper: float) -> Search:
 
 def ended(search: Search) -> Search:
     """The same at its end: its bounds are close enough, wherever they come from."""
-    level = replace(search.level, open=())
+    level = replace(search.level, open=Ragged.nothing())
     return (
         replace(search, status="done", level=level, paused=None, candidates=()) if search.status == "open" else search
     )
@@ -183,62 +200,56 @@ def is_proven(search: Search, longest: float) -> bool:
     return is_nothing(search.upper, longest, len(search.best.w))
 
 
-def guide_of(search_rows: SearchRows, best: Found, k: int) -> Guide:
-    """What the incumbent says about the rows of the pool."""
-    margins: Array = np.asarray(search_rows.signs * (search_rows.x @ best.w + best.b))
-    return Guide(margins, bits_of(outliers_of(margins, k)))
-
-
-def _dealt(nodes: Sequence[Path], tasks: int) -> list[list[Path]]:
+def _dealt(nodes: Ragged, tasks: int) -> list[Ragged]:
     """The open nodes in hands: those with most rows still to leave out are spread first."""
     if tasks == 1:
-        return [list(nodes)]
-    order = sorted(nodes, key=lambda path: (-sum(step >= 0 for step in path), len(path), path))
-    return [hand for hand in (order[task::tasks] for task in range(tasks)) if hand]
+        return [nodes]
+    paths = [tuple(path.tolist()) for path in nodes]
+    order = sorted(
+        range(len(paths)), key=lambda i: (-sum(step >= 0 for step in paths[i]), len(paths[i]), paths[i])
+    )  # fmt: skip
+    return [nodes.take(np.array(order[task::tasks])) for task in range(min(tasks, len(paths)))]
 
 
 def _merged(search: Search, answers: Sequence[Explored]) -> Search:
     """Certificates in task order, each set of rows once; ends and candidates with their final numbers."""
-    certificates, number = list(search.certificates), {c.bits: i for i, c in enumerate(search.certificates)}
-    known, worst = len(certificates), search.level.worst
-    leaves: list[Leaf] = []
+    known, number = len(search.certificates), dict[bytes, int]()
+    found, leaves = [search.certificates], [NO_LEAVES]
     for answer in answers:
-        numbers = list(range(known))
-        for certificate in answer.certificates:
-            if certificate.bits not in number:
-                number[certificate.bits] = len(certificates)
-                certificates.append(certificate)
-            numbers.append(number[certificate.bits])
-        leaves += [Leaf(leaf.path, tuple(numbers[i] for i in leaf.proof)) for leaf in answer.leaves]
-    used = {i for leaf in leaves for i in leaf.proof}
-    worst = max([worst, *(certificates[i].value for i in used)])
+        new = [row.tobytes() for row in answer.certificates.rows]
+        fresh = np.flatnonzero([key not in number for key in new])
+        number |= {new[i]: known + len(number) + j for j, i in enumerate(fresh)}
+        found.append(answer.certificates.take(fresh))
+        numbers = np.concatenate([np.arange(known), np.array([number[key] for key in new], np.int64)])
+        proofs = answer.leaves.proofs
+        leaves.append(Leaves(answer.leaves.paths, Ragged(numbers[proofs.values], proofs.ends)))
+    certificates, ends = Certificates.joined(found), Leaves.joined(leaves)
+    worst = max(search.level.worst, float(certificates.values[ends.proofs.values].max(initial=-np.inf)))
     nodes, work = sum(answer.nodes for answer in answers), sum(answer.work for answer in answers)
     candidates = search.candidates + tuple(c for answer in answers for c in answer.candidates)
     candidates, later = candidates[: search.batch], candidates[search.batch :]
-    open_ = tuple(path for answer in answers for path in answer.open) + tuple(c.path for c in later)
+    open_ = Ragged.joined([*(answer.open for answer in answers), Ragged.of(c.path for c in later)])
     level = replace(
-        search.level, open=open_, worst=worst,
-        leaves=_kept(search.level.leaves, leaves), work=search.level.work + work,
-    )  # fmt: skip
+        search.level, open=open_, worst=worst, leaves=_kept(search.level.leaves, ends), work=search.level.work + work
+    )
     return replace(
-        search, certificates=tuple(certificates), level=level, candidates=candidates, nodes=search.nodes + nodes,
+        search, certificates=certificates, level=level, candidates=candidates, nodes=search.nodes + nodes,
         work=search.work + work, waited=search.waited + work if candidates else 0,
     )  # fmt: skip
 
 
-def _kept(before: tuple[Leaf, ...] | None, new: Sequence[Leaf]) -> tuple[Leaf, ...] | None:
-    return None if before is None or len(before) + len(new) > MOST_LEAVES else before + tuple(new)
+def _kept(before: Leaves | None, new: Leaves) -> Leaves | None:
+    return None if before is None or len(before) + len(new) > MOST_LEAVES else Leaves.joined([before, new])
 
 
 def _turn(search: Search) -> Search:
     """What comes after a round: the same level, another one, or the end."""
     level = search.level
-    if not level.open and not search.candidates:
+    if not len(level.open) and not search.candidates:
         return _answered(search)
     if search.candidates:
         return _closed(search)
-    split = any(len(path) for path in level.open)
-    if split and search.probing:
+    if len(level.open.values) and search.probing:
         return _no_longer_cheap(search)
     if search.paused is not None and (level.share == 0) == _levels_are_due(search):
         return replace(search, level=search.paused, paused=level)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.outliers.certificates import Certificate, Verdict, bits_of
-from coremargin.maths.outliers.explore import Candidate, Leaf
+from coremargin.maths.outliers.certificates import Certificates, Verdict
+from coremargin.maths.outliers.explore import Candidate, Leaves
 from coremargin.maths.outliers.heuristic import Found
+from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.search import Level, Search
 
 Arrays = dict[str, NDArray[Any]]
@@ -20,47 +21,37 @@ _COUNTS = ("k", "batch", "waited", "nodes", "work")
 _STATUSES = ("open", "done", "bounded", "full")
 
 
-def ragged(name: str, lists: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any = np.int64) -> Arrays:
+def ragged(name: str, lists: Ragged) -> Arrays:
     """Lists of different length as one array, and where each ends in ``NAME_ends``."""
-    parts = [np.asarray(part, dtype) for part in lists]
-    joined = np.concatenate(parts) if parts else np.zeros(0, dtype)
-    return {name: joined, f"{name}_ends": np.cumsum([len(part) for part in parts], dtype=np.int64)}
+    return {name: lists.values, f"{name}_ends": lists.ends}
 
 
-def unragged(name: str, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+def unragged(name: str, arrays: Mapping[str, NDArray[Any]]) -> Ragged:
     """Inverse of ``ragged``."""
-    ends = arrays[f"{name}_ends"]
-    return list(np.split(arrays[name], ends)[:-1]) if len(ends) else []
+    return Ragged(arrays[name], arrays[f"{name}_ends"])
 
 
-def certificates_to_arrays(certificates: Sequence[Certificate]) -> Arrays:
+def certificates_to_arrays(certificates: Certificates) -> Arrays:
     """The rows, weights and values of certificates."""
     return {
-        **ragged("rows", (c.rows for c in certificates)),
-        **ragged("weights", (c.weights for c in certificates), np.float64),
-        "values": np.array([c.value for c in certificates], np.float64),
-        "since": np.array([c.since for c in certificates], np.float64),
-    }
+        **ragged("rows", certificates.rows), **ragged("weights", certificates.weights),
+        "values": certificates.values, "since": certificates.since,
+    }  # fmt: skip
 
 
-def certificates_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[Certificate, ...]:
+def certificates_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Certificates:
     """Inverse of ``certificates_to_arrays``."""
-    parts = zip(
-        unragged("rows", arrays), unragged("weights", arrays), arrays["values"].tolist(), arrays["since"].tolist(),
-        strict=True,
-    )  # fmt: skip
-    return tuple(Certificate(rows, w, value, since, bits_of(rows)) for rows, w, value, since in parts)
+    return Certificates(unragged("rows", arrays), unragged("weights", arrays), arrays["values"], arrays["since"])
 
 
-def leaves_to_arrays(leaves: Sequence[Leaf]) -> Arrays:
+def leaves_to_arrays(leaves: Leaves) -> Arrays:
     """The paths of the leaves, and the numbers of the certificates that end them."""
-    return {**ragged("paths", (leaf.path for leaf in leaves)), **ragged("proofs", (leaf.proof for leaf in leaves))}
+    return {**ragged("paths", leaves.paths), **ragged("proofs", leaves.proofs)}
 
 
-def leaves_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[Leaf, ...]:
+def leaves_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Leaves:
     """Inverse of ``leaves_to_arrays``."""
-    parts = zip(unragged("paths", arrays), unragged("proofs", arrays), strict=True)
-    return tuple(Leaf(tuple(path.tolist()), tuple(proof.tolist())) for path, proof in parts)
+    return Leaves(unragged("paths", arrays), unragged("proofs", arrays))
 
 
 def search_to_arrays(search: Search) -> Arrays:
@@ -110,15 +101,16 @@ def _level_to_arrays(level: Level) -> Arrays:
 
 def _level_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Level:
     share, worst, work = arrays["numbers"].tolist()
-    paths = tuple(tuple(path.tolist()) for path in unragged("open", arrays))
-    return Level(share, paths, worst, leaves_from_arrays(arrays) if "paths" in arrays else None, int(work))
+    return Level(
+        share, unragged("open", arrays), worst, leaves_from_arrays(arrays) if "paths" in arrays else None, int(work)
+    )
 
 
 def _candidates_to_arrays(candidates: Sequence[Candidate], features: int) -> Arrays:
     return {
-        **ragged("paths", (c.path for c in candidates)),
-        **ragged("rows", (c.verdict.rows for c in candidates)),
-        **ragged("weights", (c.verdict.weights for c in candidates), np.float64),
+        **ragged("paths", Ragged.of(c.path for c in candidates)),
+        **ragged("rows", Ragged.of(c.verdict.rows for c in candidates)),
+        **ragged("weights", Ragged.of((c.verdict.weights for c in candidates), np.float64)),
         "points": np.array([c.verdict.point for c in candidates]).reshape(-1, features),
     }
 

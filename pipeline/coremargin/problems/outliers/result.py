@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from coremargin.engine.problem import Round
 from coremargin.maths.margin import meets
-from coremargin.maths.outliers.certificates import Certificate
-from coremargin.maths.outliers.explore import Leaf
+from coremargin.maths.outliers.certificates import Certificates
+from coremargin.maths.outliers.explore import Leaves
+from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
 from coremargin.maths.rows import of_dense
 from coremargin.problems.common.pool import Pool
@@ -29,7 +30,7 @@ PROOF_BYTES = 1 << 30
 #: Rows of the pool, the lowest, that say what a row left out buys.
 GAIN_ROWS = 2_000
 
-Proof = tuple[tuple[Leaf, ...], list[Certificate]]
+Proof = tuple[Leaves, Certificates]
 
 REASONS = {
     **STOPPED,
@@ -61,8 +62,8 @@ def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Res
     proofs: list[Proof] = []
     for search in state.searches:
         proofs.append(_proof(search, sum(len(certificates) for _, certificates in proofs)))
-    used = [np.flatnonzero(weights), *(c.rows for _, certificates in proofs for c in certificates)]
-    used += [np.array([step if step >= 0 else ~step for step in leaf.path], np.intp) for p, _ in proofs for leaf in p]
+    used = [np.flatnonzero(weights), *(certificates.rows.values for _, certificates in proofs)]
+    used += [np.maximum(leaves.paths.values, ~leaves.paths.values) for leaves, _ in proofs]
     core = np.unique(np.concatenate(used)).astype(np.intp)
     core = core[np.argsort(pool.ids[core], kind="stable")]
     kept = _proof_arrays(proofs, core, len(pool))
@@ -115,11 +116,10 @@ def _support_and_gains(search_rows: SearchRows, state: OutlierState) -> tuple[Ar
 
 def _proof(search: Search, first: int) -> Proof:
     """The leaves that prove the upper bound, and the certificates that they rest on, numbered from ``first``."""
-    leaves = search.proof or ()
-    used = sorted({i for leaf in leaves for i in leaf.proof})
-    number = {old: new for new, old in enumerate(used, first)}
-    renamed = tuple(replace(leaf, proof=tuple(number[i] for i in leaf.proof)) for leaf in leaves)
-    return renamed, [search.certificates[i] for i in used]
+    leaves = search.proof or Leaves.nothing()
+    used, number = np.unique(leaves.proofs.values, return_inverse=True)
+    proofs = Ragged((number + first).astype(np.int64), leaves.proofs.ends)
+    return Leaves(leaves.paths, proofs), search.certificates.take(used)
 
 
 def _extra(state: OutlierState, upper: list[float], gains: Array) -> dict[str, NDArray[Any]]:
@@ -140,14 +140,13 @@ def _proof_arrays(proofs: list[Proof], core: NDArray[np.intp], pool: int) -> dic
     """The proofs of all k, over the rows ``core`` of a pool of so many rows."""
     place = np.full(pool, -1)
     place[core] = np.arange(len(core))
-    leaves = [_placed(leaf, place) for part, _ in proofs for leaf in part]
-    certificates = [replace(c, rows=place[c.rows], bits=0) for _, part in proofs for c in part]
+    leaves = Leaves.joined([part for part, _ in proofs])
+    certificates = Certificates.joined([part for _, part in proofs])
+    certificates = replace(certificates, rows=Ragged(place[certificates.rows.values], certificates.rows.ends))
+    steps = leaves.paths.values  # rows of the coreset: ``row`` left out, ``~row`` kept
+    steps = np.where(steps >= 0, place[np.maximum(steps, 0)], ~place[np.maximum(~steps, 0)])
+    leaves = replace(leaves, paths=Ragged(steps, leaves.paths.ends))
     parts = certificates_to_arrays(certificates) | leaves_to_arrays(leaves)
     del parts["since"]
     stored = {f"proof_{name}": values for name, values in parts.items()}
     return stored | {"proof_leaves": np.array([len(part) for part, _ in proofs])}
-
-
-def _placed(leaf: Leaf, place: NDArray[np.intp]) -> Leaf:
-    """A leaf whose path names rows of the coreset: ``row`` left out, ``~row`` kept."""
-    return replace(leaf, path=tuple(int(place[step]) if step >= 0 else ~int(place[~step]) for step in leaf.path))

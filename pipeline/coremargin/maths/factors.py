@@ -1,0 +1,58 @@
+"""The linear algebra of Wolfe's method (nearest.py), by BLAS and LAPACK.
+
+QR factors of a few columns that come and go, and products of rows with a point.
+
+q (capacity, d) has an orthonormal basis in its first m rows, r (capacity, capacity) the triangle in its first m
+columns. loops.py has the same functions for the compiler.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg as sla
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dtrtrs
+
+Array = NDArray[np.float64]
+
+
+def split(q: Array, m: int, column: Array) -> tuple[Array, Array]:
+    """A column (d,) in the basis (m,), and the rest of it (d,), which is orthogonal to the basis."""
+    q = q[:m]
+    head = q @ column
+    rest = column - head @ q
+    again = q @ rest  # twice is enough (Giraud, Langou, Rozloznik 2005)
+    return head + again, rest - again @ q
+
+
+def clear(q: Array, m: int, vector: Array) -> None:
+    """Take out of a vector (d,), in place, what lies in the basis."""
+    q = q[:m]
+    vector -= (q @ vector) @ q
+
+
+def carried(rows: Array, groups: NDArray[np.int64], support: NDArray[np.int64], weights: Array, point: Array,
+            count: int) -> Array:  # fmt: skip
+    """The weighted sums (count,) of rows.point over the support of each group; rows (n, d), weights and groups (n,)."""
+    levels = weights[support] * (rows[support] @ point)
+    return np.asarray(np.bincount(groups[support], levels, count))
+
+
+def lowest(rows: Array, blocked: Array, first: int, stop: int, point: Array) -> tuple[float, int]:
+    """The smallest of rows.point + blocked (n,) from row ``first`` to ``stop`` - 1, and its place."""
+    levels = rows[first:stop] @ point + blocked[first:stop]
+    k = int(levels.argmin())
+    return float(levels[k]), first + k
+
+
+def solve_upper(r: Array, m: int, head: Array) -> Array:
+    """The triangular system of the first m columns; by the bare routine: checks would cost more than it does."""
+    solution, _ = dtrtrs(r[:m, :m], head[:m])
+    return np.asarray(solution)
+
+
+def delete_column(q: Array, r: Array, m: int, k: int) -> None:
+    """The factors without column k, in place."""
+    left, upper = sla.qr_delete(q[:m].T, r[:m, :m], k, which="col", check_finite=False)
+    q[: m - 1] = left[:, : m - 1].T
+    r[: m - 1, : m - 1] = upper[: m - 1]

@@ -1,0 +1,87 @@
+"""Plain code on arrays, compiled: what the outlier search does a million times.
+
+The functions of MODULES are written once, in the subset of Python and NumPy that numba compiles. They run as they
+stand, which short searches do, and compiled, ten times faster and without the interpreter's lock. numba caches on disk
+what it compiles; the first long search of a machine waits for the compiler, which takes some half a minute.
+
+Compiled, the linear algebra is that of loops.py; so the last bits of a compiled search may be others than those of an
+interpreted one. Which of the two runs follows from the state of a search, never from a clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+import threading
+import types
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from coremargin.maths import loops, nearest
+from coremargin.maths.outliers import hitting, solves, tree
+
+#: The modules whose functions are compiled, and functions there that are not.
+MODULES = (nearest, solves, hitting, tree)
+PLAIN = {"face_of", "nearest_point"}
+
+Kernel = Callable[..., Any]
+
+_lock = threading.Lock()
+
+
+def kernel(name: str, *, compiled: bool) -> Kernel:
+    """The function of this name, compiled or as it stands."""
+    with _lock:  # threads that come first together would compile everything twice
+        found: Kernel = getattr(kernels() if compiled else _PLAIN, name)
+    return found
+
+
+@cache
+def kernels() -> types.SimpleNamespace:
+    """The compiled functions, by name; each is compiled, or loaded from the cache, when it is first called."""
+    import numba
+
+    found: dict[str, Any] = {}
+    sources = {**_SOURCES, **_own(loops)}
+    for name, source in sources.items():
+        # A copy, whose calls go to compiled functions; numba looks for changes in a function's own file only, so the
+        # name, by which it caches, says what all of them are.
+        copy = types.FunctionType(source.__code__, dict(source.__globals__), f"{name}_{digest()}", source.__defaults__)
+        copy.__kwdefaults__, copy.__qualname__ = source.__kwdefaults__, copy.__name__
+        found[name] = _jit(numba, copy)
+    for each in found.values():
+        each.py_func.__globals__.update(found)
+    return types.SimpleNamespace(**found)
+
+
+def _jit(numba: Any, source: Kernel) -> Any:
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return numba.njit(source, cache=True, **options)
+    except RuntimeError:  # no folder may be written to
+        return numba.njit(source, **options)
+
+
+def cache_folder() -> str | None:
+    """Where numba keeps what it compiles; None where it may not write."""
+    stats = kernels().explore_nodes.stats
+    return str(stats.cache_path) if stats.cache_path else None
+
+
+@cache
+def digest() -> str:
+    """Of all sources."""
+    texts = (inspect.getsource(module) for module in (*MODULES, loops, sys.modules[__name__]))
+    return hashlib.sha256("".join(texts).encode()).hexdigest()[:8]
+
+
+def _own(module: types.ModuleType) -> dict[str, Any]:
+    """The functions that a module defines, by name."""
+    functions = ((name, value) for name, value in vars(module).items() if isinstance(value, types.FunctionType))
+    return {name: value for name, value in functions if value.__module__ == module.__name__ and name not in PLAIN}
+
+
+_SOURCES = {name: value for module in MODULES for name, value in _own(module).items()}
+_PLAIN = types.SimpleNamespace(**_SOURCES)
