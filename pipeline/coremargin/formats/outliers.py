@@ -21,7 +21,7 @@ class OutlierParameters(Parameters, frozen=True, kw_only=True):
 
     epsilon: Annotated[float, Meta(ge=0, lt=1)]
     outliers: Count | Word | list[Count]
-    outlier_search: Literal["exact", "heuristic"] | None
+    outlier_search: Literal["exact", "heuristic", "published", "published-simple"] | None
 
 
 class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="outliers"):

@@ -1,7 +1,8 @@
 """The published outlier algorithms from Python: ``coremargin.learn.published.outlier_svm``.
 
 They are the reference that the search is measured against, for data of a few dozen rows: every subset of a coreset's
-size is a maximum-margin problem of its own. ``coremargin.train(..., outliers=k)`` answers the same question.
+size is a maximum-margin problem of its own. ``coremargin.train(..., outliers=k)`` answers the same question; with
+``outlier_search="published"`` by these algorithms too, with checkpoints and an upper bound that ``verify`` checks.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import partial
-from math import comb
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,10 @@ from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import load_cluster
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import SearchRows
-from coremargin.maths.outliers.published import Published, by_enumeration
+from coremargin.maths.outliers.published import MOST_SUBSETS, Published, by_enumeration, most_subsets_of
 from coremargin.maths.outliers.trimmed import outliers_of
 from coremargin.problems.common.start import read_sample, two_classes
 from coremargin.problems.outliers.probe import dense
-
-#: Subsets that are tried at most unless more are asked for: some minutes on a core.
-MOST_SUBSETS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
         )
     rows = dense(sample.rows)
     n, d = rows.shape
-    subsets = max(comb(n, size) for size in range(1, min(n - k, d + 1) + 1))
+    subsets = most_subsets_of(n, d, k, epsilon, algorithm)
     if subsets > most_subsets:
         raise UsageError(
             f"most_subsets: {n:,} rows of {d:,} features may have {subsets:,} subsets to try, expected at most "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from coremargin.maths.outliers.certificates import Certificates, Verdict
 from coremargin.maths.outliers.explore import Candidate, Leaves
 from coremargin.maths.outliers.heuristic import Found
+from coremargin.maths.outliers.published import Enumerated, Published
 from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.search import Level, Search
 
@@ -18,6 +19,7 @@ Arrays = dict[str, NDArray[Any]]
 
 _NUMBERS = ("k", "epsilon", "radius", "upper", "batch", "step", "waited", "nodes", "work")
 _COUNTS = ("k", "batch", "waited", "nodes", "work")
+_ENUMERATED = ("k", "turn", "number", "subsets", "ended")
 _STATUSES = ("open", "done", "bounded", "full")
 
 
@@ -83,6 +85,28 @@ def search_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Search:
         paused=_level_from_arrays(paused) if paused else None,
         proof=leaves_from_arrays(proof) if proof else None,
     )
+
+
+def enumerated_to_arrays(enumerated: Enumerated) -> Arrays:
+    """Everything that an enumeration knows."""
+    best = enumerated.found
+    return {
+        "counts": np.array([getattr(enumerated, name) for name in _ENUMERATED], np.int64),
+        "numbers": np.array([enumerated.epsilon, enumerated.radius, best.b, best.margin]),
+        "algorithm": np.array(get_args(Published).index(enumerated.algorithm)),
+        "sizes": np.array(enumerated.sizes, np.int64), "w": best.w,
+    }  # fmt: skip
+
+
+def enumerated_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Enumerated:
+    """Inverse of ``enumerated_to_arrays``."""
+    counts = dict(zip(_ENUMERATED, arrays["counts"].tolist(), strict=True))
+    epsilon, radius, b, margin = arrays["numbers"].tolist()
+    return Enumerated(
+        **counts | {"ended": bool(counts["ended"])}, epsilon=epsilon, radius=radius,
+        algorithm=get_args(Published)[int(arrays["algorithm"])], sizes=tuple(arrays["sizes"].tolist()),
+        found=Found(arrays["w"], b, margin),
+    )  # fmt: skip
 
 
 def below(name: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:

@@ -20,6 +20,7 @@ from coremargin.problems.common.stages import Stages, growth_of, stages_of
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, pool_row_bytes, sample_chunks
 from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.hard.summary import MarginSummary
+from coremargin.problems.outliers.enumerate import check_subsets
 from coremargin.problems.outliers.reading import Reading, joined
 from coremargin.problems.outliers.start import ORDINARY
 from coremargin.problems.outliers.state import LeftOut, OutlierState
@@ -28,6 +29,7 @@ from coremargin.problems.outliers.update import left_out_of, measured_best
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
+    from coremargin.maths.outliers.published import Published
 
 #: Lowest rows that the pool of the search begins with.
 POOL_ROWS = 1_000
@@ -44,13 +46,15 @@ Answer: TypeAlias = Brought | MarginSummary | OutlierSummary
 class OutlierBase(TwoClassProblem[OutlierState, Answer]):
     """The largest margin with k rows left out, to a share 1 - epsilon of the best; for each k in ``ks``, increasing.
 
-    exact: False for the heuristic's answer with an upper bound, whatever the distance. epsilon in [0, 1).
+    exact: False for the heuristic's answer with an upper bound, whatever the distance. published: that of one of the
+    published algorithms instead; exact is False then. epsilon in [0, 1), above 0 for these.
     """
 
     ks: tuple[int, ...]
     epsilon: float
     intercept: bool = True
     exact: bool = True
+    published: Published | None = None
     pool_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
@@ -58,12 +62,16 @@ class OutlierBase(TwoClassProblem[OutlierState, Answer]):
     def check(self) -> None:
         """Refuse what cannot be trained, before a row is read.
 
-        Raises UsageError when k rows may be all of one class, or the pool's rows, which are dense, need more than the
-        memory.
+        Raises UsageError when k rows may be all of one class, when a published algorithm may have too many subsets to
+        try, or the pool's rows, which are dense, need more than the memory.
         """
         codes = self.codes
-        self._check_counts(self.source.scalars().counts[:, list(codes)].sum(axis=0), codes)
+        counts = self.source.scalars().counts[:, list(codes)].sum(axis=0)
+        self._check_counts(counts, codes)
         rows = 4 * self.keep + POOL_ROWS
+        if self.published is not None:
+            rows = max(rows, 2 * int(counts.sum()))  # half of the memory is for rows at home: all of them
+            check_subsets(int(counts.sum()), self.source.features, self.ks, self.epsilon, self.published)
         need = 8 * self.source.features * rows
         if need > self.pool_bytes:
             raise UsageError(

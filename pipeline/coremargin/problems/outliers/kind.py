@@ -49,22 +49,44 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
             return [
                 f"certified: without {count} the margin is {lower};",
                 f"no {step.k:,} left out allow more than {upper}: at least {share} of the best possible.",
+                *_published(outcome.run),
             ]
         if model.status == "not_separable":
             return [
                 f"not separable: more than {step.k:,} rows stand in the way, whichever are left out.",
                 f"The proof, contradictions among {model.certificate.coreset_rows:,} rows, is in the model.",
+                *_published(outcome.run),
             ]
         proven = f"{lower} without {count}" if lower else "none"
         possible = f"at most {upper}" if upper else "not known"
+        if outcome.run.get("word") == "published":
+            return [
+                *_theorem(outcome.run["published"][-1], job.epsilon),
+                f"margin proven {proven}, best possible by proof {possible}, epsilon asked for {job.epsilon}.",
+            ]
         reason = outcome.run["reason"]
         return [
             f"{'heuristic' if outcome.run.get('word') == 'heuristic' else 'stopped'}: {reason};",
             f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
         ]
 
+    def facts(self, problem: OutlierMargin, state: Any) -> dict[str, Any]:
+        """And what the published algorithm came to for each k, where it was asked for."""
+        from coremargin.problems.outliers.enumerate import record_of
+
+        told = {"published": record_of(state)} if state.enumerated else {}
+        return super().facts(problem, state) | told
+
     def work_told(self, bounds: str, figures: Mapping[str, Any]) -> str:
-        """How far the search is."""
+        """How far the search is, or the published algorithm."""
+        if figures.get("subsets", 0) < figures.get("subsets_at_most", 0):
+            margin = figures["subsets_margin"]
+            best = "no margin" if margin is None or margin <= 0 else f"best margin {margin:.6g}"
+            return (
+                f"published algorithm, {figures['subsets_k']:,} left out: {figures['subsets']:,} of at most "
+                f"{figures['subsets_at_most']:,} subsets tried, now of {figures['subset_rows']:,} rows; {best} so far; "
+                f"Ctrl-C ends it with what is proven"
+            )
         return f"search: {bounds}; {figures['nodes']:,} nodes; Ctrl-C ends it with that"
 
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
@@ -83,6 +105,28 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         from coremargin.problems.outliers import report
 
         return report.page_of(folder, name)
+
+
+def _theorem(found: Mapping[str, Any], epsilon: float) -> list[str]:
+    """That a published algorithm has ended, and what its theorem says; found: its part of ``run.json``."""
+    tried = f"published: {_tried(found)};"
+    if found["margin"] is None or found["margin"] <= 0:
+        said = f"by its theorem nothing separates the others, whichever {found['k']:,} rows are left out;"
+    else:
+        said = (
+            f"by its theorem, which verify cannot check, the margin is at least 1 - {epsilon:g} of the best possible;"
+        )
+    return [tried, said]
+
+
+def _tried(found: Mapping[str, Any]) -> str:
+    rows = f"{found['subset_rows']:,} row{'s' if found['subset_rows'] != 1 else ''}"
+    return f"the algorithm has ended after {found['subsets']:,} subsets, the last of {rows}"
+
+
+def _published(run: Mapping[str, Any]) -> list[str]:
+    """That a published algorithm was asked for, and has ended, beside what is proven; nothing for other searches."""
+    return [f"published: {_tried(run['published'][-1])}."] if run.get("published") else []
 
 
 KIND = OutlierKind()

@@ -34,7 +34,9 @@ def how_it_ended(state: OutlierState, longest: float) -> Status:
     """With every search at its end: proven for every k; or as far as it goes."""
     if all(is_proven(search, longest) for search in state.searches):
         return "certified"
-    return "heuristic" if any(search.status == "bounded" for search in state.searches) else "stalled"
+    if any(search.status == "bounded" for search in state.searches):
+        return "published" if state.enumerated else "heuristic"
+    return "stalled"
 
 
 def _with_margin_of(smaller: Known, own: Known) -> Known:

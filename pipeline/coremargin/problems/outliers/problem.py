@@ -6,6 +6,7 @@
               the pool; the heuristic on the pool gives better directions, until what they have on the pool is what they
               have on all rows: the incumbent
     climb     the heuristic alone: concentration from many starts, as tasks (climb.py)
+    enumerate the published algorithms alone: all subsets of a coreset's size, as tasks (enumerate.py)
     search    certificates and branching on the pool (maths/outliers); what the pool cannot decide, candidates, is
               measured, up to 32 of them at a time
     end       no set of k rows allows more than ``upper``, and the incumbent has ``lower``, on all rows
@@ -35,6 +36,7 @@ from coremargin.problems.common.start import check_scale, rows_that_count
 from coremargin.problems.hard.ledger import Ledger
 from coremargin.problems.outliers.base import POOL_ROWS, Answer, OutlierBase
 from coremargin.problems.outliers.climb import climbed, lowest, over
+from coremargin.problems.outliers.enumerate import enumerating, pooled, wave
 from coremargin.problems.outliers.home import Standing, at_home, cut_off, margins_of, unproven
 from coremargin.problems.outliers.path import how_it_ended, shared
 from coremargin.problems.outliers.probe import OutlierProbe
@@ -195,6 +197,9 @@ class OutlierMargin(OutlierBase):
 
     def _settled(self, state: OutlierState) -> OutlierState:
         """While the heuristic finds more on the pool than is proven on all rows, measure that; then the search."""
+        if self.published is not None:
+            state = pooled(state)
+            return enumerating(state, self.search_rows(state), self.epsilon, self.published)
         search_rows = self.search_rows(state)
         soft = soft_directions(search_rows)
         last: list[Array] = []
@@ -228,6 +233,11 @@ class OutlierMargin(OutlierBase):
             next_directions = climbed(state, rows, self.intercept, run, self._is_news)[: self.batch]
             state = self._with_directions(over(state), next_directions) if len(next_directions) else over(state)
             state = self._onward(state)
+            yield state
+        while state.phase == "enumerate" and not len(state.next_directions):
+            state, next_directions = wave(state, self.search_rows(state), run)
+            if len(next_directions):
+                state = self._onward(self._with_directions(state, next_directions))
             yield state
         while state.status == "running" and not len(state.next_directions):
             open_ = [p for p, s in enumerate(state.searches) if s.status == "open" and not s.wants_scan]

@@ -18,6 +18,7 @@ from coremargin.maths.rows import of_dense
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.result import STOPPED, Result
 from coremargin.problems.common.stages import place_of
+from coremargin.problems.outliers.enumerate import subsets_told
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -37,6 +38,7 @@ REASONS = {
     "certified": "certified",
     "not_separable": "no rows left out in that number make the others separable",
     "heuristic": "the heuristic's answer, with an upper bound",
+    "published": "the published algorithm has ended: its guarantee is a theorem, the upper bound is proven apart",
     "too_large": "the proof is larger than what a model keeps: nothing is claimed that could not be checked",
 }
 
@@ -47,7 +49,7 @@ def round_of(state: OutlierState) -> Round:
         status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
         pool_rows=state.rows_held, new_rows=state.new_rows,
         coreset_rows=sum(len(search.certificates) for search in state.searches),
-        more={"nodes": sum(search.nodes for search in state.searches)},
+        more={"nodes": sum(search.nodes for search in state.searches)} | subsets_told(state),
         **place_of(state.round, state.stage, state.stages, going_on=state.reading),
     )  # fmt: skip
 

@@ -10,9 +10,13 @@ from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.problems.job import TrainJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-Search = Literal["exact", "heuristic"]
+    from coremargin.maths.outliers.published import Published
+
+Search = Literal["exact", "heuristic", "published", "published-simple"]
+#: Those that are the paper's Figure 4, (a) and (b), by their names there.
+PUBLISHED: Mapping[str, Published] = {"published": "outlier-svm", "published-simple": "simple-outlier-svm"}
 
 
 def outliers_of(text: str) -> str | int:
@@ -26,7 +30,9 @@ class OutlierJob(TrainJob, frozen=True, kw_only=True):
     outliers: how many: a number, a share such as "1%" of the rows that have a label and a weight (rounded down), or
     several values, such as "0..10" or [0, 1, 2, 5], for the margin against them; the model is that of the largest.
     outlier_search: "exact" for a proof that no others do better, "heuristic" for a good answer with an upper bound
-    whatever the distance; None: exact up to 1,000 outliers. epsilon may be 0: as close as float64 can tell (1e-8).
+    whatever the distance; None: exact up to 1,000 outliers; "published" and "published-simple" for Figure 4 of the
+    paper, (a) and (b), on a few dozen rows: all subsets of a coreset's size. epsilon may be 0, but not for these: as
+    close as float64 can tell (1e-8).
     """
 
     EXACT: ClassVar[bool] = True
@@ -38,12 +44,19 @@ class OutlierJob(TrainJob, frozen=True, kw_only=True):
             extra={"metavar": "K", "text": outliers_of},
         ),
     ]
-    outlier_search: Annotated[Search | None, Meta(description="Proof, or margin and bound quickly.")] = None
+    outlier_search: Annotated[
+        Search | None, Meta(description="Proof; margin and bound quickly; or Figure 4 (a), (b).")
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range. Raises ValueError."""
         outlier_counts(self.outliers)
         super().__post_init__()
+        if self.outlier_search in PUBLISHED and not self.epsilon > 0:
+            raise ValueError(
+                f"epsilon: expected a number above 0 for outlier_search {self.outlier_search!r}, whose subsets would "
+                f"have no largest size, found {self.epsilon}; with outlier_search 'exact' it may be 0"
+            )
 
     def counts(self, rows: Callable[[], int]) -> tuple[int, ...]:
         """The numbers of rows that may be left out, in increasing order.

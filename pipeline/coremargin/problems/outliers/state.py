@@ -9,21 +9,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.outliers.storage import below, search_from_arrays, search_to_arrays
+from coremargin.maths.outliers.storage import (
+    below,
+    enumerated_from_arrays,
+    enumerated_to_arrays,
+    search_from_arrays,
+    search_to_arrays,
+)
 from coremargin.maths.rows import dense
 from coremargin.problems.common.driver_rows import SignedRows
 from coremargin.problems.hard.ledger import Ledger
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
+    from coremargin.maths.outliers.published import Enumerated
     from coremargin.maths.outliers.search import Search
 
-Status = Literal["running", "certified", "stalled", "heuristic"]
-STATUSES: tuple[Status, ...] = ("running", "certified", "stalled", "heuristic")
+Status = Literal["running", "certified", "stalled", "heuristic", "published"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "stalled", "heuristic", "published")
 
-#: What a job is at: its incumbents settle, the heuristic climbs from many starts, an upper bound is looked for.
-Phase = Literal["settle", "climb", "search"]
-PHASES: tuple[Phase, ...] = ("settle", "climb", "search")
+#: What a job is at: its incumbents settle, the heuristic climbs from many starts, an upper bound is looked for; a
+#: published algorithm tries subsets.
+Phase = Literal["settle", "climb", "search", "enumerate"]
+PHASES: tuple[Phase, ...] = ("settle", "climb", "search", "enumerate")
 
 _NUMBERS = ("round", "settling", "radius", "low", "high", "offset", "new_rows", "lower_now", "stage", "stages")
 _COUNTS = ("round", "settling", "new_rows", "stage", "stages")
@@ -73,6 +81,7 @@ class OutlierState:
     searches: one for each k, in increasing order; left_out: the rows that its incumbent leaves out. settling: times
     that the incumbents may still be measured to settle. histogram (2, bins) over [low, high]: of margins at the first
     direction of each stage, for rows at home at counted_at (d,), or all at that of a scan of all chunks.
+    enumerated: the published algorithm for each k, over the pool, which then is all rows; none where another one runs.
     """
 
     round: int
@@ -99,6 +108,7 @@ class OutlierState:
     stages: int
     stage: int = 0
     lower_now: float = -np.inf
+    enumerated: tuple[Enumerated, ...] = ()
     sample_bytes: ClassVar[int] = 0  #: all that is read is read by stages and scans
 
     @property
@@ -140,6 +150,8 @@ class OutlierState:
         for place, (search, out) in enumerate(zip(self.searches, self.left_out, strict=True)):
             arrays |= {f"search{place}.{name}": values for name, values in search_to_arrays(search).items()}
             arrays |= {f"out{place}.ids": out.ids, f"out{place}.values": out.values, f"out{place}.signs": out.signs}
+        for place, one in enumerate(self.enumerated):
+            arrays |= {f"enumerated{place}.{name}": values for name, values in enumerated_to_arrays(one).items()}
         return arrays
 
     @classmethod
@@ -149,6 +161,7 @@ class OutlierState:
         numbers |= {name: int(numbers[name]) for name in _COUNTS}
         pool, spare = (OutlierPool.from_arrays(name, arrays) for name in ("pool", "spare"))
         outs = [below(f"out{place}", arrays) for place in range(searches)]
+        each = [below(f"enumerated{place}", arrays) for place in range(searches)]
         return cls(
             **numbers, pool=pool, spare=spare, status=STATUSES[int(arrays["status"])],
             phase=PHASES[int(arrays["phase"])], centre=arrays["centre"], next_directions=arrays["next_directions"],
@@ -156,6 +169,7 @@ class OutlierState:
             wanted=arrays["wanted"], counted_at=arrays["counted_at"], ledger=Ledger.from_arrays(arrays),
             searches=tuple(search_from_arrays(below(f"search{place}", arrays)) for place in range(searches)),
             left_out=tuple(LeftOut(out["ids"], out["values"], out["signs"]) for out in outs),
+            enumerated=tuple(enumerated_from_arrays(one) for one in each if one),
         )  # fmt: skip
 
 
