@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from coremargin.maths.outliers import published
+from coremargin.problems.outliers import problem
+from coremargin.problems.outliers.enumerate import wave
+
 if TYPE_CHECKING:
     from click.testing import Result
 
@@ -79,6 +83,76 @@ def test_the_heuristic_is_called_by_its_name(tmp_path: Path, store: Store, run_c
     assert "verified: the bounds hold" in run_cli("verify", model, store.path).stdout
 
 
+@pytest.fixture
+def few(make_store: Callable[..., Store]) -> Store:
+    """30 rows in the plane that overlap, three of them with a wrong label."""
+    rng = np.random.default_rng(3)
+    y = np.where(np.arange(30) % 2, 1, -1)
+    X = rng.normal(size=(30, 2))
+    X[:, 0] += 2.5 * y
+    y[:3] *= -1
+    return make_store(X, y)
+
+
+@pytest.mark.parametrize("search", ["published", "published-simple"])
+def test_the_published_algorithms_end_with_a_theorem_and_a_bound(
+    search: str, tmp_path: Path, few: Store, run_cli: Cli
+) -> None:
+    """What the algorithm's theorem says and what is proven are told apart, on the terminal, in the record and on the
+    page; verify finds the bounds true; the margin is that of the exact search.
+    """
+    model, asked = tmp_path / "m", ("--outliers", "3,4", "--outlier-search", search)
+    trained = run_cli("train", few.path, "--out", model, *asked, exit_code=4)
+    assert "the published algorithm has ended after" in trained.stdout
+    assert "by its theorem, which verify cannot check, the margin is at least 1 - 0.001 of the best" in trained.stdout
+    assert "best possible by proof at most" in trained.stdout
+    assert "--resume" not in trained.stdout
+    run = json.loads((model / "run.json").read_text())
+    assert (run["word"], run["resumable"]) == ("published", False)
+    assert [(one["k"], one["ended"], one["subset_rows"]) for one in run["published"]] == [(3, True, 3), (4, True, 3)]
+    assert "by its theorem, which verify cannot check" in (model / "report.html").read_text(encoding="utf-8")
+    assert "verified: the bounds hold" in run_cli("verify", model, few.path).stdout
+    run_cli("train", few.path, "--out", tmp_path / "exact", "--outliers", "3,4", "--epsilon", "0")
+    found, exact = (
+        json.loads(run_cli("outliers", one, "--json").stdout)["steps"] for one in (model, tmp_path / "exact")
+    )
+    for mine, best, own in zip(found, exact, run["published"], strict=True):
+        assert 0.999 * best["lower"] <= own["margin"] <= best["upper"]
+        assert 0.999 * best["lower"] <= mine["lower"] <= best["upper"] <= mine["upper"]
+    assert "stopped" in run_cli("show", model).stdout
+    again = run_cli("train", few.path, "--out", model, *asked, "--resume", exit_code=4)
+    assert "the published algorithm has ended after" in again.stdout  # it is over: there is nothing to go on with
+
+
+def test_an_interrupted_enumeration_is_gone_on_with(
+    tmp_path: Path, few: Store, run_cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C among the subsets leaves a model that says how far it came; with --resume no subset is tried twice, and
+    the model is that of a job without a break, on more threads.
+    """
+    asked = ("--outliers", "4", "--outlier-search", "published")
+    run_cli("train", few.path, "--out", tmp_path / "whole", *asked, "--cluster", "threads", exit_code=4)
+    monkeypatch.setattr(published, "RANGE", 100)
+    starts: list[int] = []
+
+    def interrupted(state: Any, *rest: Any) -> Any:
+        starts.append(state.enumerated[0].number)
+        if len(starts) == 4:
+            raise KeyboardInterrupt
+        return wave(state, *rest)
+
+    monkeypatch.setattr(problem, "wave", interrupted)
+    stopped = run_cli("train", few.path, "--out", tmp_path / "m", *asked, exit_code=4)
+    assert "the published algorithm has tried 1,584 of at most 4,060 subsets" in stopped.stdout
+    (one,) = json.loads((tmp_path / "m" / "run.json").read_text())["published"]
+    assert (one["subsets"], one["ended"]) == (1_584, False)  # three waves of 16 tasks of 33 subsets
+    assert "verified" in run_cli("verify", tmp_path / "m", few.path).stdout
+    run_cli("train", few.path, "--out", tmp_path / "m", *asked, "--resume", exit_code=4)
+    assert starts == [0, 528, 1056, 1584, 1584, 2112, 2640, 3168, 3696]
+    for name in ("model.json", "arrays.npz"):
+        assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 def test_small_units_are_no_proof_of_anything(tmp_path: Path, make_store: Callable[..., Store], run_cli: Cli) -> None:
     """In units of 1e-12 a bound far below 1e-9 is still a bound: what is zero goes by the size of the rows."""
     rng = np.random.default_rng(3)
@@ -97,6 +171,13 @@ def test_mistakes_are_refused(tmp_path: Path, store: Store, run_cli: Cli) -> Non
     for asked in ("-3", "x%", "5..2"):
         refused = run_cli("train", store.path, "--out", tmp_path / "m", "--outliers", asked, exit_code=2)
         assert "outliers: expected" in refused.stderr
+    asked = ("--outliers", "3", "--outlier-search", "published")
+    refused = run_cli("train", store.path, "--out", tmp_path / "m", *asked, exit_code=2)
+    assert "may have to try 330,791,175 subsets of 300 rows" in refused.stderr
+    assert "--outlier-search exact answers the same question" in refused.stderr
+    assert (
+        "above 0" in run_cli("train", store.path, "--out", tmp_path / "m", *asked, "--epsilon", "0", exit_code=2).stderr
+    )
     refused = run_cli("train", store.path, "--out", tmp_path / "m", "--outliers", "200", exit_code=2)
     assert "the margin has no bound" in refused.stderr
     run_cli("train", store.path, "--out", tmp_path / "s", "--loss", "hinge", "--epsilon", "0.1")

@@ -21,6 +21,7 @@ from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.checkpoint import Checkpoint
 from coremargin.learn import train as train_module
+from coremargin.maths.outliers import published
 from coremargin.problems.fleet import make as fleet
 from coremargin.problems.hard import make as hard
 from coremargin.problems.multiclass import make as multiclass
@@ -74,12 +75,14 @@ def made_store(kind: str, path: Path) -> Store:
         return sparse_store(path)
     if kind in ("hinge", "squared_hinge", "fleet-stages", "fold-stages", "outliers"):
         return noisy_store(path, wrong=0.002 if kind == "outliers" else 0.05)
+    if kind == "published":
+        return synth(path, Recipe(26, 3, margin=0.3, noise=0.1, seed=3, chunk_bytes=4 * 3 * 4), workers=1)
     return small_store(path)
 
 
 #: Every kind of job that has checkpoints: its parameters, such that it takes several scans of many blocks where the
 #: sample is small. kesler and crammer-singer are several classes at once, hard and soft; folds, fold-stages
-#: and fleet-segments are fleets of three.
+#: and fleet-segments are fleets of three; published reads once, and then tries subsets of few rows.
 KINDS: dict[str, dict[str, Any]] = {
     "hard": {"epsilon": 1e-6, "memory": 20_000},
     "hinge": {"loss": "hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
@@ -88,6 +91,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "kesler": {"epsilon": 1e-6, "memory": 40_000, "classes": "crammer-singer"},
     "crammer-singer": {"epsilon": 1e-4, "memory": 200_000, "classes": "crammer-singer", "loss": "hinge", "C": 0.1},
     "outliers": {"epsilon": 1e-6, "memory": 100_000, "outliers": 8},
+    "published": {"outliers": (1, 2), "outlier_search": "published-simple"},
     "segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 40_000, "block": 1 << 12},
     "fleet-stages": {"loss": "squared_hinge", "C": [0.1, 1.0], "epsilon": 1e-6, "memory": 200_000},
     "fold-stages": {"loss": "hinge", "C": 0.1, "epsilon": 1e-5, "memory": 70_000, "folds": 2},
@@ -107,6 +111,7 @@ def sample_little(bytes_: int = 10_000) -> None:
         (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"),
     ):  # fmt: skip
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
+    published.RANGE = 60  # an enumeration has many waves
     staged.PAYS = staged.PAYS_ALIKE = 1_000  # small fleets are read in stages, too
 
 

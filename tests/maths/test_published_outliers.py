@@ -10,8 +10,19 @@ import pytest
 
 from coremargin.maths.outliers import published
 from coremargin.maths.outliers.certificates import SearchRows
-from coremargin.maths.outliers.published import Published, by_enumeration, coreset_size, subsets, unrank
+from coremargin.maths.outliers.published import (
+    Published,
+    begun,
+    by_enumeration,
+    coreset_size,
+    further,
+    most_subsets_of,
+    sizes_of,
+    subsets,
+    unrank,
+)
 from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
+from coremargin.maths.outliers.storage import enumerated_from_arrays, enumerated_to_arrays
 from outlier_judges import KINDS, best_by_all_sets, instance
 
 
@@ -66,7 +77,45 @@ def test_ranges_may_run_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
     whole = by_enumeration(search_rows, 1, 0.5, one_by_one)
     monkeypatch.setattr(published, "RANGE", 3)
+    monkeypatch.setattr(published, "WAVE", 2)
     cut = by_enumeration(search_rows, 1, 0.5, lambda f, tasks: one_by_one(f, tasks[::-1])[::-1])
     assert cut.found.margin == whole.found.margin
     assert cut.subsets == whole.subsets
     assert (cut.found.w == whole.found.w).all()
+
+
+def test_sizes_are_known_before_a_row_is_looked_at() -> None:
+    """(a) grows by the square of 2 from 8 / epsilon, (b) doubles from 1, both up to what always suffices."""
+    assert sizes_of(500, 300, 2, 0.5, "outlier-svm") == (16, 64, 256, 301)
+    assert sizes_of(500, 300, 2, 0.5, "simple-outlier-svm") == (1, 2, 4, 8, 16, 32, 64, 128, 256, 301)
+    assert sizes_of(20, 300, 2, 0.5, "simple-outlier-svm") == (1, 2, 4, 8, 16, 18)
+    assert sizes_of(20, 3, 2, 1e-12, "outlier-svm") == (4,)
+    assert most_subsets_of(20, 3, 2, 0.1, "simple-outlier-svm") == 20 + comb(20, 2) + comb(20, 4)
+
+
+@pytest.mark.parametrize("algorithm", ["outlier-svm", "simple-outlier-svm"])
+def test_where_nothing_separates_all_subsets_are_tried(algorithm: Published) -> None:
+    """No stopping rule ends an enumeration without a margin: it tries as many subsets as it was said to."""
+    x, y = np.zeros((8, 2)), np.repeat([1, -1], 4)
+    x[:, 0] = [0, 1, 2, 3, 0, 1, 2, 3]  # every row has both labels
+    search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
+    found = by_enumeration(search_rows, 1, 0.5, one_by_one, algorithm)
+    assert found.found.margin <= 0
+    assert found.subsets == most_subsets_of(8, 2, 1, 0.5, algorithm)
+
+
+def test_kept_between_any_two_waves_it_ends_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written to arrays and read back after each wave, an enumeration is what it was."""
+    monkeypatch.setattr(published, "RANGE", 20)
+    monkeypatch.setattr(published, "WAVE", 2)
+    x, y, _ = instance("flipped", np.random.default_rng(13))
+    search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
+    whole = by_enumeration(search_rows, 1, 0.5, one_by_one, "simple-outlier-svm")
+    state, waves = begun(search_rows, 1, 0.5, "simple-outlier-svm"), 0
+    while not state.ended:
+        state, waves = further(enumerated_from_arrays(enumerated_to_arrays(state)), search_rows, one_by_one), waves + 1
+    assert waves > 3
+    before, after = enumerated_to_arrays(whole), enumerated_to_arrays(state)
+    assert {name: values.tobytes() for name, values in before.items()} == {
+        name: values.tobytes() for name, values in after.items()
+    }

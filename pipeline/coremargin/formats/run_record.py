@@ -42,6 +42,24 @@ class FleetRun(Run, frozen=True, kw_only=True):
     as_read: list[dict[str, Any]] | None = None
 
 
+class PublishedRun(Struct, frozen=True, kw_only=True):
+    """What a published algorithm came to for one number of outliers; margin: of its own best hyperplane."""
+
+    k: _Count
+    algorithm: str
+    subsets: _Count
+    subsets_at_most: _Count
+    subset_rows: _Count
+    ended: bool
+    margin: float | None
+
+
+class OutlierRun(Run, frozen=True, kw_only=True):
+    """And of that of a margin with outliers."""
+
+    published: list[PublishedRun] = []
+
+
 def step_name(line: Mapping[str, Any]) -> str:
     """What a line of ``rounds.jsonl`` is about: the sample, a stage of the first read, a scan."""
     if line.get("kind") == "stage":

@@ -37,8 +37,8 @@ Published = Literal["outlier-svm", "simple-outlier-svm"]
 #: Subsets that are tried at most unless more are asked for: minutes on a core.
 MOST_SUBSETS = 5_000_000
 #: Rows of all its subsets together that one task solves with, and tasks that are in flight together. A solve takes some
-#: 20 us a row (measured, 2 to 50 features): a wave is over within a second on one core, and then a job may end.
-RANGE, WAVE = 2_000, 16
+#: 20 us a row (measured, 2 to 50 features): a wave is over within half a second on one core, and then a job may end.
+RANGE, WAVE = 1_000, 16
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from coremargin.formats.run_record import OutlierRun
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.kind import check_of, go_on, places
 from coremargin.problems.outliers.spec import OutlierJob
@@ -25,6 +26,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
     job = OutlierJob
     title = "a margin with outliers"
     selected_by = "give outliers"
+    run = OutlierRun
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """A number of outliers."""
@@ -39,34 +41,34 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
     def verdict(self, outcome: Outcome, job: OutlierJob) -> list[str]:
         """The margin once rows are left out, and what no others allow."""
         from coremargin.problems.outliers.left_out import left_out
+        from coremargin.problems.outliers.messages import theorem_told, tried_told
 
         model = cast("Model", outcome.model)
         found = left_out(model)
         step, count = found.steps[-1], f"{len(found.rows):,} of {model.rows:,} rows"
         lower, upper = plain_bounds(step.lower, step.upper)
+        tried = tried_told(outcome.run.get("published", []))
         if model.status == "certified":
             share = plain_share(model.certificate.ratio)
             return [
                 f"certified: without {count} the margin is {lower};",
                 f"no {step.k:,} left out allow more than {upper}: at least {share} of the best possible.",
-                *_published(outcome.run),
+                *([f"{tried}."] if tried else []),
             ]
         if model.status == "not_separable":
             return [
                 f"not separable: more than {step.k:,} rows stand in the way, whichever are left out.",
                 f"The proof, contradictions among {model.certificate.coreset_rows:,} rows, is in the model.",
-                *_published(outcome.run),
+                *([f"{tried}."] if tried else []),
             ]
         proven = f"{lower} without {count}" if lower else "none"
         possible = f"at most {upper}" if upper else "not known"
         if outcome.run.get("word") == "published":
-            return [
-                *_theorem(outcome.run["published"][-1], job.epsilon),
-                f"margin proven {proven}, best possible by proof {possible}, epsilon asked for {job.epsilon}.",
-            ]
-        reason = outcome.run["reason"]
+            bounds = f"margin proven {proven}, best possible by proof {possible}, epsilon asked for {job.epsilon}."
+            return [f"published: {tried};", f"{theorem_told(step.k, bool(lower), job.epsilon)};", bounds]
         return [
-            f"{'heuristic' if outcome.run.get('word') == 'heuristic' else 'stopped'}: {reason};",
+            f"{'heuristic' if outcome.run.get('word') == 'heuristic' else 'stopped'}: {outcome.run['reason']};",
+            *([f"{tried};"] if tried else []),
             f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
         ]
 
@@ -105,28 +107,6 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         from coremargin.problems.outliers import report
 
         return report.page_of(folder, name)
-
-
-def _theorem(found: Mapping[str, Any], epsilon: float) -> list[str]:
-    """That a published algorithm has ended, and what its theorem says; found: its part of ``run.json``."""
-    tried = f"published: {_tried(found)};"
-    if found["margin"] is None or found["margin"] <= 0:
-        said = f"by its theorem nothing separates the others, whichever {found['k']:,} rows are left out;"
-    else:
-        said = (
-            f"by its theorem, which verify cannot check, the margin is at least 1 - {epsilon:g} of the best possible;"
-        )
-    return [tried, said]
-
-
-def _tried(found: Mapping[str, Any]) -> str:
-    rows = f"{found['subset_rows']:,} row{'s' if found['subset_rows'] != 1 else ''}"
-    return f"the algorithm has ended after {found['subsets']:,} subsets, the last of {rows}"
-
-
-def _published(run: Mapping[str, Any]) -> list[str]:
-    """That a published algorithm was asked for, and has ended, beside what is proven; nothing for other searches."""
-    return [f"published: {_tried(run['published'][-1])}."] if run.get("published") else []
 
 
 KIND = OutlierKind()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coremargin.problems.common.start import SAMPLE_BYTES, rows_that_count
+from coremargin.problems.common.start import rows_that_count
 from coremargin.problems.outliers.problem import OutlierMargin
 from coremargin.problems.outliers.spec import PUBLISHED
 
@@ -22,8 +22,8 @@ def problem_of(job: OutlierJob, source: Source) -> OutlierMargin:
     exact = job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MANY)
     published = PUBLISHED.get(job.outlier_search or "")
     # these need all rows in the driver: the first stage is all of the read
-    sample_bytes = SAMPLE_BYTES if published is None else max(SAMPLE_BYTES, source.nbytes)
+    all_at_once = {} if published is None else {"sample_bytes": source.nbytes}
     return OutlierMargin(
         source, ks, job.epsilon, intercept=job.intercept, exact=exact, published=published, pool_bytes=job.memory,
-        sample_share=job.sample, sample_bytes=sample_bytes,
+        sample_share=job.sample, **all_at_once,
     )  # fmt: skip

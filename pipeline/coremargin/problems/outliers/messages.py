@@ -1,13 +1,15 @@
-"""What is said of the rows that a model leaves out: two tables."""
+"""What is said of the rows that a model leaves out, two tables; and of how far a published algorithm came."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coremargin.report.numbers import plain_bounds, plain_share
 from coremargin.report.text import table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from coremargin.problems.outliers.left_out import LeftOut, Step
 
 
@@ -33,3 +35,21 @@ def _step(step: Step) -> tuple[str, str, str, str]:
         return f"{step.k:,}", lower or "none", "0", "not separable"
     share = plain_share(min(1.0, step.lower / step.upper)) if step.lower is not None and step.upper else ""
     return f"{step.k:,}", lower or "none", upper or "?", share
+
+
+def tried_told(found: Sequence[Mapping[str, Any]]) -> str:
+    """How far a published algorithm came; found: its part of ``run.json``; "" where another one ran."""
+    if not found:
+        return ""
+    subsets, most = (sum(one[key] for one in found) for key in ("subsets", "subsets_at_most"))
+    rows = f"{found[-1]['subset_rows']:,} row{'s' if found[-1]['subset_rows'] != 1 else ''}"
+    if all(one["ended"] for one in found):
+        return f"the published algorithm has ended after {subsets:,} subsets, the last of {rows}"
+    return f"the published algorithm has tried {subsets:,} of at most {most:,} subsets"
+
+
+def theorem_told(k: int, separated: bool, epsilon: float) -> str:
+    """What follows when it has ended."""
+    if not separated:
+        return f"by its theorem, which verify cannot check, nothing separates the others, whichever {k:,} are left out"
+    return f"by its theorem, which verify cannot check, the margin is at least 1 - {epsilon:g} of the best possible"

@@ -15,6 +15,7 @@ from coremargin.formats.outliers import OUTLIERS
 from coremargin.maths.rows import from_arrays, lengths
 from coremargin.problems.common import report as common
 from coremargin.problems.outliers.left_out import Step, steps_of
+from coremargin.problems.outliers.messages import theorem_told, tried_told
 from coremargin.report import charts, page, svg
 from coremargin.report.claims import claims_of
 from coremargin.report.numbers import DASH, Precision, count, finite, precision_for
@@ -53,7 +54,12 @@ def render(
     claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"], OTHERS)
-    view["about"] = _about(left_out, steps, view["status"])
+    found = run.get("published", [])
+    theorem = theorem_told(steps[-1].k, bool(steps[-1].lower), model["parameters"]["epsilon"])
+    ended = found and all(one["ended"] for one in found)
+    view["about"] = _about(left_out, steps, view["status"]) | {
+        "tried": tried_told(found), "theorem": theorem if ended else "",
+    }  # fmt: skip
     return page.template("problems/outliers/report.html.j2").render(view)
 
 
