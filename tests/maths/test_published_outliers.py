@@ -84,6 +84,19 @@ def test_ranges_may_run_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (cut.found.w == whole.found.w).all()
 
 
+def test_a_margin_below_the_first_guess_takes_a_second() -> None:
+    """Rows that lie far out beside their margin do not end Figure 4a with the small subsets of its first guess."""
+    rng = np.random.default_rng(15)
+    x, y = 0.02 * rng.normal(size=(12, 10)), np.repeat([1, -1], 6)
+    x[:, 0] += np.linspace(-3.0, 3.0, 12)[rng.permutation(12)]  # along no class
+    search_rows = SearchRows(x, y.astype(np.int8), np.zeros(10), intercept=False)
+    found = by_enumeration(search_rows, 1, 0.9, one_by_one, "outlier-svm")
+    assert found.sizes == (9, 11)
+    assert 0 < found.found.margin < 0.1 * found.radius
+    assert (found.size, found.subsets) == (11, comb(12, 9) + comb(12, 11))
+    assert found.found.margin == pytest.approx(solve_in_memory(x, y, 1, intercept=False).lower)
+
+
 def test_sizes_are_known_before_a_row_is_looked_at() -> None:
     """(a) grows by the square of 2 from 8 / epsilon, (b) doubles from 1, both up to what always suffices."""
     assert sizes_of(500, 300, 2, 0.5, "outlier-svm") == (16, 64, 256, 301)

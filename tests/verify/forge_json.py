@@ -54,8 +54,8 @@ WORDS: tuple[str, ...] = (
     "duality_gap", "hinge", "squared_hinge", "balanced", "standard", "minmax", "maxabs", "rownorm", "float32",
     "float64", "int32", "complex128", "fast", "paper", "any-violator", "exact", "heuristic", "published", "ovr",
     "crammer-singer", "validation", "only", "0..3", "0..99", "3", "coremargin-model", "coremargin-fleet",
-    "coremargin-store", "yes", "no", "0", "000000", "array", "group", "regular", "default", "bytes", "crc32c", "blosc", "gzip", "zstd",
-    "transpose", "sharding_indexed", "little", "big", "v2", "NaN", "/", ".",
+    "coremargin-store", "yes", "no", "0", "000000", "array", "group", "regular", "default", "bytes", "crc32c", "blosc",
+    "gzip", "zstd", "transpose", "sharding_indexed", "little", "big", "v2", "NaN", "/", ".",
 )  # fmt: skip
 
 
