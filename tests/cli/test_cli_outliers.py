@@ -103,7 +103,7 @@ def test_the_published_algorithms_end_with_a_theorem_and_a_bound(
     """
     model, asked = tmp_path / "m", ("--outliers", "3,4", "--outlier-search", search)
     trained = run_cli("train", few.path, "--out", model, *asked, exit_code=4)
-    assert "the published algorithm has ended after" in trained.stdout
+    assert "published: the algorithm has ended after" in trained.stdout
     assert "by its theorem, which verify cannot check, the margin is at least 1 - 0.001 of the best" in trained.stdout
     assert "best possible by proof at most" in trained.stdout
     assert "--resume" not in trained.stdout
@@ -121,7 +121,7 @@ def test_the_published_algorithms_end_with_a_theorem_and_a_bound(
         assert 0.999 * best["lower"] <= mine["lower"] <= best["upper"] <= mine["upper"]
     assert "stopped" in run_cli("show", model).stdout
     again = run_cli("train", few.path, "--out", model, *asked, "--resume", exit_code=4)
-    assert "the published algorithm has ended after" in again.stdout  # it is over: there is nothing to go on with
+    assert "published: the algorithm has ended after" in again.stdout  # it is over: there is nothing to go on with
 
 
 def test_an_interrupted_enumeration_is_gone_on_with(

@@ -65,7 +65,8 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         possible = f"at most {upper}" if upper else "not known"
         if outcome.run.get("word") == "published":
             bounds = f"margin proven {proven}, best possible by proof {possible}, epsilon asked for {job.epsilon}."
-            return [f"published: {tried};", f"{theorem_told(step.k, bool(lower), job.epsilon)};", bounds]
+            ended = tried.replace("the published algorithm", "the algorithm")
+            return [f"published: {ended};", f"{theorem_told(step.k, bool(lower), job.epsilon)};", bounds]
         return [
             f"{'heuristic' if outcome.run.get('word') == 'heuristic' else 'stopped'}: {outcome.run['reason']};",
             *([f"{tried};"] if tried else []),
