@@ -210,6 +210,13 @@ class ExecutorContract:
             run_calls(executor, slow_element, [(np.zeros(2), place) for place in (0, 1, 7)])
         assert "task 2" in "".join(caught.value.__notes__)
 
+    def test_of_many_tasks_the_one_that_fails_is_named(self, executor: Executor) -> None:
+        """Where several travel as one, the number is still that of the task."""
+        tasks = [(np.zeros(50), place if place != 40 else 99) for place in range(45)]
+        with pytest.raises(IndexError) as caught:
+            run_calls(executor, slow_element, tasks)
+        assert "task 40 " in " ".join(caught.value.__notes__).replace(",", " ")
+
     def test_answers_come_in_the_order_of_the_blocks(
         self, executor: Executor, source: FakeSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

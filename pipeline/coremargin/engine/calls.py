@@ -36,12 +36,16 @@ _PER_WORKER = 16
 def run_calls(executor: Executor, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
     """``function(*task)`` for every task, on the workers; the answers in the order of the tasks.
 
-    Raises what ``Executor.run`` raises; an exception of the function arrives as it is, with the task's number.
+    Where it costs something to send a task, several travel as one. Raises what ``Executor.run`` raises; an exception of
+    the function arrives as it is, with the task's number.
     """
-    blocks = [Block(index, ()) for index in range(len(tasks))]
-    source, probe = cast("Source", _Nothing()), cast("Probe", _Calls(function, tuple(tasks)))
-    answers = {result.block.index: result.summary for result in executor.run(source, probe, blocks)}
-    return [answers[index] for index in range(len(tasks))]
+    most = executor.most_calls
+    groups = len(tasks) if most is None else min(len(tasks), most)
+    source, probe = cast("Source", _Nothing()), cast("Probe", _Calls(function, tuple(tasks), groups))
+    answers: list[Any] = [None] * len(tasks)
+    for result in executor.run(source, probe, [Block(index, ()) for index in range(groups)]):
+        answers[result.block.index :: groups] = result.summary
+    return answers
 
 
 def ask_in_order(
@@ -90,23 +94,35 @@ class _Nothing:
 
 
 @dataclass(frozen=True)
-class _Call:
-    function: Callable[..., Any]
-    task: tuple[Any, ...]
+class _Group:
+    """Some of the tasks: every ``step``-th."""
 
-    def __call__(self, source: Source, block: Block) -> Any:
-        return self.function(*self.task)
+    function: Callable[..., Any]
+    tasks: tuple[tuple[Any, ...], ...]
+    step: int
+
+    def __call__(self, source: Source, block: Block) -> list[Any]:
+        answers = []
+        for place, task in enumerate(self.tasks):
+            try:
+                answers.append(self.function(*task))
+            except Exception as error:
+                if len(self.tasks) > 1:
+                    error.add_note(f"it is task {block.index + place * self.step} of those that were sent together")
+                raise
+        return answers
 
 
 @dataclass(frozen=True)
 class _Calls:
-    """All tasks; each block is sent its own."""
+    """All tasks, in so many groups; each block is sent its own."""
 
     function: Callable[..., Any]
     tasks: tuple[tuple[Any, ...], ...]
+    groups: int
 
-    def narrow(self, block: Block) -> _Call:
-        return _Call(self.function, self.tasks[block.index])
+    def narrow(self, block: Block) -> _Group:
+        return _Group(self.function, self.tasks[block.index :: self.groups], self.groups)
 
     def empty(self) -> NoReturn:
         raise UsageError("tasks have answers, no summaries; take them from run_calls")

@@ -77,6 +77,11 @@ class DaskExecutor:
         return max(1, len(self._threads()))
 
     @property
+    def most_calls(self) -> int:
+        """Two a worker: one that waits keeps a worker busy while an answer travels."""
+        return 2 * self.workers
+
+    @property
     def description(self) -> str:
         """One line for people: workers, threads, dashboard link if any."""
         if self._description:

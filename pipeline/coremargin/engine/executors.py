@@ -38,6 +38,11 @@ class InProcess:
         return self._threads
 
     @property
+    def most_calls(self) -> None:
+        """Nothing is sent."""
+        return
+
+    @property
     def description(self) -> str:
         """One line for people."""
         return f"in this process, {self._threads} thread{'s' if self._threads > 1 else ''}"

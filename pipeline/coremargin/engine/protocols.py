@@ -80,6 +80,10 @@ class Executor(Protocol):
         """One line for people: workers, threads, dashboard link if any."""
 
     @property
+    def most_calls(self) -> int | None:
+        """As how many tasks plain calls are best sent, since each costs milliseconds; None: it costs nothing."""
+
+    @property
     def local(self) -> bool:
         """Whether all workers, as far as they have answered, run on this machine: what it has cached, they find."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +101,10 @@ class SearchRows:
         # Classes side by side: the kernel looks at each without a copy.
         self.order = np.argsort(self.groups, kind="stable")
         self.zero = ZERO * float(np.sqrt(np.einsum("ij,ij->i", self.z, self.z).max(initial=0.0)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What travels to workers: the rest follows from it."""
+        return partial(SearchRows, intercept=self.intercept, compiled=self.compiled), (self.x, self.signs, self.centre)
 
     def of(self, x: Array, signs: NDArray[np.int8]) -> SearchRows:
         """Other rows, seen in the same way."""

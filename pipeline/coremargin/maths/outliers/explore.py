@@ -114,10 +114,11 @@ class Question:
     compiled: bool = False
 
 
-def explore(search_rows: SearchRows, known: Certificates, nodes: Ragged, question: Question) -> Explored:
+def explore(search_rows: SearchRows, known: Ragged, nodes: Ragged, question: Question) -> Explored:
     """Depth first from ``nodes`` (the last one first), leaving rows out before keeping them.
 
-    A pure function: the same answer wherever it runs. New certificates are numbered from ``len(known)``.
+    A pure function: the same answer wherever it runs. known: the rows of certificates that stand at the threshold.
+    Leaves refer to these by their place, and to new ones by numbers from ``len(known)`` on.
     """
     return _Explorer(search_rows, known, question).run(nodes)
 
@@ -125,7 +126,7 @@ def explore(search_rows: SearchRows, known: Certificates, nodes: Ragged, questio
 class _Explorer:
     """The rows and certificates as the kernels know them, and back."""
 
-    def __init__(self, search_rows: SearchRows, known: Certificates, question: Question) -> None:
+    def __init__(self, search_rows: SearchRows, known: Ragged, question: Question) -> None:
         self.search_rows, self.known, self.question = search_rows, known, question
         margins = search_rows.signs * (search_rows.x @ question.w + question.b)
         self.order, tiers = _tiers(search_rows, margins, question.k)
@@ -137,14 +138,13 @@ class _Explorer:
         suspect[suspects] = True
         groups = search_rows.groups[self.order]
         self.arena = Arena(z, groups, tiers, np.einsum("ij,ij->i", z, z), margins, suspects.copy(), suspect)
-        self.usable = np.flatnonzero(known.since <= question.threshold)
 
     def run(self, nodes: Ragged) -> Explored:
         question, room = self.question, 1 << 12
         ask = tree.Ask(question.k, question.budget, question.effort, question.most_candidates, question.root_only)
         limits = Limits(1e-12, 0.0, self.search_rows.length(question.threshold), STEPS)
         book = self._book()
-        node = _node(self.arena, len(book.used), question.k)
+        node = _node(self.arena, len(book.ends), question.k)
         out = _out(self._steps(nodes, self.place), room)
         task = tree.Task(node, book, out, self.arena, _bench(self.arena), ask, limits)
         while not kernel("explore_nodes", compiled=question.compiled)(task):
@@ -153,29 +153,27 @@ class _Explorer:
         return self._answer(book, task.out)
 
     def _book(self) -> Book:
-        known, question = self.known.rows.take(self.usable), self.question
-        most = min(self.arena.rows.shape) + 2
-        capacity = len(known) + question.budget + 1
-        rows = np.zeros(len(known.values) + (question.budget + 1) * most, np.int64)
+        known, question = self.known, self.question
+        n, d = self.arena.rows.shape
+        new = min(question.budget, question.effort // (n * d) + 1) + 1  # each takes a solve, which looks at all rows
+        rows = np.zeros(len(known.values) + new * (min(n, d) + 2), np.int64)
         rows[: len(known.values)] = self.place[known.values]
-        ends = np.zeros(capacity + 1, np.int64)
+        ends = np.zeros(len(known) + new + 1, np.int64)
         ends[1 : len(known) + 1] = known.ends
-        return Book(rows, np.zeros(len(rows)), ends, np.array([len(known)]), np.zeros(capacity, np.bool_))
+        return Book(rows, np.zeros(len(rows)), ends, np.array([len(known)]))
 
     def _answer(self, book: Book, out: tree.Out) -> Explored:
         """What the kernels left, in terms of the pool."""
-        first, count = len(self.usable), int(book.size[0])
+        first, count = len(self.known), int(book.size[0])
         span = slice(int(book.ends[first]), int(book.ends[count]))
         ends = book.ends[first + 1 : count + 1] - book.ends[first]
         rows, weights = Ragged(self.order[book.rows[span]], ends), Ragged(book.weights[span].copy(), ends)
-        numbers = np.concatenate([self.usable, len(self.known) + np.arange(count - first)])
         leaves = int(out.counts[tree.LEAVES])
-        proofs = _taken(out.proofs, leaves)
         candidates = _taken(out.candidates, int(out.counts[tree.CANDIDATES]))
         return Explored(
             self._steps(_taken(out.open, int(out.counts[tree.OPEN])), self.order),
             self.search_rows.certificates(rows, weights, self.question.threshold),
-            Leaves(self._steps(_taken(out.leaves, leaves), self.order), Ragged(numbers[proofs.values], proofs.ends)),
+            Leaves(self._steps(_taken(out.leaves, leaves), self.order), _taken(out.proofs, leaves)),
             [self._candidate(path) for path in self._steps(candidates, self.order)],
             int(out.counts[tree.NODES]), int(out.counts[tree.WORK]),
         )  # fmt: skip

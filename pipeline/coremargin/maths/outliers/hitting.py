@@ -25,14 +25,13 @@ LENGTH, LEFT, ACTIVE, PACKED = range(4)
 class Book(NamedTuple):
     """Certificates one behind the other: the rows and weights of number i lie in ends[i] : ends[i + 1].
 
-    size (1,): how many there are; there is room for more. used (capacity,): whether an end rests on it.
+    size (1,): how many there are; there is room for more.
     """
 
     rows: Numbers
     weights: Array
     ends: Numbers
     size: Numbers
-    used: np.ndarray
 
 
 class Node(NamedTuple):

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coremargin.maths.margin import EXACT, is_certified, is_nothing
 from coremargin.maths.outliers.certificates import Certificates, SearchRows
@@ -134,8 +135,11 @@ def advance(search: Search, search_rows: SearchRows, run: Map) -> Search:
         search.k, search.threshold, search.best.w, search.best.b, budget if compiled else INTERPRETED, EFFORT,
         search.batch - len(search.candidates), root_only=search.probing, compiled=compiled,
     )  # fmt: skip
-    answers = run(explore, [(search_rows, search.certificates, hand, question) for hand in hands])
-    return _turn(_merged(search, answers))
+    usable = np.flatnonzero(search.certificates.since <= search.threshold)
+    known = search.certificates.rows.take(usable)
+    tasks = [(search_rows, known, hand, question) for hand in hands]
+    answers = run(explore, tasks) if len(tasks) > 1 else [explore(*tasks[0])]  # one alone is not worth the way
+    return _turn(_merged(search, usable, answers))
 
 
 def is_long(search: Search) -> bool:
@@ -211,8 +215,11 @@ def _dealt(nodes: Ragged, tasks: int) -> list[Ragged]:
     return [nodes.take(np.array(order[task::tasks])) for task in range(min(tasks, len(paths)))]
 
 
-def _merged(search: Search, answers: Sequence[Explored]) -> Search:
-    """Certificates in task order, each set of rows once; ends and candidates with their final numbers."""
+def _merged(search: Search, usable: NDArray[np.intp], answers: Sequence[Explored]) -> Search:
+    """Certificates in task order, each set of rows once; ends and candidates with their final numbers.
+
+    usable: the numbers of the certificates that the tasks knew.
+    """
     known, number = len(search.certificates), dict[bytes, int]()
     found, leaves = [search.certificates], [NO_LEAVES]
     for answer in answers:
@@ -220,7 +227,7 @@ def _merged(search: Search, answers: Sequence[Explored]) -> Search:
         fresh = np.flatnonzero([key not in number for key in new])
         number |= {new[i]: known + len(number) + j for j, i in enumerate(fresh)}
         found.append(answer.certificates.take(fresh))
-        numbers = np.concatenate([np.arange(known), np.array([number[key] for key in new], np.int64)])
+        numbers = np.concatenate([usable, np.array([number[key] for key in new], np.int64)])
         proofs = answer.leaves.proofs
         leaves.append(Leaves(answer.leaves.paths, Ragged(numbers[proofs.values], proofs.ends)))
     certificates, ends = Certificates.joined(found), Leaves.joined(leaves)

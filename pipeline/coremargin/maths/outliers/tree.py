@@ -91,13 +91,11 @@ def has_room(lists: Lists, number: int, entries: int, values: int) -> bool:
     return number + entries < len(lists.ends) and lists.ends[number] + values <= len(lists.values)
 
 
-def leaf(node: Node, book: Book, out: Out, proof: Numbers) -> None:
+def leaf(node: Node, out: Out, proof: Numbers) -> None:
     """The node ends, by these certificates."""
     put(out.leaves, out.counts[LEAVES], node.path[: node.counts[LENGTH]])
     put(out.proofs, out.counts[LEAVES], proof)
     out.counts[LEAVES] += 1
-    for number in proof:
-        book.used[number] = True
 
 
 def propagate(node: Node, book: Book, out: Out) -> bool:
@@ -106,12 +104,12 @@ def propagate(node: Node, book: Book, out: Out) -> bool:
     while least >= 0 and (node.residual[least] <= 1 or node.counts[LEFT] == 0):
         proof = np.array([least])
         if node.residual[least] == 0 or node.counts[LEFT] == 0:
-            leaf(node, book, out, proof)
+            leaf(node, out, proof)
             return False
         row, length = free_row(book, node, least), node.counts[LENGTH]
         node.path[length] = ~row  # to keep it is a branch that ends at once
         node.counts[LENGTH] += 1
-        leaf(node, book, out, proof)
+        leaf(node, out, proof)
         node.counts[LENGTH] = length
         leave_out(node, row)
         least = look_through(book, node, True)
@@ -148,13 +146,13 @@ def record(node: Node, book: Book, draft: Draft) -> int:
     return number
 
 
-def after_found(node: Node, book: Book, out: Out, number: int) -> int:
+def after_found(node: Node, out: Out, number: int) -> int:
     """What a new certificate means for the node; -1: look on."""
     if node.residual[number] == 0:
-        leaf(node, book, out, np.array([number]))
+        leaf(node, out, np.array([number]))
         return END
     if node.counts[PACKED] > node.counts[LEFT]:
-        leaf(node, book, out, node.packed[: node.counts[PACKED]])
+        leaf(node, out, node.packed[: node.counts[PACKED]])
         return END
     return AGAIN if node.residual[number] == 1 else -1
 
@@ -193,7 +191,7 @@ def extend(task: Task) -> int:
         if short:
             take(arena, bench)
             shrink(arena, bench, node.status, task.limits)
-            then = after_found(node, task.book, out, record(node, task.book, bench.draft))
+            then = after_found(node, out, record(node, task.book, bench.draft))
             if then >= 0:
                 return then
         elif suspect >= 0:
@@ -230,7 +228,7 @@ def visit(task: Task) -> None:
     out.counts[WORK] += 1
     while propagate(node, book, out):
         if pack(book, node, task.arena.suspect):
-            leaf(node, book, out, node.packed[: node.counts[PACKED]])
+            leaf(node, out, node.packed[: node.counts[PACKED]])
             return
         then = extend(task)
         if then == SPLIT:
