@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from coremargin.maths.outliers import search
+from coremargin.maths.outliers import levels
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import good_hyperplane, soft_directions
-from coremargin.maths.outliers.search import ALONE_BUDGET, BUDGET, TASKS, Search, advance, believed, lowered, verified
+from coremargin.maths.outliers.levels import lowered
+from coremargin.maths.outliers.rounds import ALONE_BUDGET, BUDGET, TASKS, advance, believed, verified
+from coremargin.maths.outliers.search import Search
 from coremargin.maths.outliers.solve import one_by_one, prove, solve_in_memory
 from margin_judges import is_above_exact, margin_by_daqp
 from outlier_judges import KINDS, best_by_all_sets, instance
@@ -151,7 +153,7 @@ def rounds() -> list[Search]:
     best = prove(search_rows, good_hyperplane(search_rows, 12, soft_directions(search_rows)).w, 12)
     found = [Search(12, 1e-3, float(np.linalg.norm(search_rows.z, axis=1).max()), best, np.inf)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "PATIENCE", 100)
+        patch.setattr(levels, "PATIENCE", 100)
         while found[-1].status == "open" and found[-1].work < 3000:
             last = found[-1]
             proven = [prove(search_rows, candidate.verdict.point, 12) for candidate in last.candidates]

@@ -9,7 +9,7 @@ import pytest
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
-from coremargin.maths.outliers import search
+from coremargin.maths.outliers import rounds
 from coremargin.maths.outliers.heuristic import Found
 from coremargin.maths.outliers.search import Search
 from coremargin.maths.outliers.solve import one_by_one
@@ -51,7 +51,7 @@ def check_every_moment(problem: OutlierMargin, x: np.ndarray, y: np.ndarray) -> 
 @pytest.fixture
 def many_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of few nodes."""
-    monkeypatch.setattr(search, "ALONE_BUDGET", 3)
+    monkeypatch.setattr(rounds, "ALONE_BUDGET", 3)
 
 
 @pytest.mark.parametrize("exact", [True, False])

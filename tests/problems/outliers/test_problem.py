@@ -66,10 +66,10 @@ def test_the_same_bits_for_any_blocks_and_workers(starved: None) -> None:
 
 def test_many_tasks_a_round_give_a_true_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dealt out to 16 tasks of a few nodes from the first node on, the bounds still meet at the answer of memory."""
-    from coremargin.maths.outliers import search
+    from coremargin.maths.outliers import rounds
 
-    monkeypatch.setattr(search, "ALONE", 0)
-    monkeypatch.setattr(search, "BUDGET", 10)
+    monkeypatch.setattr(rounds, "ALONE", 0)
+    monkeypatch.setattr(rounds, "BUDGET", 10)
     x, y = noisy(150, 5, 0, seed=11)
     dealt = []
 

@@ -35,18 +35,19 @@ class Certificates:
     """Certificates by number: rows and weights, and what they prove, values (c,).
 
     since (c,): the least threshold for which each stands; that is its value, or the threshold that it was found for
-    where rounding leaves the value a trifle above it.
+    where rounding leaves the value a trifle above it. uses (c,) int64: how many ends of branches rest on it.
     """
 
     rows: Ragged
     weights: Ragged
     values: Array
     since: Array
+    uses: NDArray[np.int64]
 
     @classmethod
     def nothing(cls) -> Certificates:
         """None."""
-        return cls(Ragged.nothing(), Ragged.nothing(np.float64), np.zeros(0), np.zeros(0))
+        return cls(Ragged.nothing(), Ragged.nothing(np.float64), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
 
     @classmethod
     def joined(cls, parts: Sequence[Certificates]) -> Certificates:
@@ -54,6 +55,7 @@ class Certificates:
         return cls(
             Ragged.joined([part.rows for part in parts]), Ragged.joined([part.weights for part in parts]),
             np.concatenate([part.values for part in parts]), np.concatenate([part.since for part in parts]),
+            np.concatenate([part.uses for part in parts]),
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -68,8 +70,18 @@ class Certificates:
     def take(self, numbers: NDArray[np.integer]) -> Certificates:
         """Those of these numbers."""
         return Certificates(
-            self.rows.take(numbers), self.weights.take(numbers), self.values[numbers], self.since[numbers]
-        )
+            self.rows.take(numbers), self.weights.take(numbers), self.values[numbers], self.since[numbers],
+            self.uses[numbers],
+        )  # fmt: skip
+
+    def standing(self, threshold: float, most: int) -> NDArray[np.intp]:
+        """The numbers of those that stand at a threshold, increasing: the newest and the most used, so many at most."""
+        standing = np.flatnonzero(self.since <= threshold)
+        newest = max(0, len(standing) - most // 2)
+        if newest <= most - most // 2:
+            return standing
+        used = np.argsort(-self.uses[standing[:newest]], kind="stable")[: most - most // 2]
+        return np.concatenate([standing[np.sort(used)], standing[newest:]])
 
 
 @dataclass(frozen=True)
@@ -163,7 +175,9 @@ class SearchRows:
         order = np.lexsort((rows.values, number))
         rows, weights = Ragged(rows.values[order], rows.ends), Ragged(weights.values[order], weights.ends)
         shares, values = upper_bounds(self.x, self.signs, rows.values, weights.values, number, self.intercept)
-        return Certificates(rows, Ragged(shares, rows.ends), values, np.minimum(values, threshold))
+        return Certificates(
+            rows, Ragged(shares, rows.ends), values, np.minimum(values, threshold), np.zeros(len(values), np.int64)
+        )
 
 
 def _verdict(found: Nearest, rows: Rows, *, too_small: bool) -> Verdict:

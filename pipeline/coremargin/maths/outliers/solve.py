@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from coremargin.maths.margin import Array, safe_projections
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, soft_directions
-from coremargin.maths.outliers.search import Search, advance, believed, verified
+from coremargin.maths.outliers.rounds import advance, believed, verified
+from coremargin.maths.outliers.search import Search
 from coremargin.maths.outliers.trimmed import trimmed_margin
 
 

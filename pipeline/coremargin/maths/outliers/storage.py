@@ -37,13 +37,14 @@ def certificates_to_arrays(certificates: Certificates) -> Arrays:
     """The rows, weights and values of certificates."""
     return {
         **ragged("rows", certificates.rows), **ragged("weights", certificates.weights),
-        "values": certificates.values, "since": certificates.since,
+        "values": certificates.values, "since": certificates.since, "uses": certificates.uses,
     }  # fmt: skip
 
 
 def certificates_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Certificates:
     """Inverse of ``certificates_to_arrays``."""
-    return Certificates(unragged("rows", arrays), unragged("weights", arrays), arrays["values"], arrays["since"])
+    numbers = (arrays[name] for name in ("values", "since", "uses"))
+    return Certificates(unragged("rows", arrays), unragged("weights", arrays), *numbers)
 
 
 def leaves_to_arrays(leaves: Leaves) -> Arrays:
@@ -59,6 +60,7 @@ def leaves_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Leaves:
 def search_to_arrays(search: Search) -> Arrays:
     """Everything that a search knows."""
     arrays: Arrays = {name: np.array(getattr(search, name), np.float64) for name in _NUMBERS}
+    arrays |= {"trace": np.array(search.trace, np.float64).reshape(-1, 3)}
     arrays |= {"status": np.array(_STATUSES.index(search.status))}
     arrays |= {"best_w": search.best.w, "best_b": np.array(search.best.b), "best_margin": np.array(search.best.margin)}
     arrays |= _under("certificates", certificates_to_arrays(search.certificates))
@@ -79,6 +81,7 @@ def search_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Search:
         **numbers,
         best=Found(arrays["best_w"], float(arrays["best_b"]), float(arrays["best_margin"])),
         status=_STATUSES[int(arrays["status"])],
+        trace=tuple((int(work), lower, upper) for work, lower, upper in arrays["trace"].tolist()),
         certificates=certificates_from_arrays(below("certificates", arrays)),
         candidates=_candidates_from_arrays(below("candidates", arrays)),
         level=_level_from_arrays(below("level", arrays)),

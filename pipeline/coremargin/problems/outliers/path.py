@@ -10,7 +10,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from coremargin.maths.outliers.search import ended, improved, is_proven, lowered
+from coremargin.maths.outliers.levels import lowered
+from coremargin.maths.outliers.search import ended, improved, is_proven
 
 if TYPE_CHECKING:
     from coremargin.maths.outliers.search import Search

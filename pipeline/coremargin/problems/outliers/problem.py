@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, measure, soft_directions
 from coremargin.maths.outliers.packing import bounded
-from coremargin.maths.outliers.search import Map, Search, advance, believed, improved, verified
+from coremargin.maths.outliers.rounds import advance, believed, verified
+from coremargin.maths.outliers.search import Map, Search, improved
 from coremargin.maths.outliers.trimmed import trimmed_margin
 from coremargin.problems.common.driver_rows import SignedRows
 from coremargin.problems.common.sent import BringRows, Brought

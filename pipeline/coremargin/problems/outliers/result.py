@@ -149,6 +149,6 @@ def _proof_arrays(proofs: list[Proof], core: NDArray[np.intp], pool: int) -> dic
     steps = np.where(steps >= 0, place[np.maximum(steps, 0)], ~place[np.maximum(~steps, 0)])
     leaves = replace(leaves, paths=Ragged(steps, leaves.paths.ends))
     parts = certificates_to_arrays(certificates) | leaves_to_arrays(leaves)
-    del parts["since"]
+    del parts["since"], parts["uses"]
     stored = {f"proof_{name}": values for name, values in parts.items()}
     return stored | {"proof_leaves": np.array([len(part) for part, _ in proofs])}
