@@ -32,6 +32,7 @@ class Run(Struct, frozen=True, kw_only=True):
     store: str
     out: str
     reason: str
+    bounds: list[tuple[float, float | None, float | None]] = []  #: seconds, lower, upper: as they came between scans
 
 
 class FleetRun(Run, frozen=True, kw_only=True):
@@ -58,6 +59,9 @@ class OutlierRun(Run, frozen=True, kw_only=True):
     """And of that of a margin with outliers."""
 
     published: list[PublishedRun] = []
+    outliers: _Count | None = None
+    wrong: _Count | None = None
+    gap_later: float | None = None
 
 
 def step_name(line: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from dataclasses import dataclass, field
@@ -30,8 +31,9 @@ VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
 class RunCounters:
     """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it.
 
-    held: chunks that stay in memory once they were read. What a resumed job has to read again, as it has to what was
-    not in a checkpoint yet, does not count: the figures are those of a run without a break.
+    bounds: seconds, lower and upper bound between scans. held: chunks that stay in memory once they were read. What a
+    resumed job has to read again, as it has to what was not in a checkpoint yet, does not count: the figures are those
+    of a run without a break.
     """
 
     seconds: float = 0.0
@@ -40,11 +42,12 @@ class RunCounters:
     resumed: int = 0
     rounds: list[dict[str, Any]] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
+    bounds: list[list[float | None]] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def as_now(self) -> dict[str, Any]:
         """What they show, as JSON; what is counted later does not change it."""
-        return {**vars(self), "rounds": list(self.rounds)}
+        return {**vars(self), "rounds": list(self.rounds), "bounds": list(self.bounds)}
 
     def holds(self, chunks: frozenset[int]) -> None:
         """These chunks are in memory now."""
@@ -68,6 +71,12 @@ class RunCounters:
             record["where"] = [a + b for a, b in zip(before, now, strict=True)]
         record["chunks_skipped"] = cost.chunks - record["chunks_read"]
         self.rounds[-1] = record
+
+    def worked(self, found: Round) -> None:
+        """Note the bounds that became known between scans, where they are others than the last."""
+        bounds = [None if math.isinf(value) else value for value in (found.lower, found.upper)]
+        if not self.bounds or self.bounds[-1][1:] != bounds:
+            self.bounds.append([self.seconds, *bounds])
 
     def _told(self, kind: str, found: Round, cost: ScanCost) -> None:
         self.scans += found.stage == 1
@@ -103,6 +112,8 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
         "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
         "resumed": counters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
+    if counters.bounds:
+        run["bounds"] = counters.bounds
     return run | kind_of(job).facts(problem, state)
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.nearest import Limits, face_of
 from coremargin.maths.outliers import tree
+from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.compiled import kernel
 from coremargin.maths.outliers.hitting import Book, Node
 from coremargin.maths.outliers.ragged import Ragged
@@ -29,7 +30,7 @@ from coremargin.maths.outliers.trimmed import outliers_of
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.maths.outliers.certificates import Certificates, SearchRows, Verdict
+    from coremargin.maths.outliers.certificates import Certificates, Verdict
 
 Path = tuple[int, ...]
 
@@ -121,6 +122,14 @@ def explore(search_rows: SearchRows, known: Ragged, nodes: Ragged, question: Que
     Leaves refer to these by their place, and to new ones by numbers from ``len(known)`` on.
     """
     return _Explorer(search_rows, known, question).run(nodes)
+
+
+def compile_kernels() -> None:
+    """Have numba compile what a task runs, or load it from its cache: a first search, of two rows."""
+    x, signs = np.array([[1.0], [-1.0]]), np.array([1, -1], np.int8)
+    search_rows = SearchRows(x, signs, np.zeros(1), intercept=True)
+    question = Question(0, 2.0, np.ones(1), 0.0, 10, 10_000, 1, compiled=True)
+    explore(search_rows, Ragged.nothing(), Ragged.of([()]), question)
 
 
 class _Explorer:

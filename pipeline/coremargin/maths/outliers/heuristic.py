@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
-from coremargin.maths.outliers.certificates import SearchRows
-from coremargin.maths.outliers.trimmed import best_removal, outliers_of
+from coremargin.maths.outliers.trimmed import best_removal, fewest_wrong, outliers_of
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.maths.outliers.certificates import Verdict
+    from coremargin.maths.outliers.certificates import SearchRows, Verdict
 
 #: Grid of C for the soft starts, times 1 / radius^2.
 GRID = tuple(10.0**e for e in range(-3, 5))
@@ -58,6 +57,15 @@ def measure(search_rows: SearchRows, w: Array, k: int) -> Found:
     w = w / length
     margin, b = best_removal(search_rows.lowest(search_rows.signs * (search_rows.x @ w), k), k, search_rows.intercept)
     return Found(w, b, margin)
+
+
+def fewest_of(directions: list[Array], search_rows: SearchRows) -> int:
+    """The least number of rows on the wrong side of one of these directions: wrong labels, most likely."""
+    signs = search_rows.signs
+    values = [signs * (search_rows.x @ w) for w in directions if np.any(w)]
+    return min(
+        (fewest_wrong(v[signs > 0], v[signs < 0], search_rows.intercept) for v in values), default=len(search_rows)
+    )
 
 
 def soft_directions(search_rows: SearchRows) -> list[Array]:
@@ -122,9 +130,9 @@ def good_hyperplane(search_rows: SearchRows, k: int, directions: list[Array], *,
     return over_trimmed(search_rows, best, k) if thorough and best.margin > 0 else best
 
 
-def climb(x: Array, signs: NDArray[np.int8], centre: Array, intercept: bool, k: int, start: Array) -> Found:
+def climb(search_rows: SearchRows, k: int, start: Array) -> Found:
     """The best hyperplane from one start (d,), with over-trimming where k is small: one task."""
-    return good_hyperplane(SearchRows(x, signs, centre, intercept=intercept), k, [start], thorough=k <= FEW)
+    return good_hyperplane(search_rows, k, [start], thorough=k <= FEW)
 
 
 def _without(search_rows: SearchRows, found: Found, k: int) -> NDArray[np.bool_]:

@@ -58,8 +58,9 @@ class Search:
     """What is known: ``best``, proven on all rows; ``upper``: none does better; ``proof``: why (None: not kept, or that
     of a search for more outliers).
 
-    batch: candidates that one scan can measure. trace: work and bounds after each round that changed these. status: "open", "done" (every level was answered, or the bounds are
-    close enough), "bounded" (packing.py gave a bound, whatever its distance), "full" (too many certificates).
+    batch: candidates that one scan can measure. trace: work and bounds after each round that changed these. status:
+    "open", "done" (every level was answered, or the bounds are close enough), "bounded" (packing.py gave a bound,
+    whatever its distance), "full" (too many certificates).
     """
 
     k: int

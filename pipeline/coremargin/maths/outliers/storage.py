@@ -57,13 +57,13 @@ def leaves_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Leaves:
     return Leaves(unragged("paths", arrays), unragged("proofs", arrays))
 
 
-def search_to_arrays(search: Search) -> Arrays:
-    """Everything that a search knows."""
+def search_to_arrays(search: Search, *, own: bool = True) -> Arrays:
+    """Everything that a search knows; own: False leaves out its certificates, which are another's."""
     arrays: Arrays = {name: np.array(getattr(search, name), np.float64) for name in _NUMBERS}
     arrays |= {"trace": np.array(search.trace, np.float64).reshape(-1, 3)}
     arrays |= {"status": np.array(_STATUSES.index(search.status))}
     arrays |= {"best_w": search.best.w, "best_b": np.array(search.best.b), "best_margin": np.array(search.best.margin)}
-    arrays |= _under("certificates", certificates_to_arrays(search.certificates))
+    arrays |= _under("certificates", certificates_to_arrays(search.certificates)) if own else {}
     arrays |= _under("candidates", _candidates_to_arrays(search.candidates, len(search.best.w)))
     for name, level in (("level", search.level), ("paused", search.paused)):
         arrays |= _under(name, {} if level is None else _level_to_arrays(level))
@@ -72,17 +72,17 @@ def search_to_arrays(search: Search) -> Arrays:
     return arrays
 
 
-def search_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Search:
-    """Inverse of ``search_to_arrays``."""
+def search_from_arrays(arrays: Mapping[str, NDArray[Any]], others: Certificates | None = None) -> Search:
+    """Inverse of ``search_to_arrays``; others: the certificates of a search that has none of its own."""
     numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
     numbers |= {name: int(numbers[name]) for name in _COUNTS}
-    paused, proof = below("paused", arrays), below("proof", arrays)
+    paused, proof, own = (below(name, arrays) for name in ("paused", "proof", "certificates"))
     return Search(
         **numbers,
         best=Found(arrays["best_w"], float(arrays["best_b"]), float(arrays["best_margin"])),
         status=_STATUSES[int(arrays["status"])],
         trace=tuple((int(work), lower, upper) for work, lower, upper in arrays["trace"].tolist()),
-        certificates=certificates_from_arrays(below("certificates", arrays)),
+        certificates=certificates_from_arrays(own) if own or others is None else others,
         candidates=_candidates_from_arrays(below("candidates", arrays)),
         level=_level_from_arrays(below("level", arrays)),
         paused=_level_from_arrays(paused) if paused else None,

@@ -49,6 +49,19 @@ def trimmed_margin(lowest: tuple[Array, Array], direction: Array, k: int, interc
     return value - abs(value) * gamma(len(direction) + 8), offset
 
 
+def fewest_wrong(positive: Array, negative: Array, intercept: bool) -> int:
+    """How many rows lie on the wrong side of a direction, with the offset that makes these fewest.
+
+    positive, negative: y w.x of the rows of each class; rows on the plane count as right.
+    """
+    if not intercept:
+        return int(np.count_nonzero(positive < 0) + np.count_nonzero(negative < 0))
+    # y (w.x + b): with -b at a value p of the positive class those below p are wrong, and negatives with -w.x < -p.
+    p, q = np.sort(positive), np.sort(negative)
+    cuts = np.concatenate([p, -q])
+    return int((np.searchsorted(p, cuts) + np.searchsorted(q, -cuts)).min())
+
+
 def outliers_of(margins: Array, k: int) -> NDArray[np.intp]:
     """Positions of the k smallest margins (n,), smallest first; of equal ones the first."""
     return np.argsort(margins, kind="stable")[:k]

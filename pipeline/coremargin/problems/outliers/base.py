@@ -91,9 +91,9 @@ class OutlierBase(TwoClassProblem[OutlierState, Answer]):
                 f"number below {counts[smaller]:,}"
             )
 
-    def search_rows(self, state: OutlierState) -> SearchRows:
-        """The pool as the search sees it."""
-        return SearchRows(state.pool.x, state.pool.signs, state.centre, intercept=self.intercept)
+    def search_rows(self, state: OutlierState, *, compiled: bool = False) -> SearchRows:
+        """The pool as the search sees it; compiled: whether its solves are."""
+        return SearchRows(state.pool.x, state.pool.signs, state.centre, intercept=self.intercept, compiled=compiled)
 
     @property
     def sample_chunks(self) -> list[int]:

@@ -1,7 +1,8 @@
-"""The heuristic's climb: concentration from many starts, each a task, before an upper bound is looked for.
+"""The climb: concentration from many starts, each a task, for a better incumbent.
 
-Starts are the soft-margin directions of the pool's lowest rows and perturbed incumbents, from a seed. The best answer
-of each k is measured by one scan. Answers come in the order of the tasks: the same for any number of workers.
+The heuristic climbs before it looks for an upper bound, a search once it turns out to be long. Starts are the
+soft-margin directions of the pool's lowest rows and perturbed incumbents, from a seed. The best answer of each k is
+measured by one scan. Answers come in the order of the tasks: the same for any number of workers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Perturbed incumbents, and how far they are from it: a share of its length, expected.
 PERTURBED, SHARES = 8, (0.1, 0.3)
+#: Work of a search after which it is long: a better incumbent would save more than the climb takes.
+LONG = 2_000
 
 
 def lowest(pool: OutlierPool, searches: tuple[Search, ...], rows: int) -> OutlierPool:
@@ -40,25 +43,32 @@ def climbed(
     state: OutlierState, rows: int, intercept: bool, run: Map, is_news: Callable[[Found, Search], bool]
 ) -> Array:
     """Directions (m, d) worth measuring on all rows, one for each k at most; ``rows``: of each class."""
-    pool = lowest(state.pool, state.searches, rows)
-    soft = soft_directions(SearchRows(pool.x, pool.signs, state.centre, intercept=intercept))
-    tasks = [
-        (pool.x, pool.signs, state.centre, intercept, search.k, start)
-        for search in state.searches
-        for start in [*soft, *_perturbed(search.best.w)]
-    ]
+    searches = tuple(search for search in state.searches if search.status == "open")
+    pool = lowest(state.pool, searches, rows)
+    search_rows = SearchRows(pool.x, pool.signs, state.centre, intercept=intercept, compiled=True)
+    soft = soft_directions(search_rows)
+    tasks = [(search_rows, search.k, start) for search in searches for start in [*soft, *_perturbed(search.best.w)]]
     answers, next_directions = run(climb, tasks), []
-    each = len(tasks) // len(state.searches)
-    for place, search in enumerate(state.searches):
+    each = len(tasks) // len(searches)
+    for place, search in enumerate(searches):
         best = max(answers[place * each : (place + 1) * each], key=lambda found: float(found.margin))
         if is_news(best, search):
             next_directions.append(best.w)
     return unit(next_directions) if next_directions else np.zeros((0, pool.x.shape[1]))
 
 
+def is_due(state: OutlierState) -> bool:
+    """Whether the climb comes next: the heuristic begins with it, a search that is long has one."""
+    if state.phase == "climb":
+        return True
+    long = any(search.status == "open" and search.work >= LONG for search in state.searches)
+    # Candidates of a search wait for a scan of their own.
+    return long and not state.climbed and not any(search.candidates for search in state.searches)
+
+
 def over(state: OutlierState) -> OutlierState:
     """The same, with the climb behind it."""
-    return replace(state, phase="search")
+    return replace(state, phase="search", climbed=True)
 
 
 def _perturbed(w: Array) -> list[Array]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from coremargin.formats.run_record import OutlierRun
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.kind import check_of, go_on, places
+from coremargin.problems.outliers.messages import expectations, theorem_told, tried_told
 from coremargin.problems.outliers.spec import OutlierJob
 from coremargin.report.numbers import plain_bounds, plain_share
 
@@ -41,7 +42,6 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
     def verdict(self, outcome: Outcome, job: OutlierJob) -> list[str]:
         """The margin once rows are left out, and what no others allow."""
         from coremargin.problems.outliers.left_out import left_out
-        from coremargin.problems.outliers.messages import theorem_told, tried_told
 
         model = cast("Model", outcome.model)
         found = left_out(model)
@@ -71,13 +71,16 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
             f"{'heuristic' if outcome.run.get('word') == 'heuristic' else 'stopped'}: {outcome.run['reason']};",
             *([f"{tried};"] if tried else []),
             f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
+            *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in expectations(outcome.run)),
         ]
 
     def facts(self, problem: OutlierMargin, state: Any) -> dict[str, Any]:
         """And what the published algorithm came to for each k, where it was asked for."""
         from coremargin.problems.outliers.enumerate import record_of
 
-        told = {"published": record_of(state)} if state.enumerated else {}
+        told: dict[str, Any] = {"published": record_of(state)} if state.enumerated else {}
+        figures = problem.round_of(state).more
+        told |= {key: figures[key] for key in ("outliers", "wrong", "gap_later") if key in figures}
         return super().facts(problem, state) | told
 
     def work_told(self, bounds: str, figures: Mapping[str, Any]) -> str:
@@ -90,7 +93,10 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
                 f"{figures['subsets_at_most']:,} subsets tried, now of {figures['subset_rows']:,} rows; {best} so far; "
                 f"Ctrl-C ends it with what is proven"
             )
-        return f"search: {bounds}; {figures['nodes']:,} nodes; Ctrl-C ends it with that"
+        if figures.get("compiling"):
+            return "compiling the search's kernels, once on this machine: half a minute or so"
+        told = [f"search: {bounds}", f"{figures['nodes']:,} nodes", *expectations(figures), "Ctrl-C ends it with that"]
+        return "; ".join(told)
 
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
         """A look at the rows that were left out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coremargin.maths.outliers.forecast import AHEAD
 from coremargin.report.numbers import plain_bounds, plain_share
 from coremargin.report.text import table
 
@@ -35,6 +36,23 @@ def _step(step: Step) -> tuple[str, str, str, str]:
         return f"{step.k:,}", lower or "none", "0", "not separable"
     share = plain_share(min(1.0, step.lower / step.upper)) if step.lower is not None and step.upper else ""
     return f"{step.k:,}", lower or "none", upper or "?", share
+
+
+def expectations(figures: Mapping[str, Any]) -> list[str]:
+    """What is to be expected of a search that is not at its end; figures: of a round, or ``run.json``."""
+    told, k, wrong, later = [], figures.get("outliers"), figures.get("wrong"), figures.get("gap_later")
+    if k is not None and wrong is not None and wrong < k:
+        told.append(
+            f"the heuristic sees {wrong:,} wrong labels where {k:,} rows may be left out: the other {k - wrong:,} fit, "
+            f"and which of these to take is slow to prove"
+        )
+    elif k is not None and wrong is not None and wrong > k:
+        told.append(
+            f"the heuristic sees {wrong:,} wrong labels where {k:,} rows may be left out: nothing may separate the rest"
+        )
+    if later is not None:
+        told.append(f"the gap may be some {later:.2g} after {AHEAD} times as long")
+    return told
 
 
 def tried_told(found: Sequence[Mapping[str, Any]]) -> str:

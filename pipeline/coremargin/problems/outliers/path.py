@@ -31,6 +31,12 @@ def shared(state: OutlierState, longest: float) -> OutlierState:
     return replace(state, searches=tuple(searches), left_out=tuple(out for _, out in below))
 
 
+def next_place(searches: tuple[Search, ...]) -> int:
+    """The open search that is to go on: that with least work so far, so that what is easy is done first."""
+    open_ = [place for place, search in enumerate(searches) if search.status == "open" and not search.wants_scan]
+    return min(open_, key=lambda place: (searches[place].work, place))
+
+
 def how_it_ended(state: OutlierState, longest: float) -> Status:
     """With every search at its end: proven for every k; or as far as it goes."""
     if all(is_proven(search, longest) for search in state.searches):

@@ -26,20 +26,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.outliers.heuristic import Found, good_hyperplane, measure, soft_directions
+from coremargin.maths.outliers.heuristic import Found, fewest_of, good_hyperplane, soft_directions
 from coremargin.maths.outliers.packing import bounded
-from coremargin.maths.outliers.rounds import advance, believed, verified
-from coremargin.maths.outliers.search import Map, Search, improved
+from coremargin.maths.outliers.rounds import advance
+from coremargin.maths.outliers.search import Map, Search
 from coremargin.maths.outliers.trimmed import trimmed_margin
 from coremargin.problems.common.driver_rows import SignedRows
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.start import check_scale, rows_that_count
 from coremargin.problems.hard.ledger import Ledger
-from coremargin.problems.outliers.base import POOL_ROWS, Answer, OutlierBase
-from coremargin.problems.outliers.climb import climbed, lowest, over
+from coremargin.problems.outliers import kernels
+from coremargin.problems.outliers.base import POOL_ROWS, Answer
+from coremargin.problems.outliers.candidates import OutlierCandidates
+from coremargin.problems.outliers.climb import climbed, is_due, lowest, over
 from coremargin.problems.outliers.enumerate import enumerating, pooled, wave
 from coremargin.problems.outliers.home import Standing, at_home, cut_off, margins_of, unproven
-from coremargin.problems.outliers.path import how_it_ended, shared
+from coremargin.problems.outliers.path import next_place
 from coremargin.problems.outliers.probe import OutlierProbe
 from coremargin.problems.outliers.result import result, round_of
 from coremargin.problems.outliers.state import LeftOut, OutlierPool, OutlierState, Phase, unit
@@ -61,7 +63,7 @@ BINS = 200
 
 
 @dataclass(frozen=True)
-class OutlierMargin(OutlierBase):
+class OutlierMargin(OutlierCandidates):
     """The largest margin with k rows left out: what is asked, what is made of the answers, what is searched."""
 
     def round_of(self, state: OutlierState) -> Round:
@@ -185,15 +187,7 @@ class OutlierMargin(OutlierBase):
             state, pool=pool, left_out=left_out, new_rows=grown, lower_now=lower_now,
             next_directions=np.zeros((0, self.source.features)),
         )  # fmt: skip
-        search_rows, searches = self.search_rows(state), list(state.searches)
-        for place, (found, _) in enumerate(measured):
-            search = searches[place]
-            better = found.margin > search.best.margin
-            if place in scanned:
-                searches[place] = verified(search, found) if better or grown else believed(search, search_rows)
-            elif better:
-                searches[place] = improved(search, found)
-        state = replace(state, searches=tuple(searches))
+        state = self._answered(state, measured, grown=grown > 0, scanned=scanned)
         return self._settled(state) if state.phase == "settle" else self._evaluated(state)
 
     def _settled(self, state: OutlierState) -> OutlierState:
@@ -218,7 +212,8 @@ class OutlierMargin(OutlierBase):
                 replace(state, settling=state.settling - 1), unit(next_directions)[: self.batch]
             )
         phase: Phase = "search" if self.exact else "climb"
-        return self._evaluated(replace(state, phase=phase, pool=self._pool_of_search(state)))
+        wrong = fewest_of([*(search.best.w for search in state.searches), *soft], search_rows)
+        return self._evaluated(replace(state, phase=phase, pool=self._pool_of_search(state), wrong=wrong))
 
     def _pool_of_search(self, state: OutlierState) -> OutlierPool:
         """What the search begins with: the lowest rows under the incumbents, and ordinary ones."""
@@ -228,53 +223,39 @@ class OutlierMargin(OutlierBase):
     # search
 
     def work(self, state: OutlierState, run: Map) -> Iterator[OutlierState]:
-        """The search on the pool, round by round, until a scan is needed or all is said."""
-        if state.phase == "climb" and state.status == "running" and not len(state.next_directions):
+        """What is done on the pool, step by step, until a scan is needed or all is said."""
+        while state.status == "running" and not len(state.next_directions):
+            if self._compiled(state):
+                if kernels.waits_for_compiler():
+                    yield replace(state, compiling=True)
+                kernels.prepare()
+            state = self._further(state, run)
+            yield state
+
+    def _further(self, state: OutlierState, run: Map) -> OutlierState:
+        """After a wave of subsets, a climb, or a round of the search that had least so far: so what is easy ends."""
+        if state.phase == "enumerate":
+            state, next_directions = wave(state, self.search_rows(state), run)
+        elif is_due(state):
             rows = max(POOL_ROWS // 2, self.keep)
             next_directions = climbed(state, rows, self.intercept, run, self._is_news)[: self.batch]
-            state = self._with_directions(over(state), next_directions) if len(next_directions) else over(state)
-            state = self._onward(state)
-            yield state
-        while state.phase == "enumerate" and not len(state.next_directions):
-            state, next_directions = wave(state, self.search_rows(state), run)
-            if len(next_directions):
-                state = self._onward(self._with_directions(state, next_directions))
-            yield state
-        while state.status == "running" and not len(state.next_directions):
-            open_ = [p for p, s in enumerate(state.searches) if s.status == "open" and not s.wants_scan]
-            place = min(open_, key=lambda p: (state.searches[p].work, p))  # what is easy is done first
-            further = advance if self.exact else bounded
-            search = further(state.searches[place], self.search_rows(state), run)
-            searches = (*state.searches[:place], search, *state.searches[place + 1 :])
-            state = self._onward(self._evaluated(replace(state, searches=searches)))
-            yield state
+            state = over(state)
+        else:
+            return self._searched(state, run)
+        return self._onward(self._with_directions(state, next_directions)) if len(next_directions) else state
 
-    def _evaluated(self, state: OutlierState) -> OutlierState:
-        """What comes next: more search, a scan for the candidates, or the end."""
-        longest = float(self.source.scalars().max_norm.max())
-        state = shared(state, longest)
-        open_ = [search for search in state.searches if search.status == "open"]
-        if not open_:
-            return replace(state, status=how_it_ended(state, longest))
-        if any(not search.wants_scan for search in open_):
-            return state
-        return self._with_directions(state, self._to_measure(state)[1])
+    def _searched(self, state: OutlierState, run: Map) -> OutlierState:
+        """After a round of a search."""
+        searches, place = list(state.searches), next_place(state.searches)
+        if self.exact:
+            searches[place] = advance(searches[place], self.search_rows(state), run)
+        else:
+            searches[place] = bounded(searches[place], self.search_rows(state, compiled=True), run)
+        shared_ = self._sharing(searches, searches[place].certificates)
+        return self._onward(self._evaluated(replace(state, searches=shared_)))
 
-    def _to_measure(self, state: OutlierState) -> tuple[list[int], Array]:
-        """The searches whose candidates the next scan measures, and these as directions (m, d)."""
-        places: list[int] = []
-        next_directions = np.zeros((0, self.source.features))
-        for place, search in enumerate(state.searches):
-            mine = unit([candidate.verdict.point for candidate in search.candidates])
-            if len(mine) and (not places or len(next_directions) + len(mine) <= self.batch):
-                places.append(place)
-                next_directions = np.concatenate([next_directions, mine])
-        return places, next_directions
-
-    def _with_directions(self, state: OutlierState, next_directions: Array) -> OutlierState:
-        """With directions for the next scan to measure, and the first one's offset."""
-        return replace(
-            state,
-            next_directions=next_directions,
-            offset=measure(self.search_rows(state), next_directions[0], self.ks[-1]).b,
-        )
+    def _compiled(self, state: OutlierState) -> bool:
+        """Whether the next step is worth compiled kernels."""
+        if state.phase == "enumerate":
+            return False
+        return not self.exact or is_due(state) or state.searches[next_place(state.searches)].compiled

@@ -12,6 +12,7 @@ from coremargin.engine.problem import Round
 from coremargin.maths.margin import meets
 from coremargin.maths.outliers.certificates import Certificates
 from coremargin.maths.outliers.explore import Leaves
+from coremargin.maths.outliers.forecast import outlook
 from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
 from coremargin.maths.rows import of_dense
@@ -49,9 +50,19 @@ def round_of(state: OutlierState) -> Round:
         status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
         pool_rows=state.rows_held, new_rows=state.new_rows,
         coreset_rows=sum(len(search.certificates) for search in state.searches),
-        more={"nodes": sum(search.nodes for search in state.searches)} | subsets_told(state),
+        more=_searched(state) | subsets_told(state),
         **place_of(state.round, state.stage, state.stages, going_on=state.reading),
     )  # fmt: skip
+
+
+def _searched(state: OutlierState) -> dict[str, Any]:
+    """How far the searches are, and what is to be expected of the main one."""
+    told: dict[str, Any] = {"nodes": sum(search.nodes for search in state.searches)}
+    if state.wrong is not None:
+        told |= {"outliers": state.main.k, "wrong": state.wrong}
+    if state.main.status == "open" and (expected := outlook(state.main.trace, state.main.work)) is not None:
+        told["gap_later"] = expected.later
+    return told | ({"compiling": True} if state.compiling else {})
 
 
 def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Result:

@@ -81,6 +81,8 @@ class OutlierState:
     searches: one for each k, in increasing order; left_out: the rows that its incumbent leaves out. settling: times
     that the incumbents may still be measured to settle. histogram (2, bins) over [low, high]: of margins at the first
     direction of each stage, for rows at home at counted_at (d,), or all at that of a scan of all chunks.
+    climbed: whether many starts were tried for a better incumbent. wrong: rows on the wrong side of the best direction
+    known, with the best offset for that. compiling: for people: the next step waits for the compiler.
     enumerated: the published algorithm for each k, over the pool, which then is all rows; none where another one runs.
     """
 
@@ -107,6 +109,9 @@ class OutlierState:
     counted_at: Array
     stages: int
     stage: int = 0
+    climbed: bool = False
+    wrong: int | None = None
+    compiling: bool = False
     lower_now: float = -np.inf
     enumerated: tuple[Enumerated, ...] = ()
     sample_bytes: ClassVar[int] = 0  #: all that is read is read by stages and scans
@@ -143,12 +148,14 @@ class OutlierState:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
+        arrays |= {"climbed": np.array(self.climbed), "wrong": np.array(-1 if self.wrong is None else self.wrong)}
         arrays |= {"status": np.array(STATUSES.index(self.status)), "phase": np.array(PHASES.index(self.phase))}
         arrays |= {"histogram": self.histogram, "centre": self.centre, "next_directions": self.next_directions}
         arrays |= self.pool.to_arrays("pool") | self.spare.to_arrays("spare") | self.home.to_arrays("home")
         arrays |= {"move": self.move, "wanted": self.wanted, "counted_at": self.counted_at, **self.ledger.to_arrays()}
         for place, (search, out) in enumerate(zip(self.searches, self.left_out, strict=True)):
-            arrays |= {f"search{place}.{name}": values for name, values in search_to_arrays(search).items()}
+            own = search is self.main or search.certificates is not self.main.certificates
+            arrays |= {f"search{place}.{name}": values for name, values in search_to_arrays(search, own=own).items()}
             arrays |= {f"out{place}.ids": out.ids, f"out{place}.values": out.values, f"out{place}.signs": out.signs}
         for place, one in enumerate(self.enumerated):
             arrays |= {f"enumerated{place}.{name}": values for name, values in enumerated_to_arrays(one).items()}
@@ -162,12 +169,15 @@ class OutlierState:
         pool, spare = (OutlierPool.from_arrays(name, arrays) for name in ("pool", "spare"))
         outs = [below(f"out{place}", arrays) for place in range(searches)]
         each = [below(f"enumerated{place}", arrays) for place in range(searches)]
+        *before, last = (below(f"search{place}", arrays) for place in range(searches))
+        main = search_from_arrays(last)
         return cls(
-            **numbers, pool=pool, spare=spare, status=STATUSES[int(arrays["status"])],
+            **numbers, climbed=bool(arrays["climbed"]), wrong=int(arrays["wrong"]) if arrays["wrong"] >= 0 else None,
+            pool=pool, spare=spare, status=STATUSES[int(arrays["status"])],
             phase=PHASES[int(arrays["phase"])], centre=arrays["centre"], next_directions=arrays["next_directions"],
             histogram=arrays["histogram"], home=SignedRows.from_arrays("home", arrays), move=arrays["move"],
             wanted=arrays["wanted"], counted_at=arrays["counted_at"], ledger=Ledger.from_arrays(arrays),
-            searches=tuple(search_from_arrays(below(f"search{place}", arrays)) for place in range(searches)),
+            searches=(*(search_from_arrays(one, main.certificates) for one in before), main),
             left_out=tuple(LeftOut(out["ids"], out["values"], out["signs"]) for out in outs),
             enumerated=tuple(enumerated_from_arrays(one) for one in each if one),
         )  # fmt: skip
