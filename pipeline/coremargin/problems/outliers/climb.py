@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Perturbed incumbents, and how far they are from it: a share of its length, expected.
 PERTURBED, SHARES = 8, (0.1, 0.3)
 #: Work of a search after which it is long: a better incumbent would save more than the climb takes.
-LONG = 2_000
+LONG = 10_000
 
 
 def lowest(pool: OutlierPool, searches: tuple[Search, ...], rows: int) -> OutlierPool:
