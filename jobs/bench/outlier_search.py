@@ -1,8 +1,4 @@
-"""(h) Outliers: nodes, seconds and scans of the search; the paper's enumeration and a MILP on tiny rows; wrong labels.
-
-Synthetic rows have a margin of 0.5 and k outliers of one kind: *flipped* labels; *planted* deep on the wrong side;
-*close*, moved nearer to the plane than the margin; or none, where trimming only pares *clean* rows.
-"""
+"""(h) Outliers: nodes, seconds and scans of the search; enumeration and a MILP on tiny rows; wrong labels; workers."""
 
 from __future__ import annotations
 
@@ -13,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from outlier_peers import by_milp, suspicious_by_cleanlab
+from outlier_rows import KINDS, Data, rows_with_outliers
+from outlier_workers import search_by_workers
 from stores import REAL, mnist
 from table import Group, Row
 
@@ -26,10 +24,6 @@ from coremargin.problems.outliers.left_out import left_out
 if TYPE_CHECKING:
     from stores import Settings
 
-Data = tuple[np.ndarray, np.ndarray]
-
-KINDS = ("flipped", "planted", "close", "clean")
-
 
 def outlier_search(settings: Settings) -> Iterator[Group]:
     """All groups of part (h)."""
@@ -38,22 +32,7 @@ def outlier_search(settings: Settings) -> Iterator[Group]:
                 5.0 if quick else 30.0)  # fmt: skip
     yield _against_enumeration(5.0 if quick else 60.0)
     yield _wrong_labels(settings, 5 if quick else 20)
-
-
-def rows_with_outliers(n: int, d: int, k: int, kind: str, seed: int = 1) -> Data:
-    """Rows (n, d) float32 and labels (n,) in {-1, +1}."""
-    rng = np.random.default_rng(seed)
-    w = rng.normal(size=d)
-    w /= np.linalg.norm(w)
-    x, y = rng.normal(size=(n, d)), np.where(rng.random(n) < 0.5, 1, -1)
-    x += np.outer(y * (0.5 + np.abs(x @ w)) - x @ w, w)
-    out = rng.choice(n, k, replace=False)
-    if kind == "flipped":
-        y[out] *= -1
-    elif kind in ("planted", "close"):
-        depth = -2.0 * rng.random(k) if kind == "planted" else 0.4 * rng.random(k)
-        x[out] += np.outer(y[out] * depth - x[out] @ w, w)
-    return x.astype(np.float32), y
+    yield search_by_workers(settings, 5.0 if quick else 120.0, quick=quick)
 
 
 def _grid(sizes: tuple[tuple[int, int], ...], ks: tuple[int, ...], limit_s: float) -> Group:

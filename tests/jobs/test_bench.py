@@ -248,6 +248,18 @@ def test_outliers_are_measured_and_others_agree(settings: Any) -> None:
     assert row.read is not None
 
 
+def test_long_searches_come_to_the_same_bits(settings: Any) -> None:
+    """One thread or two, one worker process or two: each has a row, and all the same bounds."""
+    from outlier_workers import search_by_workers
+
+    group = search_by_workers(settings, 60.0, quick=True)
+    assert [row.what.split(", ")[1] for row in group.rows] == [
+        "1 thread", "2 threads", "1 worker process", "2 worker processes",
+    ]  # fmt: skip
+    assert all("certified" in row.note for row in group.rows)
+    assert "k = 6: bounds of all equal to the bit" in group.notes
+
+
 def test_part_i_plays_a_campaign(settings: Any) -> None:
     """Part (i) ends certified with few labels, random ones are more, waits are measured, absent data is named."""
     from dataclasses import replace
