@@ -77,7 +77,7 @@ class ChunkSink:
             files = self._values.add(X.data, X.indices)
         return [
             partial(self.put, index, X, codes, weights, classes, start),
-            *(partial(self._write_values, number, data, indices) for number, data, indices in files),
+            *(partial(self._put_values, number, data, indices) for number, data, indices in files),
         ]
 
     def put(
@@ -86,7 +86,12 @@ class ChunkSink:
         """Measure a chunk and write what has its place by rows: finite rows X (n, d) of the store's dtype, codes (n,)
         int32 below ``classes``, weights (n,) or None. start: how many values sparse rows before it store.
         """  # fmt: skip
-        entry = measure(X, codes, classes, weights)
+        with self.place.writing():
+            self._put(index, X, codes, weights, measure(X, codes, classes, weights), start)
+
+    def _put(
+        self, index: int, X: Rows, codes: np.ndarray, weights: np.ndarray | None, entry: ChunkStatistics, start: int
+    ) -> None:
         if is_sparse(X):
             size = self._write("X/indptr", index, (start + X.indptr.astype(np.int64))[: self.facts.chunk_rows])
         else:
@@ -108,12 +113,13 @@ class ChunkSink:
             return
         data, indices = (last.data, last.indices) if is_sparse(last) else (None, None)
         for number, *values in self._values.rest(data, indices):
-            self._write_values(number, *values)
+            self._put_values(number, *values)
         if rows % self.facts.chunk_rows == 0:  # the end of the last row is the first entry of another chunk
             self._write("X/indptr", rows // self.facts.chunk_rows, np.array([self._values.count]))
 
-    def _write_values(self, number: int, data: np.ndarray, indices: np.ndarray) -> None:
-        size = self._write("X/data", number, data) + self._write("X/indices", number, indices)
+    def _put_values(self, number: int, data: np.ndarray, indices: np.ndarray) -> None:
+        with self.place.writing():
+            size = self._write("X/data", number, data) + self._write("X/indices", number, indices)
         with self._lock:
             self.bytes_written += size
 

@@ -7,7 +7,9 @@ overwritten, and only what a killed writer left is cleared away (see owned.py).
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -30,6 +32,8 @@ class Place:
     def __init__(self, path: Path, folder: Path, lock: FileLock) -> None:
         """Use ``new`` or ``existing``. ``folder`` is where files go now, ``path`` where the store belongs."""
         self.path, self.folder, self._lock = path, folder, lock
+        self._writers: set[int] = set()  # threads that write files
+        self._turn, self._closed = threading.Condition(), False
 
     @classmethod
     def new(cls, path: str | os.PathLike[str], *, overwrite: bool = False) -> Place:
@@ -97,8 +101,30 @@ class Place:
                 sync_folder(self.path.parent)
         self.folder = self.path
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Files of a thread: they are written before the place is closed, or not begun.
+
+        A pool does not know a thread that a signal interrupted it in starting, and does not wait for it.
+        Raises OutputError once the place is closed.
+        """
+        me = threading.get_ident()
+        with self._turn:
+            if self._closed:
+                raise OutputError(f"{self.path}: nothing more is written there, its writer was closed")
+            self._writers.add(me)
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._writers.discard(me)
+                self._turn.notify_all()
+
     def close(self) -> None:
         """Give up the right to write; a store that was never published disappears."""
+        with self._turn:
+            self._closed = True
+            self._turn.wait_for(lambda: self._writers <= {threading.get_ident()})  # a signal may have left our own
         if not self.published:
             with suppress(OSError):
                 STORE.remove(self.folder)

@@ -1,0 +1,128 @@
+"""The end of a place: what a thread writes there is whole before its writer gives it up, and nothing is begun after."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coremargin.data import chunks
+from coremargin.data.place import Place
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import OutputError
+
+#: What a test waits for something that has to happen, and for something that must not.
+LONG_S, SHORT_S = 30.0, 0.1
+
+
+def test_close_waits_for_a_thread_that_writes(tmp_path: Path) -> None:
+    """The folder of a store that was never published goes away once the last file in it is whole, not before."""
+    place = Place.new(tmp_path / "s.zarr")
+    begun, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def write() -> None:
+        with place.writing():
+            begun.set()
+            go_on.wait(LONG_S)
+            seen.extend([place.folder.is_dir(), closed.is_set()])
+            (place.folder / "zarr.json").write_bytes(b"whole")
+
+    def close() -> None:
+        place.close()
+        closed.set()
+
+    threads = [threading.Thread(target=write), threading.Thread(target=close)]
+    threads[0].start()
+    assert begun.wait(LONG_S)
+    threads[1].start()
+    assert not closed.wait(SHORT_S)
+    go_on.set()
+    for thread in threads:
+        thread.join(LONG_S)
+    assert closed.is_set()
+    assert seen == [True, False]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_begun_once_a_place_is_closed(tmp_path: Path) -> None:
+    """A thread that comes too late is refused by name, and the place is free for another writer."""
+    place = Place.new(tmp_path / "s.zarr")
+    place.close()
+    with pytest.raises(OutputError, match=r"s\.zarr: nothing more is written there"), place.writing():
+        pytest.fail("was let in")
+    place.close()  # twice does no harm
+    assert list(tmp_path.iterdir()) == []
+    Place.new(tmp_path / "s.zarr").close()
+
+
+def test_a_thread_that_fails_in_writing_is_not_waited_for(tmp_path: Path) -> None:
+    """An error leaves the right to write, as the end does: nobody waits for a thread that has died."""
+    place, ends = Place.new(tmp_path / "s.zarr"), list[str]()
+
+    def fail() -> None:
+        try:
+            with place.writing():
+                raise OSError("full")
+        except OSError as error:
+            ends.append(str(error))
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join(LONG_S)
+    place.close()
+    assert ends == ["full"]
+
+
+def test_a_thread_may_close_what_it_is_writing_itself(tmp_path: Path) -> None:
+    """A signal interrupts a thread in the middle of a file; closing then does not wait for the thread it runs in."""
+    place, done = Place.new(tmp_path / "s.zarr"), threading.Event()
+
+    def run() -> None:
+        with place.writing():
+            place.close()
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    assert done.wait(LONG_S)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_waits_for_a_thread_that_its_pool_does_not_know(
+    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk that is being written, in a thread that nobody joins, is whole before its store's folder goes away."""
+    writer = StoreWriter.create(tmp_path / "s.zarr", features=2, chunk_rows=8)
+    writer.write(rng.normal(size=(9, 2)), ["a"] * 9)
+    sink, real = writer._sink, chunks.write_whole
+    assert sink is not None
+    begun, go_on, failed = threading.Event(), threading.Event(), list[BaseException]()
+
+    def slow(path: Path, content: Any) -> int:
+        begun.set()
+        go_on.wait(LONG_S)
+        return real(path, content)
+
+    def put() -> None:
+        try:
+            sink.put(1, np.zeros((8, 2), np.float32), np.zeros(8, np.int32), None, 1)
+        except BaseException as error:  # noqa: BLE001 - whatever it was is told below
+            failed.append(error)
+
+    writer._pool.shutdown(wait=True)
+    monkeypatch.setattr(chunks, "write_whole", slow)
+    stray, closing = threading.Thread(target=put), threading.Thread(target=writer.close)
+    stray.start()
+    assert begun.wait(LONG_S)
+    closing.start()
+    closing.join(SHORT_S)
+    assert closing.is_alive()
+    go_on.set()
+    for thread in (stray, closing):
+        thread.join(LONG_S)
+        assert not thread.is_alive()
+    assert failed == []
+    assert list(tmp_path.iterdir()) == []
