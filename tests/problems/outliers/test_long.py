@@ -1,0 +1,129 @@
+"""A search that is long: compiled kernels, a climb on the way, certificates of all k, and what people are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coremargin
+from coremargin.data.arrays import ArraySource
+from coremargin.formats.run_record import read_run
+from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
+from coremargin.problems.outliers import climb, kernels
+from coremargin.problems.outliers.kind import KIND
+from coremargin.problems.outliers.messages import expectations
+from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.problems.outliers.state import OutlierState
+from coremargin.verify import verify
+from outlier_loop import bits, noisy, proceed
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches are long from their first nodes on."""
+    monkeypatch.setattr(climb, "LONG", 30)
+
+
+def test_a_long_search_climbs_once_and_ends_at_the_answer(soon: None) -> None:
+    """Its bounds meet at those of a search that did not, in the same bits whatever the order of the tasks."""
+    x, y = noisy(150, 5, 0, seed=11)
+    problem = OutlierMargin(ArraySource(x, y), (7,), 0.0)
+    state, _ = proceed(problem, problem.start())
+    other, _ = proceed(problem, problem.start(), run=lambda f, tasks: one_by_one(f, tasks[::-1])[::-1])
+    assert state.climbed
+    assert bits(other) == bits(state)
+    direct = solve_in_memory(x, y, 7)
+    assert (state.lower, state.upper) == pytest.approx((direct.lower, direct.upper), rel=1e-7)
+
+
+def test_all_k_have_the_same_certificates_which_are_kept_once() -> None:
+    """After a path every search has the certificates of all; a checkpoint has them once, and comes back to the bit."""
+    x, y = noisy(300, 4, 5, seed=3)
+    problem = OutlierMargin(ArraySource(x, y), (0, 2, 5, 6), 1e-3)
+    state, _ = proceed(problem, problem.start())
+    assert state.status == "certified"
+    assert all(search.certificates is state.main.certificates for search in state.searches)
+    arrays = state.to_arrays()
+    assert [name for name in arrays if name.endswith("certificates.values")] == ["search3.certificates.values"]
+    assert bits(OutlierState.from_arrays(arrays, 4)) == bits(state)
+
+
+def test_a_path_with_shared_certificates_is_verified(tmp_path: Path) -> None:
+    """Code of its own confirms the bounds of every k; what came between scans is in run.json, and only gets better."""
+    x, y = noisy(300, 4, 5, seed=3)
+    store, out = tmp_path / "s.zarr", tmp_path / "m"
+    coremargin.ingest(x.astype(np.float32), store, labels=y)
+    coremargin.train(store, out=out, outliers="0..7", cluster="threads")
+    assert verify(out, store).ok
+    run, _ = read_run(out, KIND.run)
+    seconds, lower, upper = (np.array(part, float) for part in zip(*run["bounds"], strict=True))
+    assert (np.diff(seconds) >= 0).all()
+    assert (np.diff(lower[np.isfinite(lower)]) >= 0).all()
+    assert (np.diff(upper[np.isfinite(upper)]) <= 0).all()
+    assert (run["outliers"], run["wrong"]) == (7, 5)
+
+
+@pytest.fixture
+def not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine on which nothing is compiled yet; here the compiler takes no time."""
+    monkeypatch.setattr(kernels, "_ready", [])
+    monkeypatch.setattr(kernels, "cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(kernels, "compile_kernels", lambda: None)
+    return iter(())
+
+
+def test_people_are_told_that_the_compiler_runs(not_compiled: None) -> None:
+    """Before the first step that is worth it, once; no checkpoint knows of it."""
+    x, y = noisy(150, 5, 0, seed=11)
+    problem = OutlierMargin(ArraySource(x, y), (7,), 0.0)
+    state = problem.start()
+    told: list[OutlierState] = []
+    for step in _steps(problem, state):
+        told += [step] if step.compiling else []
+    (waiting,) = told
+    assert waiting.main.work >= 60
+    assert "once on this machine" in KIND.work_told("", problem.round_of(waiting).more)
+    assert not OutlierState.from_arrays(waiting.to_arrays(), 1).compiling
+    assert kernels.ready()
+    assert not kernels.waits_for_compiler()
+
+
+def _steps(problem: OutlierMargin, state: OutlierState) -> Iterator[OutlierState]:
+    """The states after each scan, and on the way."""
+    while state.status == "running":
+        yield (state := proceed_one(problem, state))
+        for step in problem.work(state, one_by_one):
+            state = step
+            yield step
+
+
+def proceed_one(problem: OutlierMargin, state: OutlierState) -> OutlierState:
+    """After one scan of all blocks that it is about."""
+    from coremargin.engine.plan import plan_blocks
+
+    probe = problem.probe(state)
+    summary: Any = probe.empty()
+    for block in plan_blocks(problem.source, skip=problem.skip(state)):
+        summary = summary.merge(probe.narrow(block)(problem.source, block))
+    return problem.update(state, summary)
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ({"outliers": 26, "wrong": 12}, ["12 wrong labels where 26 rows may be left out: the other 14 fit"]),
+        ({"outliers": 5, "wrong": 12}, ["12 wrong labels where 5 rows may be left out: nothing may separate"]),
+        ({"outliers": 12, "wrong": 12}, []),
+        ({"gap_later": 0.0316}, ["gap may be some 0.032 after 10 times as long"]),
+        ({}, []),
+    ],
+)
+def test_what_is_to_be_expected(figures: dict[str, Any], words: list[str]) -> None:
+    """More rows than wrong labels, fewer, as many; a gap that falls."""
+    told = expectations(figures)
+    assert len(told) == len(words)
+    assert all(part in sentence for part, sentence in zip(words, told, strict=True))
