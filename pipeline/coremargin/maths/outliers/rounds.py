@@ -95,9 +95,12 @@ def _merged(search: Search, usable: NDArray[np.intp], answers: Sequence[Explored
     found, leaves = [search.certificates], [NO_LEAVES]
     for answer in answers:
         new = [row.tobytes() for row in answer.certificates.rows]
-        fresh = np.flatnonzero([key not in number for key in new])
-        number |= {new[i]: known + len(number) + j for j, i in enumerate(fresh)}
-        found.append(answer.certificates.take(fresh))
+        fresh: list[int] = []
+        for place, key in enumerate(new):
+            if key not in number:
+                number[key] = known + len(number)
+                fresh.append(place)
+        found.append(answer.certificates.take(np.array(fresh, np.intp)))
         numbers = np.concatenate([usable, np.array([number[key] for key in new], np.int64)])
         proofs = answer.leaves.proofs
         leaves.append(Leaves(answer.leaves.paths, Ragged(numbers[proofs.values], proofs.ends)))
