@@ -164,7 +164,7 @@ class _Explorer:
     def _book(self) -> Book:
         known, question = self.known, self.question
         n, d = self.arena.rows.shape
-        new = min(question.budget, question.effort // (n * d) + 1) + 1  # each takes a solve, which looks at all rows
+        new = min(question.budget, question.effort // (n * d) + 1) + 3  # each takes a solve, which looks at all rows
         rows = np.zeros(len(known.values) + new * (min(n, d) + 2), np.int64)
         rows[: len(known.values)] = self.place[known.values]
         ends = np.zeros(len(known) + new + 1, np.int64)

@@ -104,8 +104,11 @@ def take(arena: Arena, bench: Bench) -> None:
     draft.size[0] = size
 
 
-def shrink(arena: Arena, bench: Bench, kept: np.ndarray, limits: Limits) -> None:
-    """The certificate without rows that it does not need; kept (n,): what a row is, those bound to stay may."""
+def shrink(arena: Arena, bench: Bench, kept: np.ndarray, limits: Limits, most: int) -> None:
+    """The certificate without rows that it does not need, as far as an effort of ``most`` goes.
+
+    kept (n,): what a row is; those bound to stay may.
+    """
     draft, m = bench.draft, bench.draft.size[0]
     face, weights, blocked = bench.few, bench.few_weights[:m], bench.few_blocked[:m]
     tiers = np.zeros((1, arena.tiers.shape[1]), np.int64)
@@ -118,6 +121,8 @@ def shrink(arena: Arena, bench: Bench, kept: np.ndarray, limits: Limits) -> None
         face.origin, face.point,
     )  # fmt: skip
     for i in np.argsort(draft.weights[:m], kind="mergesort"):
+        if bench.effort[0] >= most:
+            break
         if kept[draft.rows[i]] == KEPT or weights[i] == 0:
             continue
         others = (weights * (few.groups == few.groups[i])).sum() - weights[i]
@@ -127,7 +132,7 @@ def shrink(arena: Arena, bench: Bench, kept: np.ndarray, limits: Limits) -> None
         weights[few.groups == few.groups[i]] /= others
         weights[i], blocked[i] = 0.0, np.inf
         status, _, steps = walk(few, weights, blocked, tiers, limits)
-        bench.effort[0] += steps * arena.rows.shape[1] * 5 * m
+        bench.effort[0] += (5 * steps + m) * m * arena.rows.shape[1]
         if status not in (SHORT, ZERO):
             weights[:], blocked[i] = before, 0.0
     size = 0

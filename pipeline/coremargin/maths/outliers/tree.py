@@ -178,8 +178,10 @@ def extend(task: Task) -> int:
     bound = (node.status == KEPT).sum()
     kept, place = bound > 0, 0 if bound <= FEW else len(arena.suspects)
     bench.start[:] = bench.last
-    while out.counts[WORK] < task.ask.budget and bench.effort[0] < task.ask.effort:
+    while True:
         out.counts[WORK] += 1
+        spent = out.counts[WORK] >= task.ask.budget or bench.effort[0] >= task.ask.effort
+        place = len(arena.suspects) if spent else place
         place = next_suspect(node, arena, place)
         suspect = arena.suspects[place] if place < len(arena.suspects) else -1
         prepare(node, bench, arena, suspect, kept)
@@ -190,16 +192,19 @@ def extend(task: Task) -> int:
             bench.last[:] = bench.weights
         if short:
             take(arena, bench)
-            shrink(arena, bench, node.status, task.limits)
+            shrink(arena, bench, node.status, task.limits, task.ask.effort)
             then = after_found(node, out, record(node, task.book, bench.draft))
-            if then >= 0:
+            if then >= 0 and then != AGAIN:
                 return then
+            if out.counts[WORK] >= task.ask.budget or bench.effort[0] >= task.ask.effort:
+                return PAUSE  # what was found is kept; a solve that found nothing would be made again, for ever
+            if then == AGAIN:
+                return AGAIN
         elif suspect >= 0:
             place += 1
         elif not kept:
             return no_more(node, out)
         kept = False
-    return PAUSE  # what was found is kept, the node is looked at again
 
 
 def no_more(node: Node, out: Out) -> int:
