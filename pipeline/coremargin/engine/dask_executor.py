@@ -78,8 +78,8 @@ class DaskExecutor:
 
     @property
     def most_calls(self) -> int:
-        """Two a worker: one that waits keeps a worker busy while an answer travels."""
-        return 2 * self.workers
+        """One a worker: they are sent together, so that none waits for another, and each costs milliseconds."""
+        return self.workers
 
     @property
     def description(self) -> str:

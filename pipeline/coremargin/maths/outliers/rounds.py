@@ -76,14 +76,13 @@ def believed(search: Search, search_rows: SearchRows) -> Search:
 
 
 def _dealt(nodes: Ragged, tasks: int) -> list[Ragged]:
-    """The open nodes in hands: those with most rows still to leave out are spread first."""
+    """The open nodes in hands: those that have left out most rows are spread first, among them the short paths."""
     if tasks == 1:
         return [nodes]
-    paths = [tuple(path.tolist()) for path in nodes]
-    order = sorted(
-        range(len(paths)), key=lambda i: (-sum(step >= 0 for step in paths[i]), len(paths[i]), paths[i])
-    )  # fmt: skip
-    return [nodes.take(np.array(order[task::tasks])) for task in range(min(tasks, len(paths)))]
+    number = np.repeat(np.arange(len(nodes)), nodes.lengths)
+    outs = np.bincount(number, nodes.values >= 0, len(nodes))
+    order = np.lexsort((nodes.lengths, -outs))
+    return [nodes.take(order[task::tasks]) for task in range(min(tasks, len(nodes)))]
 
 
 def _merged(search: Search, usable: NDArray[np.intp], answers: Sequence[Explored]) -> Search:
