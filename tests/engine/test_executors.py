@@ -18,6 +18,7 @@ from coremargin.engine.calls import run_calls
 from coremargin.engine.clusters.embedded import start_embedded
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.executors import InProcess
+from coremargin.engine.loop import OutOfTime
 from coremargin.engine.patience import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.protocols import Block, Executor
@@ -203,6 +204,21 @@ class ExecutorContract:
         tasks = [(large, place) for place in range(20)]
         assert run_calls(executor, slow_element, tasks) == large[:20].tolist()
         assert run_calls(executor, slow_element, []) == []
+
+    def test_calls_can_be_ended_after_any_answer(self, executor: Executor) -> None:
+        """What is called after each answer may raise, as a time limit does; the executor serves on."""
+        seen: list[int] = []
+
+        def until_third() -> None:
+            seen.append(1)
+            if len(seen) == min(3, executor.workers):
+                raise OutOfTime
+
+        tasks = [(np.arange(20), place) for place in range(20)]
+        with pytest.raises(OutOfTime):
+            run_calls(executor, slow_element, tasks, on_answer=until_third)
+        assert len(seen) == min(3, executor.workers)
+        assert run_calls(executor, slow_element, tasks) == list(range(20))
 
     def test_a_task_that_fails_is_named(self, executor: Executor) -> None:
         """An exception of the function arrives as it is, with the number of its task."""

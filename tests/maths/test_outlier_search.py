@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from coremargin.maths.outliers import levels
+from coremargin.maths.outliers import rounds as rounds_
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import good_hyperplane, soft_directions
 from coremargin.maths.outliers.levels import lowered
 from coremargin.maths.outliers.rounds import ALONE_BUDGET, BUDGET, TASKS, advance, believed, verified
 from coremargin.maths.outliers.search import Search
-from coremargin.maths.outliers.solve import one_by_one, prove, solve_in_memory
+from coremargin.maths.outliers.solve import prove, solve_in_memory
+from coremargin.maths.outliers.tasks import one_by_one
 from margin_judges import is_above_exact, margin_by_daqp
 from outlier_judges import KINDS, best_by_all_sets, instance
 
@@ -71,6 +73,25 @@ def test_equal_to_all_sets_of_outliers(kind: str, intercept: bool) -> None:
         assert search.lower == pytest.approx(best, abs=1e-8)
         assert search.upper == pytest.approx(best, abs=1e-8)
         assert search.lower <= search.upper
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "compiled"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_of_a_single_solve_get_there(kind: str, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a task's budget is spent by its first solve, the next one goes on from there: none is made for ever."""
+    monkeypatch.setattr(rounds_, "EFFORT", 1)
+    monkeypatch.setattr(rounds_, "EFFORT_EACH", 0)
+    for name in ("BUDGET", "ALONE_BUDGET", "INTERPRETED"):
+        monkeypatch.setattr(rounds_, name, 1)
+    monkeypatch.setattr("coremargin.maths.outliers.search.INTERPRETED", 0 if compiled else 10**9)
+    rng = np.random.default_rng(7)
+    for _ in range(6):
+        x, y, k = instance(kind, rng)
+        search = solve_in_memory(x, y, k, most_nodes=20_000)
+        best = best_by_all_sets(x, y, k, intercept=True)
+        assert search.status == "done"
+        assert search.lower == pytest.approx(best, abs=1e-8)
+        assert search.upper == pytest.approx(best, abs=1e-8)
 
 
 @pytest.mark.parametrize("intercept", [True, False])

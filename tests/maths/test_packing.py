@@ -10,7 +10,8 @@ from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import good_hyperplane, soft_directions
 from coremargin.maths.outliers.packing import bounded
 from coremargin.maths.outliers.search import Search
-from coremargin.maths.outliers.solve import one_by_one, prove, solve_in_memory
+from coremargin.maths.outliers.solve import prove, solve_in_memory
+from coremargin.maths.outliers.tasks import one_by_one
 from outlier_judges import best_by_all_sets
 
 

@@ -21,8 +21,9 @@ from coremargin.maths.outliers.published import (
     subsets,
     unrank,
 )
-from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
+from coremargin.maths.outliers.solve import solve_in_memory
 from coremargin.maths.outliers.storage import enumerated_from_arrays, enumerated_to_arrays
+from coremargin.maths.outliers.tasks import one_by_one
 from outlier_judges import KINDS, best_by_all_sets, instance
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.protocols import Block
-from coremargin.maths.outliers.solve import one_by_one
+from coremargin.maths.outliers.tasks import one_by_one
 
 if TYPE_CHECKING:
     from coremargin.problems.outliers.problem import OutlierMargin

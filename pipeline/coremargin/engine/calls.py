@@ -33,18 +33,27 @@ _ROWS_AHEAD = 1 << 24
 _PER_WORKER = 16
 
 
-def run_calls(executor: Executor, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+def run_calls(
+    executor: Executor,
+    function: Callable[..., Any],
+    tasks: Sequence[tuple[Any, ...]],
+    on_answer: Callable[[], None] | None = None,
+) -> list[Any]:
     """``function(*task)`` for every task, on the workers; the answers in the order of the tasks.
 
-    Where it costs something to send a task, several travel as one. Raises what ``Executor.run`` raises; an exception of
-    the function arrives as it is, with the task's number.
+    Where it costs something to send a task, several travel as one. on_answer: called after each. Raises what it and
+    ``Executor.run`` raise; an exception of the function arrives as it is, with the task's number.
     """
     most = executor.most_calls
     groups = len(tasks) if most is None else min(len(tasks), most)
     source, probe = cast("Source", _Nothing()), cast("Probe", _Calls(function, tuple(tasks), groups))
     answers: list[Any] = [None] * len(tasks)
-    for result in executor.run(source, probe, [Block(index, ()) for index in range(groups)]):
-        answers[result.block.index :: groups] = result.summary
+    run = executor.run(source, probe, [Block(index, ()) for index in range(groups)])
+    with closing(cast("Generator[BlockResult, None, None]", run)) as results:
+        for result in results:
+            answers[result.block.index :: groups] = result.summary
+            if on_answer is not None:
+                on_answer()
     return answers
 
 

@@ -43,6 +43,8 @@ DEPENDENT = 1e-13
 VANISHING = 1e-14
 #: What new factors must gain over the last ones, as a share of the squared length; less would go round in circles.
 PROGRESS = 1e-12
+#: Steps of a solve at most, unless the caller says less: far more than any takes.
+MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,7 @@ def nearest_point(  # noqa: PLR0913 - the rows, when to end, and how it runs; al
     tolerance: float = 1e-12,
     zero: float = 1e-13,
     side: float | None = None,
-    max_steps: int = 100_000,
+    max_steps: int = MOST_STEPS,
     walk: Callable[..., tuple[int, float, int]] = walk,
 ) -> Nearest:
     """Shortest vector sum_i a_i z_i with a >= 0 summing to 1 within each group.

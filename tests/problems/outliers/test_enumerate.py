@@ -18,7 +18,8 @@ from coremargin.errors import SpecError, UsageError
 from coremargin.maths.outliers import published
 from coremargin.maths.outliers.heuristic import Found
 from coremargin.maths.outliers.published import most_subsets_of
-from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
+from coremargin.maths.outliers.solve import solve_in_memory
+from coremargin.maths.outliers.tasks import one_by_one
 from coremargin.problems.outliers.enumerate import record_of, subsets_told
 from coremargin.problems.outliers.problem import OutlierMargin
 from coremargin.problems.outliers.state import LeftOut, OutlierState

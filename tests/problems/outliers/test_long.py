@@ -12,7 +12,8 @@ import pytest
 import coremargin
 from coremargin.data.arrays import ArraySource
 from coremargin.formats.run_record import read_run
-from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
+from coremargin.maths.outliers.solve import solve_in_memory
+from coremargin.maths.outliers.tasks import one_by_one
 from coremargin.problems.outliers import climb, kernels
 from coremargin.problems.outliers.kind import KIND
 from coremargin.problems.outliers.messages import expectations

@@ -12,7 +12,7 @@ from coremargin.engine.plan import plan_blocks
 from coremargin.maths.outliers import rounds
 from coremargin.maths.outliers.heuristic import Found
 from coremargin.maths.outliers.search import Search
-from coremargin.maths.outliers.solve import one_by_one
+from coremargin.maths.outliers.tasks import one_by_one
 from coremargin.problems.outliers.path import how_it_ended, shared
 from coremargin.problems.outliers.problem import OutlierMargin
 from coremargin.problems.outliers.state import LeftOut, OutlierState

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 from coremargin.data.arrays import ArraySource
+from coremargin.engine.loop import OutOfTime
 from coremargin.errors import UsageError
-from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
+from coremargin.maths.outliers.solve import solve_in_memory
+from coremargin.maths.outliers.tasks import one_by_one
+from coremargin.problems.outliers import climb
 from coremargin.problems.outliers import problem as outliers
 from coremargin.problems.outliers import start as trim_start
 from coremargin.problems.outliers.problem import OutlierMargin
@@ -95,6 +99,33 @@ def test_stopped_and_restored_it_ends_with_the_same_bits(stop: int, starved: Non
     restored = problem.restore(half.to_arrays())
     assert bits(restored) == bits(half)
     ended, _ = proceed(problem, restored)
+    assert bits(ended) == bits(whole)
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 4, 6, 9])
+def test_ended_in_the_middle_of_a_step_it_goes_on_from_the_state_before(
+    calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time limit may end any wave of tasks, of the heuristic too: what was known before it leads to the same bits."""
+    monkeypatch.setattr(climb, "WORTH_SENDING", 0)
+    x, y = noisy(150, 5, 0, seed=11)
+    problem = OutlierMargin(ArraySource(x, y, chunk_rows=20), (2, 7), 1e-3, sample_bytes=2000)
+    whole, _ = proceed(problem, problem.start())
+    state, left = problem.start(), calls
+
+    def limited(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise OutOfTime
+        return one_by_one(function, tasks)
+
+    while left and not problem.done(state):  # state by state, as the engine keeps them
+        with suppress(OutOfTime):
+            state, _ = proceed(problem, state, run=limited, stop=1)
+    assert not left
+    assert state.phase == "settle" or calls > 3
+    ended, _ = proceed(problem, problem.restore(state.to_arrays()))
     assert bits(ended) == bits(whole)
 
 

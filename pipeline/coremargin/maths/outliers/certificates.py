@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import Array, upper_bounds
-from coremargin.maths.nearest import Nearest, nearest_point
+from coremargin.maths.nearest import MOST_STEPS, Nearest, nearest_point
 from coremargin.maths.outliers.compiled import kernel
 from coremargin.maths.outliers.ragged import Ragged
 
@@ -88,13 +88,15 @@ class Certificates:
 class Verdict:
     """What a solve says about some rows: ``too_small`` (their margin is at most the threshold), or the best direction.
 
-    rows and weights: the support; point (d,): sum of a_i z_i, a direction that separates the rows unless too small.
+    rows and weights: the support; point (d,): sum of a_i z_i, a direction that separates the rows unless too small;
+    steps: what the solve took.
     """
 
     too_small: bool
     rows: Rows
     weights: Array
     point: Array
+    steps: int = 0
 
 
 class SearchRows:
@@ -137,8 +139,8 @@ class SearchRows:
         found = self._nearest(rows, None, zero=0.0, side=self.length(threshold))
         return _verdict(found, rows, too_small=found.status in ("short", "zero"))
 
-    def best(self, free: NDArray[np.bool_], start: Verdict | None = None) -> Verdict:
-        """The best direction for the free rows; both classes are there."""
+    def best(self, free: NDArray[np.bool_], start: Verdict | None = None, most_steps: int = MOST_STEPS) -> Verdict:
+        """The best direction for the free rows, or as good a one as so many steps lead to; both classes are there."""
         rows = self.order[free[self.order]]
         groups, weights = self.groups[rows], None
         if start is not None:
@@ -147,15 +149,18 @@ class SearchRows:
             weights = weights[rows]
             total = np.bincount(groups, weights, minlength=int(groups[-1]) + 1)
             weights = weights / total[groups] if total.min() > 0 else None
-        return _verdict(self._nearest(rows, weights, zero=self.zero), rows, too_small=False)
+        return _verdict(self._nearest(rows, weights, zero=self.zero, most_steps=most_steps), rows, too_small=False)
 
     def length(self, margin: float) -> float:
         """How long the point of hulls with this margin is."""
         return 2.0 * margin if self.intercept else margin
 
-    def _nearest(self, rows: Rows, weights: Array | None, *, zero: float, side: float | None = None) -> Nearest:
+    def _nearest(
+        self, rows: Rows, weights: Array | None, *, zero: float, side: float | None = None, most_steps: int = MOST_STEPS
+    ) -> Nearest:
+        walk = kernel("walk", compiled=self.compiled)
         return nearest_point(
-            self.z[rows], self.groups[rows], weights, zero=zero, side=side, walk=kernel("walk", compiled=self.compiled)
+            self.z[rows], self.groups[rows], weights, zero=zero, side=side, max_steps=most_steps, walk=walk
         )
 
     def bounded(self, free: NDArray[np.bool_]) -> bool:
@@ -182,4 +187,4 @@ class SearchRows:
 
 def _verdict(found: Nearest, rows: Rows, *, too_small: bool) -> Verdict:
     used = np.flatnonzero(found.weights > 0)
-    return Verdict(too_small, rows[used], found.weights[used], found.point)
+    return Verdict(too_small, rows[used], found.weights[used], found.point, found.steps)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.nearest import Limits, face_of
+from coremargin.maths.nearest import MOST_STEPS, Limits, face_of
 from coremargin.maths.outliers import tree
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.compiled import kernel
@@ -36,8 +36,6 @@ Path = tuple[int, ...]
 
 #: Rows of a group in the first tier, at least; and so many for each feature and outlier.
 NEAR, NEAR_EACH = 64, 2
-#: Steps of a solve at most: far more than any takes.
-STEPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ class _Explorer:
     def run(self, nodes: Ragged) -> Explored:
         question, room = self.question, 1 << 12
         ask = tree.Ask(question.k, question.budget, question.effort, question.most_candidates, question.root_only)
-        limits = Limits(1e-12, 0.0, self.search_rows.length(question.threshold), STEPS)
+        limits = Limits(1e-12, 0.0, self.search_rows.length(question.threshold), MOST_STEPS)
         book = self._book()
         node = _node(self.arena, len(book.ends), question.k)
         out = _out(self._steps(nodes, self.place), room)

@@ -8,6 +8,7 @@ is a fixed point of concentration steps whatever was left out, so that only soft
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
+from coremargin.maths.outliers.tasks import Map, one_by_one
 from coremargin.maths.outliers.trimmed import best_removal, fewest_wrong, outliers_of
 
 if TYPE_CHECKING:
@@ -33,6 +35,13 @@ CONCENTRATIONS = 50
 FEW = 100
 #: So many supporting rows, the heaviest, are left out in turn by over-trimming.
 OVER = 24
+#: So many hyperplanes that many starts lead to, the best, are over-trimmed.
+CLIMBED = 8
+#: Products of numbers that a refit may take, and about so many all of a task's: some tenths of a second. A refit that
+#: ends early gives a direction none the less, and directions are measured, wherever they come from.
+EFFORT, LEAST_STEPS = 300_000_000, 20
+#: Over-trimming may take so many times that; its first tries are at least so many.
+OVER_EFFORT, FEW_TRIES = 3, 4
 
 
 @dataclass(frozen=True)
@@ -86,53 +95,83 @@ def soft_directions(search_rows: SearchRows) -> list[Array]:
     return directions
 
 
-def concentrate(search_rows: SearchRows, found: Found, k: int) -> tuple[Found, Verdict | None]:
-    """Leave out the k lowest rows, refit, until that gains nothing; and the last refit."""
+def concentrate(search_rows: SearchRows, found: Found, k: int) -> tuple[Found, int]:
+    """Leave out the k lowest rows, refit, until that gains nothing, and the steps of all refits: one task."""
     last: Verdict | None = None
+    steps = 0
     for _ in range(CONCENTRATIONS):
-        verdict = search_rows.best(_without(search_rows, found, k), last)
-        again = measure(search_rows, verdict.point, k)
-        last = verdict
-        if not again.margin > found.margin + GAIN * abs(found.margin):
+        last = _refit(search_rows, _without(search_rows, found, k), last)
+        again, steps = measure(search_rows, last.point, k), steps + last.steps
+        gains = again.margin > found.margin + GAIN * abs(found.margin)
+        found = again if gains else found
+        if not gains or steps >= _most_steps(search_rows):
             break
-        found = again
-    return found, last
+    return found, steps
 
 
-def over_trimmed(search_rows: SearchRows, found: Found, k: int) -> Found:
+def over_trimmed(search_rows: SearchRows, found: Found, k: int, run: Map = one_by_one) -> Found:
     """Leave out one supporting row more, refit, concentrate back to k; repeat from the best while that gains."""
-    while True:
-        free = _without(search_rows, found, k)
-        base = search_rows.best(free)
-        best = found
-        for row in base.rows[np.argsort(-base.weights, kind="stable")[:OVER]]:
-            free[row] = False
-            if search_rows.bounded(free):
-                again, _ = concentrate(search_rows, measure(search_rows, search_rows.best(free, base).point, k), k)
-                best = again if again.margin > best.margin * (1 + GAIN) else best
-            free[row] = True
-        if best is found:
-            return found
+    spent = 0
+    while spent < OVER_EFFORT * _most_steps(search_rows):
+        base = _refit(search_rows, _without(search_rows, found, k), None)
+        rows = base.rows[np.argsort(-base.weights, kind="stable")]
+        tries = rows[: min(OVER, max(FEW_TRIES, OVER_EFFORT * _most_steps(search_rows) // base.steps))]
+        answers = run(_with_one_more, [(search_rows, found, k, int(row), base) for row in tries])
+        spent += base.steps + sum(steps for _, steps in answers)
+        best = _best_of([found, *(again for again, _ in answers)])
+        if not best.margin > found.margin * (1 + GAIN):
+            break
         found = best
+    return found
 
 
-def good_hyperplane(search_rows: SearchRows, k: int, directions: list[Array], *, thorough: bool = True) -> Found:
+def good_hyperplane(
+    search_rows: SearchRows, k: int, directions: list[Array], run: Map = one_by_one, *, thorough: bool = True
+) -> Found:
     """The best that the heuristic finds, starting from the most promising of the directions.
 
     thorough: with over-trimming, which takes several times as long as all the rest.
     """
     starts = sorted((measure(search_rows, w, k) for w in directions), key=lambda found: -found.margin)
-    best = Found.nothing(search_rows.x.shape[1])
-    for start in starts[:STARTS]:
-        if start.margin > -np.inf:
-            again, _ = concentrate(search_rows, start, k)
-            best = again if again.margin > best.margin else best
-    return over_trimmed(search_rows, best, k) if thorough and best.margin > 0 else best
+    tasks = [(search_rows, start, k) for start in starts[:STARTS] if start.margin > -np.inf]
+    answers = run(concentrate, tasks)
+    best = _best_of([Found.nothing(search_rows.x.shape[1]), *(found for found, _ in answers)])
+    return over_trimmed(search_rows, best, k, run) if thorough and best.margin > 0 else best
 
 
-def climb(search_rows: SearchRows, k: int, start: Array) -> Found:
-    """The best hyperplane from one start (d,), with over-trimming where k is small: one task."""
-    return good_hyperplane(search_rows, k, [start], thorough=k <= FEW)
+def climb(search_rows: SearchRows, k: int, starts: list[Array], run: Map = one_by_one) -> Found:
+    """The best hyperplane from many starts (d,); the best different ones are over-trimmed, where k is small."""
+    answers = run(concentrate, [(search_rows, measure(search_rows, start, k), k) for start in starts])
+    each = {found.margin: found for found, _ in reversed(answers)}
+    best = [each[margin] for margin in sorted(each, reverse=True)]
+    if k <= FEW:
+        best = [over_trimmed(search_rows, found, k, run) for found in best[:CLIMBED] if found.margin > 0] or best
+    return _best_of(best)
+
+
+def _with_one_more(search_rows: SearchRows, found: Found, k: int, row: int, base: Verdict) -> tuple[Found, int]:
+    """What concentration comes to where a row is left out besides the k lowest: one task. base: the refit with it."""
+    free = _without(search_rows, found, k)
+    free[row] = False
+    if not search_rows.bounded(free):
+        return found, 0
+    start = _refit(search_rows, free, base)
+    again, steps = concentrate(search_rows, measure(search_rows, start.point, k), k)
+    return again, start.steps + steps
+
+
+def _best_of(each: Iterable[Found]) -> Found:
+    """The best of these; of equal ones the first."""
+    return max(each, key=lambda found: found.margin)
+
+
+def _refit(search_rows: SearchRows, free: NDArray[np.bool_], start: Verdict | None) -> Verdict:
+    """The best direction for the free rows, or a good one, where the best takes too long."""
+    return search_rows.best(free, start, _most_steps(search_rows))
+
+
+def _most_steps(search_rows: SearchRows) -> int:
+    return max(LEAST_STEPS, EFFORT // search_rows.x.size)
 
 
 def _without(search_rows: SearchRows, found: Found, k: int) -> NDArray[np.bool_]:

@@ -21,7 +21,8 @@ from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.trimmed import outliers_of
 
 if TYPE_CHECKING:
-    from coremargin.maths.outliers.search import Map, Search
+    from coremargin.maths.outliers.search import Search
+    from coremargin.maths.outliers.tasks import Map
 
 #: A certificate in the making: rows and their weights.
 Packed = tuple[Rows, NDArray[np.float64]]

@@ -30,7 +30,7 @@ from coremargin.maths.outliers.heuristic import Found, measure
 
 if TYPE_CHECKING:
     from coremargin.maths.outliers.certificates import SearchRows
-    from coremargin.maths.outliers.search import Map
+    from coremargin.maths.outliers.tasks import Map
 
 Published = Literal["outlier-svm", "simple-outlier-svm"]
 

@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from coremargin.maths.outliers.certificates import SearchRows
     from coremargin.maths.outliers.explore import Explored
     from coremargin.maths.outliers.heuristic import Found
-    from coremargin.maths.outliers.search import Map, Search
+    from coremargin.maths.outliers.search import Search
+    from coremargin.maths.outliers.tasks import Map
 
 #: Work that is done in one task before nodes are dealt out, and in each round of that time.
 ALONE, ALONE_BUDGET = 600, 200
 #: Tasks of a round (part of the answer: not the number of workers); work of a task at least (some 50 nodes), and as a
 #: share of all so far: the more there is to do, the less may a round's beginning and end matter.
 TASKS, BUDGET, GROWTH = 16, 150, 1 / 64
-#: Products of numbers that a task may take: some 50 ms, so that whoever asks for an end need not wait.
-EFFORT = 15_000_000
+#: Products of numbers that a task may take, some 50 ms, so that whoever asks for an end need not wait; where there are
+#: many rows and features, so many for each of their numbers: a task has to get somewhere.
+EFFORT, EFFORT_EACH = 15_000_000, 16
 #: Certificates that a round works with at most, and for each outlier: all of them are looked through at every node.
 KNOWN, KNOWN_EACH = 3_000, 20
 #: More leaves are not kept as a proof.
@@ -44,7 +46,8 @@ def advance(search: Search, search_rows: SearchRows, run: Map) -> Search:
     hands = _dealt(search.level.open, 1 if alone else TASKS)
     budget = ALONE_BUDGET if alone else max(BUDGET, int(GROWTH * search.work))
     question = Question(
-        search.k, search.threshold, search.best.w, search.best.b, budget if compiled else INTERPRETED, EFFORT,
+        search.k, search.threshold, search.best.w, search.best.b, budget if compiled else INTERPRETED,
+        max(EFFORT, EFFORT_EACH * search_rows.x.size),
         search.batch - len(search.candidates), root_only=search.probing, compiled=compiled,
     )  # fmt: skip
     usable = search.certificates.standing(search.threshold, KNOWN + KNOWN_EACH * search.k)

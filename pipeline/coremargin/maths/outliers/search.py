@@ -7,9 +7,8 @@ asked for a bound on the way, rounds.py does the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 #: Work, lower and upper bound.
 Step = tuple[int, float, float]
-Map = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
 
 #: The target lies above the incumbent by this share of it, and by this share of the radius: what solves can tell.
 SHARE, FLOOR = 1e-9, 1e-13

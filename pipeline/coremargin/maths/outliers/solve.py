@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +10,7 @@ from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, good_hyperplane, soft_directions
 from coremargin.maths.outliers.rounds import advance, believed, verified
 from coremargin.maths.outliers.search import Search
+from coremargin.maths.outliers.tasks import one_by_one
 from coremargin.maths.outliers.trimmed import trimmed_margin
 
 
@@ -54,8 +52,3 @@ def prove(search_rows: SearchRows, w: Array, k: int) -> Found:
     values = safe_projections(search_rows.x, search_rows.signs, w[:, None])[:, 0]
     margin, b = trimmed_margin(search_rows.lowest(values, k), w, k, search_rows.intercept)
     return Found(w, b, margin)
-
-
-def one_by_one(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Tasks in a plain loop."""
-    return [function(*task) for task in tasks]

@@ -23,7 +23,7 @@ from coremargin.problems.hard.summary import MarginSummary
 from coremargin.problems.outliers.enumerate import check_subsets
 from coremargin.problems.outliers.reading import Reading, joined
 from coremargin.problems.outliers.start import ORDINARY
-from coremargin.problems.outliers.state import LeftOut, OutlierState
+from coremargin.problems.outliers.state import LeftOut, OutlierPool, OutlierState
 from coremargin.problems.outliers.summary import OutlierSummary
 from coremargin.problems.outliers.update import left_out_of, measured_best
 
@@ -92,8 +92,16 @@ class OutlierBase(TwoClassProblem[OutlierState, Answer]):
             )
 
     def search_rows(self, state: OutlierState, *, compiled: bool = False) -> SearchRows:
-        """The pool as the search sees it; compiled: whether its solves are."""
-        return SearchRows(state.pool.x, state.pool.signs, state.centre, intercept=self.intercept, compiled=compiled)
+        """The pool as the search sees it; compiled: whether its solves are. The last one is kept: pools are large."""
+        known = (state.pool, state.centre, compiled)
+        if not self._seen or any(a is not b for a, b in zip(known, self._seen[0], strict=True)):
+            rows = SearchRows(state.pool.x, state.pool.signs, state.centre, intercept=self.intercept, compiled=compiled)
+            self._seen[:] = [(known, rows)]
+        return self._seen[0][1]
+
+    @cached_property
+    def _seen(self) -> list[tuple[tuple[OutlierPool, Array, bool], SearchRows]]:
+        return []
 
     @property
     def sample_chunks(self) -> list[int]:

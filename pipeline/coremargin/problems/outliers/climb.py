@@ -14,18 +14,22 @@ import numpy as np
 
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, climb, soft_directions
+from coremargin.maths.outliers.tasks import one_by_one
 from coremargin.problems.outliers.state import OutlierPool, OutlierState, unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coremargin.maths.margin import Array
-    from coremargin.maths.outliers.search import Map, Search
+    from coremargin.maths.outliers.search import Search
+    from coremargin.maths.outliers.tasks import Map
 
 #: Perturbed incumbents, and how far they are from it: a share of its length, expected.
 PERTURBED, SHARES = 8, (0.1, 0.3)
 #: Work of a search after which it is long: a better incumbent would save more than the climb takes.
 LONG = 10_000
+#: Numbers of rows whose heuristic is dealt to workers.
+WORTH_SENDING = 100_000
 
 
 def lowest(pool: OutlierPool, searches: tuple[Search, ...], rows: int) -> OutlierPool:
@@ -44,17 +48,20 @@ def climbed(
 ) -> Array:
     """Directions (m, d) worth measuring on all rows, one for each k at most; ``rows``: of each class."""
     searches = tuple(search for search in state.searches if search.status == "open")
-    pool = lowest(state.pool, searches, rows)
+    pool, next_directions = lowest(state.pool, searches, rows), []
     search_rows = SearchRows(pool.x, pool.signs, state.centre, intercept=intercept, compiled=True)
     soft = soft_directions(search_rows)
-    tasks = [(search_rows, search.k, start) for search in searches for start in [*soft, *_perturbed(search.best.w)]]
-    answers, next_directions = run(climb, tasks), []
-    each = len(tasks) // len(searches)
-    for place, search in enumerate(searches):
-        best = max(answers[place * each : (place + 1) * each], key=lambda found: float(found.margin))
+    for search in searches:
+        starts = [*soft, *_perturbed(search.best.w)]
+        best = climb(search_rows, search.k, starts, where_worth(run, search_rows))
         if is_news(best, search):
             next_directions.append(best.w)
     return unit(next_directions) if next_directions else np.zeros((0, pool.x.shape[1]))
+
+
+def where_worth(run: Map, search_rows: SearchRows) -> Map:
+    """``run``, or a plain loop where tasks of the heuristic take milliseconds: sending them would take longer."""
+    return run if search_rows.x.size >= WORTH_SENDING else one_by_one
 
 
 def is_due(state: OutlierState) -> bool:

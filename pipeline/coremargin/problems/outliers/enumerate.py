@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.outliers.certificates import SearchRows
     from coremargin.maths.outliers.published import Enumerated, Published
-    from coremargin.maths.outliers.search import Map
+    from coremargin.maths.outliers.tasks import Map
 
 
 def check_subsets(rows: int, features: int, ks: Sequence[int], epsilon: float, algorithm: Published) -> None:

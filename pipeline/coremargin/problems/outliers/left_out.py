@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Row:
     """One row left out: its id, its label, its margin, and how much smaller the others' would be if it had to stay.
 
-    gain is at least so much, as far as the pool tells; None where the pool no longer has the row.
+    gain is at least so much, as far as the pool tells; None where it does not, or that would have taken long.
     """
 
     id: int

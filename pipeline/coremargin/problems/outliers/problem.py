@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from coremargin.maths.outliers.heuristic import Found, fewest_of, good_hyperplane, soft_directions
 from coremargin.maths.outliers.packing import bounded
 from coremargin.maths.outliers.rounds import advance
-from coremargin.maths.outliers.search import Map, Search
+from coremargin.maths.outliers.search import Search
 from coremargin.maths.outliers.trimmed import trimmed_margin
 from coremargin.problems.common.driver_rows import SignedRows
 from coremargin.problems.common.sent import BringRows, Brought
@@ -38,7 +38,7 @@ from coremargin.problems.hard.ledger import Ledger
 from coremargin.problems.outliers import kernels
 from coremargin.problems.outliers.base import POOL_ROWS, Answer
 from coremargin.problems.outliers.candidates import OutlierCandidates
-from coremargin.problems.outliers.climb import climbed, is_due, lowest, over
+from coremargin.problems.outliers.climb import climbed, is_due, lowest, over, where_worth
 from coremargin.problems.outliers.enumerate import enumerating, pooled, wave
 from coremargin.problems.outliers.home import Standing, at_home, cut_off, margins_of, unproven
 from coremargin.problems.outliers.path import next_place
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
     from coremargin.engine.problem import Round
     from coremargin.maths.margin import Array
+    from coremargin.maths.outliers.published import Published
+    from coremargin.maths.outliers.tasks import Map
     from coremargin.problems.common.result import Result
     from coremargin.problems.hard.probe import MarginProbe
 
@@ -140,10 +142,7 @@ class OutlierMargin(OutlierCandidates):
         if state.reading:
             return state
         searches = tuple(replace(search, radius=state.radius) for search in state.searches)
-        settled = replace(self._onward(replace(state, searches=searches)), new_rows=state.new_rows)
-        best = settled.main.best
-        histogram = state.histogram + margins_of(state.home, best, state.low, state.high, BINS)
-        return replace(settled, histogram=histogram, counted_at=best.w)
+        return replace(self._counted(self._onward(replace(state, searches=searches))), new_rows=state.new_rows)
 
     def _onward(self, state: OutlierState) -> OutlierState:
         """Measure without reading what waits for it, until chunks have to be read for that, or nothing waits."""
@@ -188,22 +187,27 @@ class OutlierMargin(OutlierCandidates):
             next_directions=np.zeros((0, self.source.features)),
         )  # fmt: skip
         state = self._answered(state, measured, grown=grown > 0, scanned=scanned)
-        return self._settled(state) if state.phase == "settle" else self._evaluated(state)
+        if state.phase == "settle":
+            return state if self.published is None else self._enumerating(state, self.published)
+        return self._evaluated(state)
 
-    def _settled(self, state: OutlierState) -> OutlierState:
+    def _enumerating(self, state: OutlierState, algorithm: Published) -> OutlierState:
+        """Before the first subset: incumbents need not settle, the published algorithms start from nothing."""
+        state = pooled(state)
+        return enumerating(state, self.search_rows(state), self.epsilon, algorithm)
+
+    def _settled(self, state: OutlierState, run: Map) -> OutlierState:
         """While the heuristic finds more on the pool than is proven on all rows, measure that; then the search."""
-        if self.published is not None:
-            state = pooled(state)
-            return enumerating(state, self.search_rows(state), self.epsilon, self.published)
         search_rows = self.search_rows(state)
+        run = where_worth(run, search_rows)
         soft = soft_directions(search_rows)
         last: list[Array] = []
         next_directions: list[Array] = []
         for search in state.searches:
             starts = [search.best.w, *last, *soft]
-            found = good_hyperplane(search_rows, search.k, starts, thorough=False)
+            found = good_hyperplane(search_rows, search.k, starts, run, thorough=False)
             if not self._is_news(found, search):  # what is quickly found is measured before more time is spent
-                found = good_hyperplane(search_rows, search.k, [search.best.w, found.w])
+                found = good_hyperplane(search_rows, search.k, [search.best.w, found.w], run)
             last = [found.w]
             if self._is_news(found, search):
                 next_directions += [found.w, *(t * found.w + (1 - t) * search.best.w for t in LINE_POINTS)]
@@ -214,6 +218,15 @@ class OutlierMargin(OutlierCandidates):
         phase: Phase = "search" if self.exact else "climb"
         wrong = fewest_of([*(search.best.w for search in state.searches), *soft], search_rows)
         return self._evaluated(replace(state, phase=phase, pool=self._pool_of_search(state), wrong=wrong))
+
+    def _counted(self, state: OutlierState) -> OutlierState:
+        """With the margins of rows at home in the histogram, once, when incumbents have settled without a scan."""
+        waits = state.phase == "settle" and not len(state.wanted)
+        if waits or state.round > state.stages or np.any(state.counted_at):
+            return state
+        best = state.main.best
+        histogram = state.histogram + margins_of(state.home, best, state.low, state.high, BINS)
+        return replace(state, histogram=histogram, counted_at=best.w)
 
     def _pool_of_search(self, state: OutlierState) -> OutlierPool:
         """What the search begins with: the lowest rows under the incumbents, and ordinary ones."""
@@ -233,7 +246,9 @@ class OutlierMargin(OutlierCandidates):
             yield state
 
     def _further(self, state: OutlierState, run: Map) -> OutlierState:
-        """After a wave of subsets, a climb, or a round of the search that had least so far: so what is easy ends."""
+        """After a step of the heuristic, a wave of subsets, a climb, or a round of the search that had least so far."""
+        if state.phase == "settle":
+            return self._counted(self._onward(self._settled(state, run)))
         if state.phase == "enumerate":
             state, next_directions = wave(state, self.search_rows(state), run)
         elif is_due(state):
@@ -256,6 +271,6 @@ class OutlierMargin(OutlierCandidates):
 
     def _compiled(self, state: OutlierState) -> bool:
         """Whether the next step is worth compiled kernels."""
-        if state.phase == "enumerate":
+        if state.phase in ("settle", "enumerate"):
             return False
         return not self.exact or is_due(state) or state.searches[next_place(state.searches)].compiled

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 #: A proof that needs more than this is not kept; then no upper bound is claimed: what cannot be checked is no claim.
 PROOF_BYTES = 1 << 30
-#: Rows of the pool, the lowest, that say what a row left out buys.
-GAIN_ROWS = 2_000
+#: Rows of the pool of each class, the lowest, that say what a row left out buys.
+GAIN_ROWS = 1_000
+#: Products of numbers that this may take: some tenths of a second.
+GAIN_EFFORT = 300_000_000
 
 Proof = tuple[Leaves, Certificates]
 
@@ -105,26 +107,36 @@ def _overlap(state: OutlierState, proofs: list[Proof], intercept: bool) -> bool:
 def _support_and_gains(search_rows: SearchRows, state: OutlierState) -> tuple[Array, Array]:
     """Dual weights (n,) of the pool without the rows left out; and for each of these the margin lost if it stays.
 
-    Over the lowest rows of the pool: what is lost on all rows is at least that.
+    Over the lowest rows of the pool: what is lost on all rows is at least that. The rows come lowest first; what the
+    last of them buy is not told (nan) where there are many, or many features: it takes a solve each. Of a job that was
+    stopped the weights, too, are of the lowest rows, and of no more steps than that: nobody wants to wait for them.
     """
     weights, out = np.zeros(len(search_rows)), state.left_out[-1]
     free = np.isin(state.pool.ids, out.ids, invert=True)
     if not search_rows.bounded(free):
         return weights, np.zeros(len(out.ids))
-    base = search_rows.best(free)
-    weights[base.rows] = base.weights
-    half = 2.0 if search_rows.intercept else 1.0
-    margins = search_rows.signs * (search_rows.x @ state.main.best.w + state.main.best.b)
-    lowest = np.flatnonzero(free)[np.argsort(margins[free], kind="stable")[:GAIN_ROWS]]
-    near = np.zeros(len(search_rows), bool)
-    near[lowest] = near[base.rows] = True
-    gains = []
-    for row in out.ids:
+    near = _lowest(search_rows, state, free)
+    steps = GAIN_EFFORT // (int(near.sum()) * search_rows.x.shape[1])
+    base = search_rows.best(near, most_steps=steps) if state.status == "running" else search_rows.best(free)
+    weights[base.rows], near[base.rows] = base.weights, True
+    gains, half = np.full(len(out.ids), np.nan), 2.0 if search_rows.intercept else 1.0
+    for place, row in enumerate(out.ids):
         here = state.pool.ids == row
-        back = search_rows.best(near | here, base)
-        gain = float(np.linalg.norm(base.point) - np.linalg.norm(back.point)) / half
-        gains.append(max(0.0, gain) if here.any() else np.nan)
-    return weights, np.array(gains)
+        if here.any() and steps > 0:
+            back = search_rows.best(near | here, base, steps)
+            gains[place] = max(0.0, float(np.linalg.norm(base.point) - np.linalg.norm(back.point)) / half)
+            steps -= back.steps
+    return weights, gains
+
+
+def _lowest(search_rows: SearchRows, state: OutlierState, free: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The lowest of the free rows (n,) of each class under the incumbent."""
+    margins = search_rows.signs * (search_rows.x @ state.main.best.w + state.main.best.b)
+    near = np.zeros(len(search_rows), np.bool_)
+    for sign in (1, -1):
+        mine = np.flatnonzero(free & (search_rows.signs == sign))
+        near[mine[np.argsort(margins[mine], kind="stable")[:GAIN_ROWS]]] = True
+    return near
 
 
 def _proof(search: Search, first: int) -> Proof:
