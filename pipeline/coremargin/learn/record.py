@@ -31,9 +31,9 @@ VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
 class RunCounters:
     """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it.
 
-    bounds: seconds, lower and upper bound between scans. held: chunks that stay in memory once they were read. What a
-    resumed job has to read again, as it has to what was not in a checkpoint yet, does not count: the figures are those
-    of a run without a break.
+    bounds: seconds, lower and upper bound, of a job that works between scans. held: chunks that stay in memory once
+    they were read. What a resumed job has to read again, as it has to what was not in a checkpoint yet, does not count:
+    the figures are those of a run without a break.
     """
 
     seconds: float = 0.0
@@ -73,7 +73,7 @@ class RunCounters:
         self.rounds[-1] = record
 
     def worked(self, found: Round) -> None:
-        """Note the bounds that became known between scans, where they are others than the last."""
+        """Note the bounds, where they are others than the last."""
         bounds = [None if math.isinf(value) else value for value in (found.lower, found.upper)]
         if not self.bounds or self.bounds[-1][1:] != bounds:
             self.bounds.append([self.seconds, *bounds])
@@ -112,8 +112,8 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
         "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
         "resumed": counters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
-    if counters.bounds:
-        run["bounds"] = counters.bounds
+    if counters.bounds:  # the last of them held to the end
+        run["bounds"] = [*counters.bounds, [counters.seconds, *counters.bounds[-1][1:]]]
     return run | kind_of(job).facts(problem, state)
 
 

@@ -181,7 +181,7 @@ def run_problem(
                     counters.scanned(step.round, step.cost)
                 counters.holds(held())
                 counters.seconds = before + time.perf_counter() - clock
-                if step.cost is None and isinstance(problem, WorksBetweenScans):
+                if isinstance(problem, WorksBetweenScans):
                     counters.worked(step.round)
                 checkpoint.scan_begins(state, counters.as_now())  # a run that ends here can be resumed from here
                 if step.cost is None:

@@ -14,6 +14,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.formats.run_record import read_run
 from coremargin.maths.outliers.solve import solve_in_memory
 from coremargin.maths.outliers.tasks import one_by_one
+from coremargin.models.model import Model
 from coremargin.problems.outliers import climb, kernels
 from coremargin.problems.outliers.kind import KIND
 from coremargin.problems.outliers.messages import expectations
@@ -66,6 +67,8 @@ def test_a_path_with_shared_certificates_is_verified(tmp_path: Path) -> None:
     assert (np.diff(lower[np.isfinite(lower)]) >= 0).all()
     assert (np.diff(upper[np.isfinite(upper)]) <= 0).all()
     assert (run["outliers"], run["wrong"]) == (7, 5)
+    claimed = Model.load(out).certificate
+    assert run["bounds"][-1] == [run["seconds"], claimed.lower, claimed.upper]
 
 
 @pytest.fixture

@@ -14,19 +14,19 @@ from coremargin.formats.model_record import FILE
 from coremargin.formats.outliers import OUTLIERS
 from coremargin.maths.rows import from_arrays, lengths
 from coremargin.problems.common import report as common
+from coremargin.problems.outliers.charts import Bounds, against_k, against_time, bounds_known
 from coremargin.problems.outliers.left_out import Step, steps_of
-from coremargin.problems.outliers.messages import theorem_told, tried_told
-from coremargin.report import charts, page, svg
+from coremargin.problems.outliers.messages import expectations, theorem_told, tried_told
+from coremargin.report import charts, page
 from coremargin.report.claims import claims_of
-from coremargin.report.numbers import DASH, Precision, count, finite, precision_for
-from coremargin.report.svg import Frame, Scale
+from coremargin.report.numbers import finite, precision_for
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from coremargin.report.page import Json
 
 ROWS_SHOWN = 200
+#: With no more changes of the bounds than that there is nothing to draw against time.
+FEW_BOUNDS = 3
 #: What is not within the margin, where rows that are left out may be.
 OTHERS = ("no other row", "but for those left out, none")
 
@@ -57,13 +57,16 @@ def render(
     found = run.get("published", [])
     theorem = theorem_told(steps[-1].k, bool(steps[-1].lower), model["parameters"]["epsilon"])
     ended = found and all(one["ended"] for one in found)
-    view["about"] = _about(left_out, steps, view["status"]) | {
+    view["about"] = _about(left_out, steps, view["status"], bounds_known(run.get("bounds", []))) | {
         "tried": tried_told(found), "theorem": theorem if ended else "",
+        "expected": expectations(run) if view["status"] == "stopped" else [],
     }  # fmt: skip
     return page.template("problems/outliers/report.html.j2").render(view)
 
 
-def _about(arrays: Mapping[str, np.ndarray], found: Sequence[Step], status: str) -> dict[str, Any]:
+def _about(
+    arrays: Mapping[str, np.ndarray], found: Sequence[Step], status: str, bounds: Sequence[Bounds]
+) -> dict[str, Any]:
     """What the template needs beyond what every margin has; a bound that is rounding is 0."""
     steps = [replace(step, upper=0.0) if step.impossible else step for step in found]
     rows = [
@@ -72,11 +75,12 @@ def _about(arrays: Mapping[str, np.ndarray], found: Sequence[Step], status: str)
     ]
     precision = precision_for(steps[-1].lower, steps[-1].upper)
     drawn = [step for step in steps if step.upper is not None or step.lower is not None]
-    several = len(steps) > 1 and len(drawn) > 1
+    several, long = len(steps) > 1 and len(drawn) > 1, len(bounds) > FEW_BOUNDS
     return {
         "k": steps[-1].k, "rows": rows[:ROWS_SHOWN], "total": len(rows), "steps": steps,
         "knee": _knee(steps) if status != "not_separable" else None, "nodes": sum(step.nodes for step in steps),
         "chart": charts.drawings(charts.FULL, partial(against_k, drawn, precision)) if several else None,
+        "over_time": charts.drawings(charts.FULL, partial(against_time, bounds, precision)) if long else None,
     }  # fmt: skip
 
 
@@ -85,49 +89,3 @@ def _knee(steps: Sequence[Step]) -> int | None:
     known = [(step.k, step.lower or 0.0) for step in steps]
     gains = np.diff([margin for _, margin in known])
     return known[int(np.argmax(gains)) + 1][0] if len(gains) and gains.max() > 0 else None
-
-
-def against_k(steps: Sequence[Step], precision: Precision, width: int) -> Markup:
-    """Margin reached and margin possible at most, against the number of rows left out."""
-    values = [v for step in steps for v in (step.lower, step.upper) if v is not None]
-    low, high = 0.0, max(values) * 1.08 or 1.0
-    ticks = svg.nice_ticks(low, high, 5)
-    labels, unit = svg.tick_labels(ticks)
-    frame = Frame(width, 300, max(map(len, labels)) * svg.CHARACTER + 14, 16, 26, 44)
-    scale = Scale(low, high, frame.height - frame.bottom, frame.top)
-    across = Scale(steps[0].k, steps[-1].k, frame.left + 14, frame.width - frame.right - 14)
-    parts = [
-        svg.text(2, 12, "margin" + (f" × {unit}" if unit else ""), "axis-name", "start"),
-        svg.value_axis(frame, scale, ticks, labels),
-    ]
-    for name in ("upper", "lower"):
-        known = [(step.k, getattr(step, name)) for step in steps]
-        points = [(across(k), scale(v or 0.0)) for k, v in known if name == "lower" or v is not None]
-        parts.append(svg.path(points, f"line-{name}"))
-        parts += [svg.tag("circle", cx=x, cy=y, r=3.0, class_=f"dot-{name}") for x, y in points]
-    parts.append(svg.bottom_axis(frame, _marks(steps, across, frame), "rows left out"))
-    column = (frame.width - frame.left - frame.right) / len(steps)
-    parts += [
-        svg.rect(across(s.k) - column / 2, frame.top, column, frame.height - frame.top - frame.bottom, "hover",
-                 _tell(s, precision))
-        for s in steps
-    ]  # fmt: skip
-    last = steps[-1]
-    reached, possible = precision.down(last.lower), precision.up(last.upper)
-    description = f"{count(last.k)} rows left out: margin {reached}, at most {possible}."
-    return svg.drawing("against-k", frame, "The margin against the number of rows left out", description, parts)
-
-
-def _marks(steps: Sequence[Step], across: Scale, frame: Frame) -> list[tuple[float, str]]:
-    """As many values of k as fit."""
-    room = max(1, int((frame.width - frame.left - frame.right) / 44))
-    every = -(-len(steps) // room)
-    return [(across(step.k), str(step.k)) for step in steps[::every]]
-
-
-def _tell(step: Step, precision: Precision) -> str:
-    if step.impossible:
-        return f"{count(step.k)} rows left out: nothing separates the others"
-    lower = DASH if step.lower is None else precision.down(step.lower)
-    upper = DASH if step.upper is None else precision.up(step.upper)
-    return f"{count(step.k)} rows left out: margin {lower}, at most {upper}"
