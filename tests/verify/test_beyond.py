@@ -136,12 +136,21 @@ def test_the_store_says_what_it_holds(tmp_path: Path) -> None:
         examine(tmp_path / "m", path)
 
 
-def test_a_leaf_that_names_a_certificate_twice_shares_its_rows() -> None:
-    """The same contradiction counted twice is refused at its first row, however often it is named."""
+def test_what_a_leaf_names_is_counted_with_repetitions() -> None:
+    """Rows left out meet at most as many as the row that is in most of them, however often they are named."""
     rows = frozenset(range(1000))
-    with pytest.raises(ValueError, match="share a row"):
-        _check_leaf((), [rows] * 10_000, 3)
-    _check_leaf((~0, ~1), [rows, frozenset({0, 1})], 3)  # all rows of one stay: no choice is left here
+    with pytest.raises(ValueError, match="10,000 certificates at a leaf, where the 3 rows .* can meet 30,000"):
+        _check_leaf((), [(rows, 10_000)], 3)
+    _check_leaf((~0, ~1), [(rows, 1), (frozenset({0, 1}), 1)], 3)  # all rows of one stay: no choice is left here
+    triangle = [frozenset({0, 1}), frozenset({1, 2}), frozenset({2, 0})]
+    _check_leaf((), [(pair, 1) for pair in triangle], 1)  # each row is in two of three: one row left out is not enough
+    with pytest.raises(ValueError, match="3 certificates at a leaf, where the 2 rows .* can meet 4"):
+        _check_leaf((), [(pair, 1) for pair in triangle], 2)
+    with pytest.raises(ValueError, match="4 certificates at a leaf, where the 1 rows .* can meet 4"):
+        _check_leaf((), [(triangle[0], 3), (triangle[1], 1)], 1)
+    _check_leaf((~1,), [(pair, 1) for pair in triangle[:2]], 1)  # a row that stays is not counted
+    with pytest.raises(ValueError, match="a row that is left out"):
+        _check_leaf((0,), [(pair, 1) for pair in triangle], 1)
 
 
 @pytest.mark.parametrize("kind", ["i4", "i8"])

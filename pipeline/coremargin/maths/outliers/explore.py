@@ -23,7 +23,7 @@ from coremargin.maths.nearest import MOST_STEPS, Limits, face_of
 from coremargin.maths.outliers import tree
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.compiled import kernel
-from coremargin.maths.outliers.hitting import Book, Node
+from coremargin.maths.outliers.hitting import MOST, Book, Node
 from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.solves import Arena, Bench, Draft
 from coremargin.maths.outliers.trimmed import outliers_of
@@ -229,7 +229,8 @@ def _node(arena: Arena, certificates: int, k: int) -> Node:
     n = len(arena.rows)
     return Node(
         np.zeros(n + 2, np.int64), np.zeros(n, np.int8), np.zeros(n, np.bool_), np.zeros(certificates, np.int64),
-        np.zeros(certificates, np.int64), np.zeros(k + 2, np.int64), np.zeros(4, np.int64),
+        np.zeros(certificates, np.int64), np.zeros(k + 2, np.int64), np.zeros(MOST * (k + 1), np.int64),
+        np.zeros(5, np.int64), np.zeros(n, np.int64), np.zeros(n),
     )  # fmt: skip
 
 

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 #: How much a suspicious row weighs in a residual: those with few of them are packed first.
 SUSPECT = 4
 
+#: A combination is of the so many certificates with the least residuals, and has no row more often than MOST; how much
+#: heavier a row gets each time; and by how many a packing may be too small for a combination to be worth a try.
+LEAST, MOST, HEAVIER, NEAR = 256, 8, 5.0, 2
+
 #: Places in ``Node.counts``.
-LENGTH, LEFT, ACTIVE, PACKED = range(4)
+LENGTH, LEFT, ACTIVE, PACKED, CHOSEN = range(5)
 
 
 class Book(NamedTuple):
@@ -38,7 +42,8 @@ class Node(NamedTuple):
     """A node at work. path: its first LENGTH decisions; status (n,): what each row is; taken (n,): is it packed.
 
     active: its first ACTIVE certificates no row left out belongs to, residual: sizes by certificate; packed: the first
-    PACKED have disjoint residuals. counts: these numbers, and LEFT, how many rows may still be left out.
+    PACKED have disjoint residuals; chosen: the first CHOSEN are a combination, in which each row is times (n,), and as
+    heavy as weights (n,) for that. counts: these numbers, and LEFT, how many rows may still be left out.
     """
 
     path: Numbers
@@ -47,7 +52,10 @@ class Node(NamedTuple):
     active: Numbers
     residual: Numbers
     packed: Numbers
+    chosen: Numbers
     counts: Numbers
+    times: Numbers
+    weights: Array
 
 
 def enter(node: Node, path: Numbers, k: int) -> None:
@@ -145,6 +153,76 @@ def pack(book: Book, node: Node, suspect: np.ndarray) -> bool:
             if node.counts[PACKED] > node.counts[LEFT]:
                 return True
     return False
+
+
+def combine(book: Book, node: Node) -> bool:
+    """Active certificates, each as often as it serves, of which a row that may be left out meets few; True: too many.
+
+    A fractional packing: with no row in more than m of them, counted with repetitions, LEFT rows meet at most m LEFT;
+    one more ends the node. Each time the certificate whose rows are lightest is taken, and they grow heavier: the
+    multiplicative weights of Plotkin, Shmoys and Tardos (Fast approximation algorithms for fractional packing and
+    covering problems, 1995), which come close to the linear program's value.
+    """
+    active, left, most, chosen = node.active[: node.counts[ACTIVE]], node.counts[LEFT], 0, 0
+    node.times[:] = 0
+    costs = node.residual[active].astype(np.float64)
+    heap, whole = np.argsort(costs, kind="mergesort")[:LEAST], rows_met(book, node)
+    while len(heap) > 0 and most <= MOST and chosen < len(node.chosen):
+        number, cost = active[heap[0]], weight_of(book, node, active[heap[0]])
+        if cost > costs[heap[0]]:  # it was that light before others were taken
+            costs[heap[0]] = cost
+            sink(heap, costs)
+            continue
+        if whole <= left * cost:  # rows left out by these weights would meet all: the linear program says no more
+            return False
+        node.chosen[chosen] = number
+        chosen += 1
+        for at in range(book.ends[number], book.ends[number + 1]):
+            row = book.rows[at]
+            if node.status[row] == FREE:
+                node.times[row] += 1
+                whole += (HEAVIER - 1) * node.weights[row]
+                node.weights[row] *= HEAVIER
+                most = max(most, node.times[row])
+        if chosen > most * left:
+            node.counts[CHOSEN] = chosen
+            return True
+    return False
+
+
+def rows_met(book: Book, node: Node) -> float:
+    """How many rows that may be left out the active certificates have, and with that their weight in all."""
+    node.weights[:] = 0.0
+    for number in node.active[: node.counts[ACTIVE]]:
+        for at in range(book.ends[number], book.ends[number + 1]):
+            node.weights[book.rows[at]] = node.status[book.rows[at]] == FREE
+    whole = float(node.weights.sum())
+    node.weights[:] = 1.0
+    return whole
+
+
+def sink(heap: Numbers, costs: Array) -> None:
+    """Put the first of a heap, whose cost has grown, where it belongs."""
+    place, moved = 0, heap[0]
+    while 2 * place + 1 < len(heap):
+        child = 2 * place + 1
+        if child + 1 < len(heap) and costs[heap[child + 1]] < costs[heap[child]]:
+            child += 1
+        if costs[heap[child]] >= costs[moved]:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = moved
+
+
+def weight_of(book: Book, node: Node, number: int) -> float:
+    """How heavy a certificate's rows that may be left out are together."""
+    weight = 0.0
+    for place in range(book.ends[number], book.ends[number + 1]):
+        row = book.rows[place]
+        if node.status[row] == FREE:
+            weight += node.weights[row]
+    return weight
 
 
 def suspicious_row(book: Book, node: Node, arena: Arena) -> int:

@@ -11,11 +11,15 @@ import numpy as np
 
 from coremargin.maths.outliers.hitting import (
     ACTIVE,
+    CHOSEN,
     LEFT,
     LENGTH,
+    MOST,
+    NEAR,
     PACKED,
     Book,
     Node,
+    combine,
     enter,
     free_row,
     leave_out,
@@ -226,6 +230,18 @@ def branch(task: Task) -> None:
         out.counts[OPEN] += 1
 
 
+def combined(task: Task) -> bool:
+    """Whether the certificates that are known end the node in combination, where packing them was nearly enough."""
+    node, effort = task.node, task.bench.effort
+    if node.counts[PACKED] + NEAR < node.counts[LEFT]:
+        return False
+    effort[0] += MOST * (node.counts[LEFT] + 1) * node.counts[ACTIVE]
+    if combine(task.book, node):
+        leaf(node, task.out, node.chosen[: node.counts[CHOSEN]])
+        return True
+    return False
+
+
 def visit(task: Task) -> None:
     """One node, to its end, its two children, or where the budget ends."""
     node, book, out = task.node, task.book, task.out
@@ -235,7 +251,12 @@ def visit(task: Task) -> None:
         if pack(book, node, task.arena.suspect):
             leaf(node, out, node.packed[: node.counts[PACKED]])
             return
+        if combined(task):
+            return
+        known = book.size[0]
         then = extend(task)
+        if then == SPLIT and book.size[0] > known and combined(task):
+            return
         if then == SPLIT:
             branch(task)
         elif then == PAUSE:
@@ -259,7 +280,7 @@ def explore_nodes(task: Task) -> bool:
         if not (
             has_room(out.open, last, 2, 2 * longest)
             and has_room(out.leaves, out.counts[LEAVES], most, most * longest)
-            and has_room(out.proofs, out.counts[LEAVES], most, 2 * most)
+            and has_room(out.proofs, out.counts[LEAVES], most, (MOST + 1) * most)
             and has_room(out.candidates, out.counts[CANDIDATES], 1, longest)
         ):
             return False
