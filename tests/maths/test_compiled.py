@@ -126,18 +126,6 @@ def test_levels_are_the_same_in_loops() -> None:
         assert found == pytest.approx([(weights * levels)[[8, 40]].sum(), (weights * levels)[[3, 11]].sum()])
 
 
-def test_the_cache_goes_by_all_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change in any module gives all compiled functions other names: what numba kept is not taken for them."""
-    before = compiled.digest()
-    source = compiled.inspect.getsource
-
-    def changed(module: ModuleType) -> str:
-        return source(module) + ("# changed" if module is loops else "")
-
-    monkeypatch.setattr(compiled.inspect, "getsource", changed)
-    assert compiled.digest.__wrapped__() != before
-
-
 def test_without_a_folder_for_its_cache_numba_compiles_all_the_same() -> None:
     """Where nothing may be written a function is compiled for this process."""
 

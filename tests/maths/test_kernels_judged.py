@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coremargin.maths import loops, nearest
+from coremargin.maths import nearest
 from coremargin.maths.nearest import Limits, face_of, nearest_point
 from coremargin.maths.outliers import compiled, hitting, rounds, search, solves, tree
 from coremargin.maths.outliers.certificates import Certificates, SearchRows
@@ -122,13 +123,35 @@ def test_a_search_that_changes_over_on_the_way_gives_a_true_answer(monkeypatch: 
     assert both > 5
 
 
-@pytest.mark.parametrize("module", [nearest, loops, solves, hitting, tree, compiled])
-def test_the_name_of_what_is_cached_goes_by_each_source(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change in any of the modules whose functions are compiled, or in what compiles them, changes the name."""
-    before, source = compiled.digest(), compiled.inspect.getsource
-    assert compiled.digest.__wrapped__() == before
-    monkeypatch.setattr(compiled.inspect, "getsource", lambda one: source(one) + ("#" if one is module else ""))
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(nearest, "PROGRESS"), (solves, "KEPT"), (hitting, "HEAVIER"), (tree, "FEW")],
+)
+def test_the_name_of_what_is_cached_goes_by_each_constant(
+    module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another number in any of the modules whose functions are compiled is another name."""
+    before = compiled.digest()
+    monkeypatch.setattr(module, name, getattr(module, name, 0) + 1)
     assert compiled.digest.__wrapped__() != before
+
+
+@pytest.mark.parametrize("name", ["walk", "shrink", "combine", "visit"])
+def test_the_name_of_what_is_cached_goes_by_what_the_process_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By each function as it is in memory, to which nothing is done by files that change while a process runs."""
+    before = compiled.digest()
+    assert compiled.digest.__wrapped__() == before
+    source = compiled._SOURCES[name]
+    other = types.FunctionType(source.__code__.replace(co_consts=(*source.__code__.co_consts, 7)), {})
+    monkeypatch.setitem(compiled._SOURCES, name, other)
+    assert compiled.digest.__wrapped__() != before
+
+
+def test_the_name_of_what_is_cached_is_that_of_another_process() -> None:
+    """Or nothing would ever be found there."""
+    words = "from coremargin.maths.outliers.compiled import digest; print(digest())"
+    told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == compiled.digest()
 
 
 def test_kernels_compile_where_nothing_may_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

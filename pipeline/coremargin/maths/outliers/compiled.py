@@ -11,8 +11,6 @@ interpreted one. Which of the two runs follows from the state of a search, never
 from __future__ import annotations
 
 import hashlib
-import inspect
-import sys
 import threading
 import types
 from collections.abc import Callable
@@ -25,6 +23,8 @@ from coremargin.maths.outliers import hitting, solves, tree
 #: The modules whose functions are compiled, and functions there that are not.
 MODULES = (nearest, solves, hitting, tree)
 PLAIN = {"face_of", "nearest_point"}
+#: How numba compiles: without the interpreter's lock, with divisions as NumPy has them.
+OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 Kernel = Callable[..., Any]
 
@@ -57,11 +57,10 @@ def kernels() -> types.SimpleNamespace:
 
 
 def _jit(numba: Any, source: Kernel) -> Any:
-    options = {"nogil": True, "error_model": "numpy"}
     try:
-        return numba.njit(source, cache=True, **options)
+        return numba.njit(source, cache=True, **OPTIONS)
     except RuntimeError:  # no folder may be written to
-        return numba.njit(source, **options)
+        return numba.njit(source, **OPTIONS)
 
 
 def cache_folder() -> str | None:
@@ -72,9 +71,21 @@ def cache_folder() -> str | None:
 
 @cache
 def digest() -> str:
-    """Of all sources."""
-    texts = (inspect.getsource(module) for module in (*MODULES, loops, sys.modules[__name__]))
-    return hashlib.sha256("".join(texts).encode()).hexdigest()[:8]
+    """Of all that is compiled: what the functions of this process do, whatever their files say by now."""
+    import numba
+
+    functions = [facts_of(source.__code__) for _, source in sorted({**_SOURCES, **_own(loops)}.items())]
+    constants = [
+        sorted((name, repr(value)) for name, value in vars(module).items() if isinstance(value, int | float | tuple))
+        for module in (*MODULES, loops)
+    ]
+    return hashlib.sha256(repr((numba.__version__, OPTIONS, functions, constants)).encode()).hexdigest()[:8]
+
+
+def facts_of(code: types.CodeType) -> tuple[Any, ...]:
+    """What a function does, as far as its code says: not where it was written."""
+    constants = [facts_of(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, constants
 
 
 def _own(module: types.ModuleType) -> dict[str, Any]:
