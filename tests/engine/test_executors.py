@@ -206,18 +206,18 @@ class ExecutorContract:
         assert run_calls(executor, slow_element, []) == []
 
     def test_calls_can_be_ended_after_any_answer(self, executor: Executor) -> None:
-        """What is called after each answer may raise, as a time limit does; the executor serves on."""
+        """What is called before and after each answer may raise, as a time limit does; the executor serves on."""
         seen: list[int] = []
 
         def until_third() -> None:
             seen.append(1)
-            if len(seen) == min(3, executor.workers):
+            if len(seen) == 1 + min(3, executor.workers):
                 raise OutOfTime
 
         tasks = [(np.arange(20), place) for place in range(20)]
         with pytest.raises(OutOfTime):
-            run_calls(executor, slow_element, tasks, on_answer=until_third)
-        assert len(seen) == min(3, executor.workers)
+            run_calls(executor, slow_element, tasks, check=until_third)
+        assert len(seen) == 1 + min(3, executor.workers)
         assert run_calls(executor, slow_element, tasks) == list(range(20))
 
     def test_a_task_that_fails_is_named(self, executor: Executor) -> None:

@@ -389,3 +389,45 @@ def test_the_same_bits_on_workers(store: Path, tmp_path: Path, embedded: Any) ->
     assert Store.open(store).rows == here.rows
     for name, values in here.arrays().items():
         assert values.tobytes() == there.arrays()[name].tobytes(), name
+
+
+def small_integers(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows on a grid whose labels are noise to a good part: equal rows with either label among them."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 6, (300, 4)).astype(float)
+    return x, (x[:, 0] + x[:, 1] + 2 * rng.normal(size=300) > 5).astype(int)
+
+
+#: Rows that cancel exactly, beside rows that do so but for rounding; how many are left out; whether with an intercept.
+CANCELLING: dict[str, tuple[tuple[np.ndarray, np.ndarray], int | str, bool]] = {
+    **{f"a grid, {seed}": (small_integers(seed), 3, True) for seed in range(6)},
+    "a row at the origin": ((np.array([[0.0], [-2.0], [-1.0], [-1.0]]), np.array([0, 1, 0, 1])), 1, False),
+    "a path": (
+        (np.array([[0.0], [-2], [1], [-2], [2], [-2], [2], [-1]]), np.array([0, 1, 0, 0, 1, 1, 0, 1])), "0..2", True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_contradictions_that_are_exact_and_others_prove_the_same(tmp_path: Path, name: str) -> None:
+    """That nothing separates the rows is confirmed, though one certificate's rows leave no room for rounding at all."""
+    (x, y), outliers, intercept = CANCELLING[name]
+    coremargin.ingest(x, tmp_path / "s.zarr", labels=y)
+    model = coremargin.train(tmp_path / "s.zarr", out=tmp_path / "m", outliers=outliers, intercept=intercept)
+    assert verify(tmp_path / "m", tmp_path / "s.zarr").ok
+    assert model.status == "not_separable" or isinstance(outliers, str)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("outliers", [1, "0..1"])
+def test_a_long_row_elsewhere_makes_no_margin_zero(tmp_path: Path, outliers: int | str, intercept: bool) -> None:
+    """A bound of 1e-5 is no proof that nothing separates the rows, though one of them is 1e10 long: it says so."""
+    turn = np.array([[np.cos(0.7), -np.sin(0.7)], [np.sin(0.7), np.cos(0.7)]])
+    heights = [0.0, 1.0, -1.0, 0.3, -0.7, 1.0, 1e10, 1e10, 0.1]
+    y = np.array([1, 1, 1, 0, 0, 0, 1, 0, 1])
+    x = np.column_stack([[1e-5, 1e-5, 1e-5, -1e-5, -1e-5, -1e-5, 1e-5, -1e-5, -1e-5], heights]) @ turn.T
+    coremargin.ingest(x, tmp_path / "s.zarr", labels=y, dtype="float64")
+    model = coremargin.train(tmp_path / "s.zarr", out=tmp_path / "m", outliers=outliers, intercept=intercept)
+    assert model.status == "stopped"
+    assert json.loads((tmp_path / "m/run.json").read_text())["word"] == "stalled"
+    assert verify(tmp_path / "m", tmp_path / "s.zarr").ok

@@ -37,13 +37,17 @@ def run_calls(
     executor: Executor,
     function: Callable[..., Any],
     tasks: Sequence[tuple[Any, ...]],
-    on_answer: Callable[[], None] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> list[Any]:
     """``function(*task)`` for every task, on the workers; the answers in the order of the tasks.
 
-    Where it costs something to send a task, several travel as one. on_answer: called after each. Raises what it and
-    ``Executor.run`` raise; an exception of the function arrives as it is, with the task's number.
+    Where it costs something to send a task, several travel as one. check: called before, and after each. Raises what it
+    and ``Executor.run`` raise; an exception of the function arrives as it is, with the task's number.
     """
+    if check is not None:
+        check()
+    if not tasks:
+        return []
     most = executor.most_calls
     groups = len(tasks) if most is None else min(len(tasks), most)
     source, probe = cast("Source", _Nothing()), cast("Probe", _Calls(function, tuple(tasks), groups))
@@ -52,8 +56,8 @@ def run_calls(
     with closing(cast("Generator[BlockResult, None, None]", run)) as results:
         for result in results:
             answers[result.block.index :: groups] = result.summary
-            if on_answer is not None:
-                on_answer()
+            if check is not None:
+                check()
     return answers
 
 

@@ -182,7 +182,7 @@ def _on_the_way(engine: Engine, problem: Problem[S, Any], state: S) -> Iterator[
             state = problem.answered(state, labels)
             yield state
     if isinstance(problem, WorksBetweenScans):
-        for step in problem.work(state, partial(run_calls, engine.executor, on_answer=engine.check_time)):
+        for step in problem.work(state, partial(run_calls, engine.executor, check=engine.check_time)):
             raise_if_interrupted()
             yield step
 

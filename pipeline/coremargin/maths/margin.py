@@ -245,7 +245,7 @@ def is_nothing(upper: float, size: float, features: int) -> bool:
 
     One long row somewhere else makes no margin zero: only the rows that carry the proof count.
     """
-    return upper <= min(32 * gamma(2 * features + 18), 5e-13) * size
+    return bool(np.isfinite(upper)) and upper <= min(32 * gamma(2 * features + 18), 5e-13) * size
 
 
 def true_lengths(rows: Rows) -> Array:

@@ -43,7 +43,7 @@ DEPENDENT = 1e-13
 VANISHING = 1e-14
 #: What new factors must gain over the last ones, as a share of the squared length; less would go round in circles.
 PROGRESS = 1e-12
-#: Steps of a solve at most, unless the caller says less: far more than any takes.
+#: Steps of a solve at most, whatever the caller says: far more than any takes.
 MOST_STEPS = 100_000
 
 
@@ -240,11 +240,11 @@ def walk(face: Face, weights: Array, blocked: Array, tiers: Numbers, limits: Lim
         if limits.side >= 0 and square <= limits.side * limits.side:
             return SHORT, np.inf, steps
         # Every vector v of the hull has v.point >= square - gap.
-        clear = square - limits.side * math.sqrt(square) if limits.side >= 0 else -np.inf
-        gap, row = price(face, weights, blocked, tiers, max(limits.tolerance * square, clear))
+        beyond = square - limits.side * math.sqrt(square) if limits.side >= 0 else -np.inf
+        gap, row = price(face, weights, blocked, tiers, max(limits.tolerance * square, beyond))
         if gap <= limits.tolerance * square:
             return OPTIMAL, gap, steps
-        if gap < clear:
+        if gap < beyond:
             return CLEAR, gap, steps
         if steps >= limits.most_steps:
             return STALLED, gap, steps
@@ -252,7 +252,7 @@ def walk(face: Face, weights: Array, blocked: Array, tiers: Numbers, limits: Lim
         best = min(best, square)
         if not progress or row < 0 or not add(face, row):
             # Rounding has eaten the factors up, or this is the end: factor once more and see whether that helps.
-            if fresh or square > mark * (1 - PROGRESS):
+            if fresh or square >= mark * (1 - PROGRESS):
                 return STALLED, gap, steps
             rebuild(face, np.flatnonzero(weights > 0), weights)
             fresh, best, mark = True, np.inf, square
@@ -294,7 +294,7 @@ def nearest_point(  # noqa: PLR0913 - the rows, when to end, and how it runs; al
     else:
         weights = start.copy() if order is None else start[order]
     face = face_of(rows, mine.astype(np.int64), len(present))
-    limits = Limits(tolerance, zero, -1.0 if side is None else side, max_steps)
+    limits = Limits(tolerance, zero, -1.0 if side is None else side, min(max_steps, MOST_STEPS))
     status, gap, steps = walk(face, weights, np.zeros(len(rows)), tiers, limits)
     if order is not None:
         weights[order] = weights.copy()

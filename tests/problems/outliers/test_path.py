@@ -10,12 +10,15 @@ import pytest
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.maths.outliers import rounds
+from coremargin.maths.outliers.certificates import Certificates
+from coremargin.maths.outliers.explore import Leaves
 from coremargin.maths.outliers.heuristic import Found
-from coremargin.maths.outliers.search import Search
+from coremargin.maths.outliers.ragged import Ragged
+from coremargin.maths.outliers.search import NO_LEAVES, Search
 from coremargin.maths.outliers.tasks import one_by_one
 from coremargin.problems.outliers.path import how_it_ended, shared
 from coremargin.problems.outliers.problem import OutlierMargin
-from coremargin.problems.outliers.state import LeftOut, OutlierState
+from coremargin.problems.outliers.state import LeftOut, OutlierPool, OutlierState
 from outlier_judges import KINDS, best_by_all_sets, instance
 
 
@@ -78,7 +81,7 @@ def hand_made(lower: list[float], upper: list[float], **options: float) -> Outli
     source = ArraySource(np.array([[1.0], [2.0], [-1.0], [-2.0]]), np.array([1, 1, -1, -1]))
     state = OutlierMargin(source, (0,), 1e-3).start()
     searches = [
-        Search(k, options.get("epsilon", 1e-3), 2.0, Found(np.array([1.0]), float(k), low), high, proof=())
+        Search(k, options.get("epsilon", 1e-3), 2.0, Found(np.array([1.0]), float(k), low), high, proof=NO_LEAVES)
         for k, (low, high) in enumerate(zip(lower, upper, strict=True))
     ]
     outs = [LeftOut(np.arange(k), np.zeros(k), np.ones(k, np.int8)) for k in range(len(lower))]
@@ -87,17 +90,27 @@ def hand_made(lower: list[float], upper: list[float], **options: float) -> Outli
 
 def test_what_one_k_proves_ends_others() -> None:
     """The hyperplane of a smaller k and the bound of a larger one close a k that has neither; its search is over."""
-    state = shared(hand_made([1.0, -np.inf, 0.5, 2.0], [np.inf, 3.0, 1.0005, 2.5]), 2.0)
+    state = shared(hand_made([1.0, -np.inf, 0.5, 2.0], [np.inf, 3.0, 1.0005, 2.5]), 2.0, intercept=True)
     assert [one.lower for one in state.searches] == [1.0, 1.0, 1.0, 2.0]
     assert [one.best.b for one in state.searches] == [0.0, 0.0, 0.0, 3.0]
     assert [one.upper for one in state.searches] == [1.0005, 1.0005, 1.0005, 2.5]
     assert [one.status for one in state.searches] == ["done", "done", "done", "open"]
-    assert [one.proof for one in state.searches] == [None, None, (), ()]
+    assert [one.proof is None for one in state.searches] == [True, True, False, False]
     assert [len(out.ids) for out in state.left_out] == [0, 0, 0, 3]
 
 
 def test_what_many_outliers_cannot_separate_fewer_cannot() -> None:
-    """One proof that nothing separates is one for each smaller k, however little is known of these."""
-    state = shared(hand_made([-np.inf] * 3, [np.inf, 1.0, 0.0], epsilon=0.0), 2.0)
-    assert [one.upper for one in state.searches] == [0.0] * 3
-    assert how_it_ended(state, 2.0) == "certified"
+    """One proof that nothing separates is one for each smaller k, however little is known of these; without any, or
+    with rows that do not cancel, a bound of zero is no proof.
+    """
+    first = hand_made([-np.inf] * 3, [np.inf, 1.0, 0.0], epsilon=0.0)
+    pool = OutlierPool(np.arange(3), np.array([[1.0], [1.0], [2.0]]), np.array([1, -1, -1], np.int8))
+    for rows, ended in (((0, 1), "certified"), ((0, 2), "stalled"), ((), "stalled")):
+        weights = Ragged.of([np.ones(len(rows))], np.float64)
+        found = Certificates(Ragged.of([rows]), weights, np.zeros(1), np.zeros(1), np.zeros(1, np.int64))
+        proof = Leaves(Ragged.of([()]), Ragged.of([[0]])) if rows else None
+        *others, last = first.searches
+        searches = (*others, replace(last, proof=proof, certificates=found))
+        state = shared(replace(first, pool=pool, searches=searches), 2.0, intercept=True)
+        assert [one.upper for one in state.searches] == [0.0] * 3
+        assert how_it_ended(state, 2.0, intercept=True) == ended

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Grid of C for the soft starts, times 1 / radius^2.
 GRID = tuple(10.0**e for e in range(-3, 5))
+#: Products of numbers that a Newton step may take, and all values of the grid still be tried.
+SOFT_EFFORT = 1_500_000_000
 #: So many soft starts are concentrated.
 STARTS = 4
 #: Gains smaller than this share are no gains.
@@ -79,19 +81,23 @@ def fewest_of(directions: list[Array], search_rows: SearchRows) -> int:
 
 def soft_directions(search_rows: SearchRows) -> list[Array]:
     """Directions (d,) of squared-hinge soft margins over the grid of C, each started from the one before."""
-    d = search_rows.x.shape[1]
-    signed = np.column_stack([search_rows.z, search_rows.signs]) if search_rows.intercept else search_rows.z
+    z, basis = search_rows.z, None
+    if z.shape[1] > len(z):  # directions lie in the span of the rows
+        basis, coordinates = np.linalg.qr(z.T)
+        z = np.ascontiguousarray(coordinates.T)
+    n, d = z.shape
+    signed = np.column_stack([z, search_rows.signs]) if search_rows.intercept else z
     metric = np.ones(signed.shape[1])
     metric[d:] = 0.0
     radius = float(np.sqrt(np.einsum("ij,ij->i", search_rows.z, search_rows.z).max()))
     if radius == 0.0:  # all rows are one point
-        return [np.eye(1, d)[0]]
+        return [np.eye(1, search_rows.x.shape[1])[0]]
     point, directions = np.zeros(signed.shape[1]), []
-    for c in GRID:
+    for c in GRID[:: 1 + n * d * d // SOFT_EFFORT]:
         row_c = np.full(len(search_rows), c / radius**2)
         rows = Rows(signed, row_c, signed @ point)
         point, _ = minimise_squared_hinge(point, metric, Quadratic.zero(len(point)), rows, 30)
-        directions.append(point[:d])
+        directions.append(point[:d] if basis is None else basis @ point[:d])
     return directions
 
 

@@ -36,8 +36,8 @@ TASKS, BUDGET, GROWTH = 16, 150, 1 / 64
 EFFORT, EFFORT_EACH = 15_000_000, 16
 #: Certificates that a round works with at most, and for each outlier: all of them are looked through at every node.
 KNOWN, KNOWN_EACH = 3_000, 20
-#: More leaves are not kept as a proof.
-MOST_LEAVES = 200_000
+#: More leaves are not kept as a proof, nor leaves of more numbers.
+MOST_LEAVES, MOST_NUMBERS = 200_000, 40_000_000
 
 
 def advance(search: Search, search_rows: SearchRows, run: Map) -> Search:
@@ -124,4 +124,7 @@ def _merged(search: Search, usable: NDArray[np.intp], answers: Sequence[Explored
 
 
 def _kept(before: Leaves | None, new: Leaves) -> Leaves | None:
-    return None if before is None or len(before) + len(new) > MOST_LEAVES else Leaves.joined([before, new])
+    if before is None or len(before) + len(new) > MOST_LEAVES:
+        return None
+    numbers = sum(len(part.values) for leaves in (before, new) for part in (leaves.paths, leaves.proofs))
+    return Leaves.joined([before, new]) if numbers <= MOST_NUMBERS else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.maths.margin import EXACT, is_certified, is_nothing
+from coremargin.maths.margin import EXACT, is_certified
 from coremargin.maths.outliers.certificates import Certificates
 from coremargin.maths.outliers.explore import Leaves
 from coremargin.maths.outliers.ragged import Ragged
@@ -131,11 +131,6 @@ def ended(search: Search) -> Search:
     )
 
 
-def is_proven(search: Search, longest: float) -> bool:
-    """The incumbent is within epsilon of the best, or no k rows left out make the others separable.
-
-    longest: the largest norm of a row as it is, not of one that was centred.
-    """
-    if search.best.margin > 0:
-        return is_certified(search.best.margin, search.upper, max(search.epsilon, EXACT))
-    return is_nothing(search.upper, longest, len(search.best.w))
+def is_near(search: Search) -> bool:
+    """Whether the incumbent separates rows, and is within epsilon of the best that can be."""
+    return search.best.margin > 0 and is_certified(search.best.margin, search.upper, max(search.epsilon, EXACT))

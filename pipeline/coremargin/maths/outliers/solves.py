@@ -104,10 +104,10 @@ def take(arena: Arena, bench: Bench) -> None:
     draft.size[0] = size
 
 
-def shrink(arena: Arena, bench: Bench, kept: np.ndarray, limits: Limits, most: int) -> None:
+def shrink(arena: Arena, bench: Bench, status: np.ndarray, limits: Limits, most: int) -> None:
     """The certificate without rows that it does not need, as far as an effort of ``most`` goes.
 
-    kept (n,): what a row is; those bound to stay may.
+    status (n,): what each row is; those that are bound to stay need not go.
     """
     draft, m = bench.draft, bench.draft.size[0]
     face, weights, blocked = bench.few, bench.few_weights[:m], bench.few_blocked[:m]
@@ -123,7 +123,7 @@ def shrink(arena: Arena, bench: Bench, kept: np.ndarray, limits: Limits, most: i
     for i in np.argsort(draft.weights[:m], kind="mergesort"):
         if bench.effort[0] >= most:
             break
-        if kept[draft.rows[i]] == KEPT or weights[i] == 0:
+        if status[draft.rows[i]] == KEPT or weights[i] == 0:
             continue
         others = (weights * (few.groups == few.groups[i])).sum() - weights[i]
         if others <= 0:
@@ -131,9 +131,9 @@ def shrink(arena: Arena, bench: Bench, kept: np.ndarray, limits: Limits, most: i
         before = weights.copy()
         weights[few.groups == few.groups[i]] /= others
         weights[i], blocked[i] = 0.0, np.inf
-        status, _, steps = walk(few, weights, blocked, tiers, limits)
+        ended, _, steps = walk(few, weights, blocked, tiers, limits)
         bench.effort[0] += (5 * steps + m) * m * arena.rows.shape[1]
-        if status not in (SHORT, ZERO):
+        if ended not in (SHORT, ZERO):
             weights[:], blocked[i] = before, 0.0
     size = 0
     for i in range(m):

@@ -29,10 +29,10 @@ class OutlierCandidates(OutlierBase):
     def _evaluated(self, state: OutlierState) -> OutlierState:
         """What comes next: more search, a scan for the candidates, or the end."""
         longest = float(self.source.scalars().max_norm.max())
-        state = shared(state, longest)
+        state = shared(state, longest, intercept=self.intercept)
         open_ = [search for search in state.searches if search.status == "open"]
         if not open_:
-            return replace(state, status=how_it_ended(state, longest))
+            return replace(state, status=how_it_ended(state, longest, intercept=self.intercept))
         if any(not search.wants_scan for search in open_):
             return state
         return self._with_directions(state, self._to_measure(state)[1])

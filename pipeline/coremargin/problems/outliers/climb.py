@@ -8,7 +8,7 @@ measured by one scan. Answers come in the order of the tasks: the same for any n
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from coremargin.maths.outliers.tasks import one_by_one
 from coremargin.problems.outliers.state import OutlierPool, OutlierState, unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from coremargin.maths.margin import Array
     from coremargin.maths.outliers.search import Search
@@ -61,7 +61,12 @@ def climbed(
 
 def where_worth(run: Map, search_rows: SearchRows) -> Map:
     """``run``, or a plain loop where tasks of the heuristic take milliseconds: sending them would take longer."""
-    return run if search_rows.x.size >= WORTH_SENDING else one_by_one
+
+    def here(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+        run(function, ())  # whoever wants to end the job may do so there
+        return one_by_one(function, tasks)
+
+    return run if search_rows.x.size >= WORTH_SENDING else here
 
 
 def is_due(state: OutlierState) -> bool:

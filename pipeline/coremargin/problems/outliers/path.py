@@ -10,8 +10,11 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from coremargin.maths.margin import is_nothing, meets
 from coremargin.maths.outliers.levels import lowered
-from coremargin.maths.outliers.search import ended, improved, is_proven
+from coremargin.maths.outliers.search import ended, improved, is_near
 
 if TYPE_CHECKING:
     from coremargin.maths.outliers.search import Search
@@ -20,15 +23,34 @@ if TYPE_CHECKING:
 Known = tuple["Search", "LeftOut"]
 
 
-def shared(state: OutlierState, longest: float) -> OutlierState:
+def shared(state: OutlierState, longest: float, *, intercept: bool) -> OutlierState:
     """The state with the best bounds that any k gives for each; what is proven by them is at its end.
 
-    longest: the largest norm of a row as it is.
+    longest: the largest norm of a row as it is, not of one that was centred.
     """
     below = list(accumulate(zip(state.searches, state.left_out, strict=True), _with_margin_of))
     searches = list(accumulate((search for search, _ in reversed(below)), _with_bound_of))[::-1]
-    searches = [ended(search) if is_proven(search, longest) else search for search in searches]
-    return replace(state, searches=tuple(searches), left_out=tuple(out for _, out in below))
+    state = replace(state, searches=tuple(searches), left_out=tuple(out for _, out in below))
+    proven = [is_proven(state, place, longest, intercept=intercept) for place in range(len(searches))]
+    return replace(
+        state, searches=tuple(ended(one) if done else one for one, done in zip(searches, proven, strict=True))
+    )
+
+
+def is_proven(state: OutlierState, place: int, longest: float, *, intercept: bool) -> bool:
+    """The incumbent of a k is within epsilon of the best, or no k rows left out make the others separable.
+
+    The latter where each certificate of the bound's proof, its own or that of a larger k, is zero for its own rows: one
+    long row somewhere else makes no margin zero.
+    """
+    search, pool = state.searches[place], state.pool
+    if is_near(search) or search.best.margin > 0 or not is_nothing(search.upper, longest, len(search.best.w)):
+        return is_near(search)
+    for one in state.searches[place:]:
+        if one.proof and one.upper <= search.upper:
+            used = (one.certificates[number] for number in np.unique(one.proof.proofs.values))
+            return all(meets(pool.x[c.rows], pool.signs[c.rows], c.weights, intercept) for c in used)
+    return False
 
 
 def next_place(searches: tuple[Search, ...]) -> int:
@@ -37,9 +59,9 @@ def next_place(searches: tuple[Search, ...]) -> int:
     return min(open_, key=lambda place: (searches[place].work, place))
 
 
-def how_it_ended(state: OutlierState, longest: float) -> Status:
+def how_it_ended(state: OutlierState, longest: float, *, intercept: bool) -> Status:
     """With every search at its end: proven for every k; or as far as it goes."""
-    if all(is_proven(search, longest) for search in state.searches):
+    if all(is_proven(state, place, longest, intercept=intercept) for place in range(len(state.searches))):
         return "certified"
     if any(search.status == "bounded" for search in state.searches):
         return "published" if state.enumerated else "heuristic"

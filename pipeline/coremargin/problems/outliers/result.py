@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import Round
-from coremargin.maths.margin import meets
 from coremargin.maths.outliers.certificates import Certificates
 from coremargin.maths.outliers.explore import Leaves
 from coremargin.maths.outliers.forecast import outlook
@@ -83,7 +82,7 @@ def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Res
     core = core[np.argsort(pool.ids[core], kind="stable")]
     kept = _proof_arrays(proofs, core, len(pool))
     known = sum(values.nbytes for values in kept.values()) <= PROOF_BYTES
-    lost = known and state.status == "certified" and best.margin <= 0 and _overlap(state, proofs, search_rows.intercept)
+    lost = known and state.status == "certified" and best.margin <= 0
     proven = known and state.status == "certified" and best.margin > 0
     w, b = (best.w, best.b) if np.any(best.w) else (state.next_directions[0], state.offset)  # before all rows are read
     upper = [search.upper if known else np.inf for search in state.searches]
@@ -96,12 +95,6 @@ def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Res
         staged=bool(np.any(best.w)) and np.array_equal(best.w, state.counted_at),
         extra={f"outliers_{name}": values for name, values in extra.items()},
     )  # fmt: skip
-
-
-def _overlap(state: OutlierState, proofs: list[Proof], intercept: bool) -> bool:
-    """Whether each certificate that carries the bound of the largest k is zero for its rows."""
-    pool = state.pool
-    return all(meets(pool.x[c.rows], pool.signs[c.rows], c.weights, intercept) for c in proofs[-1][1])
 
 
 def _support_and_gains(search_rows: SearchRows, state: OutlierState) -> tuple[Array, Array]:

@@ -28,6 +28,7 @@ class OutlierKind(Kind[OutlierClaim]):
 
     unchecked = (
         "how much margin each row left out buys, and the model's dual weights (no claim rests on them)",
+        "which search ran, and how many nodes it looked at",
         *UNCHECKED,
     )
 

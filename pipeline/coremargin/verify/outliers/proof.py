@@ -115,7 +115,8 @@ def _bound_check(claim: OutlierClaim, name: str, one: Trimmed, found: _Bound, pr
 
     Where a certified model has no margin with k outliers, the bound is zero for the rows that prove it.
     """
-    if claim.status == "certified" and one.lower <= 0 and not one.upper <= zero(claim, found.size):
+    nothing = found.value <= zero(claim, found.size) and one.upper <= zero(claim, found.whole)
+    if claim.status == "certified" and one.lower <= 0 and not nothing:
         return Check(name, ok=False, text=_unproven(one))
     leaves = proven.leaves.stop - proven.leaves.start
     whose = "" if proven is one else f" for {proven.k:,} outliers, so for fewer too,"
@@ -140,10 +141,15 @@ def same_counts(claim: OutlierClaim, rows: int) -> Check:
 
 @dataclass(frozen=True)
 class _Bound:
-    """A bound, and the size of the rows that rounding it is a share of: see ``overlap``."""
+    """A bound, and the size of the rows that rounding it is a share of: see ``overlap``.
+
+    Of several certificates each has to be zero for its own rows; then the bound is, for the largest of these. whole:
+    the same about the origin: a claim is rounded up from rows as they are.
+    """
 
     value: float
     size: float
+    whole: float
 
 
 class _Proof:
@@ -153,7 +159,7 @@ class _Proof:
         arrays = {name.removeprefix("proof_"): values for name, values in claim.outliers.items()}
         self.paths, self.numbers, self.sets = [], [], []
         self.values: list[_Bound] = []
-        self.m = len(claim.ids)
+        self.claim, self.m = claim, len(claim.ids)
         if "rows" not in arrays:
             return
         rows, weights = _lists(arrays, "rows"), _lists(arrays, "weights")
@@ -195,7 +201,10 @@ class _Proof:
             leaves.append(steps)
             used.update(numbers.tolist())
         _check_cover(sorted(leaves))
-        return _Bound(max(self.values[i].value for i in used), min(self.values[i].size for i in used))
+        bounds = [self.values[i] for i in used]
+        nothing = all(bound.value <= zero(self.claim, bound.size) for bound in bounds)
+        size = (max if nothing else min)(bound.size for bound in bounds)
+        return _Bound(max(bound.value for bound in bounds), size, max(bound.whole for bound in bounds))
 
 
 def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound:
@@ -214,7 +223,8 @@ def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound
     share, x = 2 if claim.intercept else 1, claim.x[rows]
     lifted = lift(x)
     combined = length(combination(x * lifted, high * y, low * y)) / lifted
-    return _Bound(combined / share, weighed_length(x, high, centred=claim.intercept) / share)
+    size, whole = (weighed_length(x, high, centred=centred) / share for centred in (claim.intercept, False))
+    return _Bound(combined / share, size, whole)
 
 
 def _check_leaf(path: tuple[int, ...], named: Sequence[tuple[frozenset[int], int]], k: int) -> None:
