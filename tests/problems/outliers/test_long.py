@@ -17,7 +17,7 @@ from coremargin.maths.outliers.tasks import one_by_one
 from coremargin.models.model import Model
 from coremargin.problems.outliers import climb, kernels
 from coremargin.problems.outliers.kind import KIND
-from coremargin.problems.outliers.messages import expectations
+from coremargin.problems.outliers.messages import expectations, expectations_in_brief
 from coremargin.problems.outliers.problem import OutlierMargin
 from coremargin.problems.outliers.state import OutlierState
 from coremargin.verify import verify
@@ -131,3 +131,14 @@ def test_what_is_to_be_expected(figures: dict[str, Any], words: list[str]) -> No
     told = expectations(figures)
     assert len(told) == len(words)
     assert all(part in sentence for part, sentence in zip(words, told, strict=True))
+    brief = expectations_in_brief(figures)
+    assert len(brief) == len(words)
+    assert all(len(one) < 50 for one in brief)
+
+
+def test_the_live_line_of_a_long_search_is_one_line() -> None:
+    """Bounds, nodes, what to expect, and how to end it, within the width of a wide terminal."""
+    figures = {"nodes": 1_234_567, "outliers": 1000, "wrong": 999, "gap_later": 0.0316}
+    line = KIND.work_told("bounds 0.113530 to 0.117440 (ratio 0.966797)", figures)
+    assert "999 labels look wrong, 1,000 may go; gap after 10 times as long some 0.032" in line
+    assert len(line) < 180

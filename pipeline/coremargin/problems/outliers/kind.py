@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from coremargin.formats.run_record import OutlierRun
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.kind import check_of, go_on, places
-from coremargin.problems.outliers.messages import expectations, theorem_told, tried_told
+from coremargin.problems.outliers.messages import expectations, expectations_in_brief, theorem_told, tried_told
 from coremargin.problems.outliers.spec import OutlierJob
 from coremargin.report.numbers import plain_bounds, plain_share
 
@@ -95,7 +95,8 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
             )
         if figures.get("compiling"):
             return "compiling the search's kernels, once on this machine: half a minute or so"
-        told = [f"search: {bounds}", f"{figures['nodes']:,} nodes", *expectations(figures), "Ctrl-C ends it with that"]
+        nodes = f"{figures['nodes']:,} nodes"
+        told = [f"search: {bounds}", nodes, *expectations_in_brief(figures), "Ctrl-C ends it with that"]
         return "; ".join(told)
 
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:

@@ -55,6 +55,16 @@ def expectations(figures: Mapping[str, Any]) -> list[str]:
     return told
 
 
+def expectations_in_brief(figures: Mapping[str, Any]) -> list[str]:
+    """The same for a line that is written again and again."""
+    told, k, wrong, later = [], figures.get("outliers"), figures.get("wrong"), figures.get("gap_later")
+    if k is not None and wrong is not None and wrong != k:
+        told.append(f"{wrong:,} labels look wrong, {k:,} may go")
+    if later is not None:
+        told.append(f"gap after {AHEAD} times as long some {later:.2g}")
+    return told
+
+
 def tried_told(found: Sequence[Mapping[str, Any]]) -> str:
     """How far a published algorithm came; found: its part of ``run.json``; "" where another one ran."""
     if not found:
