@@ -1,10 +1,11 @@
-"""The tree search: nodes, bounds by disjoint certificates, branching. What one task does.
+"""The tree search: nodes, bounds by certificates, branching. What one task does.
 
 A node is a path of decisions about rows: ``row`` (>= 0) was left out, ``~row`` (< 0) is to stay. With r rows still to
 leave out, a certificate that no row left out belongs to must lose one of its rows that are not bound to stay: its
-*residual*. So more than r certificates with disjoint residuals, or one with none at all, end the node: a better set of
-outliers does not lie below it. The two children of a node, "p is left out" and "p stays", share nothing and miss
-nothing. All of it needs no geometry; geometry only finds further certificates.
+*residual*. So more than r certificates with disjoint residuals, or m r + 1 with no row in more than m residuals, or one
+with none at all, end the node: a better set of outliers does not lie below it. The two children of a node, "p is left
+out" and "p stays", share nothing and miss nothing. All of it needs no geometry; geometry only finds further
+certificates.
 
 The work itself is that of tree.py, hitting.py and solves.py, as it stands or compiled. There rows lie tier by tier:
 those that are lowest under the incumbent come first, and others are looked at where these say nothing.

@@ -1,4 +1,4 @@
-"""The nodes of the search, one after the other: bounds by disjoint certificates, branching; explore.py has the idea.
+"""The nodes of the search, one after the other: bounds by certificates, branching; explore.py has the idea.
 
 Plain code on arrays, which numba compiles (compiled.py).
 """
