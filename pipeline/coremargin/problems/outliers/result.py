@@ -113,11 +113,13 @@ def _support_and_gains(search_rows: SearchRows, state: OutlierState) -> tuple[Ar
     base = search_rows.best(near, most_steps=steps) if state.status == "running" else search_rows.best(free)
     weights[base.rows], near[base.rows] = base.weights, True
     gains, half = np.full(len(out.ids), np.nan), 2.0 if search_rows.intercept else 1.0
+    # A solve that ended early says too much of the margin without a row: what is reached is true, too.
+    whole = state.main.lower if state.status == "running" else float(np.linalg.norm(base.point)) / half
     for place, row in enumerate(out.ids):
         here = state.pool.ids == row
         if here.any() and steps > 0:
             back = search_rows.best(near | here, base, steps)
-            gains[place] = max(0.0, float(np.linalg.norm(base.point) - np.linalg.norm(back.point)) / half)
+            gains[place] = max(0.0, whole - float(np.linalg.norm(back.point)) / half)
             steps -= back.steps
     return weights, gains
 
