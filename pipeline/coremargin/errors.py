@@ -9,7 +9,8 @@
     |   |-- StoreError      exit 3   not a store, a newer format, a store that changed
     |   |-- DamagedChunk    exit 3   a chunk is missing, truncated or altered
     |   |-- BadRow          exit 3   NaN, infinity, a ragged or unreadable row
-    |   `-- LabelError      exit 3   one class only, too many, missing labels
+    |   |-- LabelError      exit 3   one class only, too many, missing labels
+    |   `-- ColumnsUnclear  exit 3   columns need a word on what becomes of them
     |-- NotCertified        exit 4   the run ended without the proof that was asked for
     |   `-- ClaimRefuted    exit 4   `verify` found a claim of the certificate to be false
     `-- RunError            exit 5   the machinery failed, the data did not
@@ -70,6 +71,14 @@ class DamagedChunk(DataError):
 
 class BadRow(DataError):
     """A row that cannot be used: NaN, infinity, ragged, unreadable."""
+
+
+class ColumnsUnclear(DataError):
+    """Columns need a word on what becomes of them. options: as words of a command line, which would do."""
+
+    def __init__(self, message: str, options: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.options = options
 
 
 class LabelError(DataError):

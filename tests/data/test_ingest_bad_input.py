@@ -13,17 +13,33 @@ import pytest
 
 from coremargin.data.ingest import ingest
 from coremargin.data.store import Store
-from coremargin.errors import BadRow, CoremarginError, DataError, LabelError, OutputError, StoreError, UsageError
+from coremargin.errors import (
+    BadRow,
+    ColumnsUnclear,
+    CoremarginError,
+    DataError,
+    LabelError,
+    OutputError,
+    StoreError,
+    UsageError,
+)
 
 Refused = Callable[..., str]
 
 
 Text = Callable[[str, "str | bytes"], Path]
 
-NUMBER = "expected a number; correct the value, or leave the column out with --drop"
+NUMBER = (
+    "expected a number, as the values before it are; correct the value, or say what becomes of the column with --drop "
+    "or --categorical"
+)
 FIELDS = "expected 3 as in the first line; correct the line (a quoted field must not span lines)"
 FEED = "a line feed after every row; convert the line ends first"
 OPEN = "a quote that is not closed, expected its end on the same line; correct the line"
+GAP = (
+    "found no value, expected one; 1 of 2 are missing: fill them in, leave the column out with --drop {}, or say "
+    "--missing median"
+)
 FINITE = "expected a finite number; remove the row or fill in the value first"
 
 CSV: dict[str, tuple[str | bytes, str]] = {
@@ -33,10 +49,10 @@ CSV: dict[str, tuple[str | bytes, str]] = {
     ),
     "a text among numbers, no header": ("1,2,0\n\n3,4x,1\n", f"rows.csv, line 3, column 1: found '4x', {NUMBER} 1"),
     "an underscore in a number": ("1,2,0\n1_0,2,1\n", f"rows.csv, line 2, column 0: found '1_0', {NUMBER} 0"),
-    "an empty field": ("1,2,0\n3,,1\n", f"rows.csv, line 2, column 1: found an empty field, {NUMBER} 1"),
+    "an empty field": ("1,2,0\n3,,1\n", f"rows.csv, line 2, column 1: {GAP.format(1)}"),
     "a line too short": ("1,2,0\n3,1\n5,6,1\n", f"rows.csv, line 2: found 2 fields, {FIELDS}"),
     "a line too long": ("a,b,label\n1,2,0\n3,4,5,1\n", f"rows.csv, line 3: found 4 fields, {FIELDS}"),
-    "NaN": ("a,b,label\n1,2,0\n\n3,nan,1\n", f"rows.csv, line 4, column 'b': found NaN, {FINITE}"),
+    "NaN": ("a,b,label\n1,2,0\n\n3,nan,1\n", f"rows.csv, line 4, column 'b': {GAP.format('b')}"),
     "infinity": ("1,2,0\n-inf,4,1\n", f"rows.csv, line 2, column 0: found infinity, {FINITE}"),
     "too large for float32": (
         "1,2,0\n3,4e38,1\n",
@@ -64,7 +80,8 @@ CSV: dict[str, tuple[str | bytes, str]] = {
 @pytest.mark.parametrize(("content", "message"), CSV.values(), ids=CSV)
 def test_a_bad_line_of_csv_is_named(refused: Refused, text: Text, content: str | bytes, message: str) -> None:
     """A line that cannot be read is named with file, line and column."""
-    assert refused(text("rows.csv", content)) == message
+    kind = ColumnsUnclear if "found no value" in message or NUMBER in message else BadRow
+    assert refused(text("rows.csv", content), kind) == message
 
 
 SVMLIGHT = {
@@ -137,11 +154,14 @@ def test_bad_values_in_npy_and_parquet_are_named(refused: Refused, tmp_path: Pat
     np.save(tmp_path / "X.npy", np.array([[1.0, 2.0], [np.nan, 3.0]]))
     assert refused(tmp_path / "X.npy", labels=[0, 1]).startswith("X.npy, row 1, feature 0: found NaN")
     parquet.write_table(pa.table({"a": [1.0, None], "b": [1.0, 2.0], "label": [0, 1]}), tmp_path / "a.parquet")
-    assert refused(tmp_path / "a.parquet").startswith("a.parquet, row 1, column 'a': found null, expected a number")
+    message = refused(tmp_path / "a.parquet", ColumnsUnclear)
+    assert message == f"a.parquet, row 1, column 'a': {GAP.format('a')}"
     parquet.write_table(pa.table({"a": [[1.0, 2.0], [1.0]], "label": [0, 1]}), tmp_path / "b.parquet")
     assert refused(tmp_path / "b.parquet").startswith("b.parquet, row 1, column 'a': found 1 values, expected 2")
     parquet.write_table(pa.table({"a": [1.0, 2.0], "note": ["x", "y"], "label": [0, 1]}), tmp_path / "c.parquet")
-    assert "column 'note': found type string, expected numbers" in refused(tmp_path / "c.parquet", UsageError)
+    assert "column 'note': words ('x', 'y', ...): 2 different ones in 2 rows; say --categorical note" in refused(
+        tmp_path / "c.parquet", ColumnsUnclear
+    )
     parquet.write_table(pa.table({"a": [1.0, 2.0], "label": ["x", None]}), tmp_path / "d.parquet")
     assert refused(tmp_path / "d.parquet", LabelError).startswith("d.parquet, row 1: found no label")
 

@@ -11,7 +11,7 @@ import pytest
 
 from coremargin.data.ingest import ingest
 from coremargin.data.sources import memory
-from coremargin.errors import BadRow, DataError, LabelError, UsageError
+from coremargin.errors import BadRow, ColumnsUnclear, DataError, LabelError, UsageError
 
 Refused = Callable[..., str]
 
@@ -63,8 +63,8 @@ PARQUET: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "a dictionary of texts": (
         lambda pa: ([pa.array(["a"]).dictionary_encode(), [1]], ["a", "label"]),
-        UsageError,
-        "found type dictionary<values=string",
+        ColumnsUnclear,
+        "column 'a': words ('a', ...): 1 different ones in 1 rows; say --categorical a",
     ),
     "empty lists": (
         lambda pa: ([pa.array([[]], pa.list_(pa.float64())), [1]], ["a", "label"]),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from coremargin.data.ingest import ingest
-from coremargin.data.sources import delimited
+from coremargin.data.sources import delimited_lines
 from coremargin.data.sources import text as texts
 from coremargin.data.store import Store
 from coremargin.errors import BadRow, DataError, UsageError
@@ -74,7 +74,7 @@ def test_columns_without_number_are_refused(
     refused: Refused, text: Text, monkeypatch: pytest.MonkeyPatch, delimiter: str
 ) -> None:
     """A line of millions of fields is refused as the first one, and named as a later one."""
-    monkeypatch.setattr(delimited, "MOST_COLUMNS", 1000)
+    monkeypatch.setattr(delimited_lines, "MOST_COLUMNS", 1000)
     wide = delimiter.join(["1"] * 1001)
     message = refused(text("a.csv", f"{wide}\n{wide}\n"), DataError)
     assert message.startswith(

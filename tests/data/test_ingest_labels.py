@@ -103,13 +103,14 @@ HEADERS = {
     "a missing value in the first row": ("1,?,0\n3,4,1\n", False),
     "a slip in the first row": ("0.5,x,0\n3,4,1\n", False),
     "negative numbers": ("-1,x,0\n3,4,1\n", False),
+    "words only, repeated": ("x,s,e\nx,y,p\n", False),
 }
 
 
 @pytest.mark.parametrize(("text", "header"), HEADERS.values(), ids=HEADERS)
 def test_a_header_line_is_told_from_a_row(text: str, header: bool) -> None:
     """The first line is a header when it names columns, never when it may be a row with a slip."""
-    from coremargin.data.sources.delimited import looks_like_header
+    from coremargin.data.sources.delimited_lines import looks_like_header
 
     first, second = (line.split(",") for line in text.splitlines()[:2])
     assert looks_like_header(first, second) is header

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from coremargin.data.check import check_store
 from coremargin.data.ingest import ingest
 from coremargin.data.store import Store
-from coremargin.errors import BadRow, UsageError
+from coremargin.errors import ColumnsUnclear, UsageError
 
 Refused = Callable[..., str]
 ODD = os.fsdecode(b"\xff")  #: what Python makes of a byte that is not UTF-8
@@ -66,7 +66,7 @@ def test_messages_name_such_files(refused: Refused, tmp_path: Path) -> None:
     """What is wrong in such a file is said with its name, which any terminal and JSON can show."""
     path = tmp_path / f"{ODD}.csv"
     path.write_text("1,2,0\nx,4,1\n")
-    message = refused(path, BadRow)
+    message = refused(path, ColumnsUnclear)
     assert message.startswith(f"{ODD}.csv, line 2, column 0: found 'x', expected a number")
     assert json.loads(json.dumps(message)) == message
     assert refused(tmp_path / f"{ODD}2.csv", UsageError).startswith(f"{ODD}2.csv: expected a readable file")

@@ -167,11 +167,9 @@ def _array_oracle(values: np.ndarray, path: Path, rows: Sequence[int]) -> Oracle
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, int, Any]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise UsageError(f"{path}: Parquet needs pyarrow: install coremargin[arrow], or convert it to CSV") from error
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -9,6 +9,7 @@ import click
 
 from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
+from coremargin.cli.tables import column_options, column_words, columns_from, split, suggesting
 from coremargin.engine.interruption import terminable
 from coremargin.report.text import class_table
 from coremargin.spec import format_seconds, format_size
@@ -30,6 +31,14 @@ SECTION = "Data"
 @click.option(
     "--weights", metavar="WHERE", help="Weights of rows: a column of CSV or Parquet; else a file, as --labels takes."
 )
+@column_options
+@click.option(
+    "--columns-of",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Make the columns those of this store or model, such as the one to be tested.",
+)
+@click.option("--new-labels", is_flag=True, help="Rows that are appended may have labels that no row has yet.")
 @click.option("--sparse/--dense", default=None, help="Keep rows as CSR or in full. [default: what fits the data]")
 @click.option("--only", metavar="LABELS", help="Keep rows with these labels only, for instance 0,1.")
 @click.option("--drop", metavar="COLUMNS", help="Columns to leave out, for instance Id,date.")
@@ -60,7 +69,14 @@ SECTION = "Data"
 @json_option
 @quiet_option
 def ingest(
-    sources: tuple[str, ...], store: Path, *, only: str | None, drop: str | None, format_: str | None, **options: Any
+    sources: tuple[str, ...],
+    store: Path,
+    *,
+    only: str | None,
+    drop: str | None,
+    format_: str | None,
+    columns_of: Path | None,
+    **options: Any,
 ) -> None:
     """Write rows from files into a STORE, all of them or none.
 
@@ -75,6 +91,11 @@ def ingest(
 
     Labels come from the column called label, target, class or y, else from the last one; any numbers or texts will do.
 
+    Columns of CSV and Parquet keep their names and go by them later, in whatever order they come. Columns of words,
+    dates and prose become features as --categorical, --dates and --text say, values that are missing as --missing says;
+    where something is left to say, all such columns are named at once. What was decided is kept in the store and in its
+    models, for rows that come later.
+
     \b
     Examples:
       coremargin ingest iris.tsv.gz iris.zarr --only 0,1
@@ -83,28 +104,30 @@ def ingest(
       coremargin ingest a9a a9a.zarr --features 123
       coremargin ingest rcv1.svm rcv1.zarr --weights weights.npy
       coremargin ingest monday.csv rows.zarr --append
+      coremargin ingest adult.csv adult.zarr --label income --categorical auto --missing median
+      coremargin ingest adult-test.csv test.zarr --columns-of adult.zarr
     """
     from coremargin.data.ingest import ingest as run
 
     as_json, quiet = options.pop("as_json"), options.pop("quiet")
-    with terminable(), progress(quiet=quiet) as advance:
+    words = column_words(options)
+    with suggesting(), terminable(), progress(quiet=quiet) as advance:
         report = run(
             list(sources),
             store,
-            only=_split(only),
-            drop=_split(drop) or (),
+            only=split(only),
+            drop=split(drop) or (),
             format=format_,
+            columns=columns_from(columns_of),
+            columns_of=str(columns_of or ""),
             on_progress=_shown(advance),
+            **words,
             **options,
         )
     if as_json:
         print_json(_as_json(report, dry_run=options["dry_run"]))
     else:
         print_lines(*_report_lines(report, **options))
-
-
-def _split(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _shown(advance: Advance | None) -> OnProgress | None:

@@ -4,6 +4,7 @@
 
     name.zarr/
       zarr.json             group; attributes: see ``Facts.attributes``
+      columns.json          what the columns are, where they have names: see formats/columns.py; never changes
       X/                    (n, d) float32 or float64, chunks of whole rows (c.0.0, c.1.0, ...), fill value NaN
       X/data, indices, indptr   instead, when rows are sparse: a group in anndata's encoding "csr_matrix" 0.1.0
       y/                    (n,) int32 class codes, same rows per chunk (c.0, c.1, ...), -1 unlabelled
@@ -33,7 +34,8 @@ Sparse rows: data (float32 or float64) and indices (int32) lie in files of ``fil
 the rows; indptr (n + 1,) int64 has ``chunk_rows`` row starts per file. A chunk of rows is a run of stored values, whose
 place follows from the numbers of stored values that the statistics hold.
 
-Version 1 is a store of dense rows without weights, version 2 one with either, version 3 one with changed labels.
+Version 1 is a store of dense rows without weights, version 2 one with either, version 3 one with changed labels,
+version 4 one whose columns have names.
 """
 
 from __future__ import annotations
@@ -85,6 +87,7 @@ class Facts:
     about: dict[str, Any] = field(default_factory=dict)
     file_entries: int = 0  #: of sparse rows: stored values per file of data and indices; 0: rows are dense
     weighted: bool = False
+    columns: str = ""  #: digest of the file that says what the columns are, where they have names
 
     @property
     def sparse(self) -> bool:
@@ -105,9 +108,11 @@ class Facts:
         """As stored in the root ``zarr.json``."""
         extra: dict[str, Any] = {"file_entries": self.file_entries} if self.sparse else {}
         extra |= {"weighted": True} if self.weighted else {}
+        extra |= {"columns": self.columns} if self.columns else {}
+        named = bool(self.columns)
         return {
             "format": FORMAT,
-            "version": version_of(self.commits, sparse=self.sparse, weighted=self.weighted),
+            "version": version_of(self.commits, sparse=self.sparse, weighted=self.weighted, named=named),
             "features": self.features,
             "dtype": self.dtype,
             "classes": list(self.classes),
@@ -135,6 +140,7 @@ def read_facts(path: Path) -> Facts:
         about=record.about,
         file_entries=0 if record.file_entries is UNSET else record.file_entries,
         weighted=record.weighted,
+        columns="" if record.columns is UNSET else record.columns,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,19 +23,21 @@ from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, leng
 from coremargin.data.sources.labels import LabelStream
 from coremargin.data.sources.memory import memory_errors_named
 from coremargin.data.sources.npy import companion
-from coremargin.data.sources.opening import kinds_of, open_rows
+from coremargin.data.sources.opening import columns_unclear, kinds_of, open_rows
 from coremargin.data.sources.paths import AnyPath, is_there, usable_path
 from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.sources.weights import WeightStream
 from coremargin.data.store import Store
+from coremargin.data.tables.words import Words, words_of
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import DataError, LabelError, UsageError
+from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from coremargin.data.labels import Label
+    from coremargin.formats.columns import ColumnsRecord
 
 DRY_BATCHES = 16  #: what a dry run reads: well under a second, and enough to guess the rest
 
@@ -46,7 +49,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     *,
     labels: Any = None,
     label: str | int | None = None,
-    unlabelled: bool = False,
+    unlabelled: bool | None = False,
     weights: Any = None,
     sparse: bool | None = None,
     only: Sequence[Label] | Label | None = None,
@@ -61,6 +64,16 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     header: bool | None = None,
     features: int | None = None,
     zero_based: bool | None = None,
+    categorical: Sequence[str] | str = (),
+    dates: Sequence[str] | str = (),
+    text: Sequence[str] | str = (),
+    missing: Sequence[str] | str = (),
+    unknown: str = "other",
+    categories: int | None = None,
+    date_format: str = "",
+    columns: ColumnsRecord | None = None,
+    columns_of: str = "",
+    new_labels: bool = False,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> IngestReport:
@@ -82,8 +95,8 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     label : str or int, optional
         The label column by name or number (from 0, negative from the end); by default the one column called label,
         target, class or y, else the last.
-    unlabelled : bool, default False
-        There are no labels.
+    unlabelled : bool, optional
+        There are no labels; None: there may be none.
     weights : array_like of shape (n,), path-like, str or int, optional
         Of delimited text and Parquet a column by name or number; else weights or a path to them (.npy, or text with one
         per line): finite, not negative, not all zero.
@@ -114,6 +127,29 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         Of SVMlight; found out by a first pass by default.
     zero_based : bool, optional
         Whether SVMlight counts columns from 0; found out by a first pass by default.
+    categorical : str or sequence of str
+        Columns of a table whose values are categories, each of which becomes a feature; "auto": all columns of words.
+        Columns with more than 256 different values are hashed into 1,024 features.
+    dates : str or sequence of str
+        Columns of dates: years, and circles of the year, the week and the day; "auto": all columns of dates.
+    text : str or sequence of str
+        Columns of prose: hashed words, weighed by how rare they are (tf-idf).
+    missing : str or sequence of str
+        What becomes of values that are not there: "mean", "median", "most-frequent", "indicator" (the mean, and a
+        feature that says so) or "refuse"; "COLUMN=median" for one column. Categories that are missing have a feature of
+        their own, unless the most frequent takes their place.
+    unknown : {"other", "refuse"}, default "other"
+        What becomes of categories that come later, in rows that are appended or predicted.
+    categories : int, optional
+        So many values of a column have a feature each, the most frequent; all others share one.
+    date_format : str, optional
+        How dates are written, for ``strptime``; by default as in ISO 8601.
+    columns : ColumnsRecord, optional
+        The columns that a new store is to have, those of a model for instance; no word is needed then.
+    columns_of : str, optional
+        Whose these are, for messages.
+    new_labels : bool, default False
+        Rows that are appended may have labels that no row in the store has.
     dry_run : bool, default False
         Read the beginning and say what would be written.
     on_progress : callable, optional
@@ -144,41 +180,62 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )
+    words = words_of(
+        categorical=categorical, dates=dates, text=text, missing=missing, unknown=unknown, categories=categories,
+        date_format=date_format,
+    )  # fmt: skip
     base = Store.open(path) if append else None
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
-    labels = _companions(source, format) if labels is None and not unlabelled else labels
+    labels = _companions(source, format, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
     column, weight_stream = _weights(source, format, weights)
     options = SourceOptions(
-        format=format,
-        label=label,
-        drop=_several(drop),
-        delimiter=delimiter,
-        header=header,
+        format=format, label=label, drop=_several(drop), delimiter=delimiter, header=header, zero_based=zero_based,
         features=features if base is None or features is not None else _svmlight_features(source, format, base),
-        zero_based=zero_based,
-        unlabelled=unlabelled or labels is not None,
-        weights=column,
-    )
-    rows = open_rows(source, options, on_progress)
-    vocabulary = Vocabulary(base.classes if base else ())
-    stream = None if labels is None else LabelStream(labels, vocabulary)
-    separate = SeparateInputs(stream, weight_stream)
-    _check_fit(rows, separate, base, unlabelled=unlabelled)
-    ingest_pass = IngestPass(
-        rows,
-        separate,
-        vocabulary,
-        np.dtype(dtype),
-        None if only is None else _several(only),
-        sparse=_kept_sparse(rows, base, sparse),
-    )
-    if dry_run:
-        deque(islice(ingest_pass.batches(), DRY_BATCHES), maxlen=0)
-    else:
-        shape = (dtype, compression or "none", chunk_bytes or CHUNK_BYTES)
-        writer = StoreWriter.append(path) if append else _new(path, ingest_pass, shape, overwrite=overwrite)
-        _write(ingest_pass, writer, on_progress)
+        unlabelled=unlabelled is True or labels is not None, weights=column, words=words,
+        columns=_known_columns(base, columns, words), columns_of=columns_of if base is None else base.name,
+        label_may_lack=unlabelled is None,
+    )  # fmt: skip
+    with _unclear_named(source, options):
+        rows = open_rows(source, options, on_progress)
+        vocabulary = Vocabulary(base.classes if base else ())
+        stream = None if labels is None else LabelStream(labels, vocabulary)
+        separate = SeparateInputs(stream, weight_stream)
+        _check_fit(rows, separate, base, unlabelled=unlabelled is not False)
+        ingest_pass = IngestPass(
+            rows, separate, vocabulary, np.dtype(dtype), None if only is None else _several(only),
+            sparse=_kept_sparse(rows, base, sparse),
+            fixed_labels=base is not None and bool(base.classes) and not new_labels,
+        )  # fmt: skip
+        if dry_run:
+            deque(islice(ingest_pass.batches(), DRY_BATCHES), maxlen=0)
+        else:
+            shape = (dtype, compression or "none", chunk_bytes or CHUNK_BYTES)
+            writer = StoreWriter.append(path) if append else _new(path, ingest_pass, shape, overwrite=overwrite)
+            _write(ingest_pass, writer, on_progress)
     return report_of(ingest_pass, path, base, dtype, time.perf_counter() - started)
+
+
+@contextmanager
+def _unclear_named(source: Any, options: SourceOptions) -> Iterator[None]:
+    """Where a row of a table is not what it seemed to be, all columns that need a word are named instead."""
+    try:
+        yield
+    except BadRow as error:
+        unclear = columns_unclear(source, options)
+        if unclear is not None:
+            raise unclear from error
+        raise
+
+
+def _known_columns(base: Store | None, columns: ColumnsRecord | None, words: Words) -> ColumnsRecord | None:
+    """The columns that the rows are to have: the store's, where they join others, or those that were given."""
+    if (base is not None or columns is not None) and words:
+        whose = "the columns that are given" if base is None else base.name
+        raise UsageError(
+            f"{whose}: what becomes of columns was decided before: leave out what says so, such as --categorical and "
+            "--missing"
+        )
+    return columns if base is None else base.columns
 
 
 def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
@@ -197,6 +254,7 @@ def _new(path: Path, ingest_pass: IngestPass, shape: tuple[str, str, int], *, ov
         chunk_bytes=chunk_bytes,
         compression=compression,
         overwrite=overwrite,
+        columns=ingest_pass.source.columns,
     )
 
 
@@ -224,7 +282,7 @@ def _cut(batch: Batch, labels: np.ndarray | None, *, dense: bool) -> Iterator[tu
 
 
 def _check_options(
-    path: Path, *, labels: Any, label: Any, unlabelled: bool, only: Any, append: bool, overwrite: bool
+    path: Path, *, labels: Any, label: Any, unlabelled: bool | None, only: Any, append: bool, overwrite: bool
 ) -> None:
     if labels is not None and (label is not None or unlabelled):
         raise UsageError("--labels goes with neither --label nor --unlabelled: choose one")
@@ -251,15 +309,19 @@ def _store_dtype(base: Store | None, dtype: str | None, compression: str | None,
     return str(base.dtype)
 
 
-def _companions(source: Any, wanted: str | None) -> list[Path] | None:
-    """The label files beside ``X.npy`` files; None for sources that carry their labels themselves."""
+def _companions(source: Any, wanted: str | None, *, unlabelled: bool | None) -> list[Path] | None:
+    """The label files beside ``X.npy`` files; None for sources that carry their labels themselves, or may have none."""
     kinds = kinds_of(source, wanted)
     if kinds is not None and not {kind for _, kind in kinds} <= {"npy", "npz"}:
+        return None
+    if kinds is None and unlabelled is None:
         return None
     if kinds is None:
         raise LabelError("labels are missing: expected one per row; give labels=..., or say unlabelled=True")
     found = [companion(path) for path, _ in kinds]
     for (path, _), separate in zip(kinds, found, strict=True):
+        if separate is None and unlabelled is None:
+            return None
         if separate is None:
             raise LabelError(
                 f"{path}: labels are missing: expected them in --labels FILE, or in y.npy beside X.npy; or --unlabelled"

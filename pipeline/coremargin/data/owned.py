@@ -145,7 +145,7 @@ _ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|chan
 STORE = Kind(
     what="a store",
     records={"zarr.json": FORMAT},
-    files=rf"zarr\.json|\.lock|(?:X|(?:blocks|changes)(?:/\d+)?)/zarr\.json|blocks/vectors/\d+\.\d+"
+    files=rf"zarr\.json|columns\.json|\.lock|(?:X|(?:blocks|changes)(?:/\d+)?)/zarr\.json|blocks/vectors/\d+\.\d+"
     rf"|(?:{_ARRAY})/(?:zarr\.json|c(?:[./]\d+)+)",
     folders=rf"{_ARRAY}|X|(?:blocks|changes)(?:/\d+)?|blocks/vectors|(?:{_ARRAY})/c(?:/\d+)*",
 )

@@ -23,11 +23,13 @@ from coremargin.data.sizes import scanned_bytes
 from coremargin.data.source import Source
 from coremargin.data.view import View, ViewHandle, root
 from coremargin.errors import DamagedChunk
+from coremargin.formats.columns import read_stored
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
     from coremargin.data.layout import ArrayLayout, FilePart
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
+    from coremargin.formats.columns import ColumnsRecord
 
 __all__ = ["ArraySource", "Store", "StoreHandle", "open_source"]
 
@@ -88,6 +90,8 @@ class Store:
         Identity of the content, "sha256:...".
     about : mapping
         What ``synth`` wrote down of its recipe; empty for rows of other origin.
+    columns : ColumnsRecord or None
+        What the features come from: names, kinds, how they were made; None where the rows came without names.
 
     Examples
     --------
@@ -107,7 +111,7 @@ class Store:
         self.about = facts.about
         self.commits, self.history = len(commits), commits
         self.fetched = 0  #: bytes of rows that were read by their numbers
-        self._map_bytes = map_bytes
+        self._map_bytes, self._columns = map_bytes, facts.columns
         self._layouts = read_layouts(path, facts)
         self._manifest = Manifest(path, facts, commits)
         self._lock = threading.Lock()
@@ -172,6 +176,11 @@ class Store:
     def nonzeros(self) -> int:
         """Values that are stored; of dense rows all are."""
         return int(self.scalars().nonzeros.sum())
+
+    @cached_property
+    def columns(self) -> ColumnsRecord | None:
+        """What the features come from; None where the rows came without names. Raises StoreError."""
+        return read_stored(self.path, self._columns, self.features) if self._columns else None
 
     @property
     def weighted(self) -> bool:

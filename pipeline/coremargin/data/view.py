@@ -17,6 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
+    from coremargin.formats.columns import ColumnsRecord
 
 
 class View:
@@ -109,6 +110,11 @@ def root(source: Source) -> Source:
     while isinstance(source, View):
         source = source.base
     return source
+
+
+def columns_of(source: Source) -> ColumnsRecord | None:
+    """What the features of a source come from; None where nobody knows."""
+    return getattr(root(source), "columns", None)
 
 
 def view_digest(base: str, kind: str, arguments: tuple[Any, ...]) -> str:

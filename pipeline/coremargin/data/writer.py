@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
+from coremargin.data.files import write_whole
 from coremargin.data.format import DTYPES, Facts
 from coremargin.data.labels import LabelCoder
 from coremargin.data.place import Place
@@ -34,6 +35,7 @@ from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import StoreError, UsageError
+from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
 from coremargin.formats.store_record import most_chunk_rows, most_file_entries
 from coremargin.maths.rows import Rows, is_sparse
@@ -41,6 +43,8 @@ from coremargin.maths.rows import Rows, is_sparse
 if TYPE_CHECKING:
     import os
     from types import TracebackType
+
+    from coremargin.formats.columns import ColumnsRecord
 
 _THREADS = 2  # chunks are measured, encoded and fsynced while the caller parses the next rows
 _PENDING = 3  # whole chunks that may wait for that
@@ -56,6 +60,7 @@ class StoreWriter:
         self._place, self._facts, self._sink = place, facts, sink
         self._compression, self._chunk_bytes = "none", CHUNK_BYTES
         self._chunk_rows: int | None = None
+        self._columns: ColumnsRecord | None = None  # of a new store
         self.sparse = facts.sparse or buffer is not None  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)
         self._dtype = np.dtype(facts.dtype)
@@ -82,21 +87,27 @@ class StoreWriter:
         sparse: bool = False,
         weighted: bool = False,
         chunk_rows: int | None = None,
+        columns: ColumnsRecord | None = None,
     ) -> StoreWriter:
         """A writer of a new store; with ``overwrite`` an old one stays in place until the first commit.
 
         compression: "none" (can be mapped), "lz4", "zstd", or "auto" (lz4 where the first chunk shrinks by a third).
         sparse: keep rows as CSR; weighted: every row comes with a weight. chunk_rows: rows of a chunk, instead of what
         fits ``chunk_bytes``; of sparse rows that is guessed from the first ones. Small stores have smaller chunks.
+        columns: what the features come from, where that is known.
         Raises UsageError (a store is there, absurd numbers), OutputError (cannot write), Busy (another writer).
         """
         name = np.dtype(dtype).name
         _check_options(features, name, chunk_bytes, compression)
         _check_rows(chunk_rows, most_chunk_rows(features, name, sparse=sparse))
         rows = chunk_rows or (MOST_SPARSE_CHUNK_ROWS if sparse else default_chunk_rows(features, name, chunk_bytes))
-        facts = Facts(features, name, rows, (), weighted=weighted)
+        if columns is not None and columns.width != features:
+            raise UsageError(f"columns: expected those of {features:,} features, got {columns.width:,}")
+        named = "" if columns is None else columns.digest
+        facts = Facts(features, name, rows, (), weighted=weighted, columns=named)
         buffer = SparseBuffer(rows, features, np.dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
         writer = cls(Place.new(path, overwrite=overwrite), facts, buffer=buffer)
+        writer._columns = columns
         writer._compression, writer._chunk_bytes, writer._chunk_rows = compression, chunk_bytes, chunk_rows
         return writer
 
@@ -219,6 +230,9 @@ class StoreWriter:
             last, codes, weights = self._buffer.content()
             sink.put(self._next, last, codes, weights, len(self._coder.classes), sink.values)
         sink.close_values(last, rows)
+        if self._columns is not None:
+            write_whole(self._place.folder / COLUMNS, [self._columns.encoded()])
+            self._columns = None
         sink.commit(rows, self.classes)
         return rows
 

@@ -46,8 +46,10 @@ from coremargin.formats.strict_json import cut, typed
 from coremargin.formats.zarr_metadata import read_group
 
 FORMAT = "coremargin-store"
-#: The newest: of stores with changed labels. Others say 1, or 2 with sparse rows or weights: older readers open them.
-VERSION = 3
+#: The newest: of stores whose columns have names. Others say 1, 2 with sparse rows or weights, 3 with changed labels:
+#: older readers open them.
+VERSION = 4
+_CHANGED, _SPARSE = 3, 2
 _START_BYTES = 8  # of a row start
 _INDEX_BYTES = 4  # of a stored value's feature
 _ITEM_BYTES = {"float32": 4, "float64": 8}
@@ -101,6 +103,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     about: dict[str, Any] = field(default_factory=dict)
     file_entries: Annotated[int, Meta(ge=1)] | UnsetType = UNSET  #: of sparse rows
     weighted: bool = False
+    columns: Digest | UnsetType = UNSET  #: of the file that says what the columns are, where they have names
 
     @property
     def sparse(self) -> bool:
@@ -110,7 +113,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
         different_labels(self.classes)
-        version = version_of(self.commits, sparse=self.sparse, weighted=self.weighted)
+        version = version_of(self.commits, sparse=self.sparse, weighted=self.weighted, named=self.columns is not UNSET)
         if self.version != version:
             raise ValueError(f"expected version {version} of such rows, found {self.version}")
         self._check_sizes()
@@ -150,7 +153,8 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     def upto(self, number: int) -> StoreRecord:
         """The record as the commit at a place left it. Raises ValueError: it would not go together."""
         commits = self.commits[: number + 1]
-        last, version = commits[-1], version_of(commits, sparse=self.sparse, weighted=self.weighted)
+        last, named = commits[-1], self.columns is not UNSET
+        version = version_of(commits, sparse=self.sparse, weighted=self.weighted, named=named)
         classes = self.classes[: last.classes]
         return replace(self, version=version, commits=commits, rows=last.rows, classes=classes)
 
@@ -214,11 +218,13 @@ def changes(commits: Sequence[C]) -> list[tuple[int, int, C]]:
     return found[::-1]
 
 
-def version_of(commits: Sequence[Covering], *, sparse: bool, weighted: bool) -> int:
-    """The oldest version of the format that knows of everything that a store has."""
-    if any(commit.changed for commit in commits):
+def version_of(commits: Sequence[Covering], *, sparse: bool, weighted: bool, named: bool) -> int:
+    """The oldest version of the format that knows of everything that a store has; named: of names of columns, too."""
+    if named:
         return VERSION
-    return 2 if sparse or weighted else 1
+    if any(commit.changed for commit in commits):
+        return _CHANGED
+    return _SPARSE if sparse or weighted else 1
 
 
 def read_store_record(path: Path) -> StoreRecord:

@@ -24,6 +24,7 @@ from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.formats.columns import ColumnsRecord
 
 
 class ArrayRows:
@@ -31,6 +32,7 @@ class ArrayRows:
 
     label_from: str | None = None
     weight_from: str | None = None
+    columns: ColumnsRecord | None = None
 
     def __init__(self, array: Any, options: SourceOptions, *, name: str = "array") -> None:
         self.name = name
@@ -59,6 +61,7 @@ class DaskRows:
 
     label_from: str | None = None
     weight_from: str | None = None
+    columns: ColumnsRecord | None = None
 
     def __init__(self, array: Any, options: SourceOptions) -> None:
         self.name = "Dask array"

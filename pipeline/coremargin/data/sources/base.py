@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from coremargin.data.tables.words import NOTHING_SAID, Words
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.formats.limits import MOST_FEATURES
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.formats.columns import ColumnsRecord
 
 BATCH_BYTES = 8 * 2**20  #: a batch holds about this much as float64, whatever the source
 _COLUMN = re.compile(r"[+-]?[0-9]{1,18}")  # a column by its number
@@ -67,6 +69,7 @@ class RowSource(Protocol):
     label_from: str | None  #: where the labels come from, for the report; None when the source carries none
     weight_from: str | None  #: where the weights come from; None when the source carries none
     sparse: bool  #: rows are best kept sparse
+    columns: ColumnsRecord | None  #: the columns that the features come from; None where they have no names
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """All rows in order; raises DataError with the place of what cannot be read."""
@@ -85,6 +88,10 @@ class SourceOptions:
     zero_based: bool | None = None  #: SVMlight: whether the first feature has index 0
     unlabelled: bool = False  #: the source carries no labels (or they come from elsewhere)
     weights: str | int | None = None  #: column of the weights, by name or number
+    columns: ColumnsRecord | None = None  #: the columns that the rows are to have, in whatever order they come
+    columns_of: str = ""  #: whose columns these are, for messages
+    label_may_lack: bool = False  #: rows may come without their label's column, those to be predicted
+    words: Words = NOTHING_SAID  #: what is to become of columns that are no numbers, and of values that are not there
 
 
 def batch_rows(features: int) -> int:
@@ -165,6 +172,11 @@ def refuse_options(options: SourceOptions, kind: str, *, knows: tuple[str, ...])
         if field not in knows and getattr(options, field) != getattr(default, field):
             option = "--" + field.replace("_", "-")
             raise UsageError(f"{option} does not apply to {kind}: leave it out")
+    if options.words and "words" not in knows:
+        raise UsageError(
+            f"--categorical, --dates, --text and --missing do not apply to {kind}, whose columns are numbers: leave "
+            "them out"
+        )
 
 
 def find_column(wanted: str | int, names: tuple[str, ...] | None, width: int, *, place: str) -> int:

@@ -34,7 +34,7 @@ class IngestPass:
 
     separate: labels and weights from beside the source, if any; vocabulary: holds the classes of the store when rows
     are appended; dtype: what values must be finite in; only: labels of the rows to keep, maybe as text; sparse: the
-    store keeps rows as CSR.
+    store keeps rows as CSR; fixed_labels: the vocabulary holds all labels that rows may have.
     """
 
     def __init__(
@@ -46,9 +46,11 @@ class IngestPass:
         only: Sequence[Label] | None,
         *,
         sparse: bool = False,
+        fixed_labels: bool = False,
     ) -> None:
         self.source, self.vocabulary, self.sparse = source, vocabulary, sparse
         self._labels, self._weights, self._dtype = separate.labels, separate.weights, dtype
+        self._known = len(vocabulary.labels) if fixed_labels else None
         self._only = None if only is None else [(wanted, _meant(wanted)) for wanted in only]
         self.read = 0  #: rows met
         self.kept = 0  #: rows that went on
@@ -167,6 +169,17 @@ class IngestPass:
                     f"{batch.place(int(at[0]))}: found the label {labels[code]!r}{_file(self._labels)}, expected one "
                     f"of the same kind as {labels[0]!r}; give all labels as numbers or all as text"
                 )
+        if self._known is not None and batch.codes.max() >= self._known:
+            self._refuse_new(batch, batch.codes, self._known)
+
+    def _refuse_new(self, batch: Batch, codes: np.ndarray, count: int) -> None:
+        """Raise LabelError for a label beyond the ``count`` that rows may have."""
+        row, known = int(np.argmax(codes >= count)), self.vocabulary.labels[:count]
+        few = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+        raise LabelError(
+            f"{batch.place(row)}: found the label {self.vocabulary.labels[codes[row]]!r}{_file(self._labels)}, "
+            f"which no row of the store has: expected one of {few}; correct it, or say --new-labels"
+        )
 
     def _note_rounded(self, batch: Batch) -> None:
         """Count whole numbers that are about to lose digits."""

@@ -16,6 +16,7 @@ from coremargin.errors import DataError
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.formats.columns import ColumnsRecord
 
 
 class NpyFile:
@@ -23,6 +24,7 @@ class NpyFile:
 
     label_from: str | None = None
     weight_from: str | None = None
+    columns: ColumnsRecord | None = None
     sparse = False
 
     def __init__(self, path: Path, options: SourceOptions) -> None:

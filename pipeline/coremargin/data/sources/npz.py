@@ -21,6 +21,7 @@ from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.formats.columns import ColumnsRecord
 
 #: The arrays of each kind of matrix, and their axes.
 _PARTS = {
@@ -103,6 +104,7 @@ class CsrFile:
 
     label_from: str | None = None
     weight_from: str | None = None
+    columns: ColumnsRecord | None = None
     sparse = True
 
     def __init__(self, path: Path, parts: _Parts) -> None:

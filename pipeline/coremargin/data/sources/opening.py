@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coremargin.data.sources.arrays import ArrayRows, DaskRows, is_dask
-from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions
-from coremargin.data.sources.delimited import DelimitedFile
+from coremargin.data.sources.base import OnProgress, Progress, RowSource, SourceOptions, refuse_options
+from coremargin.data.sources.chain import Chain
 from coremargin.data.sources.npy import NpyFile, is_npy
 from coremargin.data.sources.npz import open_npz
-from coremargin.data.sources.parquet import ParquetFile
 from coremargin.data.sources.paths import FORMATS, expand, file_bytes, is_path, kind_from_content, kind_from_name
 from coremargin.data.sources.svmlight import open_svmlight
+from coremargin.data.sources.tabular import open_table, open_tables
 from coremargin.data.sources.text import first_lines
-from coremargin.errors import DataError, UsageError
+from coremargin.data.tables.rows import TableRows
+from coremargin.errors import ColumnsUnclear, DataError, UsageError
 
-if TYPE_CHECKING:
-    from coremargin.data.sources.vocabulary import Vocabulary
-
-
-class Chain:
-    """Several files read one after the other as one source."""
-
-    def __init__(self, parts: Sequence[RowSource]) -> None:
-        self._parts = parts
-        for part in parts[1:]:
-            _agree(parts[0], part)
-        self.name = parts[0].name if len(parts) == 1 else f"{len(parts)} files ({parts[0].name}, ...)"
-        self.features = parts[0].features
-        self.label_from, self.weight_from = parts[0].label_from, parts[0].weight_from
-        self.sparse = parts[0].sparse
-        counts = [part.rows for part in parts]
-        sizes = [part.total_bytes for part in parts]
-        self.rows: int | None = None if None in counts else sum(count or 0 for count in counts)
-        self.total_bytes: int | None = None if None in sizes else sum(size or 0 for size in sizes)
-
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
-        """All batches of all files, in the order of the files."""
-        before = 0
-        for part in self._parts:
-            for batch in part.batches(vocabulary):
-                yield replace(batch, done_bytes=before + batch.done_bytes)
-            before += part.total_bytes or 0
+_UNCLEAR_BYTES = 1 << 30
 
 
 def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | None = None) -> RowSource:
@@ -70,13 +44,32 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
                 on_progress(Progress("first pass", rows, done, total))
 
         return Chain(open_svmlight(paths, options, on_survey))
-    opened: dict[str, Callable[[Path, SourceOptions], RowSource]] = {
-        "npy": NpyFile,
-        "npz": open_npz,
-        "csv": DelimitedFile,
-        "parquet": ParquetFile,
-    }
-    return Chain([opened[kind](path, options) for path, kind in kinds])
+    if {kind for _, kind in kinds} <= {"csv", "parquet"}:
+        return open_tables(kinds, options, on_progress)
+    opened: dict[str, Callable[[Path, SourceOptions], RowSource]] = {"npy": NpyFile, "npz": open_npz}
+    return Chain(
+        [opened[kind](path, options) if kind in opened else open_tables([(path, kind)], options, on_progress)
+         for path, kind in kinds]
+    )  # fmt: skip
+
+
+def columns_unclear(source: Any, options: SourceOptions) -> ColumnsUnclear | None:
+    """What is to be said of a table's columns, when a row of it could not be read as numbers; None: nothing.
+
+    All columns that need a word are named then, by the first GiB of the table, not only the one that was met first.
+    """
+    if options.words or options.columns is not None:
+        return None
+    table = open_table(kinds_of(source, options.format) or [], options)
+    if table is None:
+        return None
+    try:
+        TableRows(table, options, most_bytes=_UNCLEAR_BYTES)
+    except ColumnsUnclear as error:
+        return error
+    except DataError:
+        pass
+    return None
 
 
 def kinds_of(source: Any, wanted: str | None) -> list[tuple[Path, str]] | None:
@@ -105,22 +98,4 @@ def _kind(path: Path, wanted: str | None) -> str:
 
 
 def _refuse_for_svmlight(options: SourceOptions, path: Path) -> None:
-    for option in ("label", "drop", "delimiter", "header", "weights"):
-        if getattr(options, option) not in (None, ()):
-            raise UsageError(f"--{option} does not apply to {path}, an SVMlight file: leave it out")
-
-
-def _agree(first: RowSource, other: RowSource) -> None:
-    """Files of one ingest must have the same features."""
-    if other.features != first.features:
-        raise DataError(
-            f"{other.name}: found {other.features} features, expected {first.features} as in {first.name}; ingest "
-            "files of one kind only"
-        )
-    names, expected = getattr(other, "feature_names", None), getattr(first, "feature_names", None)
-    if names is not None and expected is not None and names != expected:
-        at = next(i for i, (a, b) in enumerate(zip(names, expected, strict=True)) if a != b)
-        raise DataError(
-            f"{other.name}: found column {names[at]!r} where {first.name} has {expected[at]!r}; put the columns of all "
-            "files in the same order"
-        )
+    refuse_options(options, f"{path}, an SVMlight file", knows=("features", "zero_based"))

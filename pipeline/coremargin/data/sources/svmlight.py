@@ -23,6 +23,7 @@ from coremargin.formats.limits import MOST_FEATURES
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.formats.columns import ColumnsRecord
 
 SPARSE_BELOW = 0.1  #: rows are best kept sparse below this share of stored values: a fifth of the bytes, or less
 
@@ -42,6 +43,7 @@ class SvmlightFile:
 
     label_from: str | None
     weight_from: str | None = None
+    columns: ColumnsRecord | None = None
 
     def __init__(
         self, path: Path, *, features: int, base: int, rows: int | None, unlabelled: bool, density: float

@@ -1,0 +1,95 @@
+"""Options about the columns of tables, and the command that would work where a column needs a word."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coremargin.cli.common import WHOLE
+from coremargin.errors import ColumnsUnclear
+
+_OPTIONS = (
+    click.option(
+        "--categorical",
+        metavar="COLUMNS",
+        help="Columns that are categories: a feature for each value; auto: all columns of words.",
+    ),
+    click.option("--dates", metavar="COLUMNS", help="Columns that are dates, of ISO 8601; auto: all that are."),
+    click.option("--date-format", metavar="FORMAT", default="", help="How dates are written, such as %d/%m/%Y."),
+    click.option("--text", metavar="COLUMNS", help="Columns of prose: hashed words, weighed by how rare they are."),
+    click.option(
+        "--missing",
+        metavar="POLICY",
+        multiple=True,
+        help="What becomes of missing values: mean, median, most-frequent, indicator or refuse; COLUMN=POLICY for one.",
+    ),
+    click.option("--categories", type=WHOLE, metavar="NUMBER", help="Values of a column that have a feature each; "
+                 "others share one.  [default: up to 256; of more, all are hashed]"),
+    click.option("--unknown", type=click.Choice(["other", "refuse"]), default="other", metavar="POLICY",
+                 help="Categories that come later: other (none of those there are) or refuse.  [default: other]"),
+)  # fmt: skip
+
+
+def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options, for a command that reads tables."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def column_words(options: dict[str, Any]) -> dict[str, Any]:
+    """These options, taken out of those of a command, as ``ingest`` takes them."""
+    taken = {name: options.pop(name) for name in ("categorical", "dates", "date_format", "text", "missing")}
+    taken |= {name: options.pop(name) for name in ("categories", "unknown")}
+    return {
+        name: split(value) or () if name in ("categorical", "dates", "text") else value for name, value in taken.items()
+    }
+
+
+def split(text: str | None) -> tuple[str, ...] | None:
+    """Words between commas."""
+    return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+@contextmanager
+def suggesting() -> Iterator[None]:
+    """Where columns need a word, print the command that would work, with the error as ever."""
+    try:
+        yield
+    except ColumnsUnclear as error:
+        if error.options:
+            error.add_note(f"for instance: {command_with(sys.argv[1:], error.options)}")
+        raise
+
+
+def command_with(words: Sequence[str], options: Sequence[str]) -> str:
+    """The command line that was given, with more options; of those that name columns, with more of these."""
+    found = [f"coremargin {words[0]}"] if words else ["coremargin"]
+    rest, more = list(words[1:]), list(zip(options[::2], options[1::2], strict=True))
+    for name, value in list(more):
+        if name in rest[:-1] and name != "--missing":
+            at = rest.index(name) + 1
+            rest[at] = f"{rest[at]},{value}"
+            more.remove((name, value))
+    return " ".join([*found, shlex.join([*rest, *(word for pair in more for word in pair)])])
+
+
+def columns_from(path: Path | None) -> Any:
+    """What the columns of a store or a model are. Raises UsageError where it has none with names."""
+    from coremargin.data.owned import STORE
+    from coremargin.data.store import Store
+    from coremargin.errors import UsageError
+    from coremargin.models.registry import read_model
+
+    if path is None:
+        return None
+    found = Store.open(path).columns if STORE.is_at(path) else read_model(path).columns
+    if found is None:
+        raise UsageError(f"{path}: its columns have no names, expected those of a table")
+    return found

@@ -1,0 +1,133 @@
+"""Which columns of a table are features, in which order; which is the label, which holds weights, what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from coremargin.data.sources.base import find_column, label_column, shorten
+from coremargin.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.sources.base import SourceOptions
+    from coremargin.formats.columns import ColumnsRecord
+
+_SHOWN = 8  # columns that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Columns by position: features in order, the label and the weights where there are such, and what is not read."""
+
+    features: tuple[int, ...]
+    label: int | None
+    weights: int | None
+    unused: tuple[int, ...]
+
+    @property
+    def read(self) -> list[int]:
+        """All that are needed."""
+        return [*self.features, *(column for column in (self.label, self.weights) if column is not None)]
+
+
+def choose(
+    names: tuple[str, ...] | None, width: int, options: SourceOptions, place: str, named: Callable[[int], str]
+) -> Choice:
+    """Choose among ``width`` columns. names: None where they are known by number only; named: one for messages.
+
+    Where the options say which columns there are to be, these are found by name, in whatever order they come, or by
+    their number. Raises UsageError, and DataError for columns that do not fit.
+    """
+    known = options.columns
+    out = {find_column(column, names, width, place=place) for column in options.drop}
+    label = None
+    if not options.unlabelled:
+        label = _label(names, width, options, place)
+        if label in out:
+            raise UsageError(f"{place}: {named(label)} is dropped and is the label: choose one")
+    weights = None
+    if options.weights is not None:
+        weights = find_column(options.weights, names, width, place=place)
+        if weights in out or weights == label:
+            raise UsageError(f"{place}: {named(weights)} is dropped or is the label: choose one")
+    kept = [i for i in range(width) if i not in out and i not in (label, weights)]
+    if known is not None:
+        kept = _matched(names, kept, known, options, place)
+    if names is not None:
+        _refuse_same(names, kept, place)
+    used = {*kept, label, weights}
+    return Choice(tuple(kept), label, weights, tuple(i for i in range(width) if i not in used))
+
+
+def _label(names: tuple[str, ...] | None, width: int, options: SourceOptions, place: str) -> int | None:
+    """The label's column; of rows that join others the one that has their label's name, where there is one."""
+    known = options.columns
+    if options.label is None and known is not None and names is not None and known.label is not None:
+        if known.label in names:
+            return find_column(known.label, names, width, place=place)
+        if options.label_may_lack:
+            return None
+        raise DataError(
+            f"{place}: found no column {known.label!r}, which holds the labels: the columns are {shorten(names)}; "
+            "name the right one with --label, or say --unlabelled"
+        )
+    if options.label is None and known is not None and options.label_may_lack and width == len(known.columns):
+        return None  # of columns without names all are features
+    return label_column(options.label, names, width, place=place)
+
+
+def _refuse_same(names: tuple[str, ...], kept: Sequence[int], place: str) -> None:
+    """Raise DataError when two features have one name: which is meant, nobody could say later."""
+    seen: dict[str, int] = {}
+    for at in kept:
+        if seen.setdefault(names[at], at) != at:
+            raise DataError(
+                f"{place}: columns {seen[names[at]]} and {at} are both named {names[at]!r}, expected a name for each; "
+                "rename one, or leave it out by its number with --drop"
+            )
+
+
+def _matched(
+    names: tuple[str, ...] | None, kept: list[int], known: ColumnsRecord, options: SourceOptions, place: str
+) -> list[int]:
+    """The columns in the order of those that are known. Raises DataError that shows the difference."""
+    expected = known.names
+    if names is None or not known.named:
+        if len(kept) != len(expected):
+            raise DataError(
+                f"{place}: found {len(kept)} columns of features, expected {len(expected)} as in {options.columns_of}"
+            )
+        return kept
+    aside = {known.label, known.weights} - set(expected)  # what is no feature there is none here
+    where = {names[i]: i for i in reversed(kept) if names[i] not in aside}
+    problem = difference(expected, tuple(where), options.columns_of)
+    if problem:
+        extra = [name for name in where if name not in set(expected)]
+        lacking = set(expected) - set(where)
+        advice = (
+            "rename or add what is missing"
+            if lacking
+            else f"leave out what is more with --drop {','.join(extra[:_SHOWN])}"
+        )
+        raise DataError(f"{place}: {problem}; {advice}")
+    return [where[name] for name in expected]
+
+
+def difference(expected: Sequence[str], found: Sequence[str], whose: str) -> str:
+    """How names of columns differ, whatever their order, in words; "" when they do not. whose: "rows.zarr"."""
+    missing = [name for name in expected if name not in set(found)]
+    extra = [name for name in found if name not in set(expected)]
+    if not missing and not extra:
+        return ""
+    parts = []
+    for name in missing[:_SHOWN]:
+        near = get_close_matches(name, extra, n=1)
+        parts.append(f"{name!r} is missing" + (f" (is it {near[0]!r} here?)" if near else ""))
+    if len(missing) > _SHOWN:
+        parts.append(f"{len(missing) - _SHOWN} more are missing")
+    parts += [f"{name!r} is not known" for name in extra[:_SHOWN]]
+    if len(extra) > _SHOWN:
+        parts.append(f"{len(extra) - _SHOWN} more are not known")
+    return f"other columns than those of {whose}: {', '.join(parts)}"

@@ -1,0 +1,157 @@
+"""The lines of a delimited text: what separates fields, which columns there are, and rows with the numbers of lines.
+
+Quoted fields may hold delimiters, not line ends: so a line is a row, and an error can name it.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from coremargin.data.sources.paths import file_bytes
+from coremargin.data.sources.text import Piece, first_lines, is_number, pieces
+from coremargin.data.sources.vocabulary import MISSING
+from coremargin.errors import BadRow, DataError, UsageError
+
+DELIMITERS = "\t;|,"  #: tried in this order on the first line; else runs of spaces
+_WORD = re.compile(r"\S+")
+MOST_COLUMNS = 1 << 22  #: of a text; each costs Python hundreds of bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Rows as text, none of them blank; numbers: of the lines in the file, from 1."""
+
+    lines: list[str]
+    numbers: Sequence[int]
+    done_bytes: int  #: of the file consumed so far
+
+
+class DelimitedLines:
+    """The rows of one delimited text file as lines."""
+
+    def __init__(self, path: Path, delimiter: str | None, header: bool | None) -> None:
+        """delimiter, header: as people give them; None: found out. Raises DataError: no rows; UsageError."""
+        self.name, self.path = str(path), path
+        self.total_bytes = file_bytes(path)
+        lines = first_lines(path, 2)
+        if not lines:
+            raise DataError(f"{path}: only blank lines: expected rows")
+        self.delimiter = _delimiter(delimiter, lines[0], path)  #: None: runs of spaces
+        mark = r"\s" if self.delimiter is None else re.escape(self.delimiter)
+        field = rf'(?>"[^"]*+(?:""[^"]*+)*+"|[^"{mark}][^{mark}]*+|)'
+        self._whole = re.compile(rf"{field}(?:{mark}{field})*+")  # a line
+        self._open = re.compile(rf'(?:\A|(?<={mark}))"[^"]*+(?:""[^"]*+)*+\Z')
+        self._stray = re.compile(
+            rf'"(?<=[^{mark}\n]")(?=[^"{mark}\n])'
+        )  # what a line that is not may have, and few others
+        if self.too_wide(lines[0]):
+            raise DataError(
+                f"{path}: found more than {MOST_COLUMNS:,} fields in the first line, expected fewer; check "
+                "--delimiter, or give such rows as .npy, .npz or SVMlight"
+            )
+        first = self.fields(lines[0])
+        second = self.fields(lines[1]) if len(lines) > 1 else None
+        self._header = looks_like_header(first, second) if header is None else header
+        if self._header and second is None:
+            raise DataError(f"{path}: no rows after the header line {lines[0]!r}: expected at least one")
+        self.names = tuple(name.strip() for name in first) if self._header else None
+        self.width = len(first)
+
+    def rows(self) -> Iterator[Lines]:
+        """All rows, a piece of the file at a time. Raises BadRow, and DataError when there are none."""
+        header, empty = self._header, True
+        for piece in pieces(self.path):
+            if piece.blank:
+                continue
+            lines, numbers = self._filled(piece)
+            if header:
+                lines, numbers, header = lines[1:], numbers[1:], False
+            if lines:
+                empty = False
+                yield Lines(lines, numbers, piece.done_bytes)
+        if empty:
+            raise DataError(f"{self.name}: no rows: expected at least one")
+
+    def _filled(self, piece: Piece) -> tuple[list[str], Sequence[int]]:
+        """The lines of a piece that are not blank, and their numbers."""
+        text = piece.text()
+        lines = text.split("\n")
+        numbers: Sequence[int] = range(piece.line, piece.line + len(lines))
+        if '"' in text and self._stray.search(text):
+            self.refuse_stray_quotes(lines, numbers)
+        if any(not line.strip() for line in lines):
+            filled = [i for i, line in enumerate(lines) if line.strip()]
+            numbers = [numbers[i] for i in filled]
+            lines = [lines[i] for i in filled]
+        return lines, numbers
+
+    def refuse_stray_quotes(self, lines: Sequence[str], numbers: Sequence[int]) -> None:
+        """Raise BadRow for text behind a quoted field, as "a"b would be ab, and for a field that is not closed."""
+        for line, number in zip(lines, numbers, strict=True):
+            if '"' in line and not self._whole.fullmatch(line):
+                found = "text behind the closing quote of a field, expected the delimiter; correct the line"
+                if self._open.search(line):
+                    found = "a quote that is not closed, expected its end on the same line; correct the line"
+                raise BadRow(f"{self.name}, line {number}: found {found}")
+
+    def refuse_width(self, line: str, number: int) -> None:
+        """Raise BadRow for a line that has not as many fields as the first."""
+        fields = [] if self.too_wide(line) else self.fields(line)
+        if len(fields) != self.width:
+            found = f"{len(fields):,}" if fields else f"more than {MOST_COLUMNS:,}"
+            raise BadRow(
+                f"{self.name}, line {number}: found {found} fields, expected {self.width} as in the first line; "
+                "correct the line (a quoted field must not span lines)"
+            )
+
+    def fields(self, line: str) -> list[str]:
+        """The fields of a line."""
+        if self.delimiter is None:
+            return line.split()
+        try:
+            return next(csv.reader([line], delimiter=self.delimiter))
+        except csv.Error:  # a field of absurd length
+            return [line]
+
+    def too_wide(self, line: str) -> bool:
+        """Whether a line may hold more fields than a text can; it is not split to find out."""
+        if self.delimiter is not None:
+            return line.count(self.delimiter) >= MOST_COLUMNS
+        return (
+            len(line) > MOST_COLUMNS and sum(1 for _ in islice(_WORD.finditer(line), MOST_COLUMNS + 1)) > MOST_COLUMNS
+        )
+
+    def named(self, column: int) -> str:
+        """A column for messages."""
+        return f"column {column}" if self.names is None else f"column {self.names[column]!r}"
+
+
+def _delimiter(wanted: str | None, line: str, path: Path) -> str | None:
+    if wanted is None:
+        return next((mark for mark in DELIMITERS if mark in line), None)
+    mark = {"tab": "\t", "\\t": "\t", "space": " "}.get(wanted.lower(), wanted)
+    if len(mark) != 1 or mark in '"\r\n':
+        raise UsageError(f"{path}: --delimiter {wanted!r}: expected one character, or tab or space")
+    return None if mark == " " else mark
+
+
+def looks_like_header(first: list[str], second: list[str] | None) -> bool:
+    """Whether the first line names the columns.
+
+    It does when some field is a name where the next line has a number (or when there is no number at all in it and the
+    next line repeats none of it), unless it also holds a number that nobody would call a column, such as -1 or 0.5.
+    """
+    names = [not is_number(field) and field.strip().lower() not in MISSING for field in first]
+    if any(is_number(field) and not field.strip().isdigit() for field in first):
+        return False
+    if not any(is_number(field) for field in first):
+        repeated = second is not None and any(
+            name and field == below for name, field, below in zip(names, first, second, strict=False)
+        )
+        return any(names) and not repeated
+    return second is not None and any(name and is_number(below) for name, below in zip(names, second, strict=False))

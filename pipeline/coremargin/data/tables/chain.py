@@ -1,0 +1,90 @@
+"""Several tables read one after the other as one, their columns put into the order of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from coremargin.data.sources.choice import difference
+from coremargin.data.sources.parquet_columns import is_list
+from coremargin.data.tables.values import is_boolean, is_numeric, is_text, is_time
+from coremargin.errors import DataError
+
+if TYPE_CHECKING:
+    from coremargin.data.tables.table import Table, TableBatch
+
+
+class ChainedTable:
+    """Tables of one kind; unused: names of columns that nobody needs, which may be in some of them only."""
+
+    def __init__(self, parts: Sequence[Table], unused: Sequence[str] = ()) -> None:
+        first = parts[0]
+        self._parts = [(part, _places(first, part, set(unused))) for part in parts]
+        self.name = first.name if len(parts) == 1 else f"{len(parts)} files ({first.name}, ...)"
+        self.names, self.width, self.types = first.names, first.width, first.types
+        counts, sizes = [part.rows for part in parts], [part.total_bytes for part in parts]
+        self.rows: int | None = None if None in counts else sum(count or 0 for count in counts)
+        self.total_bytes: int | None = None if None in sizes else sum(size or 0 for size in sizes)
+
+    def pieces(self, columns: Sequence[int]) -> Iterator[tuple[Any, int, Any]]:
+        """The pieces of all parts, in order."""
+        before = 0
+        for number, (part, places) in enumerate(self._parts):
+            for piece in part.pieces([places[column] for column in columns]):
+                yield number, before, piece
+            before += part.total_bytes or 0
+
+    def batch(self, piece: tuple[Any, int, Any], columns: Sequence[int]) -> TableBatch:
+        """A batch of a part."""
+        number, before, own = piece
+        part, places = self._parts[number]
+        batch: TableBatch = part.batch(own, [places[column] for column in columns])
+        found = {column: batch.columns[places[column]] for column in columns}
+        return replace(batch, columns=found, done_bytes=before + batch.done_bytes)
+
+    def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
+        """By the first part."""
+        return self._parts[0][0].lengths(columns)
+
+    def named(self, column: int) -> str:
+        """As in the first part."""
+        return self._parts[0][0].named(column)
+
+
+def _places(first: Table, part: Table, unused: set[str]) -> list[int]:
+    """Where the columns of the first table lie in another one, -1 for one that is not there and need not be."""
+    if part is first:
+        return list(range(first.width))
+    if first.names is None or part.names is None:
+        if part.width != first.width:
+            raise DataError(
+                f"{part.name}: found {part.width} columns, expected {first.width} as in {first.name}; ingest files of "
+                "one kind only"
+            )
+        return list(range(first.width))
+    found = [name for name in part.names if name not in unused]
+    problem = difference([name for name in first.names if name not in unused], found, first.name)
+    if problem:
+        raise DataError(f"{part.name}: {problem}; ingest files of one kind only, or leave columns out with --drop")
+    places = [part.names.index(name) if name in part.names else -1 for name in first.names]
+    _refuse_types(first, part, places)
+    return places
+
+
+def _refuse_types(first: Table, part: Table, places: Sequence[int]) -> None:
+    """Raise DataError for a column that is of another kind in another table."""
+    if first.types is None or part.types is None:
+        return
+    for column, place in enumerate(places):
+        wanted = first.types[column]
+        if place >= 0 and _kind(part.types[place]) != _kind(wanted):
+            raise DataError(
+                f"{part.name}, {part.named(place)}: found type {part.types[place]}, expected {wanted} as in "
+                f"{first.name}; convert it"
+            )
+
+
+def _kind(kind: Any) -> str:
+    tests = {"numbers": is_numeric, "booleans": is_boolean, "texts": is_text, "dates": is_time, "lists": is_list}
+    return next((name for name, test in tests.items() if test(kind)), str(kind))

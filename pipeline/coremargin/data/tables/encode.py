@@ -1,0 +1,175 @@
+"""Columns of a table as features, each in the way that the store's columns say; what does not fit them is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_array, hstack
+
+from coremargin.data.sources.parquet_columns import is_list, numbers
+from coremargin.data.tables.survey import no_date
+from coremargin.data.tables.values import Found, as_numbers, as_texts, as_times, as_truths, whole_beyond
+from coremargin.data.tables.vectors import hashed, word_features
+from coremargin.errors import BadRow
+from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
+
+if TYPE_CHECKING:
+    from coremargin.data.tables.table import TableBatch
+    from coremargin.formats.columns import ColumnsRecord
+    from coremargin.maths.rows import Rows
+
+Place = Callable[[int], str]
+#: Features (m, w) of a column: all of them, as CSR, or as (codes, values, w) the one that is not 0 in each row, if any.
+Features: TypeAlias = Any
+Single: TypeAlias = "tuple[np.ndarray, np.ndarray, int]"
+
+_SHOWN = 80  # characters of a value that a message shows
+_YEAR, _DAY = 365.2425 * 86400.0, 86400.0
+_Y2000 = 946684800.0  # seconds from 1970 to 2000
+_MONDAY = 3  # days from 1 January 1970, a Thursday, back to Monday
+
+
+def encode(batch: TableBatch, positions: Sequence[int], columns: ColumnsRecord, *, sparse: bool) -> Rows:
+    """Features (m, d) of a batch, the columns of which lie at these positions of the table. Raises BadRow."""
+    parts = []
+    for position, column in zip(positions, columns.columns, strict=True):
+        parts.append(_features(column, batch.columns[position], batch.place))
+    if sparse:
+        return csr_array(hstack([_sparse(part) for part in parts], format="csr"))
+    rows, at = np.empty((batch.rows, sum(map(_width, parts)))), 0
+    for part in parts:
+        width = _width(part)
+        _put(rows[:, at : at + width], part)
+        at += width
+    return rows
+
+
+def _width(part: Features) -> int:
+    return int(part[2]) if isinstance(part, tuple) else int(part.shape[1])
+
+
+def _put(rows: np.ndarray, part: Features) -> None:
+    """Write the features of a column to their place among all."""
+    if isinstance(part, tuple):
+        codes, values, _ = part
+        rows[...] = 0.0
+        at = np.flatnonzero(codes >= 0)
+        rows[at, codes[at]] = values[at]
+    else:
+        rows[...] = part if isinstance(part, np.ndarray) else part.toarray()
+
+
+def _sparse(part: Features) -> csr_array:
+    if isinstance(part, tuple):
+        codes, values, width = part
+        there = codes >= 0
+        starts = np.concatenate([[0], np.cumsum(there)])
+        return csr_array((values[there], codes[there], starts), shape=(len(codes), width))
+    return csr_array(part)
+
+
+def _features(column: Column, values: Any, place: Place) -> Features:
+    if isinstance(column, Numbers):
+        return _numbers(column, values, place)
+    if isinstance(column, Lists):
+        return _lists(column, values, place)
+    if isinstance(column, Categories):
+        return _categories(column, values, place)
+    if isinstance(column, Hashed):
+        return _hashed(column, values, place)
+    if isinstance(column, Dates):
+        return _dates(column, values, place)
+    return word_features(as_texts(values).cast("string"), column)
+
+
+def _numbers(column: Numbers, values: Any, place: Place) -> np.ndarray:
+    found = as_truths(values) if column.boolean else as_numbers(values)
+    if column.boolean and found.bad is not None:
+        found = as_numbers(values)  # 1 and 0 are true and false in other tables
+    if found.bad is not None:
+        wanted = "true or false" if column.boolean else "a number"
+        _refuse(column.name, values, found.bad, place, f"expected {wanted}")
+    beyond = whole_beyond(values)
+    if beyond is not None:
+        wanted = "expected whole numbers up to 2^53, which float64 holds; convert the column"
+        _refuse(column.name, values, beyond, place, wanted)
+    return _filled(column, found, place)
+
+
+def _filled(column: Numbers | Dates, found: Found, place: Place) -> np.ndarray:
+    """Values (m, 1), and with an indicator (m, 2), whatever was missing filled in."""
+    missing = found.missing
+    if missing.any():
+        if column.fill is None:
+            _refuse_missing(column.name, missing, place)
+        found.values[missing] = column.fill
+    kept = found.values[:, None]
+    return np.hstack([kept, missing[:, None]]) if column.indicator else kept
+
+
+def _lists(column: Lists, values: Any, place: Place) -> np.ndarray:
+    if not is_list(values.type):
+        _refuse(column.name, values, 0, place, f"expected a list of {column.length} numbers")
+    return numbers(values, column.name, column.length, place)
+
+
+def _categories(column: Categories, values: Any, place: Place) -> Single:
+    texts = as_texts(values)
+    known = {value: code for code, value in enumerate(column.values)}
+    other = len(known) if column.other else -1
+    table = [known.get(word, other) for word in texts.dictionary.to_pylist()]
+    missing, width = np.asarray(texts.is_null()), len(known) + column.other + column.missing
+    codes = np.array([*table, -1])[np.asarray(texts.indices.fill_null(len(table)))]
+    if missing.any():
+        if column.fill is None and not column.missing:
+            _refuse_missing(column.name, missing, place)
+        codes[missing] = width - 1 if column.missing else known.get(column.fill or "", other)
+    if column.refuse and not column.other and (strange := (codes < 0) & ~missing).any():
+        few = ", ".join(repr(value[:30]) for value in column.values[:5])
+        wanted = (
+            f"which the store's rows did not have when it was made: expected one of {few}{', ...' * (len(known) > 5)}"
+        )
+        _refuse(column.name, values, int(np.argmax(strange)), place, wanted)
+    return codes, np.ones(len(codes)), width
+
+
+def _hashed(column: Hashed, values: Any, place: Place) -> Single:
+    texts = as_texts(values)
+    table = np.array([*(hashed(word, column.buckets) for word in texts.dictionary.to_pylist()), (-1, 0)])
+    missing = np.asarray(texts.is_null())
+    if missing.any() and not column.missing:
+        _refuse_missing(column.name, missing, place)
+    found = table[np.asarray(texts.indices.fill_null(len(table) - 1))]
+    codes, signs = found[:, 0], found[:, 1].astype(np.float64)
+    if column.missing:
+        codes, signs = np.where(missing, column.buckets, codes), np.where(missing, 1.0, signs)
+    return codes, signs, column.buckets + column.missing
+
+
+def _dates(column: Dates, values: Any, place: Place) -> np.ndarray:
+    found = as_times(values, column.format)
+    if found.bad is not None:
+        _refuse(column.name, values, found.bad, place, no_date(column.format))
+    filled = _filled(column, found, place)
+    seconds = filled[:, 0]
+    days = np.floor(seconds / _DAY)
+    weekday = np.mod(days + _MONDAY, 7).astype(np.intp)
+    year, day = 2 * np.pi * (seconds - _Y2000) / _YEAR, 2 * np.pi * np.mod(seconds, _DAY) / _DAY
+    parts = [(seconds - _Y2000) / _YEAR, np.sin(year), np.cos(year), *np.eye(7)[weekday].T]
+    parts += [np.sin(day), np.cos(day)] if column.time else []
+    return np.column_stack([*parts, *filled[:, 1:].T])
+
+
+def _refuse(name: str, values: Any, row: int, place: Place, wanted: str) -> None:
+    found = values[row].as_py()
+    raise BadRow(f"{place(row)}, column {name!r}: found {repr(found)[:_SHOWN]}, {wanted}")
+
+
+def _refuse_missing(name: str, missing: np.ndarray, place: Place) -> None:
+    row = int(np.argmax(missing))
+    raise BadRow(
+        f"{place(row)}, column {name!r}: found no value, expected one; fill it in, remove the row, or say what becomes "
+        f"of missing values when the store is made, with --missing median or another policy"
+    )

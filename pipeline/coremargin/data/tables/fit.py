@@ -1,0 +1,183 @@
+"""From what the columns of a table hold and what people say of them: the columns of a store; or what is yet to be said.
+
+All columns that need a word are named at once, with words that would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coremargin.data.tables.survey import NGRAMS
+from coremargin.data.tables.vectors import BUCKETS, HASHED_BUCKETS
+from coremargin.data.tables.words import AUTO, MOST_ONE_HOT
+from coremargin.errors import ColumnsUnclear, UsageError
+from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers, Texts
+
+if TYPE_CHECKING:
+    from coremargin.data.tables.survey import ColumnSurvey
+    from coremargin.data.tables.words import Words
+
+_UNIQUE = 0.5  # more different values than this share of the rows are names, not categories
+_FEW = 32  # as many different values are categories however few rows there are
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A column that needs a word: why, what is said where it is the only one, and which option would do for it."""
+
+    column: str
+    why: str
+    alone: str
+    option: str  #: "--categorical", "--dates", "--drop", "--missing median"
+
+
+def fitted(surveys: Mapping[int, ColumnSurvey], words: Words, place: str) -> list[Column]:
+    """The columns in order. Raises ColumnsUnclear for those that need a word, all at once."""
+    columns, unclear = [], list[Open]()
+    for survey in surveys.values():
+        found = _column(survey, words)
+        if isinstance(found, Open):
+            unclear.append(found)
+        else:
+            columns.append(found)
+    for survey in surveys.values():
+        gap = _gap(survey, words)
+        if gap is not None:
+            unclear.append(gap)
+    if unclear:
+        raise ColumnsUnclear(_told(unclear, place), suggestions(unclear))
+    return columns
+
+
+def policy_of(name: str, words: Words) -> str | None:
+    """What is to become of a column's missing values; None: nobody has said."""
+    policies = dict(words.missing)
+    return policies.get(name, policies.get(""))
+
+
+def _gap(survey: ColumnSurvey, words: Words) -> Open | None:
+    """A column with missing values of which nobody has said what becomes of them."""
+    if not survey.missing or survey.kind in (None, "text") or policy_of(survey.name, words) is not None:
+        return None
+    share = survey.missing / survey.rows
+    option = "--missing median" if survey.kind in ("number", "boolean", "date") else "--missing indicator"
+    why = f"{survey.missing:,} values are missing ({share:.1%}), the first in {survey.missing_at}"
+    alone = (
+        f"{survey.missing_at}, {survey.title}: found no value, expected one; {survey.missing:,} of "
+        f"{survey.rows:,} are missing: fill them in, leave the column out with --drop {survey.name}, or say {option}"
+    )
+    return Open(survey.name, why, alone, option)
+
+
+def _column(survey: ColumnSurvey, words: Words) -> Column | Open:
+    if survey.kind is None:
+        return _open(survey, "no value is there in any row", "--drop")
+    if survey.kind in ("number", "boolean"):
+        fill, indicator = _filled(survey, words)
+        return Numbers(name=survey.name, fill=fill, indicator=indicator, boolean=survey.kind == "boolean")
+    if survey.kind == "list":
+        return Lists(name=survey.name, length=survey.length or 1)
+    if survey.kind == "text":
+        return _text(survey)
+    if survey.kind == "date":
+        return _dates(survey, words)
+    return _categories(survey, words)
+
+
+def _filled(survey: ColumnSurvey, words: Words) -> tuple[float | None, bool]:
+    """The value where none is there, and whether a feature says so."""
+    policy, numbers = policy_of(survey.name, words), survey.numbers
+    if policy in (None, "refuse"):
+        return None, False
+    if policy == "median":
+        return numbers.median, False
+    if policy == "most-frequent":
+        value = numbers.most_frequent
+        if value is None and numbers.count:
+            raise UsageError(
+                f"--missing most-frequent: {survey.title} has too many different values to count; say "
+                f"--missing {survey.name}=median"
+            )
+        return value or 0.0, False
+    return numbers.mean, policy == "indicator" and survey.missing > 0
+
+
+def _dates(survey: ColumnSurvey, words: Words) -> Column | Open:
+    if AUTO not in words.dates and survey.name not in words.dates:
+        return _open(survey, "dates", "--dates")
+    fill, indicator = _filled(survey, words)
+    return Dates(name=survey.name, format=words.date_format, time=survey.time, fill=fill, indicator=indicator)
+
+
+def _text(survey: ColumnSurvey) -> Column:
+    frequencies = survey.words
+    if frequencies is None:
+        return Texts(name=survey.name, buckets=BUCKETS, ngrams=NGRAMS)
+    return Texts(
+        name=survey.name, buckets=BUCKETS, ngrams=NGRAMS, rows=frequencies.rows, frequencies=frequencies.counts
+    )
+
+
+def _categories(survey: ColumnSurvey, words: Words) -> Column | Open:
+    named, counts = survey.name in words.categorical, survey.values.counts
+    few = counts is not None and len(counts) <= max(_FEW, _UNIQUE * survey.values.count)
+    if not named and (AUTO not in words.categorical or not few):
+        return _unclear(survey, few=few)
+    policy = policy_of(survey.name, words)
+    missing = survey.missing > 0 and policy not in ("most-frequent", "refuse", None)
+    if counts is None or (len(counts) > MOST_ONE_HOT and words.categories is None):
+        return Hashed(name=survey.name, buckets=HASHED_BUCKETS, missing=policy not in ("refuse", None))
+    kept, other = sorted(counts), False
+    if words.categories is not None and len(kept) > words.categories:
+        kept, other = sorted(sorted(counts, key=lambda value: (-counts[value], value))[: words.categories]), True
+    fill = None if missing or policy in ("refuse", None) else survey.values.most_frequent()
+    if fill is not None and fill not in kept:
+        fill = None
+    return Categories(
+        name=survey.name, values=kept, other=other, refuse=words.unknown == "refuse", fill=fill, missing=missing
+    )
+
+
+def _unclear(survey: ColumnSurvey, *, few: bool) -> Open:
+    """A column of words of which nobody has said what they are."""
+    counts, count = survey.values.counts, survey.values.count
+    many = "too many to count" if counts is None else f"{len(counts):,} different ones in {count:,} rows"
+    examples = ", ".join(repr(value[:30]) for value in survey.values.examples)
+    if survey.was is not None:
+        what = {"number": "a number", "boolean": "true or false", "date": "a date"}[survey.was]
+        option = "--categorical" if few else "--drop"
+        alone = (
+            f"{survey.first_at}, {survey.title}: found {survey.first!r}, expected {what}, as the values before "
+            f"it are; correct the value, or say what becomes of the column with --drop or --categorical {survey.name}"
+        )
+        return Open(survey.name, f"{survey.first!r} in {survey.first_at}, values before it are {what}", alone, option)
+    why = f"words ({examples}, ...): {many}"
+    if few:
+        return _open(survey, why, "--categorical")
+    return _open(survey, f"{why}; --text if it is prose", "--drop")
+
+
+def _open(survey: ColumnSurvey, why: str, option: str) -> Open:
+    return Open(survey.name, why, f"{survey.title}: {why}; say {option} {survey.name}", option)
+
+
+def suggestions(unclear: Sequence[Open]) -> tuple[str, ...]:
+    """Options that would do, as a command line has them."""
+    named: dict[str, list[str]] = {}
+    for one in unclear:
+        option, _, value = one.option.partition(" ")
+        named.setdefault(option, []).append(value or one.column)
+    if "--missing" in named:  # one policy for all
+        named["--missing"] = ["median" if "median" in named["--missing"] else "indicator"]
+    return tuple(word for option, values in named.items() for word in (option, ",".join(values)))
+
+
+def _told(unclear: Sequence[Open], place: str) -> str:
+    if len(unclear) == 1:
+        alone = unclear[0].alone
+        return f"{place}: {alone}" if alone.startswith("column") else alone
+    width = max(len(one.column) for one in unclear)
+    lines = [f"  {one.column.ljust(width)}  {one.why}" for one in unclear]
+    return "\n".join([f"{place}: these columns need a word on what becomes of them:", *lines])

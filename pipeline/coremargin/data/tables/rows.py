@@ -1,0 +1,176 @@
+"""A table as rows to be written: its columns chosen, understood, and made features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.sources.base import Batch, SourceOptions, check_width, find_column
+from coremargin.data.sources.choice import choose
+from coremargin.data.sources.parquet_columns import label_values
+from coremargin.data.sources.svmlight import SPARSE_BELOW
+from coremargin.data.tables.ahead import in_order
+from coremargin.data.tables.encode import encode
+from coremargin.data.tables.fit import fitted
+from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
+from coremargin.data.tables.survey import ColumnSurvey, add_batch
+from coremargin.data.tables.types import check_types, columns_by_type
+from coremargin.data.tables.values import as_numbers
+from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.formats.columns import ColumnsRecord
+
+if TYPE_CHECKING:
+    from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.data.tables.survey import Kind
+    from coremargin.data.tables.table import Table, TableBatch
+    from coremargin.data.tables.words import Words
+    from coremargin.formats.column_kinds import Column
+
+OnRows = Callable[[int, int, int | None], object]
+
+
+class TableRows:
+    """Rows of a table, whose columns are those of a store, or are found out by a first pass over all of it.
+
+    on_rows(rows, bytes done, bytes in all) hears of that pass. most_bytes: of the table that are looked at; None: all.
+    Raises ColumnsUnclear for columns that need a word, all at once.
+    """
+
+    def __init__(
+        self, table: Table, options: SourceOptions, on_rows: OnRows | None = None, most_bytes: int | None = None
+    ) -> None:
+        self._most_bytes = most_bytes
+        self.name, self._table = table.name, table
+        self.rows, self.total_bytes = table.rows, table.total_bytes
+        self._choice = choose(table.names, table.width, options, table.name, table.named)
+        if not self._choice.features:
+            raise DataError(f"{table.name}: zero features: expected columns beside the label, found none")
+        check_types(table, self._choice)
+        self._label, self._weights = self._choice.label, self._choice.weights
+        self.label_from = None if self._label is None else table.named(self._label)
+        self.weight_from = None if self._weights is None else table.named(self._weights)
+        known = options.columns
+        self._known = known if known is not None else self._found_out(options, on_rows)
+        self.columns: ColumnsRecord | None = self._known
+        self.features = self._known.width
+        check_width(self.features, self.name)
+        self.sparse = self._known.filled < SPARSE_BELOW
+
+    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+        """A batch for each piece of the table; several are read and encoded at a time."""
+        read, names = self._choice.read, list(self._known.features)
+        rows = 0
+
+        def work(piece: Any) -> tuple[TableBatch, Any]:
+            batch = self._table.batch(piece, read)
+            return batch, encode(batch, self._choice.features, self._known, sparse=self.sparse)
+
+        for batch, encoded in in_order(work, self._table.pieces(read)):
+            rows += batch.rows
+            yield Batch(
+                rows=encoded,
+                codes=self._codes(batch, vocabulary),
+                origin=batch.origin,
+                place=batch.place,
+                column=lambda feature: f"column {names[feature]!r}",
+                done_bytes=batch.done_bytes,
+                weights=self._weights_of(batch),
+            )
+        if self.rows is not None and rows != self.rows:
+            raise DataError(f"{self.name}: found {rows:,} rows, expected {self.rows:,} by its end; write it again")
+
+    def _codes(self, batch: TableBatch, vocabulary: Vocabulary) -> np.ndarray | None:
+        if self._label is None:
+            return None
+        values = batch.columns[self._label]
+        if self._table.types is not None:
+            return vocabulary.encode(label_values(values, self._named(self._label), batch.place), batch.place)
+        texts = values.dictionary_encode()
+        codes, words = np.asarray(texts.indices.fill_null(-1)), texts.dictionary.to_pylist()
+        there = np.flatnonzero(codes >= 0)
+        first = np.zeros(len(words), np.int64)
+        first[codes[there][::-1]] = there[::-1]  # the first row of each word
+        table = [vocabulary.encode_text(word, batch.place(int(row))) for word, row in zip(words, first, strict=True)]
+        found: np.ndarray = np.array([*table, -1], dtype=np.int32)[codes]
+        return found
+
+    def _weights_of(self, batch: TableBatch) -> np.ndarray | None:
+        if self._weights is None:
+            return None
+        values = batch.columns[self._weights]
+        found = as_numbers(values)
+        if found.bad is not None:
+            text = str(values[found.bad].as_py())
+            place = f"{batch.place(found.bad)}, {self._table.named(self._weights)}"
+            raise BadRow(f"{place}: found {text[:80]!r}, expected a number as the row's weight; correct the value")
+        return found.values
+
+    def _named(self, position: int) -> str:
+        names = self._table.names
+        return f"{position}" if names is None else names[position]
+
+    def _found_out(self, options: SourceOptions, on_rows: OnRows | None) -> ColumnsRecord:
+        """The columns, by what they hold in all rows and by what people say."""
+        words = options.words.resolved(self._feature_named)
+        columns = None if words or self._most_bytes is not None else columns_by_type(self._table, self._choice.features)
+        if columns is None:
+            columns = self._fitted(words, on_rows)
+        names = self._table.names
+        return ColumnsRecord(
+            columns=columns,
+            label=None if self._label is None or names is None else names[self._label],
+            weights=None if self._weights is None or names is None else names[self._weights],
+            named=names is not None,
+        )
+
+    def _fitted(self, words: Words, on_rows: OnRows | None) -> list[Column]:
+        """The columns, by one pass over all rows, or two."""
+        surveys = self._surveyed(words, {}, on_rows)
+        late: dict[int, Kind] = {position: "category" for position, one in surveys.items() if one.late}
+        if late:  # what came before is counted among the categories, too
+            surveys = self._surveyed(words, late, on_rows)
+        return fitted(surveys, words, self.name)
+
+    def _feature_named(self, column: str) -> str:
+        """The name of a column that people named. UsageError: there is none, or it is no feature."""
+        position = find_column(column, self._table.names, self._table.width, place=self.name)
+        if position not in self._choice.features:
+            raise UsageError(f"{self.name}: {self._table.named(position)} is no feature: it is the label, or left out")
+        return self._named(position)
+
+    def _surveyed(self, words: Words, late: dict[int, Kind], on_rows: OnRows | None) -> dict[int, ColumnSurvey]:
+        """One pass over all rows."""
+        features = self._choice.features
+        wanted = {policy for _, policy in words.missing}
+        sample = max(1, min(SAMPLE, SAMPLES // len(features)))
+        surveys = {
+            position: ColumnSurvey(
+                self._named(position), self._table.named(position),
+                typed=self._table.types is not None, date_format=words.date_format,
+                forced=late.get(position) or _forced(self._named(position), words),
+                numbers=NumberStatistics(wanted, sample, seed),
+            )
+            for seed, position in enumerate(features)
+        }  # fmt: skip
+        rows = 0
+        for batch in in_order(lambda piece: self._table.batch(piece, features), self._table.pieces(features)):
+            add_batch(surveys, batch)
+            rows += batch.rows
+            if on_rows is not None:
+                on_rows(rows, batch.done_bytes, self._table.total_bytes)
+            if self._most_bytes is not None and batch.done_bytes > self._most_bytes:
+                break
+        if not rows:
+            raise DataError(f"{self.name}: no rows: expected at least one")
+        return surveys
+
+
+def _forced(name: str, words: Words) -> Kind | None:
+    """What people said that a column is."""
+    if name in words.categorical:
+        return "category"
+    if name in words.dates:
+        return "date"
+    return "text" if name in words.text else None

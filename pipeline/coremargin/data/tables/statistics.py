@@ -1,0 +1,95 @@
+"""What is counted of a column in one pass over a table, in memory that does not grow with its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from coremargin.formats.column_kinds import LONGEST_CATEGORY, MOST_CATEGORIES
+
+SAMPLE = 1 << 17  #: values of which a median is that of all, exactly; of more it is that of a random sample as large
+SAMPLES = 1 << 23  #: of all columns together
+
+
+class NumberStatistics:
+    """Of numbers: the mean; "median" and "most-frequent" where they are wanted, the median of a sample this large."""
+
+    def __init__(self, wanted: Collection[str] = (), sample: int = SAMPLE, seed: int = 0) -> None:
+        self.count = 0
+        self._total = 0.0
+        self._sample = sample if "median" in wanted else 0
+        self._random = np.random.default_rng(seed)
+        self._kept, self._ranks = np.empty(0), np.empty(0)
+        self._counts: Counter[float] | None = Counter() if "most-frequent" in wanted else None
+
+    def add(self, values: np.ndarray) -> None:
+        """Take finite values (m,)."""
+        self.count += len(values)
+        self._total += float(np.sum(values))
+        if self._sample:
+            self._kept = np.concatenate([self._kept, values])
+            self._ranks = np.concatenate([self._ranks, self._random.random(len(values))])
+            if len(self._kept) > 2 * self._sample:
+                self._thin()
+        if self._counts is not None:
+            found, counts = np.unique(values, return_counts=True)
+            self._counts.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+            if len(self._counts) > MOST_CATEGORIES:
+                self._counts = None
+
+    def _thin(self) -> None:
+        """Keep the values of the smallest ranks: a sample in which each value is as likely as any other."""
+        order = np.argpartition(self._ranks, self._sample)[: self._sample]
+        self._kept, self._ranks = self._kept[order], self._ranks[order]
+
+    @property
+    def mean(self) -> float:
+        """Of all values; 0 of none."""
+        return self._total / max(1, self.count)
+
+    @property
+    def median(self) -> float:
+        """Of all values, or of the sample; 0 of none."""
+        if len(self._kept) > self._sample:
+            self._thin()
+        return float(np.median(self._kept)) if len(self._kept) else 0.0
+
+    @property
+    def most_frequent(self) -> float | None:
+        """The smallest of those that are there most often, as scikit-learn has it; None: too many to count."""
+        if not self._counts:
+            return None
+        most = max(self._counts.values())
+        return min(value for value, count in self._counts.items() if count == most)
+
+
+class ValueCounts:
+    """Of categories: how often each occurs, as long as they are few."""
+
+    def __init__(self) -> None:
+        self.count = 0  #: values that are there
+        self.counts: Counter[str] | None = Counter()  #: None: too many, or far too long
+        self.examples: tuple[str, ...] = ()  #: the first few
+
+    def add(self, texts: Any) -> None:
+        """Take a dictionary array of texts without nulls among those of its dictionary."""
+        codes = np.asarray(texts.indices.drop_null())
+        self.count += len(codes)
+        if self.counts is None:
+            return
+        words, found = texts.dictionary.to_pylist(), np.bincount(codes, minlength=len(texts.dictionary))
+        self.counts.update({word: count for word, count in zip(words, found.tolist(), strict=True) if count})
+        if len(self.examples) < 3:
+            self.examples = tuple(list(self.counts)[:3])
+        if len(self.counts) > MOST_CATEGORIES or any(len(word) > LONGEST_CATEGORY for word in words):
+            self.counts = None
+
+    def most_frequent(self) -> str | None:
+        """The first in order of the alphabet of those that are there most often; None: too many to count."""
+        if not self.counts:
+            return None
+        most = max(self.counts.values())
+        return min(value for value, count in self.counts.items() if count == most)

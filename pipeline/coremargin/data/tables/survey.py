@@ -1,0 +1,159 @@
+"""What the columns of a table hold, found out from all of its rows: kinds, values, how many are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from coremargin.data.sources.parquet_columns import is_list, list_lengths
+from coremargin.data.tables.statistics import NumberStatistics, ValueCounts
+from coremargin.data.tables.values import (
+    Found,
+    as_numbers,
+    as_texts,
+    as_times,
+    as_truths,
+    is_boolean,
+    is_numeric,
+    is_text,
+    is_time,
+    looks_like_date,
+)
+from coremargin.data.tables.vectors import Frequencies
+from coremargin.errors import BadRow, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.tables.table import TableBatch
+
+Kind = Literal["number", "boolean", "date", "category", "text", "list"]
+Place = Callable[[int], str]
+NGRAMS = 1  #: words that are taken together, of text
+
+
+class ColumnSurvey:
+    """What one column holds. ``forced``: what people said it is; else it is what all of its values are.
+
+    A column of a text file is numbers as long as all of its values are; then booleans, dates, and else categories.
+    """
+
+    def __init__(
+        self, name: str, title: str, *, typed: bool, forced: Kind | None, date_format: str, numbers: NumberStatistics
+    ) -> None:
+        """title: the column in messages. numbers: takes those of a column of numbers, of booleans as 1 and 0, of dates
+        as seconds since 1970.
+        """
+        self.name, self._typed, self._forced, self._format = name, typed, forced, date_format
+        self.title, self.numbers = title, numbers
+        self.kind: Kind | None = forced  #: None: no value has been there
+        self.rows = self.missing = 0
+        self.missing_at: str | None = None  #: where the first value is missing
+        self.first = self.first_at = ""  #: the first value that is not of the kind before, and its place
+        self.was: Kind | None = None  #: what the column was until ``first``
+        self.late = False  #: there were batches before that are not counted among its categories
+        self.time = False  #: some date has a time
+        self.length: int | None = None  #: of lists
+        self.values = ValueCounts()
+        self.words = Frequencies(NGRAMS) if forced == "text" else None
+
+    def add(self, column: Any, place: Place) -> None:
+        """Take the values of some rows; place: names a row of them. Raises BadRow, UsageError."""
+        self.rows += len(column)
+        if self.kind == "text":
+            self._add_words(column, place)
+        elif self.kind == "category":
+            self._add_texts(column, place)
+        elif self._typed and not is_text(column.type):
+            self._add_typed(column, place)
+        else:
+            self._add_found_out(column, place)
+
+    def _add_typed(self, column: Any, place: Place) -> None:
+        """A column whose type says what it is."""
+        if is_list(column.type):
+            self._add_lists(column, place)
+            return
+        kind: Kind = "number" if is_numeric(column.type) else "boolean" if is_boolean(column.type) else "date"
+        if kind == "date" and not is_time(column.type):
+            raise UsageError(f"{self.title}: found type {column.type}, expected numbers, dates or texts")
+        if self._forced == "date" and kind != "date":
+            raise UsageError(f"{self.title}: found type {column.type}, expected dates, as --dates says")
+        self.kind = kind
+        found = as_times(column, "") if kind == "date" else as_numbers(column)
+        self._take(found, place)
+
+    def _add_lists(self, column: Any, place: Place) -> None:
+        self.kind = "list"
+        self._note_missing(np.asarray(column.is_null()), place)
+        lengths = list_lengths(column.drop_null())
+        if self.length is None and len(lengths):
+            self.length = int(lengths[0])
+
+    def _add_found_out(self, column: Any, place: Place) -> None:
+        """A column of texts: of the kind that it was so far, or else of the first that all of these are."""
+        if column.null_count == len(column):
+            self._note_missing(np.ones(len(column), dtype=bool), place)
+            return
+        readers: dict[Kind, Callable[[Any], Found]] = {
+            "number": as_numbers, "boolean": as_truths, "date": lambda values: as_times(values, self._format),
+        }  # fmt: skip
+        tried: tuple[Kind, ...] = ("number", "boolean", "date") if self.kind is None else (self.kind,)
+        if self._typed:
+            tried = ("date",)  # where columns have types, texts are no numbers, but often dates
+        farthest: tuple[int, Kind] = (-1, "number")
+        for kind in tried:
+            found = readers[kind](column)
+            if found.bad is None:
+                self.kind = kind
+                self._take(found, place)
+                return
+            farthest = max(farthest, (found.bad, kind), key=lambda one: one[0])
+        self._become_categories(column, *farthest, place)
+
+    def _become_categories(self, column: Any, bad: int, kind: Kind, place: Place) -> None:
+        """The value in row ``bad`` is none of what the column was said, or seemed, to hold until then."""
+        text = str(column[bad].as_py())
+        if kind == "date" and (self._forced == "date" or looks_like_date(text)):
+            raise BadRow(f"{place(bad)}, {self.title}: found {text[:80]!r}, {no_date(self._format)}")
+        self.late = self.kind is not None
+        if self.late or column.slice(0, bad).null_count < bad:
+            self.was = kind
+        self.first, self.first_at, self.kind = text[:80], place(bad), "category"
+        self._add_texts(column, place)
+
+    def _take(self, found: Found, place: Place) -> None:
+        self._note_missing(found.missing, place)
+        values = found.values[~found.missing]
+        self.numbers.add(values[np.isfinite(values)])
+        if self.kind == "date" and not self.time:
+            self.time = bool(np.any(np.mod(values, 86400.0)))
+
+    def _add_texts(self, column: Any, place: Place) -> None:
+        texts = as_texts(column)
+        self._note_missing(np.asarray(texts.is_null()), place)
+        self.values.add(texts)
+
+    def _add_words(self, column: Any, place: Place) -> None:
+        texts = as_texts(column)
+        self._note_missing(np.asarray(texts.is_null()), place)
+        if self.words is not None:
+            self.words.add(texts.cast("string"))
+
+    def _note_missing(self, missing: np.ndarray, place: Place) -> None:
+        count = int(np.count_nonzero(missing))
+        if count and self.missing_at is None:
+            self.missing_at = place(int(np.argmax(missing)))
+        self.missing += count
+
+
+def no_date(form: str) -> str:
+    """What is wrong with a text that is no date, for messages."""
+    wanted = f"a date as {form!r} has it" if form else "a date of ISO 8601, such as 2026-02-28 or 2026-02-28 13:05:00"
+    return f"expected {wanted}; correct the value, or name another format with --date-format"
+
+
+def add_batch(surveys: Mapping[int, ColumnSurvey], batch: TableBatch) -> None:
+    """Take a batch of the table: each column's values to its survey."""
+    for position, survey in surveys.items():
+        survey.add(batch.columns[position], batch.place)

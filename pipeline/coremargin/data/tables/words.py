@@ -1,0 +1,100 @@
+"""What people say of columns of a table: which are categories, dates or text, and what becomes of missing values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from coremargin.errors import UsageError
+
+AUTO = "auto"
+POLICIES = ("mean", "median", "most-frequent", "indicator", "refuse")
+UNKNOWN = ("other", "refuse")
+MOST_ONE_HOT = 256  #: values of a column of categories that have a feature each; more are hashed
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What was said; nothing of what may be said.
+
+    categorical, dates, text: columns by name or number; "auto" among them: all that are of no other kind. missing: what
+    becomes of missing values, a policy for each named column and one under "" for all others. unknown: what becomes of
+    categories that come later. categories: how many values of a column have a feature each, the most frequent ones;
+    None: up to 256 all have, and more are hashed. date_format: of ``strptime``, "" for ISO 8601.
+    """
+
+    categorical: Names = ()
+    dates: Names = ()
+    text: Names = ()
+    missing: tuple[tuple[str, str], ...] = ()
+    unknown: str = "other"
+    categories: int | None = None
+    date_format: str = ""
+
+    def resolved(self, name: Callable[[str], str]) -> Words:
+        """The same with columns by their own names; ``name`` finds one, whatever people called it."""
+
+        def all_of(columns: Names) -> Names:
+            return tuple(column if column == AUTO else name(column) for column in columns)
+
+        missing = tuple((column and name(column), policy) for column, policy in self.missing)
+        return replace(
+            self,
+            categorical=all_of(self.categorical),
+            dates=all_of(self.dates),
+            text=all_of(self.text),
+            missing=missing,
+        )
+
+    def __bool__(self) -> bool:
+        """Whether anything was said."""
+        return self != NOTHING_SAID
+
+    @property
+    def policy(self) -> str | None:
+        """What becomes of values that are missing in columns that are not named."""
+        return dict(self.missing).get("")
+
+
+NOTHING_SAID = Words()
+
+
+def words_of(
+    *,
+    categorical: Sequence[str] | str = (),
+    dates: Sequence[str] | str = (),
+    text: Sequence[str] | str = (),
+    missing: Sequence[str] | str = (),
+    unknown: str = "other",
+    categories: int | None = None,
+    date_format: str = "",
+) -> Words:
+    """Words as people give them: one or several columns; ``missing`` as "median" or "COLUMN=median". UsageError."""
+    policies = tuple(_policy(word) for word in _several(missing))
+    if len(dict(policies)) < len(policies):
+        raise UsageError("--missing: expected one policy for each column and one for all others, found a second one")
+    if unknown not in UNKNOWN:
+        raise UsageError(f"--unknown {unknown!r}: expected one of {', '.join(UNKNOWN)}")
+    if categories is not None and categories < 1:
+        raise UsageError(f"--categories {categories}: expected at least 1")
+    named = {"categorical": _several(categorical), "dates": _several(dates), "text": _several(text)}
+    if AUTO in named["text"]:
+        raise UsageError("--text auto: expected names of columns: whether words or categories, only you can say")
+    every = [name for names in named.values() for name in names if name != AUTO]
+    twice = next((name for name in every if every.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"column {twice!r}: named twice by --categorical, --dates or --text: choose one")
+    return Words(**named, missing=policies, unknown=unknown, categories=categories, date_format=date_format)
+
+
+def _several(words: Sequence[str] | str) -> Names:
+    return tuple(word.strip() for word in words.split(",")) if isinstance(words, str) else tuple(map(str, words))
+
+
+def _policy(word: str) -> tuple[str, str]:
+    column, _, policy = word.rpartition("=")
+    if policy not in POLICIES:
+        raise UsageError(f"--missing {word!r}: expected one of {', '.join(POLICIES)}, for one column as COLUMN=POLICY")
+    return column, policy

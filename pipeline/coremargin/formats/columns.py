@@ -1,0 +1,124 @@
+"""What the columns of a table are, and which features each of them becomes: ``columns.json`` of stores and models.
+
+The features of a row are those of its columns, in this order. What a column needs to become numbers was found out when
+the store was made, is kept here, and never changes: rows that come later are treated in the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from coremargin.errors import DataError, StoreError
+from coremargin.formats.column_kinds import Column, Lists, Name, Numbers
+from coremargin.formats.limits import MOST_FEATURES
+from coremargin.formats.model_record import Strict, check_version
+from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import read_object, typed
+
+FORMAT = "coremargin-columns"
+VERSION = 1
+FILE = "columns.json"
+LARGEST = 64 << 20  #: bytes of the file
+
+
+class ColumnsRecord(Strict, frozen=True, kw_only=True):
+    """The file. label, weights: names of the columns that the store's labels and weights came from, where they did.
+
+    named: the table had names; else columns are called by their numbers, and found by their place.
+    """
+
+    format: Literal["coremargin-columns"] = "coremargin-columns"
+    version: Literal[1] = 1
+    columns: Annotated[list[Column], Meta(min_length=1, max_length=MOST_FEATURES)]
+    label: Name | None = None
+    weights: Name | None = None
+    named: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for names that are there twice, and more features than there can be."""
+        names = [column.name for column in self.columns]
+        if len(set(names)) < len(names):
+            raise ValueError("expected a name for each column, found one twice")
+        if self.width > MOST_FEATURES:
+            raise ValueError(f"expected at most {MOST_FEATURES:,} features, found {self.width:,}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def width(self) -> int:
+        """How many features there are."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def features(self) -> Iterator[str]:
+        """Names of the features, in order."""
+        return (name for column in self.columns for name in column.features)
+
+    @property
+    def filled(self) -> float:
+        """The share of features that are not 0 in a row, about."""
+        return sum(column.filled for column in self.columns) / self.width
+
+    @property
+    def plain(self) -> bool:
+        """Columns are numbers, or lists of them, that are features as they are."""
+        return all(column.plain for column in self.columns)
+
+    def encoded(self) -> bytes:
+        """The file's content."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    @property
+    def digest(self) -> str:
+        """Of the file's content, "sha256:...": that of two tables is the same where their columns are."""
+        return digest_of(self.encoded())
+
+
+def plain_columns(names: Sequence[str], widths: Sequence[int] | None = None) -> list[Column]:
+    """Columns of numbers; widths: how many each has, where some are lists (None: one each)."""
+    if widths is None:
+        return [Numbers(name=name) for name in names]
+    return [
+        Numbers(name=name) if width == 0 else Lists(name=name, length=width)
+        for name, width in zip(names, widths, strict=True)
+    ]
+
+
+def read_stored(path: Path, digest: str, features: int) -> ColumnsRecord:
+    """The record beside a store's ``zarr.json``, which names its digest, and how many features there are.
+
+    Raises StoreError: lost, altered, newer.
+    """
+    place = path / FILE
+    try:
+        data = read_plain(place, LARGEST, error=StoreError)
+    except FileNotFoundError:
+        raise StoreError(f"{place}: expected what the columns of the store are, found no file; restore it") from None
+    found = digest_of(data)
+    if found != digest:
+        raise StoreError(f"{place}: expected the content {digest}, found {found}; restore it from a copy")
+    record = read_columns(data, str(place), StoreError)
+    if record.width != features:
+        raise StoreError(f"{place}: expected columns of {features:,} features, found {record.width:,}; restore it")
+    return record
+
+
+def digest_of(data: bytes) -> str:
+    """Of a file's content."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def read_columns(data: bytes, place: str, error: type[DataError] = DataError) -> ColumnsRecord:
+    """The record in a file's content. Raises ``error``: another kind of file, a newer version, broken or absurd."""
+    content: dict[str, Any] = read_object(data, place, largest=LARGEST, error=error)
+    check_version(content, FORMAT, VERSION, place, "columns.json of a store or a model")
+    return typed(ColumnsRecord, content, place, error=error)
