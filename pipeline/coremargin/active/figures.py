@@ -12,6 +12,7 @@ from coremargin.active.course import lacks_classes
 from coremargin.active.facts import said_of
 from coremargin.active.labels import LACKING, counts_of, lacking
 from coremargin.data.folder import recover
+from coremargin.data.view import columns_of
 from coremargin.errors import DataError, UsageError
 from coremargin.learn.record import as_run
 from coremargin.maths.margin import ratio
@@ -123,7 +124,8 @@ def model_now(player: Player) -> ActiveModel | ActiveClassesModel:
     if not player.state.answered.both_classes:
         seen = f"{len(player.labels):,}, all of them {player.classes[0]!r}" if player.labels else "none"
         raise UsageError(f"{player.path}: expected answers of two classes, found {seen}; answer more questions")
-    return model_of(player.problem, player.state, player.classes, player.job.parameters(), player.mark.about)
+    found = model_of(player.problem, player.state, player.classes, player.job.parameters(), player.mark.about)
+    return found.with_columns(columns_of(player.problem.source))
 
 
 def save(player: Player, path: Path) -> bool:

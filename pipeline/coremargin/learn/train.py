@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from coremargin.data.folder import check_target, recover
 from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
+from coremargin.data.view import columns_of
 from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, commit_then
 from coremargin.engine.executors import InProcess
 from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
@@ -193,7 +194,7 @@ def run_problem(
         counters.seconds = before + time.perf_counter() - clock
     resumable = not problem.done(state)
     run = as_run(job, problem, state, counters, executor) | {"resumable": resumable}
-    model = kind_of(job).model(job, problem, state)
+    model = kind_of(job).model(job, problem, state).with_columns(columns_of(problem.source))
     return Outcome(model, run, counters.rounds, resumable)
 
 

@@ -41,6 +41,8 @@ class ActiveModel(AskedModel, Model):
         What only models of one problem have, by name.
     shift, factor : ndarray of shape (d,), optional
         Where rows are scaled, what by.
+    columns : ColumnsRecord, optional
+        What the features come from, where the rows had names.
 
     Raises
     ------

@@ -23,6 +23,7 @@ from coremargin.models.single import frozen
 if TYPE_CHECKING:
     import numpy as np
 
+    from coremargin.formats.columns import ColumnsRecord
     from coremargin.maths.rows import Rows
 
 
@@ -52,6 +53,8 @@ class ActiveClassesModel(AskedModel, Planes):
         All rows with answers, the draws among them, rows that nobody could label: by name.
     shift, factor : ndarray of shape (d,), optional
         Where rows are scaled, what by.
+    columns : ColumnsRecord, optional
+        What the features come from, where the rows had names.
 
     Raises
     ------
@@ -71,6 +74,7 @@ class ActiveClassesModel(AskedModel, Planes):
     extra: Mapping[str, np.ndarray] = field(default_factory=dict)
     shift: np.ndarray | None = None
     factor: np.ndarray | None = None
+    columns: ColumnsRecord | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "extra", {name: frozen(values) for name, values in sorted(self.extra.items())})

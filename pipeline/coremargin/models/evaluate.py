@@ -17,7 +17,8 @@ from coremargin.engine.calls import ask_in_order
 from coremargin.errors import LabelError
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import executor_of
-from coremargin.models.predict import opened_model, opened_rows, same_features
+from coremargin.models.matching import scorer_for
+from coremargin.models.predict import opened_model, opened_rows
 from coremargin.models.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -146,8 +147,7 @@ def evaluate(
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
     model, source = opened_model(model, C), opened_rows(source)
-    same_features(model, source)
-    question = _Compare(model.scorer(), len(model.classes), _sides(model, source))
+    question = _Compare(scorer_for(model, source), len(model.classes), _sides(model, source))
     with (
         executor_of(source, "threads" if cluster is None else cluster) as executor,
         closing(ask_in_order(executor, source, question)) as answers,

@@ -6,17 +6,21 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coremargin.data.folder import replacing
 from coremargin.data.owned import STORE, Kind
 from coremargin.errors import UsageError
+from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.fleet_record import FORMAT as FLEET_FORMAT
 from coremargin.formats.model_record import FORMAT
 from coremargin.formats.run_record import ROUNDS, RUN
 from coremargin.models.record import json_text, plain
 
-_ONE = r"model\.json|arrays\.npz"
+if TYPE_CHECKING:
+    from coremargin.formats.columns import ColumnsRecord
+
+_ONE = r"model\.json|arrays\.npz|columns\.json"
 #: The folder of a model or of a fleet. One whose arrays are damaged or missing is ours, too: training replaces it.
 MODEL = Kind(
     what="a model",
@@ -29,6 +33,12 @@ MODEL = Kind(
 def write_record(place: Path, record: Mapping[str, Any]) -> None:
     """Write a record; half a character, as names of files may have, becomes its escape, which is JSON as well."""
     place.write_text(json_text(record), encoding="utf-8", errors="backslashreplace")
+
+
+def write_columns(folder: Path, columns: ColumnsRecord | None) -> None:
+    """Write what the columns are, the bytes that the store has; nothing where they have no names."""
+    if columns is not None:
+        (folder / COLUMNS).write_bytes(columns.encoded())
 
 
 def write_run(folder: Path, run: Mapping[str, Any] | None, rounds: Sequence[Mapping[str, Any]]) -> None:

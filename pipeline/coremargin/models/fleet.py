@@ -11,20 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from coremargin.errors import DataError, UsageError
 from coremargin.formats import fleet_record
 from coremargin.formats.fleet_record import MEMBERS, FleetRecord, check_members, fleet_status
-from coremargin.formats.model_files import read_content
+from coremargin.formats.model_files import read_content, read_own_columns
 from coremargin.formats.registry import typed_fleet
 from coremargin.models.decision import Scorer
-from coremargin.models.files import write_record
+from coremargin.models.files import write_columns, write_record
 from coremargin.models.model import Model
 from coremargin.models.record import plain
 from coremargin.models.trained import Trained
+
+if TYPE_CHECKING:
+    from coremargin.formats.columns import ColumnsRecord
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,6 +42,8 @@ class FleetModel(Trained):
         The models by name.
     C : float, optional
         The value whose members decide, None when there are several and none was chosen: ``at`` takes one.
+    columns : ColumnsRecord, optional
+        What the features come from, where the rows had names.
 
     Raises
     ------
@@ -51,6 +56,7 @@ class FleetModel(Trained):
     record: Mapping[str, Any]
     members: Mapping[str, Model]
     C: float | None = None
+    columns: ColumnsRecord | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "record", plain(dict(self.record)))
@@ -160,7 +166,8 @@ class FleetModel(Trained):
             **self.record, "status": fleet_status([member.status for member in models]), "members": entries,
             "rows": models[0].rows, "store_digest": models[0].store_digest, "evaluations": [], "validation": None,
         }  # fmt: skip
-        return FleetModel(record, {entry["name"]: member for entry, member in zip(entries, models, strict=True)})
+        members = {entry["name"]: member for entry, member in zip(entries, models, strict=True)}
+        return FleetModel(record, members, columns=self.columns)
 
     def scorer(self) -> Scorer:
         """A hyperplane a class, or the one of two classes, for scaled rows.
@@ -217,7 +224,7 @@ class FleetModel(Trained):
         entries = typed_fleet(content, f"{path}/{cls.FILE}").members
         members = {entry.name: Model.read(folder, path, f"{MEMBERS}/{entry.name}") for entry in entries}
         try:
-            return cls(content, members)
+            return cls(content, members, columns=read_own_columns(folder, path))
         except DataError as error:
             raise DataError(f"{path}/{cls.FILE}: {error}") from None
 
@@ -230,6 +237,7 @@ class FleetModel(Trained):
             An empty folder.
         """
         write_record(folder / self.FILE, self.record)
+        write_columns(folder, self.columns)
         (folder / MEMBERS).mkdir()
         for name, member in self.members.items():
             (folder / MEMBERS / name).mkdir()

@@ -24,6 +24,7 @@ from coremargin.models.decision import Scorer
 from coremargin.models.single import Single, frozen
 
 if TYPE_CHECKING:
+    from coremargin.formats.columns import ColumnsRecord
     from coremargin.formats.model_files import ModelFiles
 
 #: Arrays that every model of two classes has, or may have.
@@ -63,6 +64,8 @@ class Model(Single):
     shift, factor : ndarray of shape (d,), optional
         Where rows are scaled (``scaling``), what by: w, b, coreset_x and the certificate are about scaled rows. Both
         None for "rownorm".
+    columns : ColumnsRecord, optional
+        What the features come from, where the rows had names.
 
     Raises
     ------
@@ -88,6 +91,7 @@ class Model(Single):
     extra: Mapping[str, np.ndarray] = field(default_factory=dict)
     shift: np.ndarray | None = None
     factor: np.ndarray | None = None
+    columns: ColumnsRecord | None = None
 
     def __post_init__(self) -> None:
         kinds = dict.fromkeys(("w", "alpha", "coreset_x", "shift", "factor"), np.float64)
@@ -176,7 +180,8 @@ class Model(Single):
         arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
         offset = float(arrays.pop("b")[0])
         extra = {name: arrays.pop(name) for name in list(arrays) if name not in _NAMES}
-        return cls(record=files.content, b=offset, extra=extra, coreset_x=from_arrays(ROWS, files.arrays), **arrays)
+        rows = from_arrays(ROWS, files.arrays)
+        return cls(record=files.content, b=offset, extra=extra, coreset_x=rows, columns=files.columns, **arrays)
 
 
 MODEL_CLASS = Model

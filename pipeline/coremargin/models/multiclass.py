@@ -21,6 +21,7 @@ from coremargin.models.planes import Planes
 if TYPE_CHECKING:
     import numpy as np
 
+    from coremargin.formats.columns import ColumnsRecord
     from coremargin.maths.rows import Rows
 
 
@@ -49,6 +50,8 @@ class MulticlassModel(Planes):
         Soft margin only: the hypothesis that gives all other rows their duals.
     shift, factor : ndarray of shape (d,), optional
         Where columns are scaled, what by.
+    columns : ColumnsRecord, optional
+        What the features come from, where the rows had names.
 
     Raises
     ------
@@ -69,6 +72,7 @@ class MulticlassModel(Planes):
     reference: np.ndarray | None = None
     shift: np.ndarray | None = None
     factor: np.ndarray | None = None
+    columns: ColumnsRecord | None = None
 
     @property
     def constant(self) -> float:

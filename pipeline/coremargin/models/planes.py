@@ -101,7 +101,8 @@ class Planes(Single):
         """
         arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
         make: Callable[..., Self] = cls
-        return make(record=files.content, coreset_x=from_arrays(ROWS, files.arrays), **cls._named(arrays))
+        rows = from_arrays(ROWS, files.arrays)
+        return make(record=files.content, coreset_x=rows, columns=files.columns, **cls._named(arrays))
 
     @classmethod
     def _named(cls, arrays: dict[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,10 @@ import numpy as np
 
 from coremargin.data.locked import Locked
 from coremargin.engine.calls import ask_in_order
-from coremargin.errors import DataError
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import executor_of
 from coremargin.models.files import check_outside
+from coremargin.models.matching import scorer_for
 from coremargin.models.predictions import predictions
 from coremargin.models.registry import read_model
 
@@ -91,7 +91,7 @@ def predict(
     place in a store or a model).
     """
     model, source = opened_model(model, C), opened_rows(source)
-    same_features(model, source)
+    scorer = scorer_for(model, source)
     path = Path(os.path.abspath(out))
     check_outside(path)
     counts, least = np.zeros(len(model.classes), np.int64), np.inf
@@ -100,7 +100,7 @@ def predict(
         predictions(path, model, source, overwrite=overwrite) as sink,
         executor_of(source, "threads" if cluster is None else cluster) as executor,
     ):
-        for batch in _batches(model.scorer(), source, executor, on_progress):
+        for batch in _batches(scorer, source, executor, on_progress):
             codes = np.concatenate([given.codes for given in batch])
             sink.write(codes, np.concatenate([given.decisions for given in batch]))
             counts += np.bincount(codes, minlength=len(counts))
@@ -140,12 +140,3 @@ def opened_rows(source: Source | str | os.PathLike[str]) -> Source:
 
         return Store.open(source)
     return source
-
-
-def same_features(model: AnyModel, source: Source) -> None:
-    """Raises DataError unless the rows have the model's features."""
-    if source.features != model.features:
-        raise DataError(
-            f"{source.name}: expected rows of {model.features:,} features as the model was trained on, "
-            f"found {source.features:,}; give a store with the same columns"
-        )

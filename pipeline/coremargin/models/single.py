@@ -19,7 +19,7 @@ from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.registry import typed_record
 from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
 from coremargin.maths.scaling import Scaling
-from coremargin.models.files import write_record
+from coremargin.models.files import write_columns, write_record
 from coremargin.models.record import Certificate, plain
 from coremargin.models.trained import Trained
 
@@ -217,6 +217,7 @@ class Single(Trained):
         """
         write_arrays(folder / ARRAYS, self.arrays())
         write_record(folder / FILE, self.record)
+        write_columns(folder, self.columns)
 
 
 def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:

@@ -6,6 +6,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -18,6 +19,7 @@ from coremargin.models.decision import Scorer, decided, label_array
 from coremargin.models.files import save_folder
 
 if TYPE_CHECKING:
+    from coremargin.formats.columns import ColumnsRecord
     from coremargin.models.converters import Linear
 
 
@@ -28,11 +30,14 @@ class Trained(ABC):
     ----------
     record : mapping
         What was trained and what is claimed of it.
+    columns : ColumnsRecord or None
+        What the features come from, where the rows had names.
     """
 
     FILE: ClassVar[str] = FILE  #: the record; a folder with another one than most is known by it
 
     record: Mapping[str, Any]
+    columns: ColumnsRecord | None
 
     @property
     def problem(self) -> str:
@@ -73,6 +78,28 @@ class Trained(ABC):
     def features(self) -> int:
         """Features per row, d."""
         return int(self.record["features"])
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, in order; None where the rows had none."""
+        return None if self.columns is None else tuple(self.columns.features)
+
+    def with_columns(self, columns: ColumnsRecord | None) -> Self:
+        """The same, of rows with these columns.
+
+        Parameters
+        ----------
+        columns : ColumnsRecord or None
+            What the features come from.
+
+        Returns
+        -------
+        model
+            It shares all arrays.
+        """
+        made = copy(self)
+        object.__setattr__(made, "columns", columns)  # every model is frozen
+        return made
 
     @property
     def rows(self) -> int:

@@ -39,6 +39,17 @@ def same_shape(claim: AnyClaim, rows: Rows) -> Check:
     return Check("rows", claimed == found, text)
 
 
+def same_columns(columns: str, rows: Rows) -> list[Check]:
+    """Whether the store's columns are those that a model says; nothing where it says nothing. columns: their digest."""
+    if not columns:
+        return []
+    ok = columns == rows.columns
+    text = "names, order and meaning of the columns are the store's"
+    if not ok:
+        text = f"model claims columns {columns}, the store has {rows.columns or 'none with names'}"
+    return [Check("columns", ok, text)]
+
+
 def typed(label: Any) -> tuple[str, Any]:
     """A label with its kind: 1, 1.0 and True are different labels."""
     return type(label).__name__, label

@@ -42,6 +42,7 @@ class AnyClaim:
     scaling: str  #: how rows are scaled, "" for rows as they are stored
     shift: np.ndarray  #: (d,), or (0,) where columns are not scaled
     factor: np.ndarray  #: (d,), or (0,)
+    columns: str  #: digest of what the columns are, "" where the model does not say
     view: View  #: which rows and labels of the store it is about
 
 
@@ -86,6 +87,7 @@ def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
         "x": _coreset_rows(files),
         "shift": arrays.get("shift", np.zeros(0)),
         "factor": arrays.get("factor", np.zeros(0)),
+        "columns": "" if files.columns is None else files.columns.digest,
         "view": view,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.verify.checks import Check, certified, same_shape, shown
+from coremargin.verify.checks import Check, certified, same_columns, same_shape, shown
 from coremargin.verify.inquiry import Inquiry
 from coremargin.verify.outcome import Verification
 from coremargin.verify.registry import kind_named
@@ -27,7 +27,13 @@ class OneModel(Inquiry):
         classes = self.kind.same_classes(claim, rows)
         comparable = claim.features == rows.features and classes.ok
         self._upper, proof = self.kind.bound(claim)
-        self._checks = [same_shape(claim, rows), classes, *self.kind.consistency(claim), *proof]
+        self._checks = [
+            same_shape(claim, rows),
+            *same_columns(claim.columns, rows),
+            classes,
+            *self.kind.consistency(claim),
+            *proof,
+        ]
         self.scan: StoreFindings | None = self.kind.scan(claim, rows) if comparable else None
         self.scaler = scaler or (Scaler(claim, rows) if comparable else None)
 

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import crc32c
 import numpy as np
+from msgspec import UNSET
 
 from coremargin.errors import DamagedChunk, StoreError
+from coremargin.formats.columns import read_stored
 from coremargin.formats.limits import LARGEST_WEIGHT
 from coremargin.formats.store_record import read_store_record
 from coremargin.verify.files import Files
@@ -64,6 +66,9 @@ class Rows:
         later = whole.commits[len(record.commits) :]
         self.relabelled = sum(commit.changed > 0 for commit in later)  #: later commits that changed labels, the same
         self.rows, self.features, self.dtype = record.rows, record.features, record.dtype
+        self.columns = ""  #: digest of what the columns are, "" where they have no names
+        if whole.columns is not UNSET:
+            self.columns = read_stored(self.path, whole.columns, self.features).digest
         self.classes, self.chunk_rows, self.commits = tuple(record.classes), record.chunk_rows, record.commits
         self.chunks = -(-self.rows // self.chunk_rows)
         self._sums = read_sums(self.path / "blocks", record)

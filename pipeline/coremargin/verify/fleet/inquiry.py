@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from coremargin.formats.fleet_record import FILE, MEMBERS, FleetRecord, check_members
-from coremargin.formats.model_files import read_content, read_model_files
+from coremargin.formats.model_files import read_content, read_model_files, read_own_columns
 from coremargin.formats.registry import typed_fleet
-from coremargin.verify.checks import Check, same_shape, typed
+from coremargin.verify.checks import Check, same_columns, same_shape, typed
 from coremargin.verify.fleet.outcome import FleetVerification
 from coremargin.verify.fleet.tables import Tables
 from coremargin.verify.inquiry import Inquiry
@@ -36,6 +36,7 @@ class FleetClaims:
     path: Path
     record: FleetRecord
     members: tuple[Claim, ...]
+    columns: str = ""  #: digest of what the columns are, "" where the fleet does not say
 
 
 def read_fleet(folder: int, path: Path) -> FleetClaims:
@@ -44,7 +45,9 @@ def read_fleet(folder: int, path: Path) -> FleetClaims:
     record = typed_fleet(read_content(folder, path, FILE), place)
     members = [read_model_files(folder, path, f"{MEMBERS}/{entry.name}") for entry in record.members]
     check_members(record, [files.record for files in members], place)
-    return FleetClaims(path, record, tuple(cast("Claim", claim_of(files)) for files in members))
+    columns = read_own_columns(folder, path, features=record.features)
+    claims = tuple(cast("Claim", claim_of(files)) for files in members)
+    return FleetClaims(path, record, claims, "" if columns is None else columns.digest)
 
 
 class FleetInquiry(Inquiry):
@@ -99,6 +102,7 @@ class FleetInquiry(Inquiry):
             Check("status", ok=True, text=f"{record.status}: {statuses.count('certified'):,} of them are certified"),
         ]
         tables.insert(0, self._classes)
+        tables[1:1] = same_columns(self.claims.columns, self.rows)
         if self.rows.relabelled:  # else the members' own lines say what there is to say
             tables.insert(0, same_shape(claims[0], self.rows))
         if not self._alike:
