@@ -9,15 +9,13 @@ import click
 
 from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.cli.tables import column_options, column_words, columns_from, split, suggesting
+from coremargin.cli.tables import column_options, column_words, columns_from, ingest_shown, split, suggesting
 from coremargin.engine.interruption import terminable
 from coremargin.report.text import class_table
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
-    from coremargin.cli.common import Advance
     from coremargin.data.ingest_report import IngestReport
-    from coremargin.data.sources.base import OnProgress, Progress
 
 SECTION = "Data"
 
@@ -120,7 +118,7 @@ def ingest(
             format=format_,
             columns=columns_from(columns_of),
             columns_of=str(columns_of or ""),
-            on_progress=_shown(advance),
+            on_progress=ingest_shown(advance),
             **words,
             **options,
         )
@@ -128,16 +126,6 @@ def ingest(
         print_json(_as_json(report, dry_run=options["dry_run"]))
     else:
         print_lines(*_report_lines(report, **options))
-
-
-def _shown(advance: Advance | None) -> OnProgress | None:
-    if advance is None:
-        return None
-
-    def show(step: Progress) -> None:
-        advance(step.stage, step.done_bytes, step.total_bytes, f"{step.rows:,} rows")
-
-    return show
 
 
 def _as_json(report: IngestReport, *, dry_run: bool) -> dict[str, Any]:

@@ -7,12 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from coremargin.cli.common import WHOLE
 from coremargin.errors import ColumnsUnclear
+
+if TYPE_CHECKING:
+    from coremargin.cli.common import Advance
+    from coremargin.data.sources.base import OnProgress, Progress
 
 _OPTIONS = (
     click.option(
@@ -55,6 +59,17 @@ def column_words(options: dict[str, Any]) -> dict[str, Any]:
 def split(text: str | None) -> tuple[str, ...] | None:
     """Words between commas."""
     return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def ingest_shown(advance: Advance | None) -> OnProgress | None:
+    """What shows how far an ingest has come."""
+    if advance is None:
+        return None
+
+    def show(step: Progress) -> None:
+        advance(step.stage, step.done_bytes, step.total_bytes, f"{step.rows:,} rows")
+
+    return show
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import click
 
 from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
+from coremargin.cli.tables import ingest_shown, split
 from coremargin.engine.interruption import terminable
 from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
 from coremargin.report.numbers import plain_bounds
@@ -25,6 +26,8 @@ SECTION = "Models"
 
 _model = click.argument("model", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))
+_rows = click.argument("store", metavar="STORE|FILE", type=click.Path(path_type=Path))
+_drop = click.option("--drop", metavar="COLUMNS", help="Columns of a file that the model does not know.")
 _cost = click.option("--C", "C", type=float, help="Of a fleet: the models of this C decide.  [default: the one chosen]")
 
 
@@ -109,17 +112,29 @@ def _demand(result: Verification, epsilon: float) -> None:
 
 @click.command(no_args_is_help=True)
 @_model
-@_store
+@_rows
 @click.argument("out", type=click.Path(path_type=Path))
 @_cost
 @cluster_option
+@_drop
 @click.option("--overwrite", is_flag=True, help="Replace predictions that are there.")
 @json_option
 @quiet_option
 def predict(
-    model: Path, store: Path, out: Path, *, C: float | None, cluster: str | None, overwrite: bool, **shown: bool
+    model: Path,
+    store: Path,
+    out: Path,
+    *,
+    C: float | None,
+    cluster: str | None,
+    drop: str | None,
+    overwrite: bool,
+    **shown: bool,
 ) -> None:
     """Write the label and decision value that MODEL gives every row of STORE to OUT.
+
+    Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes: its columns are found by
+    their names, and become features as the model's did.
 
     OUT ending in .parquet is a Parquet file with the columns row, label, code and decision; anything else is a Zarr
     group with arrays code and decision, whose attribute "classes" decodes the codes. Without --cluster the rows are
@@ -133,8 +148,12 @@ def predict(
     from coremargin.models.predict import predict as run
 
     with terminable(), progress(quiet=shown["quiet"]) as advance:
-        done = _rows_shown(advance, "predicting", store)
-        result = run(model, store, out, C=C, cluster=cluster, overwrite=overwrite, on_progress=done)
+        done, read = _rows_shown(advance, "predicting", store), ingest_shown(advance)
+        left_out = split(drop) or ()
+        result = run(
+            model, store, out, C=C, cluster=cluster, overwrite=overwrite, drop=left_out, on_progress=done,
+            on_ingest=read,
+        )  # fmt: skip
     if shown["as_json"]:
         print_json(result.to_dict())
     else:
@@ -144,13 +163,19 @@ def predict(
 
 @click.command(no_args_is_help=True)
 @_model
-@_store
+@_rows
 @_cost
 @cluster_option
+@_drop
 @json_option
 @quiet_option
-def evaluate(model: Path, store: Path, *, C: float | None, cluster: str | None, as_json: bool, quiet: bool) -> None:
+def evaluate(
+    model: Path, store: Path, *, C: float | None, cluster: str | None, drop: str | None, as_json: bool, quiet: bool
+) -> None:
     """Compare what MODEL says about the rows of STORE with their labels.
+
+    Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes: its columns are found by
+    their names, and become features as the model's did.
 
     Accuracy, precision, recall and F1 of each class, the confusion matrix and the area under the ROC curve, in one
     pass and bounded memory. Rows without a label are counted and left out. Of a store with weights also the metrics in
@@ -163,7 +188,9 @@ def evaluate(model: Path, store: Path, *, C: float | None, cluster: str | None, 
     from coremargin.models.evaluate import evaluate as run
 
     with terminable(), progress(quiet=quiet) as advance:
-        result = run(model, store, C=C, cluster=cluster, on_progress=_rows_shown(advance, "evaluating", store))
+        done, read = _rows_shown(advance, "evaluating", store), ingest_shown(advance)
+        left_out = split(drop) or ()
+        result = run(model, store, C=C, cluster=cluster, drop=left_out, on_progress=done, on_ingest=read)
     if as_json:
         print_json(result.to_dict())
     else:

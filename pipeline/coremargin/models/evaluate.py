@@ -6,7 +6,7 @@ Rows are scored where scans run; what they add up to is put together in row orde
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,13 @@ from coremargin.errors import LabelError
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import executor_of
 from coremargin.models.matching import scorer_for
-from coremargin.models.predict import opened_model, opened_rows
+from coremargin.models.predict import opened_model
 from coremargin.models.ranks import Ranks
+from coremargin.models.rows import rows_for
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.data.sources.base import OnProgress as OnIngest
     from coremargin.engine.protocols import Block
     from coremargin.models.fleet import AnyModel
 
@@ -131,22 +133,34 @@ class _Compare:
         )
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a default
     model: AnyModel | str | os.PathLike[str],
     source: Source | str | os.PathLike[str],
     *,
     C: float | None = None,
     cluster: str | os.PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
+    drop: Sequence[str] = (),
+    on_ingest: OnIngest | None = None,
     exact_rows: int = EXACT_ROWS,
 ) -> Evaluation:
     """Metrics of a model on the labelled rows of a source; rows without a label are counted and left out.
 
-    model, source: opened, or paths. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``;
-    None: on the threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order.
+    model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and those to
+    ``drop``. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``; None: on the threads of
+    this process. on_progress(rows done, rows in all) is called after each chunk, in order;
+    on_ingest as of ``ingest``, of files.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
-    model, source = opened_model(model, C), opened_rows(source)
+    model = opened_model(model, C)
+    with rows_for(model, source, labelled=True, drop=drop, on_progress=on_ingest) as rows:
+        return _evaluated(model, rows, cluster, exact_rows, on_progress)
+
+
+def _evaluated(
+    model: AnyModel, source: Source, cluster: str | os.PathLike[str] | None, exact_rows: int,
+    on_progress: OnProgress | None,
+) -> Evaluation:  # fmt: skip
     question = _Compare(scorer_for(model, source), len(model.classes), _sides(model, source))
     with (
         executor_of(source, "threads" if cluster is None else cluster) as executor,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,11 @@ from coremargin.models.files import check_outside
 from coremargin.models.matching import scorer_for
 from coremargin.models.predictions import predictions
 from coremargin.models.registry import read_model
+from coremargin.models.rows import rows_for
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.data.sources.base import OnProgress as OnIngest
     from coremargin.engine.protocols import Block, Executor
     from coremargin.models.fleet import AnyModel
 
@@ -71,7 +73,7 @@ class _Label:
         return _Given(codes, own, float(np.abs(leads(decisions, codes)).min()))
 
 
-def predict(
+def predict(  # noqa: PLR0913 - one word for each decision, all but three with a default
     model: AnyModel | str | os.PathLike[str],
     source: Source | str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -80,20 +82,35 @@ def predict(
     cluster: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
+    drop: Sequence[str] = (),
+    on_ingest: OnIngest | None = None,
 ) -> Prediction:
     """Write label and decision value of every row of ``source`` to ``out``: ``*.parquet``, or else a Zarr group.
 
-    model, source: opened, or paths. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``;
-    None: on the threads of this process. The output is the same to the bit, however many there are.
-    on_progress(rows done, rows in all) is called after each chunk, in order.
-    Raises DataError (other features, damaged store), OutputError (something is there, cannot be written), Busy (another
-    job is writing there), UsageError (Parquet without pyarrow; a fleet with several values of C, none of them chosen; a
-    place in a store or a model).
+    model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and those to
+    ``drop``. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``; None: on the threads of
+    this process. The output is the same to the bit, however many there are.
+    on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
+    Raises DataError (other columns or features, damaged store), OutputError (something is there, cannot be written),
+    Busy (another job is writing there), UsageError (a fleet with several values of C, none of them chosen; a place in a
+    store or a model).
     """
-    model, source = opened_model(model, C), opened_rows(source)
-    scorer = scorer_for(model, source)
-    path = Path(os.path.abspath(out))
+    model, path = opened_model(model, C), Path(os.path.abspath(out))
     check_outside(path)
+    with rows_for(model, source, labelled=False, drop=drop, beside=_folder(path), on_progress=on_ingest) as rows:
+        return _predicted(model, rows, path, cluster, overwrite=overwrite, on_progress=on_progress)
+
+
+def _folder(path: Path) -> Path | None:
+    """Where the rows of files may lie meanwhile: on the disk that the output is on."""
+    return path.parent if path.parent.is_dir() and os.access(path.parent, os.W_OK) else None
+
+
+def _predicted(
+    model: AnyModel, source: Source, path: Path, cluster: str | os.PathLike[str] | None, *, overwrite: bool,
+    on_progress: OnProgress | None,
+) -> Prediction:  # fmt: skip
+    scorer = scorer_for(model, source)
     counts, least = np.zeros(len(model.classes), np.int64), np.inf
     with (
         Locked(path, "these predictions"),
@@ -131,12 +148,3 @@ def opened_model(model: AnyModel | str | os.PathLike[str], C: float | None = Non
     found = found if C is None else found.at(C)
     found.deciders()
     return found
-
-
-def opened_rows(source: Source | str | os.PathLike[str]) -> Source:
-    """The source, opened if it is a path."""
-    if isinstance(source, str | os.PathLike):
-        from coremargin.data.store import Store
-
-        return Store.open(source)
-    return source

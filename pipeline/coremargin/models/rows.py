@@ -1,0 +1,66 @@
+"""Rows that a model is asked about: a store, or files, whose columns become the model's in a store for the moment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from coremargin.data.ingest import ingest
+from coremargin.data.owned import STORE
+from coremargin.data.source import Source
+from coremargin.data.sources.paths import is_there
+from coremargin.data.store import Store
+from coremargin.formats.column_kinds import Numbers
+from coremargin.formats.columns import ColumnsRecord
+
+if TYPE_CHECKING:
+    from coremargin.data.sources.base import OnProgress
+    from coremargin.models.fleet import AnyModel
+
+
+@contextmanager
+def rows_for(
+    model: AnyModel,
+    source: Source | str | os.PathLike[str],
+    *,
+    labelled: bool,
+    drop: Sequence[str] = (),
+    beside: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> Iterator[Source]:
+    """The source, opened where it is the path of a store, or of files that ``ingest`` takes.
+
+    Rows of files lie in a store until the end; its place is a folder ``beside``, None: that of temporary files. They
+    have the model's columns, besides those to ``drop``. labelled: they must have labels, else they may. Raises
+    DataError for rows of other columns, and as ``ingest`` does.
+    """
+    if isinstance(source, Source):
+        yield source
+    elif is_store(source):
+        yield Store.open(source)
+    else:
+        columns = model.columns or _by_number(model.features)
+        with TemporaryDirectory(prefix=".coremargin-rows-", dir=beside) as folder:
+            place = Path(folder) / "rows.zarr"
+            ingest(
+                source, place, columns=columns, columns_of="the model", unlabelled=False if labelled else None,
+                dtype=str(model.record["dtype"]), drop=drop, on_progress=on_progress,
+            )  # fmt: skip
+            yield Store.open(place)
+
+
+def is_store(source: Any) -> bool:
+    """Whether a path is that of a store, or of nothing: not that of files, nor a pattern of such."""
+    path = Path(os.fsdecode(source))
+    if not is_there(path):
+        return not any(mark in path.name for mark in "*?[") and path.suffix in ("", ".zarr")
+    return path.is_dir() and (STORE.is_at(path) or (path / "zarr.json").exists())
+
+
+def _by_number(features: int) -> ColumnsRecord:
+    """Columns without names: all that are not the label, in their order."""
+    return ColumnsRecord(columns=[Numbers(name=f"{number}") for number in range(features)], named=False)
