@@ -125,7 +125,7 @@ def ingest(
     if as_json:
         print_json(_as_json(report, dry_run=options["dry_run"]))
     else:
-        print_lines(*_report_lines(report, **options))
+        print_lines(*report_lines(report, **options))
 
 
 def _as_json(report: IngestReport, *, dry_run: bool) -> dict[str, Any]:
@@ -133,7 +133,8 @@ def _as_json(report: IngestReport, *, dry_run: bool) -> dict[str, Any]:
     return {"dry_run": dry_run, **entries}
 
 
-def _report_lines(report: IngestReport, *, dry_run: bool, append: bool, **_: Any) -> list[str]:
+def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = False, **_: Any) -> list[str]:
+    """What an ingest has done, for people."""
     about = "about " if report.estimated else ""
     done = "would write" if dry_run else "wrote"
     text = (

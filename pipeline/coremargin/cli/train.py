@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.common import cluster_option, json_option, quiet_option
+from coremargin.cli.files import ingest_files, rows_of
 from coremargin.cli.options import TrainCommand, job_parameters
 from coremargin.cli.printing import print_json, print_lines
+from coremargin.cli.tables import column_options, column_words
 from coremargin.engine.interruption import terminable
 
 if TYPE_CHECKING:
@@ -24,7 +26,10 @@ _overwrite = click.option("--overwrite", is_flag=True, help="Replace a model tha
 
 
 @click.command(cls=TrainCommand)
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", metavar="STORE|FILE", type=click.Path(path_type=Path))
+@click.option("--label", metavar="COLUMN", help="Of files: the label column, a name or a number from 0.")
+@click.option("--drop", metavar="COLUMNS", help="Of files: columns to leave out.")
+@column_options
 @cluster_option
 @_resume
 @_restart
@@ -40,11 +45,16 @@ def train(store: Path, **options: Any) -> int:
     once the rows that spoil it are left out: no others in that number do better. Ctrl-C then ends the search with the
     best answer and the bound so far, which are saved; the exit code is 130.
 
+    Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes; rows.zarr is made of it
+    then, beside rows.model.
+
     Exit code 0 only if the model is certified, 4 if the run ended before or nothing separates the classes: then, too,
     there is a model, which says what is proven.
 
     \b
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
+      coremargin train adult.csv --out adult.model --loss hinge \\
+          --label income --categorical auto --missing median
       coremargin train noisy.zarr --out noisy.model --loss hinge --C 0.1
       coremargin train noisy.zarr --out noisy.model --outliers 10
       coremargin train digits.zarr --out digits.model --classes ovr \\
@@ -54,7 +64,11 @@ def train(store: Path, **options: Any) -> int:
 
     flags = {name: options.pop(name) for name in ("resume", "restart", "overwrite", "as_json", "quiet")}
     cluster = options.pop("cluster")
-    job = job_of({"job": "train", "store": str(store), **job_parameters(options)}, where="coremargin train")
+    of_files = {name: options.pop(name) for name in ("label", "drop")} | column_words(options)
+    rows = rows_of(store, options["out"], of_files)
+    job = job_of({"job": "train", "store": str(rows), **job_parameters(options)}, where="coremargin train")
+    if rows != store:
+        ingest_files(store, job.out, of_files, flags)
     return _run(job, cluster, flags)
 
 
