@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, diags_array
 if TYPE_CHECKING:
     from coremargin.formats.column_kinds import Texts
 
-BUCKETS = 1 << 18  #: of texts, as scikit-learn has it
+BUCKETS = 1 << 18  #: of texts
 HASHED_BUCKETS = 1 << 10  #: of categories
 
 
