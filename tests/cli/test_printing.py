@@ -8,8 +8,10 @@ import json
 import logging
 import os
 import pty
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,8 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.cli.printing import LONGEST_LINE, Formatter, print_error, print_lines, rich_text
+from coremargin.cli.live import line_written_over
+from coremargin.cli.printing import LONGEST_LINE, Formatter, Records, print_error, print_lines, rich_text
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.report.numbers import visible
@@ -96,6 +99,63 @@ def test_a_live_line_has_no_markup() -> None:
         rich_text("[red]a[/red] [link=http://x]b[/link] :bomb: \x1b[31m")
     )
     assert file.getvalue() == "[red]a[/red] [link=http://x]b[/link] :bomb: \\x1b[31m\n"
+
+
+class Screen(io.TextIOWrapper):
+    """A terminal that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told = io.BytesIO()
+        super().__init__(self.told, encoding="utf-8", write_through=True)
+
+    def isatty(self) -> bool:
+        """As rich asks."""
+        return True
+
+    def wait_for(self, text: str) -> None:
+        """Until a text was told: the live line is drawn by a thread, twelve times a second."""
+        end = time.monotonic() + 30
+        while text.encode() not in self.told.getvalue():
+            assert time.monotonic() < end, text
+            time.sleep(0.01)
+
+    def lines(self) -> list[str]:
+        """What stands on it in the end."""
+        rows, at, column = [""], 0, 0
+        for said in re.findall(r"\x1b\[[?\d;]*[A-Za-z]|.", self.told.getvalue().decode(), flags=re.DOTALL):
+            if said == "\n":
+                at, column = at + 1, 0
+                rows += [""] * (at == len(rows))
+            elif said == "\r":
+                column = 0
+            elif said == "\x1b[2K":
+                rows[at] = ""
+            elif said.endswith("A") and len(said) > 1:
+                at -= int(said[2:-1])
+            elif len(said) == 1:
+                rows[at] = rows[at][:column].ljust(column) + said + rows[at][column + 1 :]
+                column += 1
+        return [row.rstrip() for row in rows]
+
+
+def test_lines_stand_above_the_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed or logged under a live line has a line of its own, with nothing left of what was written over."""
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    handler = Records()
+    handler.setFormatter(Formatter("%(message)s"))
+    with line_written_over() as show:
+        screen.wait_for("solving")
+        print_lines("sample: short", err=True)
+        show("a live line that is long")
+        screen.wait_for("is long")
+        handler.emit(logging.LogRecord("x", logging.INFO, "x.py", 1, "logged", (), None))
+        show("brief")
+        print_lines("scan 1: bounds", err=True)
+    print_lines("the end", err=True)
+    assert screen.lines() == ["sample: short", "logged", "scan 1: bounds", "the end", ""]
 
 
 def test_log_records_are_shown_like_everything_else() -> None:

@@ -15,7 +15,7 @@ import click
 
 from coremargin.cli import export, ingest, kinds, show, stores, train, use
 from coremargin.cli.common import Main
-from coremargin.cli.printing import Formatter, print_bug, print_lines
+from coremargin.cli.printing import Formatter, Records, print_bug, print_lines
 from coremargin.engine.interruption import command_was_interrupted
 from coremargin.version import version
 
@@ -50,7 +50,7 @@ def main(verbose: int) -> None:
     5 the run failed, 130 interrupted, 141 nobody reads the output any more.
     """
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
-    handler = logging.StreamHandler()
+    handler = Records()
     handler.setLevel(level)  # of its own: Dask gives its loggers a level that is below that of the root
     handler.setFormatter(Formatter("%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(lambda record: not (command_was_interrupted() and record.name.startswith("distributed")))

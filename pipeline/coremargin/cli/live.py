@@ -34,15 +34,15 @@ def live(source: Source, executor: Executor, kind: AnyKind, *, quiet: bool) -> I
     print_lines(f"{source.name}: {source.rows:,} rows x {source.features:,} features, {size}", err=True)
     print_lines(f"running {executor.description}", err=True)
     if sys.stderr.isatty():
-        with _line() as show:
+        with line_written_over() as show:
             yield Meter(show, 0.1, kind).progress()
     else:
         yield Meter(lambda text: print_lines(text, err=True), PLAIN_SECONDS, kind).progress()
 
 
 @contextmanager
-def _line() -> Iterator[Callable[[str], None]]:
-    """One line that is written over."""
+def line_written_over() -> Iterator[Callable[[str], None]]:
+    """One line of a terminal that is written over, below all that is printed meanwhile."""
     from rich.console import Console
 
     console = Console(stderr=True)

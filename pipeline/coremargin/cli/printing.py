@@ -58,7 +58,9 @@ def print_bug(kind: type[BaseException], error: BaseException, trace: TracebackT
 
 def _echo(text: str, *, err: bool = False) -> None:
     encoding = getattr(sys.stderr if err else sys.stdout, "encoding", None) or "utf-8"
-    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), err=err)
+    # by its name: click would find the terminal behind a live display, which puts lines above what it writes over
+    file = sys.stderr if err else None
+    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
 
 
 def rich_text(line: str) -> Text:
@@ -66,6 +68,17 @@ def rich_text(line: str) -> Text:
     from rich.text import Text
 
     return Text(cut(visible(line), LONGEST_LINE))
+
+
+class Records(logging.Handler):
+    """Puts log records on stderr like everything else, wherever that leads when they come."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record; as of every handler, what goes wrong here is no error of who logs."""
+        try:
+            print_lines(*self.format(record).split("\n"), err=True)
+        except Exception:  # noqa: BLE001 - the contract of logging handlers
+            self.handleError(record)
 
 
 class Formatter(logging.Formatter):
