@@ -3,7 +3,7 @@
 ::
 
     CoremarginError
-    |-- UsageError          exit 2   a wrong option, value or call
+    |-- UsageError          exit 2   a wrong option, value or call, or an output whose place is taken
     |   `-- SpecError       exit 2   a job or cluster file that cannot be used
     |-- DataError           exit 3   something is wrong with the rows or their store
     |   |-- StoreError      exit 3   not a store, a newer format, a store that changed
@@ -46,7 +46,7 @@ class CoremarginError(Exception):
 
 
 class UsageError(CoremarginError, ValueError):
-    """A wrong option, value or call."""
+    """A wrong option, value or call, or an output whose place is taken."""
 
     exit_code = 2
 

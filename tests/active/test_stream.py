@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from coremargin.active import StreamLearner
 from coremargin.data.store import Store
-from coremargin.errors import BadRow, DataError, LabelError, OutputError, UsageError
+from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.maths.active.bounds import any_row, labels_asked
 from coremargin.maths.pool import solve_pool
 from coremargin.models.registry import read_model
@@ -267,7 +267,7 @@ def test_what_is_left_can_be_verified(tmp_path: Path, kind: str) -> None:
     said = (tmp_path / "left" / "claim.txt").read_text()
     assert said == learner.claim
     assert "nobody can check that" in said
-    with pytest.raises(OutputError):
+    with pytest.raises(UsageError):
         learner.save(tmp_path / "left")
     assert read_model(tmp_path / "left" / "model").w.tobytes() == learner.model.w.tobytes()
 

@@ -125,9 +125,9 @@ def test_questions_replace_no_file(tmp_path: Path, pool: tuple[Store, Path], run
     filled = held.read_bytes().replace(b"start,,,", b"start,,ham,")
     held.write_bytes(filled)
     booked = (out / "asked.json").read_bytes()
-    for target in (held, tmp_path / "nowhere" / "q.csv"):
+    for target, code in ((held, 2), (tmp_path / "nowhere" / "q.csv", 5)):
         for again in ([], ["--again"]):
-            refused = run_cli("active", "ask", out, "-n", "4", "--to", target, *again, exit_code=5).stderr
+            refused = run_cli("active", "ask", out, "-n", "4", "--to", target, *again, exit_code=code).stderr
             assert f"`coremargin active tell {out} {held}`" in refused or "nowhere" in refused
     assert (held.read_bytes(), (out / "asked.json").read_bytes()) == (filled, booked)
     run_cli("active", "tell", out, held)

@@ -113,7 +113,7 @@ def test_predict_writes_labels(run_cli: RunCli, save_model: Callable[..., Path],
     text = run_cli("predict", save_model(), store.path, out).stdout
     assert text == f"{out}: 6 rows: 3 of 'a', 3 of 'b'\n"
     np.testing.assert_array_equal(zarr.open_group(out, mode="r")["decision"][:], X[:, 0])
-    assert "is there already" in run_cli("predict", save_model(), store.path, out, exit_code=5).stderr
+    assert "is there already" in run_cli("predict", save_model(), store.path, out, exit_code=2).stderr
     found = json.loads(run_cli("predict", save_model(), store.path, out, "--overwrite", "--json").stdout)
     assert found["classes"] == [{"label": "a", "rows": 3}, {"label": "b", "rows": 3}]
 

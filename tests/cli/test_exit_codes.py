@@ -107,6 +107,29 @@ def test_commands_end_as_their_help_says(run_cli: Cli, ended: dict[str, set[int]
         assert {int(number) for number in re.findall(r"\b\d+\b", text)} | {0} == codes, command
 
 
+def test_an_output_that_is_there_is_wrong_usage(
+    tmp_path: Path, run_cli: Cli, make_separable: Callable[..., tuple[np.ndarray, np.ndarray]],
+    make_store: Callable[..., Store],
+) -> None:  # fmt: skip
+    """Whatever a command writes, that its place is taken ends it with exit code 2, and what was there stays."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("onnx")
+    store, model = make_store(*make_separable(60, 3)).path, tmp_path / "m"
+    run_cli("train", store, "--out", model, "--cluster", "threads")
+    (tmp_path / "rows.csv").write_text("a,label\n1,x\n2,y\n")
+    for words in (
+        ("train", store, "--out", model, "--cluster", "threads"),
+        ("predict", model, store, tmp_path / "p.zarr"), ("predict", model, store, tmp_path / "p.parquet"),
+        ("export", model, tmp_path / "m.onnx"), ("active", "start", store, "--out", tmp_path / "c"),
+        ("synth", tmp_path / "s.zarr", "--rows", "9"), ("ingest", tmp_path / "rows.csv", tmp_path / "i.zarr"),
+    ):  # fmt: skip
+        run_cli(*words, exit_code=None)  # a model is there by now
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        told = run_cli(*words, exit_code=2).stderr
+        assert re.search("is there already|exists already", told), told
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 NOT_BEGUN = """
 import sys
 from coremargin.cli import common

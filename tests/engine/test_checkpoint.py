@@ -17,7 +17,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.checkpoint import Checkpoint, commit_then, folder_of
 from coremargin.engine.executors import InProcess
-from coremargin.errors import Busy, CheckpointError, Interrupted, OutputError, UsageError
+from coremargin.errors import Busy, CheckpointError, Interrupted, UsageError
 from coremargin.learn import train as train_module
 from coremargin.learn.record import summary_of
 from coremargin.learn.train import Progress, open_store, train_job
@@ -305,7 +305,7 @@ def test_resume_of_a_finished_job_takes_its_model(job: TrainJob, store: Store, t
     assert exact(job.out) == bits
     changed = replace_out(job, "m")
     changed = new_job(**{field: getattr(job, field) for field in job.__struct_fields__} | {"epsilon": 0.5})
-    with pytest.raises(OutputError, match="a model is there already"):
+    with pytest.raises(UsageError, match="a model is there already"):
         train_job(changed, store, InProcess(1), begin="resume", progress=stop_after(1))
 
 

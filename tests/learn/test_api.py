@@ -11,7 +11,7 @@ import pytest
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.errors import BadRow, LabelError, OutputError, SpecError, StoreError, UsageError
+from coremargin.errors import BadRow, LabelError, SpecError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -59,7 +59,7 @@ def test_out_keeps_the_model_with_its_report(tmp_path: Path, separable: Rows, ma
     assert loaded.record == model.record
     assert (tmp_path / "m" / "report.html").stat().st_size > 1000
     assert coremargin.verify(tmp_path / "m", store.path).ok
-    with pytest.raises(OutputError, match="a model is there already"):
+    with pytest.raises(UsageError, match="a model is there already"):
         coremargin.train(store, out=tmp_path / "m")
     assert coremargin.train(store, out=tmp_path / "m", overwrite=True, epsilon=0.1).parameters["epsilon"] == 0.1
 

@@ -19,7 +19,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import fold_of
 from coremargin.data.ingest import ingest
 from coremargin.engine.executors import InProcess
-from coremargin.errors import ClaimRefuted, DataError, Interrupted, LabelError, OutputError, SpecError, UsageError
+from coremargin.errors import ClaimRefuted, DataError, Interrupted, LabelError, SpecError, UsageError
 from coremargin.learn.train import Progress, check_output, train_job
 from coremargin.models.evaluate import evaluate
 from coremargin.models.fleet import FleetModel
@@ -411,7 +411,7 @@ def test_records_that_do_not_fit_are_not_loaded(trained: Path, change: Callable[
 
 def test_a_fleet_is_replaced_only_with_leave(store: Store, trained: Path) -> None:
     """A fleet in the way is an error, and with ``overwrite`` the new members take the place of the old ones."""
-    with pytest.raises(OutputError, match="a model is there already"):
+    with pytest.raises(UsageError, match="a model is there already"):
         check_output(job_of(store, trained), "new")
     train_job(job_of(store, trained, C=[0.5], folds=None), store, InProcess(1), overwrite=True)
     assert isinstance(read_model(trained), FleetModel)

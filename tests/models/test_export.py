@@ -15,7 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.svm import LinearSVC
 
 import coremargin
-from coremargin.errors import OutputError, UsageError
+from coremargin.errors import UsageError
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
 from coremargin.models.decision import label_array
 from coremargin.models.export import export
@@ -162,12 +162,12 @@ def test_only_what_was_exported_is_replaced(trained: tuple[Model, np.ndarray], t
     os.mkfifo(tmp_path / "pipe")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     for name in (*before, "folder", "pipe"):
-        with pytest.raises(OutputError, match="expected an exported model or nothing"):
+        with pytest.raises(UsageError, match="expected an exported model or nothing"):
             export(model, tmp_path / name, format=kind, overwrite=True)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
     export(model, tmp_path / "ours", format="onnx" if kind != "onnx" else "sklearn-skops")
     (tmp_path / "link").symlink_to("ours")
-    with pytest.raises(OutputError, match="an exported model is there already"):
+    with pytest.raises(UsageError, match="an exported model is there already"):
         export(model, tmp_path / "link", format=kind)
     assert export(model, tmp_path / "link", format=kind, overwrite=True) == (tmp_path / "ours").stat().st_size
     assert (tmp_path / "link").is_symlink()
@@ -190,7 +190,7 @@ def test_the_command_exports_a_folder(
     assert session.run(["label"], {"X": X})[0].tolist() == model.predict(X).tolist()
     assert (
         "an exported model is there already"
-        in run_cli("export", tmp_path / "rows.model", tmp_path / "rows.onnx", exit_code=5).stderr
+        in run_cli("export", tmp_path / "rows.model", tmp_path / "rows.onnx", exit_code=2).stderr
     )
 
 

@@ -302,7 +302,7 @@ def test_missing_and_unknown_arrays_are_refused(tmp_path: Path) -> None:
 def test_an_existing_model_stays_unless_overwriting_is_asked_for(tmp_path: Path) -> None:
     """Without `overwrite` nothing is touched; with it the new model takes the place of the old."""
     path = save(tmp_path / "m", model())
-    with pytest.raises(OutputError, match="a model is there already"):
+    with pytest.raises(UsageError, match="a model is there already"):
         save(path, model(b=1.0))
     assert Model.load(path).b == 0.0
     save(path, model(b=1.0), overwrite=True)
@@ -316,7 +316,7 @@ def test_what_is_no_model_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis" / "chapter1.tex").write_text("x")
     (tmp_path / "file").write_text("x")
     for name in ("thesis", "file"):
-        with pytest.raises(OutputError, match="expected a model or nothing"):
+        with pytest.raises(UsageError, match="expected a model or nothing"):
             save(tmp_path / name, model(), overwrite=True)
     assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "x"
 
@@ -369,7 +369,7 @@ def test_between_the_two_renames_the_previous_model_is_read(tmp_path: Path) -> N
     path = save(tmp_path / "m", model())
     path.rename(previous_of(path))
     assert Model.load(path).b == 0.0
-    with pytest.raises(OutputError, match="already"):
+    with pytest.raises(UsageError, match="already"):
         save(path, model(b=1.0))
 
 

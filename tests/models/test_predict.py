@@ -15,7 +15,7 @@ from sklearn import metrics
 from coremargin.data.arrays import ArraySource
 from coremargin.data.store import Store
 from coremargin.engine import calls
-from coremargin.errors import Busy, DataError, LabelError, OutputError, UsageError
+from coremargin.errors import Busy, DataError, LabelError, UsageError
 from coremargin.models import predict as predict_module
 from coremargin.models import predictions
 from coremargin.models.evaluate import evaluate
@@ -158,7 +158,7 @@ def test_old_predictions_are_replaced_only_when_asked(tmp_path: Path, rows: np.n
     """Without `overwrite` what is there stays; a folder of other things stays always."""
     source = ArraySource(rows)
     predict(make_model(), source, tmp_path / name)
-    with pytest.raises(OutputError, match="of predictions is there already"):
+    with pytest.raises(UsageError, match="of predictions is there already"):
         predict(make_model(), source, tmp_path / name)
     predict(make_model(), ArraySource(rows[:9]), tmp_path / name, overwrite=True)
     if name == "p.zarr":
@@ -167,7 +167,7 @@ def test_old_predictions_are_replaced_only_when_asked(tmp_path: Path, rows: np.n
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "zarr.json").write_text("{}")
     for other in ("other.parquet", "other"):
-        with pytest.raises(OutputError, match="expected a (group|file) of predictions or nothing"):
+        with pytest.raises(UsageError, match="expected a (group|file) of predictions or nothing"):
             predict(make_model(), source, tmp_path / other, overwrite=True)
 
 
@@ -179,7 +179,7 @@ def test_a_parquet_file_of_other_data_is_never_replaced(tmp_path: Path, rows: np
     noise.write_bytes(b"not a table")
     for path in (table, noise):
         before = path.read_bytes()
-        with pytest.raises(OutputError, match="expected a (group|file) of predictions or nothing"):
+        with pytest.raises(UsageError, match="expected a (group|file) of predictions or nothing"):
             predict(make_model(), ArraySource(rows), path, overwrite=True)
         assert path.read_bytes() == before
 

@@ -106,7 +106,7 @@ def test_a_model_with_anything_else_in_it_is_not_replaced(
     leave(model, outside)[stranger]()
     before = everything(tmp_path)
     for word in ("--overwrite", "--restart", "--resume"):
-        found = run_cli("train", store.path, "--out", model, word, "--epsilon", "0.5", exit_code=5)
+        found = run_cli("train", store.path, "--out", model, word, "--epsilon", "0.5", exit_code=2)
         assert f"expected a model or nothing, found something else: {stranger}" in found.stderr
         assert word == "--resume" or "running" not in found.stderr  # what is there may be the answer
     assert everything(tmp_path) == before
@@ -121,7 +121,7 @@ def test_a_folder_of_other_things_is_not_replaced(store: Store, tmp_path: Path) 
     (precious / "data").mkdir()
     (precious / "data" / "raw.csv").write_text("1,2")
     before = everything(precious)
-    with pytest.raises(OutputError, match="data/, photo.jpg, thesis.tex|data/, model.json of another format") as found:
+    with pytest.raises(UsageError, match="data/, photo.jpg, thesis.tex|data/, model.json of another format") as found:
         coremargin.train(store.path, out=precious, overwrite=True)
     assert "and 1 more; move that away" in str(found.value)
     assert everything(precious) == before
@@ -130,10 +130,10 @@ def test_a_folder_of_other_things_is_not_replaced(store: Store, tmp_path: Path) 
     shutil.rmtree(precious / "data")
     for text in ("{}", "", "[", '{"format": "coremargin-fleet"}', '{"format": null}'):
         (precious / "model.json").write_text(text)
-        with pytest.raises(OutputError, match="found something else: model.json of another format"):
+        with pytest.raises(UsageError, match="found something else: model.json of another format"):
             coremargin.train(store.path, out=precious, overwrite=True)
     (precious / "model.json").rename(precious / "arrays.npz")
-    with pytest.raises(OutputError, match="found something else: no model.json or fleet.json"):
+    with pytest.raises(UsageError, match="found something else: no model.json or fleet.json"):
         coremargin.train(store.path, out=precious, overwrite=True)
 
 
@@ -143,7 +143,7 @@ def test_a_damaged_model_is_replaced(store: Store, model: Path) -> None:
         (model / "arrays.npz").unlink()
         if harm is not None:
             (model / "arrays.npz").write_bytes(harm)
-        with pytest.raises(OutputError, match="a model is there already"):
+        with pytest.raises(UsageError, match="a model is there already"):
             coremargin.train(store.path, out=model)
         coremargin.train(store.path, out=model, cluster="threads", overwrite=True)
         assert read_model(model).status == "certified"
@@ -163,7 +163,7 @@ def test_what_comes_in_while_training_is_noticed(store: Store, model: Path) -> N
     job = new_job(store=store.path, out=model)
     late = Progress(on_round=lambda _: (model / "notes.txt").write_text("mine"))
     before = everything(model)
-    with pytest.raises(OutputError, match="found something else: notes.txt"):
+    with pytest.raises(UsageError, match="found something else: notes.txt"):
         train_job(job, store, InProcess(1), overwrite=True, progress=late)
     assert everything(model) == before | {"notes.txt": b"mine"}
 
@@ -227,7 +227,7 @@ def test_predictions_with_anything_else_in_them_are_not_replaced(
     else:
         (out / stranger).write_text(json.dumps({"attributes": {"format": "theirs"}}))
     before = everything(out)
-    with pytest.raises(OutputError, match=f"group of predictions or nothing, found something else: {stranger}"):
+    with pytest.raises(UsageError, match=f"group of predictions or nothing, found something else: {stranger}"):
         predict(model, store, out, overwrite=True)
     assert everything(out) == before
 
@@ -243,12 +243,12 @@ def test_tables_that_are_not_only_predictions_are_not_replaced(store: Store, mod
     for theirs in (more, other, table.replace_schema_metadata({"coremargin": "["})):
         pq.write_table(theirs, out)
         before = out.read_bytes()
-        with pytest.raises(OutputError, match="a file of predictions or nothing, found something else: other data"):
+        with pytest.raises(UsageError, match="a file of predictions or nothing, found something else: other data"):
             predict(model, store, out, overwrite=True)
         assert out.read_bytes() == before
     out.unlink()
     os.mkfifo(out)
-    with pytest.raises(OutputError, match="other data"):
+    with pytest.raises(UsageError, match="other data"):
         predict(model, store, out, overwrite=True)
     pq.write_table(table, tmp_path / "again.parquet")
     predict(model, store, tmp_path / "again.parquet", overwrite=True)
@@ -264,7 +264,7 @@ def test_what_comes_in_while_predicting_is_noticed(model: Path, tmp_path: Path, 
         (out / "x").parent.mkdir()
         (out / "x").write_text("mine")
 
-    with pytest.raises(OutputError, match="found something else"):
+    with pytest.raises(UsageError, match="found something else"):
         predict(model, source, out, overwrite=True, on_progress=meanwhile)
     assert (out / "x").read_text() == "mine"
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(["m", "rows.zarr", name])

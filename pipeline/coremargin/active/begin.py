@@ -22,7 +22,7 @@ from coremargin.data.locked import Locked
 from coremargin.data.owned import Kind
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
-from coremargin.errors import OutputError, StoreError
+from coremargin.errors import StoreError, UsageError
 from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, VERSION, first_hash, read_campaign
 from coremargin.formats.held import Held
 from coremargin.models.files import check_outside
@@ -48,9 +48,7 @@ def begin(job: ActiveJob, expires: float | None, examples: Iterable[Given] = (),
     with Locked(place, "a campaign there"):
         if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
             there = "a campaign is there already" if (place / FILE).exists() else "something is there already"
-            raise OutputError(
-                f"{job.out}: {there}; go on with it (`coremargin active status`), or choose another place"
-            )
+            raise UsageError(f"{job.out}: {there}; go on with it (`coremargin active status`), or choose another place")
         store = Store.open(job.store)
         if not store.rows:
             raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")

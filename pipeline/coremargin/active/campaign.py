@@ -126,10 +126,10 @@ class Campaign(CampaignFolder):
 
         Raises
         ------
-        OutputError
-            Something is at that place.
         UsageError
-            A parameter is out of range.
+            Something is at that place, or a parameter is out of range.
+        OutputError
+            Nothing can be written there.
         DataError
             An example cannot be taken.
         """

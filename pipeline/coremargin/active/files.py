@@ -53,12 +53,12 @@ def read_answers_of(path: Path) -> list[Given]:
 
 
 def refuse_taken(path: Path, campaign: Path) -> None:
-    """Raises OutputError where questions cannot be written to a file, or answers may be in it that people have typed.
+    """Raises UsageError where answers may be in a file that people have typed, OutputError where none can be written.
 
     campaign: its folder, for the message.
     """
     if os.path.lexists(path):
-        raise OutputError(
+        raise UsageError(
             f"{path}: expected no file for the questions yet, found one, which may hold answers; take them with "
             f"`coremargin active tell {campaign} {path}`, or choose another name"
         )

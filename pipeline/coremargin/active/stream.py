@@ -353,7 +353,9 @@ class StreamLearner:
 
         Raises
         ------
-        OutputError
+        UsageError
             Something is at that place.
+        OutputError
+            Nothing can be written there.
         """
         save(path, self.model, self._source(), self._trial, self.claim, self.classes)

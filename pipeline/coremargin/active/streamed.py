@@ -140,7 +140,7 @@ def save(
     claim: str,
     classes: list[Any],
 ) -> None:
-    """Write the folder of ``StreamLearner.save``, whole or not at all. Raises OutputError."""
+    """Write the folder of ``StreamLearner.save``, whole or not at all. Raises UsageError, OutputError."""
     place = Path(os.path.realpath(path))
     check_outside(place)
     names = source.classes

@@ -29,14 +29,15 @@ import numpy as np
 
 from coremargin.data.files import aside_of, output_errors, sync_folder
 from coremargin.data.owned import Kind, named
-from coremargin.errors import OutputError
+from coremargin.errors import OutputError, UsageError
 from coremargin.formats.open_folder import previous_of
 
 
 def check_target(path: Path, kind: Kind, *, overwrite: bool) -> None:
     """Finish or undo what a killed save left behind, and see whether a folder may be written at ``path``.
 
-    Raises OutputError: something else is there or beside it, or one of this kind without leave to replace it.
+    Raises UsageError: something else is there, or one of this kind without leave to replace it; OutputError: what lies
+    beside it is in the way.
     """
     recover(path, kind)
     with output_errors(path):
@@ -51,21 +52,21 @@ def _check_old(path: Path, kind: Kind, *, overwrite: bool) -> None:
 
 
 def refuse(path: Path, what: str, foreign: Sequence[str], *, overwrite: bool) -> None:
-    """Raises OutputError: ``foreign`` files are in the way of an output, or it is there and must not be replaced."""
+    """Raises UsageError: ``foreign`` files are where an output is to go, or it is there and must not be replaced."""
     if foreign:
-        raise OutputError(
+        raise UsageError(
             f"{path}: expected {what} or nothing, found something else: {named(foreign)}; "
             f"move that away, or choose another place"
         )
     if not overwrite:
-        raise OutputError(f"{path}: {what} is there already; choose another place, or give --overwrite")
+        raise UsageError(f"{path}: {what} is there already; choose another place, or give --overwrite")
 
 
 @contextmanager
 def replacing(path: Path, kind: Kind, *, overwrite: bool) -> Iterator[Path]:
     """A new empty folder to fill; it is put at ``path`` at the end, or removed after an exception.
 
-    Raises OutputError: as ``check_target``, no room, no permission, a read-only file system.
+    Raises UsageError as ``check_target``; OutputError: so does that, no room, no permission, a read-only file system.
     """
     check_target(path, kind, overwrite=overwrite)
     aside = aside_of(path)

@@ -38,7 +38,7 @@ def export(
     """Write a model or fleet, or that in a folder, to the file ``out``, which appears whole or not at all; its bytes.
 
     C: of a fleet, whose members decide. Raises UsageError (the package for the format is not installed, several values
-    of C, a place in a store or a model), OutputError (something is there, not writable).
+    of C, a place in a store or a model, or where something is), OutputError (not writable).
     """
     check_outside(Path(out))
     path = Path(os.path.realpath(out))  # a link leads to what is replaced

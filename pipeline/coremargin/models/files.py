@@ -59,7 +59,7 @@ def save_folder(
 ) -> None:
     """Make a model's folder, whole or not at all: ``write`` fills it, then come how it was made and the report.
 
-    Raises OutputError: something is there, no room, no permission. The caller holds the lock on ``path``.
+    Raises UsageError: something is there; OutputError: no room, no permission. The caller holds the lock on ``path``.
     """
     place = Path(os.path.realpath(path))  # a symlink keeps pointing at the model that is replaced
     with replacing(place, MODEL, overwrite=overwrite) as folder:

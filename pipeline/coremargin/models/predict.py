@@ -88,11 +88,11 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     """Write label and decision value of every row of ``source`` to ``out``: ``*.parquet``, or else a Zarr group.
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and
-    those to ``drop``. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``; None: on the threads of
-    this process. The output is the same to the bit, however many there are.
+    those to ``drop``. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``; None: on the
+    threads of this process. The output is the same to the bit, however many there are.
     on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
-    Raises DataError (other columns or features, damaged store), OutputError (something is there, cannot be written),
-    Busy (another job is writing there), UsageError (a fleet with several values of C, none of them chosen; a place in a
+    Raises DataError (other columns or features, damaged store), OutputError (cannot be written), Busy (another job is
+    writing there), UsageError (something is there; a fleet with several values of C, none of them chosen; a place in a
     store or a model).
     """
     model, path = opened_model(model, C), Path(os.path.abspath(out))

@@ -60,7 +60,7 @@ class Sink(Protocol):
 def predictions(path: Path, model: AnyModel, source: Source, *, overwrite: bool) -> AbstractContextManager[Sink]:
     """Takes all rows in order; ``*.parquet`` is Parquet, any other name a Zarr group; a link leads to what is replaced.
 
-    Raises OutputError (something is there, cannot be written), UsageError (Parquet without pyarrow).
+    Raises UsageError (something is there, Parquet without pyarrow), OutputError (cannot be written).
     """
     make = _parquet if path.suffix.lower() == ".parquet" else _zarr
     return make(Path(os.path.realpath(path)), model, source, overwrite=overwrite)
@@ -181,7 +181,7 @@ class _ParquetSink:
 
 
 def _check_old(path: Path, *, overwrite: bool) -> None:
-    """Raises OutputError for a Parquet file that must not be replaced, and for whatever else is there."""
+    """Raises UsageError for a Parquet file that must not be replaced, and for whatever else is there."""
     if os.path.lexists(path):
         refuse(path, "a file of predictions", [] if _is_ours(path) else ["other data"], overwrite=overwrite)
 

@@ -353,8 +353,10 @@ class Trained(ABC):
 
         Raises
         ------
+        UsageError
+            Something is there.
         OutputError
-            Something is there, no room, no permission.
+            No room, no permission.
         """
         save_folder(path, self.write, run, rounds, report, overwrite=overwrite)
 
