@@ -120,6 +120,7 @@ def test_an_output_that_is_there_is_wrong_usage(
     for words in (
         ("train", store, "--out", model, "--cluster", "threads"),
         ("predict", model, store, tmp_path / "p.zarr"), ("predict", model, store, tmp_path / "p.parquet"),
+        ("predict", model, store, tmp_path / "p.csv"), ("predict", model, store, tmp_path / "p.jsonl"),
         ("export", model, tmp_path / "m.onnx"), ("active", "start", store, "--out", tmp_path / "c"),
         ("synth", tmp_path / "s.zarr", "--rows", "9"), ("ingest", tmp_path / "rows.csv", tmp_path / "i.zarr"),
     ):  # fmt: skip

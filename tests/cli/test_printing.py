@@ -229,7 +229,7 @@ def everything_about(model: Path, store: Path, run: Callable[..., str]) -> None:
     for words in (("show", model), ("verify", model, store), ("evaluate", model, store)):
         run(*words)
         run(*words, "--json")
-    for name in ("p.zarr", "p.parquet"):
+    for name in ("p.zarr", "p.parquet", "p.csv", "p.jsonl"):
         run("predict", model, store, model.with_name(f"{model.name}.{name}"))
     run("outliers", model, codes=(0, 2))
     cut = any("\0" in label for label in Store.open(store).classes)  # a graph would end the label there: refused
@@ -276,7 +276,7 @@ def test_names_that_are_not_utf8(tmp_path: Path, run_safely: Callable[..., str])
     store, model = write_store(folder / os.fsdecode(b"s\xfe.zarr"), ("a", "b")), folder / os.fsdecode(b"m\xfe")
     for _ in range(2):
         run_safely("train", store, "--out", model, "--cluster", "threads", "--overwrite")
-        for name in ("p.zarr", "p.parquet"):
+        for name in ("p.zarr", "p.parquet", "p.csv", "p.jsonl"):
             run_safely("predict", model, store, folder / os.fsdecode(b"\xfe" + name.encode()), "--overwrite")
     run_safely("train", store, "--out", model, "--cluster", "threads", "--resume")
     for words in (("show", model), ("verify", model, store), ("info", store), ("check", store)):

@@ -17,10 +17,10 @@ from coremargin.data.store import Store
 from coremargin.engine import calls
 from coremargin.errors import Busy, DataError, LabelError, UsageError
 from coremargin.models import predict as predict_module
-from coremargin.models import predictions
 from coremargin.models.evaluate import evaluate
 from coremargin.models.model import Model
 from coremargin.models.predict import predict
+from coremargin.models.predictions import zarr_group
 
 MakeStore = Callable[..., Store]
 
@@ -55,7 +55,7 @@ def labels(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.where(turned, np.where(truth == "no", "yes", "no"), truth)
 
 
-@pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
+@pytest.mark.parametrize("name", ["p.zarr", "p.parquet", "p.csv", "p.jsonl"])
 def test_one_writer_at_a_time(tmp_path: Path, make_store: MakeStore, rows: np.ndarray, name: str) -> None:
     """While predictions are written, another run on the same output is refused, under any name; no lock stays."""
     store, out = make_store(rows, None, chunk_rows=16), tmp_path / "out" / name
@@ -103,7 +103,7 @@ def test_numeric_labels_are_written_decoded(
     tmp_path: Path, rows: np.ndarray, classes: tuple[Any, Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Labels that are numbers have an array of their own, whatever the chunks of rows and of predictions."""
-    monkeypatch.setattr(predictions, "_CHUNK_ROWS", 40)
+    monkeypatch.setattr(zarr_group, "_CHUNK_ROWS", 40)
     monkeypatch.setattr(predict_module, "_BATCH_ROWS", 30)
     model = make_model(classes)
     predict(model, ArraySource(rows, chunk_rows=7), tmp_path / "p.zarr")
@@ -153,7 +153,7 @@ def test_labels_of_any_size_are_kept_exactly(tmp_path: Path, rows: np.ndarray, c
         assert group["label"][:].tolist() == labels
 
 
-@pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
+@pytest.mark.parametrize("name", ["p.zarr", "p.parquet", "p.csv", "p.jsonl"])
 def test_old_predictions_are_replaced_only_when_asked(tmp_path: Path, rows: np.ndarray, name: str) -> None:
     """Without `overwrite` what is there stays; a folder of other things stays always."""
     source = ArraySource(rows)
@@ -184,7 +184,7 @@ def test_a_parquet_file_of_other_data_is_never_replaced(tmp_path: Path, rows: np
         assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
+@pytest.mark.parametrize("name", ["p.zarr", "p.parquet", "p.csv", "p.jsonl"])
 def test_a_broken_run_leaves_nothing(tmp_path: Path, rows: np.ndarray, name: str) -> None:
     """When a chunk cannot be read, no output appears and no leftover stays."""
 
@@ -294,7 +294,7 @@ def test_one_class_has_no_roc_curve(rows: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
+@pytest.mark.parametrize("name", ["p.zarr", "p.parquet", "p.csv", "p.jsonl"])
 def test_predictions_are_the_same_bits_wherever_they_are_made(
     tmp_path: Path, make_store: MakeStore, rng: np.random.Generator, embedded: Any, name: str, dtype: str,
     monkeypatch: pytest.MonkeyPatch,

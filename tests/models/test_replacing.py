@@ -24,7 +24,7 @@ from coremargin.learn.train import Progress, train_job
 from coremargin.models.export import export
 from coremargin.models.files import MODEL
 from coremargin.models.predict import predict
-from coremargin.models.predictions import PREDICTIONS
+from coremargin.models.predictions.zarr_group import PREDICTIONS
 from coremargin.models.registry import read_model
 from coremargin.problems.registry import new_job
 
@@ -196,18 +196,19 @@ def test_what_only_has_the_name_of_a_leftover_stays(
 
 
 def test_a_link_keeps_leading_to_what_is_replaced(store: Store, model: Path, tmp_path: Path) -> None:
-    """Models and predictions, of either form, are replaced where a link leads; the link stays."""
+    """Models and predictions, of any form, are replaced where a link leads; the link stays."""
     pytest.importorskip("pyarrow")
     (tmp_path / "to_model").symlink_to("m")
     coremargin.train(store.path, out=tmp_path / "to_model", cluster="threads", overwrite=True, epsilon=0.5)
     assert read_model(model).parameters["epsilon"] == 0.5
-    for name in ("p.zarr", "p.parquet"):
+    outputs = ["p.csv", "p.jsonl", "p.parquet", "p.zarr"]
+    for name in outputs:
         (tmp_path / f"to_{name}").symlink_to(name)
         for overwrite in (False, True, True):
             told = predict(model, store, tmp_path / f"to_{name}", overwrite=overwrite)
             assert told.path == tmp_path / f"to_{name}"
         assert not (tmp_path / name).is_symlink()
-    names = ["m", "p.parquet", "p.zarr", "rows.zarr", "to_model", "to_p.parquet", "to_p.zarr"]
+    names = ["m", *outputs, "rows.zarr", "to_model", *(f"to_{name}" for name in outputs)]
     assert sorted(entry.name for entry in tmp_path.iterdir()) == names
     assert all((tmp_path / name).is_symlink() for name in names if name.startswith("to_"))
 
@@ -254,7 +255,7 @@ def test_tables_that_are_not_only_predictions_are_not_replaced(store: Store, mod
     predict(model, store, tmp_path / "again.parquet", overwrite=True)
 
 
-@pytest.mark.parametrize("name", ["p.zarr", "p.parquet"])
+@pytest.mark.parametrize("name", ["p.zarr", "p.parquet", "p.csv", "p.jsonl"])
 def test_what_comes_in_while_predicting_is_noticed(model: Path, tmp_path: Path, name: str) -> None:
     """What somebody puts there while rows are read is found before it is replaced."""
     pytest.importorskip("pyarrow")

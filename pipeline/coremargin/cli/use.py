@@ -136,13 +136,15 @@ def predict(
     Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes: its columns are found by
     their names, and become features as the model's did.
 
-    OUT ending in .parquet is a Parquet file with the columns row, label, code and decision; anything else is a Zarr
-    group with arrays code and decision, whose attribute "classes" decodes the codes. Without --cluster the rows are
-    read on all cores of this machine; the output is the same to the bit wherever they are.
+    The ending of OUT says its format. .parquet, .csv and .jsonl: a table with the columns (keys) row, label, code and
+    decision. .zarr, or no ending: a Zarr group with arrays code and decision, whose attribute "classes" decodes the
+    codes. Any other is refused. Without --cluster the rows are read on all cores of this machine; the output is the
+    same to the bit wherever they are. --overwrite replaces predictions and nothing else.
 
     \b
     Examples:
       coremargin predict rows.model new.zarr labels.parquet
+      coremargin predict rows.model new.zarr labels.csv
       coremargin predict rows.model new.zarr labels.zarr
     """
     from coremargin.models.predict import predict as run

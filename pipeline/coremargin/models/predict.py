@@ -17,7 +17,8 @@ from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import executor_of
 from coremargin.models.files import check_outside
 from coremargin.models.matching import scorer_for
-from coremargin.models.predictions import predictions
+from coremargin.models.predictions.common import Subject
+from coremargin.models.predictions.opening import predictions
 from coremargin.models.registry import read_model
 from coremargin.models.rows import rows_for
 
@@ -85,14 +86,16 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     drop: Sequence[str] = (),
     on_ingest: OnIngest | None = None,
 ) -> Prediction:
-    """Write label and decision value of every row of ``source`` to ``out``: ``*.parquet``, or else a Zarr group.
+    """Write label and decision value of every row of ``source`` to ``out``.
+
+    The ending of its name says the format: ``.parquet``, ``.csv``, ``.jsonl``, ``.zarr`` or none for a Zarr group.
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and
     those to ``drop``. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``; None: on the
     threads of this process. The output is the same to the bit, however many there are.
     on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
     Raises DataError (other columns or features, damaged store), OutputError (cannot be written), Busy (another job is
-    writing there), UsageError (something is there; a fleet with several values of C, none of them chosen; a place in a
+    writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them chosen; a place in a
     store or a model).
     """
     model, path = opened_model(model, C), Path(os.path.abspath(out))
@@ -112,9 +115,12 @@ def _predicted(
 ) -> Prediction:  # fmt: skip
     scorer = scorer_for(model, source)
     counts, least = np.zeros(len(model.classes), np.int64), np.inf
+    writing = predictions(
+        path, Subject(model, source), overwrite=overwrite
+    )  # before a lock makes folders for a wrong name
     with (
         Locked(path, "these predictions"),
-        predictions(path, model, source, overwrite=overwrite) as sink,
+        writing as sink,
         executor_of(source, "threads" if cluster is None else cluster) as executor,
     ):
         for batch in _batches(scorer, source, executor, on_progress):

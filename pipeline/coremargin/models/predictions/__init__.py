@@ -1,0 +1,1 @@
+"""Files of predictions: one module per format; ``opening.predictions`` finds it by the name of the output."""
