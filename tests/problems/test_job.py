@@ -142,7 +142,7 @@ def test_identity_leaves_out_what_does_not_change_the_result() -> None:
     [
         ({}, "hard_margin"),
         ({"strategy": "paper"}, "hard_margin"),
-        ({"C": 1.0, "fold_seed": 0, "class_weight": None}, "hard_margin"),
+        ({"C": None, "fold_seed": 0, "class_weight": None}, "hard_margin"),
         ({"loss": "hinge"}, "soft_margin"),
         ({"loss": "squared_hinge", "C": 3, "strategy": "fast"}, "soft_margin"),
         ({"loss": "hinge", "C": [3.0]}, "fleet"),
@@ -160,6 +160,11 @@ def test_what_is_said_decides_which_kind_is_meant(said: dict[str, Any], kind: st
 @pytest.mark.parametrize(
     ("said", "message"),
     [
+        ({"C": 1.0}, "C: a hard margin has none, found 1.0; it belongs to .*a soft margin .give loss"),
+        ({"C": [1.0]}, r"C: a hard margin has none, found \[1.0\]; give loss too"),
+        ({"classes": "ovr", "C": 1.0}, "C: a hard margin has none, found 1.0; give loss too"),
+        ({"classes": "crammer-singer", "C": 1.0}, "C: a hard margin has none, found 1.0; give loss too"),
+        ({"outliers": 3, "C": 1.0}, "C: a margin with outliers has none, found 1.0"),
         ({"C": 2.0}, "C: a hard margin has none, found 2.0; it belongs to .*a soft margin .give loss"),
         ({"class_weight": "balanced"}, "class_weight: a hard margin has none"),
         ({"loss": "hinge", "strategy": "paper"}, "strategy: a soft margin has none, found 'paper'.* a hard margin"),

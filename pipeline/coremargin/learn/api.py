@@ -46,7 +46,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     epsilon: float = 1e-3,
     intercept: bool = True,
     loss: Loss | None = None,
-    C: float | Sequence[float] | NDArray[Any] = 1.0,
+    C: float | Sequence[float] | NDArray[Any] | None = None,
     class_weight: Literal["balanced"] | Sequence[float] | None = None,
     classes: Literal["ovr", "crammer-singer"] | None = None,
     folds: int | None = None,
@@ -89,8 +89,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         False for a hyperplane through the origin of the (scaled) rows.
     loss : {"hinge", "squared_hinge"}, optional
         Of rows inside of the margin or on the wrong side (``SoftMarginJob``); None: a hard margin.
-    C : float or sequence of float, default 1.0
-        Weight of a row's loss; of several each has a model, from the same scans (``FleetJob``).
+    C : float or sequence of float, optional
+        Weight of a row's loss; of several each has a model, from the same scans (``FleetJob``). None: 1.0 with a loss;
+        without one no other value is taken.
     class_weight : "balanced" or sequence of two float, optional
         Factors of C for the negative and the positive class; "balanced": n / (2 n_class).
     classes : {"ovr", "crammer-singer"}, optional

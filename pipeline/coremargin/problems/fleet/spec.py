@@ -10,6 +10,7 @@ from coremargin.formats.choices import Loss
 from coremargin.formats.limits import MOST_FOLDS, MOST_SEED
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import (
+    COST,
     ClassWeight,
     check_class_weight,
     check_costs,
@@ -26,7 +27,7 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
     """
 
     loss: Loss | None = None
-    C: float | tuple[float, ...] = 1.0
+    C: float | tuple[float, ...] | None = None
     class_weight: ClassWeight | None = None
     classes: Literal["ovr"] | None = None
     folds: Annotated[
@@ -57,7 +58,7 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
     @property
     def costs(self) -> tuple[float, ...]:
         """The values of C, from small to large."""
-        return tuple(sorted(self.C)) if isinstance(self.C, tuple) else (self.C,)
+        return tuple(sorted(self.C)) if isinstance(self.C, tuple) else (COST if self.C is None else self.C,)
 
     def parameters_of(self, cost: float) -> dict[str, Any]:
         """The parameters of one member, with this C."""

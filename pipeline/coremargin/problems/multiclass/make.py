@@ -21,6 +21,6 @@ def problem_of(job: CrammerSingerJob, source: Source) -> CrammerSinger | KeslerM
             blocks=len(plan_blocks(source, job.block)),
         )  # fmt: skip
     return CrammerSinger(
-        source, job.epsilon, job.intercept, memory_bytes=job.memory, sample_share=job.sample, cost=job.C,
+        source, job.epsilon, job.intercept, memory_bytes=job.memory, sample_share=job.sample, cost=job.cost,
         class_weight=job.class_weight,
     )  # fmt: skip

@@ -22,7 +22,7 @@ def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | BlockMinimisa
         source,
         job.epsilon,
         LOSSES[job.loss],
-        job.C,
+        job.cost,
         job.class_weight,
         job.intercept,
         job.memory,

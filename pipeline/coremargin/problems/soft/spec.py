@@ -12,6 +12,7 @@ from coremargin.problems.job import TrainJob
 
 #: Values of C whose products with squares of margins neither over- nor underflow.
 COSTS = (1e-100, 1e100)
+COST = 1.0  #: C of a loss when nothing is said
 
 ClassWeight = Literal["balanced"] | tuple[float, float]
 
@@ -52,10 +53,10 @@ def check_class_weight(weight: ClassWeight | None) -> None:
         raise ValueError(f"class_weight: expected two numbers above 0; found {list(weight)}")
 
 
-def check_without_loss(cost: float | tuple[float, ...], weight: ClassWeight | None) -> None:
+def check_without_loss(cost: float | tuple[float, ...] | None, weight: ClassWeight | None) -> None:
     """Refuse what only a loss has. Raises ValueError."""
-    for name, found, nothing in (("C", cost, 1.0), ("class_weight", weight, None)):
-        if found != nothing:
+    for name, found in (("C", cost), ("class_weight", weight)):
+        if found is not None:
             shown = list(found) if isinstance(found, tuple) else found
             raise ValueError(f"{name}: a hard margin has none, found {shown!r}; give loss too")
 
@@ -68,19 +69,20 @@ def loss_parameters(loss: str, cost: float, weight: ClassWeight | None) -> dict[
 class SoftMarginJob(TrainJob, frozen=True, kw_only=True):
     """A soft margin between two classes.
 
-    loss: of rows inside of the margin or on the wrong side; C, the weight of a row's loss; class_weight, factors of C
-    for the negative and the positive class, or "balanced": n / (2 n_class). Weights that the store has of its rows are
-    factors of C too, and n are their sums; a row of weight 0 is left out.
+    loss: of rows inside of the margin or on the wrong side. C: the weight of a row's loss, 1.0 where None is said, no
+    number, so that any C without a loss is noticed. class_weight: factors of C for the negative and the positive class,
+    or "balanced": n / (2 n_class). Weights that the store has of its rows are factors of C too, and n are their sums; a
+    row of weight 0 is left out.
     """
 
     loss: Annotated[Loss, Meta(description="For noisy rows; without it: hard margin.")]
     C: Annotated[
-        float,
+        float | None,
         Meta(
-            description="Weight of a row's loss; several: a model each.",
+            description=f"Weight of a row's loss, {COST} where --loss stands alone; several: a model each.",
             extra={"metavar": "NUMBER[,...]", "text": numbers_of},
         ),
-    ] = 1.0
+    ] = None
     class_weight: Annotated[
         ClassWeight | None,
         Meta(
@@ -92,9 +94,14 @@ class SoftMarginJob(TrainJob, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what is out of range. Raises ValueError."""
         super().__post_init__()
-        check_costs([self.C])
+        check_costs([self.cost])
         check_class_weight(self.class_weight)
+
+    @property
+    def cost(self) -> float:
+        """C, said or not."""
+        return COST if self.C is None else self.C
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps."""
-        return super().parameters() | loss_parameters(self.loss, self.C, self.class_weight)
+        return super().parameters() | loss_parameters(self.loss, self.cost, self.class_weight)
