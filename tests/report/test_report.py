@@ -215,7 +215,11 @@ def test_a_stopped_run_says_what_is_proven_and_how_to_go_on() -> None:
     """A stopped model claims no more than its scans prove and gives the command that resumes."""
     text = render(example("stopped", scans=3)).text
     assert "The run ended before the proof was complete." in text
-    assert "coremargin train kdd.zarr --out models/kdd --resume" in text
+    assert "coremargin train kdd.zarr --out models/kdd OPTIONS --resume" in text  # an older run says no more
+    model, run, *others = example("stopped", scans=3)
+    words = ["coremargin", "train", "a b;rm.zarr", "--out", "/m/kdd", "--memory", "64 MiB", "--resume"]
+    again = Page(render_report(model, run | {"resume": words}, *others)).text
+    assert "coremargin train 'a b;rm.zarr' --out /m/kdd --memory '64 MiB' --resume" in again
     early = render(example("stopped", scans=0)).text
     assert "The run ended before a scan over all rows was finished." in early
     assert "This one reaches" not in early

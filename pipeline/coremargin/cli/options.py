@@ -12,6 +12,7 @@ from msgspec import NODEFAULT, Meta
 from msgspec.structs import fields
 
 from coremargin.problems.registry import trained
+from coremargin.problems.resuming import option_name
 from coremargin.spec import Size, exact_size
 
 if TYPE_CHECKING:
@@ -95,15 +96,15 @@ def job_parameters(options: dict[str, Any]) -> dict[str, Any]:
             try:
                 options[name] = text(options[name])
             except ValueError as error:
-                raise click.BadParameter(str(error), param_hint=f"--{_dashed(name)}") from None
+                raise click.BadParameter(str(error), param_hint=option_name(name)) from None
     return {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
 
 
 def _option(parameter: Parameter) -> click.Option:
-    name, help_ = _dashed(parameter.name), parameter.meta.description
+    help_ = parameter.meta.description
     if _is_flag(parameter):  # it turns round what holds when nothing is said
-        turned = f"--no-{name}" if parameter.default is True else f"--{name}"
-        return click.Option([turned, parameter.name], is_flag=True, help=help_)
+        name = option_name(parameter.name, turned=parameter.default is True)
+        return click.Option([name, parameter.name], is_flag=True, help=help_)
     more = dict(parameter.meta.extra or {})
     more.pop("text", None)
     choices, plain = _values(parameter.kind)
@@ -116,7 +117,7 @@ def _option(parameter: Parameter) -> click.Option:
         more["required"] = True
     elif parameter.default not in (None, NODEFAULT):
         help_ = f"{help_}  [default: {_defaults(parameter, exact=Size in plain)}]"
-    return click.Option([f"--{name}", parameter.name], type=kind, help=help_, **more)
+    return click.Option([option_name(parameter.name), parameter.name], type=kind, help=help_, **more)
 
 
 def _defaults(parameter: Parameter, *, exact: bool) -> str:
@@ -128,10 +129,6 @@ def _defaults(parameter: Parameter, *, exact: bool) -> str:
 
 def _is_flag(parameter: Parameter) -> bool:
     return _values(parameter.kind) == ([], [bool])
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
 
 
 def _parameters(job: type[TrainJob]) -> Iterator[Parameter]:

@@ -130,6 +130,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     from coremargin.learn.train import check_output, open_store, train_job
     from coremargin.problems.registry import kind_of
     from coremargin.problems.report import write_report
+    from coremargin.problems.resuming import placed
 
     as_json, quiet = flags.pop("as_json"), flags.pop("quiet")
     if flags["resume"] and flags["restart"]:
@@ -137,6 +138,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     begin: Begin = "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
     with terminable():
         where = cluster_of(job, cluster)
+        job = placed(job, cluster)
         source = open_store(job, begin)
         check_output(job, begin, overwrite=flags["overwrite"])
         with (

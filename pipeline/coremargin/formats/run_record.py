@@ -29,6 +29,7 @@ class Run(Struct, frozen=True, kw_only=True):
     seconds: Annotated[float, Meta(ge=0, le=1e12)]
     peak_rss_bytes: _Count
     resumed: _Count
+    resume: list[str] | None = None  #: words of the command that goes on with it; None of rows in memory
     store: str
     out: str
     reason: str

@@ -26,6 +26,7 @@ from coremargin.learn.train import (
 from coremargin.models.executor import executor_of
 from coremargin.problems.registry import job_of, own_parameters, problem_of
 from coremargin.problems.report import write_report
+from coremargin.problems.resuming import placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -177,6 +178,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     }  # fmt: skip
     place = os.fspath(out) if out is not None else "model"
     job = job_of({"job": "train", "store": rows.name, "out": place, **_plain(parameters)}, where="coremargin.train")
+    job = placed(job, cluster)
     if out is not None:
         rows = open_store(job, begin) if isinstance(source, str | os.PathLike) else rows
         check_output(job, begin, overwrite=overwrite)

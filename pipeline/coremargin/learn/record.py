@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin import spec as specs
+from coremargin.data.store import Store
+from coremargin.data.view import root
 from coremargin.formats.run_record import parts_of
 from coremargin.maths.margin import ratio
 from coremargin.problems.registry import kind_of, kind_of_model
+from coremargin.problems.resuming import resume_words
 
 if TYPE_CHECKING:
     from coremargin.engine.loop import ScanCost
@@ -110,6 +113,7 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
         "sample_bytes": counters.rounds[0]["bytes_read"] if counters.rounds else 0, "store_bytes": source.nbytes,
         "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": found.pool_rows, "executor": executor.description,
         "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
+        "resume": resume_words(job) if isinstance(root(source), Store) else None,
         "resumed": counters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
     if counters.bounds:  # the last of them held to the end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -104,8 +105,9 @@ def places(job: TrainJob) -> list[str]:
 
 
 def go_on(outcome: Outcome) -> list[str]:
-    """How a run that stopped at a limit goes on, if it did."""
-    return ["go on   the same command with --resume and a larger limit"] if outcome.resumable else []
+    """How a run that stopped at a limit goes on, if it did: without that limit."""
+    words = outcome.run.get("resume")  # older runs do not say it
+    return [f"go on   {shlex.join(words)}"] if outcome.resumable and words else []
 
 
 def check_of(job: TrainJob) -> str:

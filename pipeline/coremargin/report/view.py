@@ -23,6 +23,8 @@ def view(record: Json, run: Json, records: Sequence[Json], columns: Sequence[Col
     parameters = record.get("parameters") or {}
     store, model = shlex.quote(str(run.get("store") or "STORE")), shlex.quote(name)
     verify = f"coremargin verify {model} {store}"
+    words = run.get("resume")  # not known of older runs, nor what they were asked
+    resume = shlex.join(map(str, words)) if words else f"coremargin train {store} --out {model} OPTIONS --resume"
     goes_on = record.get("status") == "stopped" and run.get("resumable") is not False  # of older runs it is not known
     return {
         "record": record,
@@ -38,7 +40,7 @@ def view(record: Json, run: Json, records: Sequence[Json], columns: Sequence[Col
         "goes_on": goes_on,
         "commands": {
             "verify": verify,
-            "next": f"coremargin train {store} --out {model} --resume" if goes_on else verify,
+            "next": resume if goes_on else verify,
         },
     }
 

@@ -19,9 +19,12 @@ Search = Literal["exact", "heuristic", "published", "published-simple"]
 PUBLISHED: Mapping[str, Published] = {"published": "outlier-svm", "published-simple": "simple-outlier-svm"}
 
 
-def outliers_of(text: str) -> str | int:
-    """A whole number as such; what else there is, as it is."""
-    return int(text) if text.isascii() and text.isdigit() else text
+def outliers_of(text: str) -> str | int | list[int]:
+    """A whole number, or several with commas, as such; what else there is, as it is."""
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() for word in words):
+        return text
+    return int(text) if len(words) == 1 else [int(word) for word in words]
 
 
 class OutlierJob(TrainJob, frozen=True, kw_only=True):
