@@ -8,6 +8,7 @@
     model = coremargin.train("rows.zarr", epsilon=1e-3)
     model.certificate                # lower and upper bound on the best possible margin, proven
     model.decision_function(X)
+    model.save("rows.model")         # coremargin.load("rows.model") has it back
 
 The same from the command line: ``coremargin --help``.
 """
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from coremargin.learn.api import train
     from coremargin.models.fleet import FleetModel
     from coremargin.models.model import Model
+    from coremargin.models.registry import load
 
     __version__: str
 
@@ -36,10 +38,11 @@ _PLACES = {
     "Model": "models.model",
     "Store": "data.store",
     "ingest": "data.ingest",
+    "load": "models.registry",
     "train": "learn.api",
 }
 
-__all__ = ["CoremarginError", "FleetModel", "Model", "Store", "__version__", "ingest", "train", "verify"]
+__all__ = ["CoremarginError", "FleetModel", "Model", "Store", "__version__", "ingest", "load", "train", "verify"]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,7 +29,7 @@ from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, Interrupted, LabelError
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import most_wrong, share_of
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.problems.active.make import problem_of
 from coremargin.problems.active.methods.coreset import Coreset
 from coremargin.problems.active.methods.slab import Slab
@@ -83,7 +83,7 @@ def test_what_is_claimed_is_true(campaign: Campaign) -> None:
     says, all answered as the model says; no row is asked about twice.
     """
     status = campaign.run(know)
-    model = read_model(campaign.path / "model")
+    model = load(campaign.path / "model")
     signs = np.where(np.array(LABELS) == "spam", 1, -1)
     margins = signs * (X.astype(np.float64) @ model.w + model.b)
     assert status["lower"] <= margins.min() <= status["upper"] * (1 + 1e-9)
@@ -307,11 +307,11 @@ def test_a_draw_that_is_corrected_voids_its_attempt(campaign: Campaign, tmp_path
     row = int(model.arrays()["draws_ids"][0])
     campaign.undo(row)
     assert (campaign.status["status"], campaign.status["attempt"]) == ("running", 3)
-    assert read_model(campaign.path / "model").status == "stopped"
+    assert load(campaign.path / "model").status == "stopped"
     campaign.tell([row], [ORACLE[row]])
     status = campaign.run(know)
     assert (status["status"], status["attempt"]) == ("certified", 3)
-    assert read_model(campaign.path / "model").status == "certified"
+    assert load(campaign.path / "model").status == "certified"
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
@@ -353,14 +353,14 @@ def test_an_answer_that_comes_late(campaign: Campaign, tmp_path: Path) -> None:
     campaign.tell([late[0].row], [ORACLE[late[0].row]])
     assert campaign.status["attempt"] == 2
     assert campaign.run(know)["status"] == "certified"
-    before, log = state_of(campaign), read_model(campaign.path / "model").log
+    before, log = state_of(campaign), load(campaign.path / "model").log
     assert campaign.tell([late[1].row], [ORACLE[late[1].row]]) == 1
     assert all(state_of(campaign)[name].tobytes() == values.tobytes() for name, values in before.items())
-    assert read_model(campaign.path / "model").log == log != campaign._player.log.last
+    assert load(campaign.path / "model").log == log != campaign._player.log.last
     wrong = {"ham": "spam", "spam": "ham"}[ORACLE[late[2].row]]
     campaign.tell([late[2].row], [wrong])
     assert campaign.status["status"] != "certified"
-    assert read_model(campaign.path / "model").status != "certified"
+    assert load(campaign.path / "model").status != "certified"
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
@@ -480,9 +480,9 @@ def test_a_model_follows_its_log_after_a_kill(campaign: Campaign, monkeypatch: p
     with monkeypatch.context() as patched:
         patched.setattr(Campaign, "_settle", lambda _: None)
         campaign.undo(row)
-    assert read_model(campaign.path / "model").status == "certified"
+    assert load(campaign.path / "model").status == "certified"
     assert Campaign(campaign.path).status["status"] == "running"
-    assert read_model(campaign.path / "model").status == "stopped"
+    assert load(campaign.path / "model").status == "stopped"
 
 
 def test_no_model_outlives_its_answers(tmp_path: Path, store: Path) -> None:
@@ -524,7 +524,7 @@ def test_what_is_put_off_comes_back_and_what_nobody_knows_does_not(campaign: Cam
     status = campaign.run(told)
     assert (status["status"], status["unsure_rows"]) == ("certified", sorted(one.row for one in drawn_rows))
     assert not set(asked) & set(status["unsure_rows"])
-    assert read_model(campaign.path / "model").record["unsure"] == len(drawn_rows)
+    assert load(campaign.path / "model").record["unsure"] == len(drawn_rows)
 
 
 def test_answers_that_contradict_each_other_are_shown(campaign: Campaign) -> None:
@@ -536,7 +536,7 @@ def test_answers_that_contradict_each_other_are_shown(campaign: Campaign) -> Non
     status = campaign.run(know)
     assert status["status"] == "not_separable"
     assert wrong in {one["row"] for one in status["contradiction"]}
-    assert read_model(campaign.path / "model").status == "not_separable"
+    assert load(campaign.path / "model").status == "not_separable"
     campaign.correct(wrong, LABELS[wrong])
     assert campaign.run(know)["status"] == "certified"
 

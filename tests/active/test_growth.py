@@ -20,7 +20,7 @@ from coremargin.data.writer import StoreWriter
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import ClaimRefuted, Interrupted, LabelError, StoreError
 from coremargin.formats.draws import drawn
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.verify import verify
 
 X, LABELS = rows_and_labels(900)
@@ -58,7 +58,7 @@ def growths(campaign: Campaign) -> list[dict[str, Any]]:
 
 def holds(campaign: Campaign, rows: int) -> None:
     """What a certified campaign claims is true of so many rows, as NumPy finds it, and as ``verify`` does."""
-    model = read_model(campaign.path / "model")
+    model = load(campaign.path / "model")
     assert (model.status, model.rows) == ("certified", rows)
     signs = np.where(np.array(LABELS[:rows]) == "spam", 1, -1)
     margins = signs * (X[:rows].astype(np.float64) @ model.w + model.b)
@@ -109,7 +109,7 @@ def test_a_campaign_that_has_ended_looks_only_when_it_is_told(campaign: Campaign
     assert campaign.grow(who="anna") == 400
     status = campaign.status
     assert (status["status"], status["lower"], status["error_bound"], status["attempt"]) == ("running", None, None, 2)
-    assert read_model(campaign.path / "model").status == "stopped"
+    assert load(campaign.path / "model").status == "stopped"
     assert verify(campaign.path, store).ok
     assert growths(campaign)[0]["attempt"] == 2
     assert campaign.run(know)["status"] == "certified"
@@ -150,7 +150,7 @@ def test_scaled_rows_are_those_of_the_commit(tmp_path: Path, store: Path, scalin
         writer.write(X[FIRST:] * np.float32(1.5), None, None, origin="more")
     status = campaign.run(know)
     assert (status["status"], status["rows"]) == ("certified", 900)
-    model, rows = read_model(campaign.path / "model"), np.concatenate([X[:FIRST], X[FIRST:] * np.float32(1.5)])
+    model, rows = load(campaign.path / "model"), np.concatenate([X[:FIRST], X[FIRST:] * np.float32(1.5)])
     if scaling == "standard":
         assert np.allclose(model.shift, rows.mean(axis=0), atol=1e-6)
         assert np.allclose(1 / model.factor, rows.std(axis=0), rtol=1e-6)
@@ -180,7 +180,7 @@ def test_sparse_and_weighted_rows(tmp_path: Path, kind: str) -> None:
         assert campaign.grow() == 200
     assert campaign.run(know)["status"] == "certified"
     assert verify(campaign.path, place).ok
-    assert read_model(campaign.path / "model").rows == 900
+    assert load(campaign.path / "model").rows == 900
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 

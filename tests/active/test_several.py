@@ -18,7 +18,7 @@ from coremargin.data.store import Store
 from coremargin.errors import LabelError, SpecError
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import share_of
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 
@@ -52,7 +52,7 @@ def test_three_classes(tmp_path: Path, three: Path) -> None:
     status = campaign.run(oracle(NAMES))
     assert status["status"] == "certified"
     assert status["labels_asked"] < 300
-    model = read_model(campaign.path / "model")
+    model = load(campaign.path / "model")
     assert model.predict(THREE).tolist() == NAMES
     for one, label in zip(model.record["members"], "abc", strict=True):
         signs = np.where(np.array(NAMES) == label, 1, -1)
@@ -78,7 +78,7 @@ def test_answers_of_three_classes_that_contradict_each_other(tmp_path: Path, thr
     assert status["status"] == "not_separable"
     assert status["against_rest"] in ("a", "c")
     assert wrong in {one["row"] for one in status["contradiction"]}
-    assert read_model(campaign.path / "model").status == "not_separable"
+    assert load(campaign.path / "model").status == "not_separable"
     campaign.correct(wrong, "a")
     assert campaign.run(oracle(NAMES))["status"] == "certified"
 
@@ -105,7 +105,7 @@ def test_noisy_answers_end_in_an_interval(tmp_path: Path, two: Path) -> None:
     campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, **asked)
     status = campaign.run(oracle(NOISY))
     assert status["status"] == "certified"
-    evidence, model = status["evidence"], read_model(campaign.path / "model")
+    evidence, model = status["evidence"], load(campaign.path / "model")
     known = {*model.arrays()["answered_ids"].tolist()}
     rest = [row for row in range(600) if row not in known]
     wrong = sum(label != NOISY[row] for row, label in zip(rest, model.predict(X[rest]).tolist(), strict=True))
@@ -139,14 +139,14 @@ def test_a_finished_trial_is_told_while_the_campaign_goes_on(tmp_path: Path, two
     assert status["evidence"]["wrong"] > 0
     assert 0 < status["error_least"] < status["error_bound"]
     campaign.stop()
-    model = read_model(campaign.path / "model")
+    model = load(campaign.path / "model")
     assert (model.status, model.evidence) == ("stopped", status["evidence"])
     assert verify(campaign.path, two).ok
     (question,) = campaign.ask(1)
     assert question.why == "query"
     campaign.tell([question.row], [labels[question.row]])
     assert campaign.status["evidence"] is None
-    assert read_model(campaign.path / "model").evidence is None
+    assert load(campaign.path / "model").evidence is None
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
@@ -163,7 +163,7 @@ def test_what_is_asked_of_each_class(tmp_path: Path) -> None:
     status = campaign.run(oracle(labels))
     assert status["status"] == "certified"
     strata = {part["label"]: part for part in status["evidence"]["strata"]}
-    model = read_model(campaign.path / "model")
+    model = load(campaign.path / "model")
     given = Counter(labels[row] for row in range(1000) if row not in model.arrays()["answered_ids"])
     assert {label: part["population"] for label, part in strata.items()} == given
     assert all(part["error_bound"] <= 0.1 * part["population"] for part in strata.values())
@@ -187,7 +187,7 @@ def test_rows_that_nobody_can_label(tmp_path: Path, two: Path, when: str) -> Non
     status = campaign.status
     assert (status["unsure"], status["unsure_rows"]) == (4, sorted(unsure))
     assert (status["status"], status["attempt"], status["passed"]) == ("certified", 1, 0)
-    model = read_model(campaign.path / "model")
+    model = load(campaign.path / "model")
     known = {*model.arrays()["answered_ids"].tolist(), *unsure}
     assert status["population"] == 600 - len(known)
     order = (row for row in drawn(model.store_digest, 0, 1, 600) if row not in known)

@@ -18,7 +18,7 @@ from coremargin.data.store import Store
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.maths.active.bounds import any_row, labels_asked
 from coremargin.maths.pool import solve_pool
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.verify import verify
 
 
@@ -259,7 +259,7 @@ def test_what_is_left_can_be_verified(tmp_path: Path, kind: str) -> None:
     checked = verify(tmp_path / "left" / "model", rows.path)
     assert checked.ok
     assert checked.status == "certified"
-    model = read_model(tmp_path / "left" / "model")
+    model = load(tmp_path / "left" / "model")
     X, codes = trial.rows_at(np.arange(trial.rows))
     assert model.predict(X).tolist() == [trial.classes[code] for code in codes]
     plain = X.toarray() if kind == "sparse" else X
@@ -269,7 +269,7 @@ def test_what_is_left_can_be_verified(tmp_path: Path, kind: str) -> None:
     assert "nobody can check that" in said
     with pytest.raises(UsageError):
         learner.save(tmp_path / "left")
-    assert read_model(tmp_path / "left" / "model").w.tobytes() == learner.model.w.tobytes()
+    assert load(tmp_path / "left" / "model").w.tobytes() == learner.model.w.tobytes()
 
 
 def test_an_oracle_that_answers_many_at_once() -> None:
@@ -425,7 +425,7 @@ def test_several_classes(tmp_path: Path, batch: int) -> None:
     checked = verify(tmp_path / "left" / "model", left.path)
     assert checked.ok
     assert checked.status == "certified"
-    model = read_model(tmp_path / "left" / "model")
+    model = load(tmp_path / "left" / "model")
     X, codes = trial.rows_at(np.arange(trial.rows))
     assert model.predict(X).tolist() == [trial.classes[code] for code in codes]
     assert model.predict(rows).tolist() == learner.predict(rows).tolist()

@@ -68,7 +68,7 @@ def test_the_package_lists_what_it_offers() -> None:
     """The public names of coremargin are those in __all__, and dir() shows them."""
     import coremargin
 
-    assert {"Model", "__version__", "train"} <= set(coremargin.__all__)
+    assert {"Model", "__version__", "load", "train"} <= set(coremargin.__all__)
     assert set(coremargin.__all__) <= set(dir(coremargin))
 
 

@@ -26,7 +26,7 @@ from coremargin.models.fleet import FleetModel
 from coremargin.models.fleet_record import chosen, validation
 from coremargin.models.model import Model
 from coremargin.models.predict import predict
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
@@ -342,7 +342,7 @@ def test_verify_refuses_what_was_tampered_with(store: Store, trained: Path, tmp_
     assert words in str(caught.value)
     if isinstance(caught.value, DataError):  # what does not fit together is not used either
         with pytest.raises(DataError, match=re.escape(words)):
-            read_model(trained)
+            load(trained)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_verify_refuses_tables_that_make_no_sense(
 ) -> None:
     """They are refused as an altered fleet, not met halfway."""
     edited(trained / "fleet.json", change)
-    for use in (lambda: verify(trained, store.path), lambda: read_model(trained)):
+    for use in (lambda: verify(trained, store.path), lambda: load(trained)):
         with pytest.raises(DataError, match="get an unaltered copy"):
             use()
 
@@ -389,7 +389,7 @@ def test_incomplete_folders_are_not_read(store: Store, trained: Path, missing: s
     place = trained / missing
     shutil.rmtree(place) if place.is_dir() else place.unlink()
     with pytest.raises(DataError):
-        read_model(trained)
+        load(trained)
     with pytest.raises(DataError):
         verify(trained, store.path)
 
@@ -414,7 +414,7 @@ def test_a_fleet_is_replaced_only_with_leave(store: Store, trained: Path) -> Non
     with pytest.raises(UsageError, match="a model is there already"):
         check_output(job_of(store, trained), "new")
     train_job(job_of(store, trained, C=[0.5], folds=None), store, InProcess(1), overwrite=True)
-    assert isinstance(read_model(trained), FleetModel)
+    assert isinstance(load(trained), FleetModel)
     assert sorted(path.name for path in (trained / "members").iterdir()) == [
         "class-ant_C-0.5", "class-bee_C-0.5", "class-cat_C-0.5",
     ]  # fmt: skip

@@ -24,7 +24,7 @@ from coremargin.models.decision import leads
 from coremargin.models.evaluate import evaluate
 from coremargin.models.multiclass import MulticlassModel
 from coremargin.models.predict import predict
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.problems.common import start
 from coremargin.problems.multiclass import crammer_singer, make
 from coremargin.problems.registry import new_job
@@ -75,7 +75,7 @@ def test_models_are_verified(places: dict[str, tuple[Path, Path]], kind: str) ->
     found = verify(model, store)
     assert found.status == "certified"
     assert found.problem == "crammer_singer"
-    loaded = read_model(model)
+    loaded = load(model)
     assert isinstance(loaded, MulticlassModel)
     claims = loaded.certificate
     assert found.lower == pytest.approx(claims.lower, rel=1e-9)
@@ -163,7 +163,7 @@ def test_other_rows_are_refuted(places: dict[str, tuple[Path, Path]]) -> None:
 def test_predictions_are_the_largest_scores(places: dict[str, tuple[Path, Path]], tmp_path: Path, kind: str) -> None:
     """predict, evaluate, exports and the model in memory agree."""
     model, store = places[kind]
-    loaded = read_model(model)
+    loaded = load(model)
     X, codes = Store.open(store).rows_at(np.arange(600))
     truth = np.array([*Store.open(store).classes, None])[codes]
     given = loaded.predict(X)
@@ -212,7 +212,7 @@ def test_the_same_bits_everywhere(tmp_path: Path, loss: str | None, monkeypatch:
     assert run.run["scans"] > 1
     coremargin.train(store, out=tmp_path / "two", cluster="threads", **job)
     scans = 0
-    while scans == 0 or read_model(tmp_path / "three").status == "stopped":
+    while scans == 0 or load(tmp_path / "three").status == "stopped":
         scans += 1
         begin = "new" if scans == 1 else "resume"
         coremargin.train(store, out=tmp_path / "three", begin=begin, max_scans=scans, cluster="threads", **job)
@@ -269,7 +269,7 @@ def test_altered_folders_are_refused(places: dict[str, tuple[Path, Path]], tmp_p
         ("d", {}, {"coreset_classes": lambda v: v + 9}, "coreset_classes"),
     ):
         with pytest.raises(DataError, match=words):
-            read_model(altered(model, tmp_path / name, record, **arrays))
+            load(altered(model, tmp_path / name, record, **arrays))
 
 
 def test_the_command_line_tells_it(places: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from coremargin.errors import ClaimRefuted, DataError
 from coremargin.models.active import ActiveModel
 from coremargin.models.active_classes import ActiveClassesModel
 from coremargin.models.evaluate import evaluate
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.problems.common.model import record_of
 from coremargin.problems.report import write_report
 from model_kit import altered, store_of
@@ -163,7 +163,7 @@ def test_it_is_the_same_when_it_is_read_again(tmp_path: Path, rng: np.random.Gen
     model, _, _ = made(tmp_path, rng, "standard")
     model.save(tmp_path / "m")
     for again in (
-        read_model(tmp_path / "m"),
+        load(tmp_path / "m"),
         ActiveClassesModel.load(tmp_path / "m"),
         copy.deepcopy(model),
     ):
@@ -197,7 +197,7 @@ def test_what_does_not_fit_is_refused(
     """Arrays of other shapes, classes that there are not, rows twice, bounds of other classes."""
     made(tmp_path, rng)[0].save(tmp_path / "m")
     with pytest.raises(DataError, match=message):
-        read_model(altered(tmp_path / "m", tmp_path / "other", record, **arrays))
+        load(altered(tmp_path / "m", tmp_path / "other", record, **arrays))
 
 
 def test_every_command_takes_it(tmp_path: Path, rng: np.random.Generator) -> None:

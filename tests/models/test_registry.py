@@ -12,7 +12,6 @@ from coremargin.errors import DataError
 from coremargin.models.fleet import FleetModel
 from coremargin.models.model import Model
 from coremargin.models.multiclass import MulticlassModel
-from coremargin.models.registry import read_model
 from model_kit import store_of
 
 
@@ -51,9 +50,9 @@ def test_a_folder_is_read_as_what_its_record_says(several: Path, tmp_path: Path)
     """One function opens all models; a class opens its own, and says what it found instead."""
     for name, classes, kind in (("a", "crammer-singer", MulticlassModel), ("b", "ovr", FleetModel)):
         coremargin.train(several, out=tmp_path / name, classes=classes)
-        assert type(read_model(tmp_path / name)) is kind
+        assert type(coremargin.load(tmp_path / name)) is kind
     member = next((tmp_path / "b" / "members").iterdir())
-    assert type(read_model(member)) is Model
+    assert type(coremargin.load(member)) is Model
     with pytest.raises(DataError, match="expected a model of two classes, found one of problem 'crammer_singer'"):
         Model.load(tmp_path / "a")
     with pytest.raises(DataError, match="expected a model of several classes, found one of problem 'hard_margin'"):

@@ -25,7 +25,7 @@ from coremargin.models.export import export
 from coremargin.models.files import MODEL
 from coremargin.models.predict import predict
 from coremargin.models.predictions.zarr_group import PREDICTIONS
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.problems.registry import new_job
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_a_damaged_model_is_replaced(store: Store, model: Path) -> None:
         with pytest.raises(UsageError, match="a model is there already"):
             coremargin.train(store.path, out=model)
         coremargin.train(store.path, out=model, cluster="threads", overwrite=True)
-        assert read_model(model).status == "certified"
+        assert load(model).status == "certified"
 
 
 def test_other_names_of_a_models_files_keep_their_bytes(store: Store, model: Path, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_other_names_of_a_models_files_keep_their_bytes(store: Store, model: Pat
     before = everything(tmp_path / "backup")
     coremargin.train(store.path, out=model, cluster="threads", overwrite=True, epsilon=0.5)
     assert everything(tmp_path / "backup") == before
-    assert read_model(tmp_path / "backup").parameters["epsilon"] == 1e-3
+    assert load(tmp_path / "backup").parameters["epsilon"] == 1e-3
 
 
 def test_what_comes_in_while_training_is_noticed(store: Store, model: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_link_keeps_leading_to_what_is_replaced(store: Store, model: Path, tmp
     pytest.importorskip("pyarrow")
     (tmp_path / "to_model").symlink_to("m")
     coremargin.train(store.path, out=tmp_path / "to_model", cluster="threads", overwrite=True, epsilon=0.5)
-    assert read_model(model).parameters["epsilon"] == 0.5
+    assert load(model).parameters["epsilon"] == 0.5
     outputs = ["p.csv", "p.jsonl", "p.parquet", "p.zarr"]
     for name in outputs:
         (tmp_path / f"to_{name}").symlink_to(name)

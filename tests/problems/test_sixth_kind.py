@@ -21,7 +21,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.errors import DataError, Interrupted, SpecError, UsageError
 from coremargin.formats.kinds import Parts
 from coremargin.learn.train import Progress, train_job
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.problems import registry
 from coremargin.report import page
 from coremargin.verify.registry import KINDS as CLAIMS
@@ -65,7 +65,7 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     assert "farthest = true" in say("plan", job)
     told = say("run", job, "--cluster", "threads", "--quiet")
     assert told.startswith(f"certified: row {longest} is the longest.")
-    claims = read_model(model).certificate
+    claims = load(model).certificate
     square = max(sum(Fraction(float(value)) ** 2 for value in row) for row in rows)
     assert 0 < Fraction(claims.lower) ** 2 < square < Fraction(claims.upper) ** 2
     assert claims.kind == "length"
@@ -73,7 +73,7 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     assert say("verify", model, store, "--quiet").endswith("verified: no row is longer\n")
     assert f"length    from {claims.lower!r} to {claims.upper!r}" in say("show", model)
     assert "The longest row." in (model / "report.html").read_text()
-    assert read_model(model).kind == "farthest"
+    assert load(model).kind == "farthest"
     (command,) = (command for command in kinds.commands() if command.name == "farthest")
     assert json.loads(CliRunner().invoke(command, [str(model), "--json"]).stdout) == {"row": longest}
     assert CliRunner().invoke(command, [str(model)]).stdout == f"row {longest}\n"
@@ -90,7 +90,7 @@ def test_it_is_asked_for_by_an_option_and_by_a_keyword(tmp_path: Path, store: Pa
     assert told.startswith(f"certified: row {longest} is the longest.")
     model = coremargin.train(store, farthest=np.True_)
     assert (model.kind, model.parameters["epsilon"]) == ("farthest", 1e-3)
-    assert read_model(tmp_path / "m").parameters["epsilon"] == 0.01
+    assert load(tmp_path / "m").parameters["epsilon"] == 0.01
     shown = " ".join(say("train", "--help").split())
     assert "--farthest Find the longest row. " in shown
     assert "[default: 0.001; of the longest row 0.01]" in shown
@@ -140,7 +140,7 @@ def test_its_certificate_is_of_its_own_kind(tmp_path: Path, store: Path) -> None
         record["certificate"]["kind"] = kind
         file.write_text(json.dumps(record))
         with pytest.raises(DataError, match=f"expected a certificate of kind {expected}, found '{kind}'"):
-            read_model(tmp_path / name)
+            load(tmp_path / name)
 
 
 def test_its_page_may_be_a_template_of_its_own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

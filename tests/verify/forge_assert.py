@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from coremargin.cli import main
 from coremargin.errors import ClaimRefuted, CoremarginError, DataError
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.verify import verify
 from forge_plans import Draft
 from forge_run import Guard, asked, loaded
@@ -61,7 +61,7 @@ def answer(model: Path, store: Path) -> str:
 def loads(model: Path) -> Any:
     """The model as everybody else gets it, None where it is refused."""
     try:
-        return read_model(model)
+        return load(model)
     except CoremarginError:
         return None
 

@@ -36,7 +36,7 @@ import forge_rules
 from coremargin.cli import main
 from coremargin.errors import CoremarginError
 from coremargin.models.fleet import FleetModel
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.problems.outliers.left_out import left_out
 from coremargin.verify.examine import examine
 from forge_judge import scaled
@@ -196,7 +196,7 @@ def loaded(guard: Guard, model: Path, *, show: bool) -> tuple[Any, str]:
     """The model as everybody else gets it, None where it is refused; and what is wrong with that."""
     try:
         with guard.call():
-            found = read_model(model)
+            found = load(model)
     except CoremarginError:
         return None, ""
     except (Exception, Hang) as error:  # noqa: BLE001 - as above

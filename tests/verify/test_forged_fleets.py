@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.verify.examine import examine
 from forge_assert import answer, called, forged, loads, refused, with_files
 from forge_judges import Bench
@@ -34,7 +34,7 @@ def fleet(specimen: Specimen, place: Path, change: Callable[[Record], Any], more
 
 def accuracy(specimen: Specimen, model: Path) -> float:
     """Of what a fleet predicts for the rows that count, by the C of its first member."""
-    found = read_model(model)
+    found = load(model)
     found = found if found.C is not None or found.costs == (None,) else found.at(found.costs[0])
     known = specimen.rows.weighed > 0
     right = [given == label for given, label in zip(found.predict(specimen.rows.X), specimen.rows.labels, strict=True)]

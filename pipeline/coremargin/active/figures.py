@@ -17,7 +17,7 @@ from coremargin.errors import DataError, UsageError
 from coremargin.learn.record import as_run
 from coremargin.maths.margin import ratio
 from coremargin.models.files import MODEL
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.problems.active.model import evidence_of, found_of, model_of, reason_of
 from coremargin.problems.active.onward import options_of, started
 from coremargin.problems.report import write_report
@@ -152,7 +152,7 @@ def settle(player: Player, path: Path) -> None:
     known: tuple[str, str | None] | None = None
     claims = False  # of rows without an answer
     with suppress(DataError):
-        model = read_model(path / PLACE)
+        model = load(path / PLACE)
         known = model.status, model.record.get("log")
         claims = model.status != "stopped" or model.record.get("evidence") is not None
     ended = found_of(player.problem, player.state).status

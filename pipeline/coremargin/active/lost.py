@@ -22,7 +22,7 @@ from coremargin.formats.answers import Growth
 from coremargin.formats.campaign import ANSWERS
 from coremargin.formats.held import unsure_of
 from coremargin.maths.margin import ratio
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.report.text import count
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _asked(facts: Campaign, log: Log, place: Path) -> dict[str, Any]:
 def _model(place: Path, hashes: tuple[str, ...]) -> tuple[int | None, Mapping[str, Any]]:
     """How many lines of the log came after what the model is about, and its record; None where there is none."""
     try:
-        record = read_model(place / PLACE).record
+        record = load(place / PLACE).record
     except DataError:
         return None, {}
     log = record.get("log")

@@ -46,9 +46,9 @@ def _command(brought: AnyCommand) -> click.Command:
     @click.argument("model", type=click.Path(path_type=Path))
     @json_option
     def ask(model: Path, as_json: bool) -> None:
-        from coremargin.models.registry import read_model
+        from coremargin.models.registry import load
 
-        answer = brought.answer(read_model(model))
+        answer = brought.answer(load(model))
         if as_json:
             print_json(asdict(answer))
         else:

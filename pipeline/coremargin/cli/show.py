@@ -29,10 +29,10 @@ def show(model: Path, *, as_json: bool) -> None:
       coremargin show rows.model
       coremargin show rows.model --json | jq .certificate.ratio
     """
-    from coremargin.models.registry import read_model
+    from coremargin.models.registry import load
     from coremargin.problems.registry import kind_of_model
 
-    loaded, run = read_model(model), _run_of(model)
+    loaded, run = load(model), _run_of(model)
     if as_json:
         print_json({**loaded.record, "run": run})
     else:

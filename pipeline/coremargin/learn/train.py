@@ -25,7 +25,7 @@ from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLi
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.learn.record import RunCounters, as_run
 from coremargin.models.files import MODEL, check_outside
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.problems.outcome import Outcome
 from coremargin.problems.registry import kind_of, problem_of
 
@@ -127,7 +127,7 @@ def train_job(
 def _ended(out: Path) -> bool | None:
     """False for the model of a run that stopped at a limit: resuming may replace it. None: no model can be read."""
     with suppress(DataError):
-        return read_model(out).ended
+        return load(out).ended
     return None
 
 
@@ -139,7 +139,7 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
     """
     try:
         recover(Path(os.path.realpath(job.out)), MODEL)
-        model = read_model(job.out)
+        model = load(job.out)
     except (DataError, OSError):
         return None
     same = model.kind == kind_of(job).name and model.parameters == job.parameters()

@@ -19,7 +19,7 @@ from coremargin.models.files import check_outside
 from coremargin.models.matching import scorer_for
 from coremargin.models.predictions.common import Subject
 from coremargin.models.predictions.opening import predictions
-from coremargin.models.registry import read_model
+from coremargin.models.registry import load
 from coremargin.models.rows import rows_for
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _batches(
 
 def opened_model(model: AnyModel | str | os.PathLike[str], C: float | None = None) -> AnyModel:
     """The model, loaded if it is a path; C: of a fleet, whose members decide. Raises UsageError without a choice."""
-    found = read_model(model) if isinstance(model, str | os.PathLike) else model
+    found = load(model) if isinstance(model, str | os.PathLike) else model
     found = found if C is None else found.at(C)
     found.deciders()
     return found

@@ -32,8 +32,41 @@ def known_by_file(holds: Callable[[str], bool]) -> str | None:
     return next((kind for file, kind in own.items() if file != FILE and holds(file)), None)
 
 
-def read_model(path: str | os.PathLike[str]) -> Trained:
-    """The model in a folder, of whatever kind. Raises DataError."""
+def load(path: str | os.PathLike[str]) -> Trained:
+    """Open the model in a folder, of whatever kind it is: the counterpart of its ``save``.
+
+    Nothing that it claims is checked: ``coremargin.verify`` does that.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder that ``save``, ``coremargin.train`` or a command wrote; of a campaign the folder ``model`` in it.
+
+    Returns
+    -------
+    Model, FleetModel, MulticlassModel, ActiveModel or ActiveClassesModel
+        By what the folder holds; its ``kind`` says what was trained.
+
+    Raises
+    ------
+    DataError
+        Nothing is there, or a newer version, or truncated or altered files.
+
+    See Also
+    --------
+    coremargin.train : Makes such folders.
+    coremargin.verify : Checks the certificate of what is in one.
+
+    Examples
+    --------
+    >>> import coremargin, tempfile
+    >>> model = coremargin.train([[0.0], [1.0], [3.0], [4.0]], ["a", "a", "b", "b"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model")
+    ...     again = coremargin.load(f"{folder}/model")
+    >>> again.kind, again.predict([[1.5], [2.5]]).tolist()
+    ('hard_margin', ['a', 'b'])
+    """
     place = Path(os.path.abspath(path))
 
     def read(folder: int) -> Trained:
