@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,35 @@ def test_evaluate_prints_metrics(run_cli: RunCli, save_model: Callable[..., Path
     found = json.loads(run_cli("evaluate", save_model(), store.path, "--json").stdout)
     assert found["confusion"] == [[3, 0], [0, 3]]
     assert found["lowest_margin"] == 1.0
+
+
+def test_a_matrix_that_is_too_wide_gives_way_to_mistakes(
+    run_cli: RunCli, tmp_path: Path, make_store: Callable[..., Store], rng: np.random.Generator
+) -> None:
+    """Of many classes no line is wider than the terminal: the largest confusions stand in place of the matrix."""
+    y = np.arange(600) % 20
+    rows = (rng.standard_normal((600, 6)) + 2 * rng.standard_normal((20, 6))[y]).astype(np.float32)
+    store = make_store(rows, [f"class {label:02}" for label in y], weights=np.where(y == 3, 2.5, 1.0))
+    run_cli(
+        "train", store.path, "--out", tmp_path / "m", "--cluster", "threads", "--classes", "ovr", "--loss", "hinge",
+        "--epsilon", "0.1",
+    )  # fmt: skip
+    confusion = np.array(json.loads(run_cli("evaluate", tmp_path / "m", store.path, "--json").stdout)["confusion"])
+    wrong = confusion - np.diag(np.diag(confusion))
+    plain, weighted = run_cli("evaluate", tmp_path / "m", store.path, env={"COLUMNS": "100"}).stdout.split("weighted:")
+    for text, unit in ((plain, r"[\d,]+ rows?"), (weighted, r"weight [\d.,]+")):
+        assert max(map(len, text.split("\n"))) <= 100
+        assert f"the 10 largest of {(wrong > 0).sum()} confusions; --json has the whole matrix:" in text
+        found = re.findall(rf"^  given 'class (\d\d)' though 'class (\d\d)': {unit}$", text, re.MULTILINE)
+        assert len(found) == 10
+        assert text.count("'class 07' ") >= 1
+    first = re.search(r"given 'class (\d\d)' though 'class (\d\d)': ([\d,]+) rows", plain)
+    assert first is not None
+    given, own, most = (int(number) for number in first.groups())
+    assert wrong[own, given] == most == wrong.max()
+    wide = run_cli("evaluate", tmp_path / "m", store.path, env={"COLUMNS": "500"}).stdout
+    assert "given 'class 19'" in wide.split("\n")[6]
+    assert "though" not in wide
 
 
 def test_evaluate_tells_rows_from_weights(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sys
 import traceback
 from contextlib import suppress
@@ -54,6 +55,11 @@ def print_json(value: Any) -> None:
 def print_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """The traceback of what nobody foresaw, for ``sys.excepthook``."""
     print_lines(*"".join(traceback.format_exception(kind, error, trace)).rstrip().split("\n"), err=True)
+
+
+def screen_width() -> int:
+    """Characters of a line of the terminal; 100 where there is none."""
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _echo(text: str, *, err: bool = False) -> None:

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
-from coremargin.cli.printing import print_json, print_lines
+from coremargin.cli.metrics import metrics_text
+from coremargin.cli.printing import print_json, print_lines, screen_width
 from coremargin.cli.tables import ingest_shown, split
 from coremargin.engine.interruption import terminable
 from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
 from coremargin.report.numbers import plain_bounds
-from coremargin.report.text import facts, table
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
-    from coremargin.models.evaluate import Evaluation, Weighted
     from coremargin.verify.outcome import Outcome, Verification
 
 SECTION = "Models"
@@ -180,7 +179,8 @@ def evaluate(
     their names, and become features as the model's did.
 
     Accuracy, precision, recall and F1 of each class, the confusion matrix and the area under the ROC curve, in one
-    pass and bounded memory. Rows without a label are counted and left out. Of a store with weights also the metrics in
+    pass and bounded memory. Where the matrix is wider than the terminal the most frequent mistakes stand in its place;
+    --json has all of it. Rows without a label are counted and left out. Of a store with weights also the metrics in
     which a row counts as much as its weight says.
 
     \b
@@ -196,39 +196,7 @@ def evaluate(
     if as_json:
         print_json(result.to_dict())
     else:
-        print_lines(*_metrics(result))
-
-
-def _metrics(result: Evaluation) -> list[str]:
-    apart = f", {result.unlabelled:,} more without label" if result.unlabelled else ""
-    pairs = [("rows", f"{result.rows:,}{apart}"), *_common(result), ("lowest margin", f"{result.lowest_margin:.6g}")]
-    labels = [repr(score.label) for score in result.classes]
-    scores = [
-        (label, f"{s.rows:,}", *(f"{value:.6f}" for value in (s.precision, s.recall, s.f1)), *map("{:,}".format, given))
-        for label, s, given in zip(labels, result.classes, result.confusion, strict=True)
-    ]
-    given = [f"given {label}" for label in labels]
-    lines = [*facts(pairs), "", *table([("label", "rows", "precision", "recall", "F1", *given), *scores])]
-    if result.weighted is not None:
-        rows = zip(labels, result.weighted.confusion, strict=True)
-        sums = [(label, f"{sum(row):,.6g}", *map("{:,.6g}".format, row)) for label, row in rows]
-        weighted = [("weights", f"{result.weighted.weight:,.6g} in all"), *_common(result.weighted)]
-        lines += ["", "weighted:", "", *facts(weighted), "", *table([("label", "weight", *given), *sums])]
-    return lines
-
-
-def _common(result: Evaluation | Weighted) -> list[tuple[str, str]]:
-    """Of rows as of weights."""
-    pairs = [
-        ("accuracy", f"{result.accuracy:.6f}"),
-        ("balanced", f"{result.balanced_accuracy:.6f}"),
-        ("F1", f"{result.f1:.6f} (mean of the classes)"),
-    ]
-    if len(result.confusion) > 2:
-        return pairs
-    within = f" (within {result.roc_auc_error:.1g})" if result.roc_auc_error else ""
-    area = "none: the rows are of one class" if result.roc_auc is None else f"{result.roc_auc:.6f}{within}"
-    return [*pairs, ("ROC AUC", area)]
+        print_lines(*metrics_text(result, screen_width()))
 
 
 def _rows_shown(advance: Advance | None, what: str, store: Path) -> Callable[[int, int], None] | None:

@@ -50,12 +50,12 @@ def matrix_lines(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[
     ]  # fmt: skip
 
 
-def confusions(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """The most frequent mistakes."""
+def confusions(matrix: np.ndarray | None, labels: Sequence[str], most: int = CONFUSIONS_SHOWN) -> list[dict[str, Any]]:
+    """The most frequent mistakes; of weights in place of rows the heaviest."""
     if matrix is None:
         return []
     wrong = matrix.copy()
     np.fill_diagonal(wrong, 0)
-    order = np.argsort(-wrong, axis=None, kind="stable")[:CONFUSIONS_SHOWN]
+    order = np.argsort(-wrong, axis=None, kind="stable")[:most]
     pairs = [divmod(int(place), len(labels)) for place in order]
-    return [{"of": labels[i], "given": labels[j], "rows": int(wrong[i, j])} for i, j in pairs if wrong[i, j]]
+    return [{"of": labels[i], "given": labels[j], "rows": wrong[i, j].item()} for i, j in pairs if wrong[i, j]]
