@@ -73,7 +73,8 @@ def test_train_says_what_is_proven_and_what_to_do_next(tmp_path: Path, store: St
     assert progress[0].endswith("600 rows x 4 features, 11.7 KiB")
     assert progress[1].startswith("running in this process")
     found = r"one read: bounds 0\.\d+ to 0\.\d+ \(ratio 0\.\d{6}\); pool \d+ rows \(\+600\); read 11.7 KiB in "
-    assert re.match(found, progress[2])
+    assert progress[2].startswith("pool: rows")
+    assert re.match(found, progress[3])
     assert "\x1b" not in result.stderr + result.stdout
     run_cli("verify", tmp_path / "m", store.path)
 

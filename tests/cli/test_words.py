@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coremargin.report import numbers
+from coremargin.report import numbers, words
 from coremargin.report.view import moment
 
 
@@ -33,10 +34,51 @@ def test_a_proof_is_about_the_objective(run_cli: Callable[..., Any], store: Any,
     assert dual <= value <= dual * 1.0011
     assert "in memory one by one" in told.stdout
     assert ": 1 scan and a sample" in told.stdout
-    for wrong in ("margin is proven", "reaches more", "carry the proof"):
+    for wrong in ("margin is proven", "reaches more", "carry the proof", "chosen"):
         assert wrong not in told.stdout
     assert re.search(r"^sample: read .* solved in", told.stderr, re.MULTILINE)
     assert "? to ?" not in told.stderr
+
+
+def test_pool_and_coreset_are_explained(
+    run_cli: Callable[..., Any], store: Any, tmp_path: Any, make_separable: Callable[..., Any],
+    make_store: Callable[..., Any],
+) -> None:  # fmt: skip
+    """What pool and coreset are is said where they are counted, by training, show and the report, in the same words."""
+    near, carry = words.coreset(value=True), words.coreset(value=False)
+    parted = make_store(*make_separable(300, 4), name="parted.zarr")
+    for name, rows, options, meaning in (
+        ("soft", store, ("--loss", "hinge"), near), ("hard", parted, (), carry),
+        ("fleet", store, ("--loss", "hinge", "--C", "0.1,1"), near), ("one", parted, ("--classes", "ovr"), carry),
+        ("all", parted, ("--classes", "crammer-singer"), carry),
+    ):  # fmt: skip
+        told = run_cli("train", rows.path, "--out", tmp_path / name, *options, "--cluster", "threads")
+        assert f"pool: {words.POOL}" in told.stderr
+        assert ("the proof rests on the coreset, " in told.stdout) == (name not in ("fleet", "one"))
+        assert re.search(rf"coreset:? .*{re.escape(meaning)}", run_cli("show", tmp_path / name).stdout)
+        page = (tmp_path / name / "report.html").read_text(encoding="utf-8")
+        assert name in ("soft", "fleet", "one") or f'title="{carry}"' in page
+    squared = run_cli("train", store.path, "--out", tmp_path / "s", "--loss", "squared_hinge", "--cluster", "threads")
+    assert "rests on" not in squared.stdout + run_cli("show", tmp_path / "s").stdout  # no row is kept
+
+
+@pytest.mark.parametrize("folds", [(), ("--folds", "2")])
+def test_a_fleet_that_cannot_decide_says_so(
+    run_cli: Callable[..., Any], store: Any, tmp_path: Any, folds: tuple[str, ...]
+) -> None:
+    """Several C without folds: training, show, JSON and the report say that none is chosen, and how one is."""
+    options = ("--out", tmp_path / "m", "--loss", "hinge", "--C", "0.1,1", "--cluster", "threads", *folds)
+    text = "no C is chosen of 0.1, 1: say one when you predict, evaluate or export: --C 0.1"
+    told = run_cli("train", store.path, *options).stdout
+    found = json.loads(run_cli("train", store.path, *options, "--overwrite", "--json").stdout)
+    page = (tmp_path / "m" / "report.html").read_text(encoding="utf-8")
+    shown = run_cli("show", tmp_path / "m").stdout
+    assert [text in one for one in (told, str(found["choice"]), page, shown)] == [not folds] * 4
+    if not folds:
+        assert "--folds 5" in told
+        assert text in run_cli("evaluate", tmp_path / "m", store.path, exit_code=2).stderr
+    assert (found["chosen"] is None, found["choice"] is None) == (not folds, bool(folds))
+    run_cli("evaluate", tmp_path / "m", store.path, *(() if folds else ("--C", "0.1")))
 
 
 def test_an_end_without_a_proof_names_what_is_known(run_cli: Callable[..., Any], store: Any, tmp_path: Any) -> None:

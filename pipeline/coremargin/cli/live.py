@@ -15,6 +15,7 @@ from coremargin.formats.run_record import step_name
 from coremargin.learn.train import Progress
 from coremargin.maths.margin import ratio
 from coremargin.report.numbers import plain_bounds
+from coremargin.report.words import POOL
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def live(source: Source, executor: Executor, kind: AnyKind, *, quiet: bool) -> I
         return
     size = format_size(source.nbytes)
     print_lines(f"{source.name}: {source.rows:,} rows x {source.features:,} features, {size}", err=True)
-    print_lines(f"running {executor.description}", err=True)
+    print_lines(f"running {executor.description}", f"pool: {POOL}", err=True)
     if sys.stderr.isatty():
         with line_written_over() as show:
             yield Meter(show, 0.1, kind).progress()

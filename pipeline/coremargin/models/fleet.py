@@ -94,6 +94,17 @@ class FleetModel(Trained):
         return tuple(self.facts.costs)
 
     @property
+    def choice(self) -> str:
+        """What to do before the fleet can decide, in words; empty where it can.
+
+        Returns
+        -------
+        str
+            That there are several values of C, none of which is chosen, and how one is.
+        """
+        return choice_of(self.costs, self.C, self.parameters.get("folds"))
+
+    @property
     def proof(self) -> dict[str, Any]:
         """The C whose members decide; each has a certificate of its own."""
         return {"C": self.C}
@@ -134,9 +145,8 @@ class FleetModel(Trained):
         UsageError
             There are several values of C and none was chosen.
         """
-        if self.C is None and self.costs != (None,):
-            known = ", ".join(f"{cost:g}" for cost in self.costs)
-            raise UsageError(f"this fleet has several values of C ({known}) and none was chosen; say which: C=..., --C")
+        if self.choice:
+            raise UsageError(f"this fleet cannot decide yet: {self.choice}")
         facts = self.facts
         return [self.members[facts.members[place].name] for place in facts.ensembles()[None, self.C]]
 
@@ -242,6 +252,16 @@ class FleetModel(Trained):
         for name, member in self.members.items():
             (folder / MEMBERS / name).mkdir()
             member.write(folder / MEMBERS / name)
+
+
+def choice_of(costs: Sequence[float | None], chosen: float | None, folds: int | None) -> str:
+    """What ``FleetModel.choice`` says of these values of C."""
+    known = [cost for cost in costs if cost is not None]
+    if chosen is not None or not known:
+        return ""
+    one = f"say one when you predict, evaluate or export: --C {known[0]:g}, from Python C={known[0]:g}"
+    how = "go on with the training, whose folds choose one" if folds else "train with --folds 5 to have one chosen"
+    return f"no C is chosen of {', '.join(f'{cost:g}' for cost in known)}: {one}; or {how}"
 
 
 AnyModel: TypeAlias = Trained  #: of whatever problem: what all of them answer

@@ -14,7 +14,7 @@ from coremargin.data.files import sync_folder, write_whole
 from coremargin.errors import DataError
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object
-from coremargin.report import numbers
+from coremargin.report import numbers, words
 
 Json = Mapping[str, Any]
 
@@ -77,5 +77,5 @@ def _environment() -> jinja2.Environment:
         seconds=numbers.seconds,
         gap=numbers.relative_gap,
     )
-    environment.globals.update(dash=numbers.DASH, nbsp=numbers.NO_BREAK)
+    environment.globals.update(dash=numbers.DASH, nbsp=numbers.NO_BREAK, glossary=words.GLOSSARY)
     return environment

@@ -27,11 +27,12 @@ ROUNDS_SHOWN = 120  #: beyond it the middle is left out
 
 @dataclass(frozen=True)
 class Column:
-    """name: its head; cell: what a round has there; is_text: text, which begins at the left."""
+    """name: its head; cell: what a round has there; is_text: text, which begins at the left; meaning: of the head."""
 
     name: str
     cell: Callable[[Json], Any]
     is_text: bool = False
+    meaning: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ def table(rounds: Sequence[Json], columns: Sequence[Column]) -> Table | None:
     return Table(tuple(columns), tuple(rows))
 
 
-def counted(name: str, key: str) -> Column:
+def counted(name: str, key: str, meaning: str = "") -> Column:
     """A column of whole numbers."""
-    return Column(name, lambda row: count(row.get(key)))
+    return Column(name, lambda row: count(row.get(key)), meaning=meaning)
 
 
 def gap(name: str) -> Column:

@@ -38,6 +38,12 @@ def class_table(counts: Sequence[tuple[Any, int]], limit: int = 20) -> list[str]
     return table([("label", "rows", "share"), *shown])
 
 
+def listed(labels: Sequence[str], limit: int = 10) -> str:
+    """Labels with commas; of very many the first ones."""
+    more = f" and {len(labels) - limit:,} more" if len(labels) > limit else ""
+    return ", ".join(labels[:limit]) + more
+
+
 def count(number_of: int, what: str) -> str:
     """A number and its noun: 1 chunk, 1,000 chunks."""
     return f"{number_of:,} {what}{'' if number_of == 1 else 's'}"

@@ -47,7 +47,7 @@ class MarginClaims(Claims):
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """Rows of a margin's pool."""
         carry = model.certificate.coreset_rows
-        return "pool", f"{outcome.run['pool_rows']:,} rows, {carry:,} of them carry the proof"
+        return "pool", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
 
     def described(self, model: Single, rows: str) -> messages.Pairs:
         """What is claimed of a margin."""
@@ -56,7 +56,7 @@ class MarginClaims(Claims):
             ("margin", f"{messages.exactly(claims.lower)} proven for {rows}"),
             ("best possible", f"at most {messages.exactly(claims.upper)}"),
             messages.ratio(model),
-            ("coreset", f"{claims.coreset_rows:,} rows carry the proof"),
+            messages.coreset(model),
         ]
 
 
@@ -83,12 +83,14 @@ class ValueClaims(Claims):
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """Rows that were in memory one by one for a soft margin."""
-        pool_rows = outcome.run["pool_rows"]
+        pool_rows, near = outcome.run["pool_rows"], model.certificate.coreset_rows
         if pool_rows == model.rows:
-            return "rows", f"all {model.rows:,} rows were in memory one by one"
-        if in_parts(outcome.rounds):
-            return "rows", f"{pool_rows:,} rows at a time; others were sent a segment at a time, as needed"
-        return "rows", f"{pool_rows:,} rows near the margin were sent one by one, the others as sums"
+            told = f"all {model.rows:,} rows were in memory one by one"
+        elif in_parts(outcome.rounds):
+            told = f"{pool_rows:,} rows at a time; others were sent a segment at a time, as needed"
+        else:
+            told = f"{pool_rows:,} rows near the margin were sent one by one, the others as sums"
+        return "rows", told + (f"; the proof rests on the coreset, {near:,} rows near the margin" if near else "")
 
     def described(self, model: Single, rows: str) -> messages.Pairs:
         """What is claimed of a soft margin."""
@@ -103,6 +105,7 @@ class ValueClaims(Claims):
             ("value", value),
             ("best possible", f"at least {messages.exactly(claims.lower)}"),
             messages.ratio(model),
+            *([messages.coreset(model)] if claims.coreset_rows else []),  # the squared hinge keeps no rows
         ]
 
 

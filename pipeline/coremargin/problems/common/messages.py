@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coremargin.report import words
 from coremargin.report.numbers import SCALINGS
-from coremargin.report.text import facts
+from coremargin.report.text import facts, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ def described(path: Path, model: Single, made: Sequence[tuple[str, str]], claims
 def sides(model: Single) -> str:
     """The labels; of two classes with their signs."""
     signs = (" (negative)", " (positive)") if len(model.classes) == 2 else ("",) * len(model.classes)
-    return ", ".join(f"{label!r}{sign}" for label, sign in zip(model.classes, signs, strict=True))
+    return listed([f"{label!r}{sign}" for label, sign in zip(model.classes, signs, strict=True)])
 
 
 def rows_of(model: Single) -> str:
@@ -64,6 +65,12 @@ def rows_of(model: Single) -> str:
 def ratio(model: Single) -> tuple[str, str]:
     """The proven share of the best possible, and what was asked for."""
     return "ratio", f"{exactly(model.certificate.ratio)}, epsilon {model.certificate.epsilon}"
+
+
+def coreset(model: Single) -> tuple[str, str]:
+    """How many rows carry the proof, and what they are."""
+    claims = model.certificate
+    return "coreset", f"{claims.coreset_rows:,} {words.coreset(value=claims.is_value)}"
 
 
 def exactly(value: float | None) -> str:

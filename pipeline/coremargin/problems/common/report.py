@@ -16,7 +16,7 @@ import numpy as np
 
 from coremargin.errors import DataError
 from coremargin.maths.rows import from_arrays
-from coremargin.report import charts, numbers, rounds, rulers
+from coremargin.report import charts, numbers, rounds, rulers, words
 from coremargin.report import view as pages
 from coremargin.report.histogram import histogram, signed_bins
 
@@ -114,7 +114,10 @@ def _beyond(run: Json) -> bool:
 def margin_columns(precision: numbers.Precision) -> tuple[Column, ...]:
     """What the rounds of a margin are told by."""
     counted = rounds.counted
-    pool = (counted("Pool rows", "pool_rows"), counted("Coreset", "coreset_rows"))
+    pool = (
+        counted("Pool rows", "pool_rows", words.POOL),
+        counted("Coreset", "coreset_rows", words.coreset(value=False)),
+    )
     found = (counted("New rows", "new_rows"), counted("Rows below", "rows_below"))
     head = (rounds.NUMBER, rounds.KIND, *rounds.bare_bounds(precision))
     return (*head, *pool, *found, *rounds.CHUNKS, *rounds.COSTS)

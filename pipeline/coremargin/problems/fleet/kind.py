@@ -66,7 +66,8 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
         counts = {key: run[key] for key in ("members", "members_certified", "as_read") if key in run}
         ratios = [entry["ratio"] or 0.0 for entry in model.record["members"]]
         tables = {key: model.record[key] for key in ("evaluations", "validation", "chosen")}
-        return {"epsilon": model.parameters["epsilon"], **counts, "lowest_ratio": min(ratios), **tables}
+        found = {"epsilon": model.parameters["epsilon"], **counts, "lowest_ratio": min(ratios), **tables}
+        return found | {"choice": model.choice or None}
 
     def verdict(self, outcome: Outcome, job: FleetJob) -> list[str]:
         """How many members are proven, and how they do together."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.report.text import count, facts, table
+from coremargin.report import words
+from coremargin.report.text import count, facts, listed, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,11 +20,15 @@ def verdict(fleet: FleetModel, epsilon: float, as_read: Sequence[Mapping[str, An
     if set(statuses) == {"certified"}:
         models = count(len(statuses), "model")
         proven = f"certified: all {models} are proven to be within {epsilon} of the best possible."
-        return [proven, *_accuracies(fleet, as_read)]
+        return [proven, *_accuracies(fleet, as_read), *_undecided(fleet)]
     counts = ", ".join(
         f"{statuses.count(status):,} {status.replace('_', ' ')}" for status in dict.fromkeys(sorted(statuses))
     )
-    return [f"of {count(len(statuses), 'model')}: {counts}; epsilon asked for {epsilon}.", *_accuracies(fleet, as_read)]
+    return [
+        f"of {count(len(statuses), 'model')}: {counts}; epsilon asked for {epsilon}.",
+        *_accuracies(fleet, as_read),
+        *_undecided(fleet),
+    ]
 
 
 def _accuracies(fleet: FleetModel, as_read: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
@@ -51,13 +56,18 @@ def _accuracies(fleet: FleetModel, as_read: Sequence[Mapping[str, Any]] | None =
     return lines
 
 
+def _undecided(fleet: FleetModel) -> list[str]:
+    """What to do where there are several values of C, none of which is chosen."""
+    return ["", fleet.choice] if fleet.choice else []
+
+
 def described(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
     """What a fleet is, what its members claim, and how they do together."""
     record = fleet.record
     pairs = [
         ("fleet", f"{path}, {fleet.problem}, {count(len(fleet.members), 'model')}"),
         ("status", fleet.status),
-        ("classes", ", ".join(map(repr, fleet.classes))),
+        ("classes", listed([repr(label) for label in fleet.classes])),
         ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
         ("store", fleet.store_digest),
         ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
@@ -69,4 +79,5 @@ def described(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) ->
          f"{entry['coreset_rows']:,}")
         for entry in record["members"]
     ]  # fmt: skip
-    return [*facts(pairs), *_accuracies(fleet), "", *table([head, *lines])]
+    meaning = f"coreset: {words.coreset(value=fleet.parameters.get('loss') is not None)}"
+    return [*facts(pairs), *_accuracies(fleet), *_undecided(fleet), "", *table([head, *lines]), "", meaning]

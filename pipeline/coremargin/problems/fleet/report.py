@@ -12,6 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from coremargin.formats.fleet_record import FILE, Evaluation
+from coremargin.models.fleet import choice_of
 from coremargin.problems.fleet import report_charts
 from coremargin.report import charts, numbers, page, rounds
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
@@ -48,6 +49,7 @@ def render(fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEE
         "confusion": matrix_lines(confusion, labels), "confusions": confusions(confusion, labels),
         "by_class": _by_class(fleet, chosen, confusion, labels), "one_against_rest": len(_deciders(fleet, chosen)) > 1,
         "members": _members(fleet), "charts": _charts(fleet, run, records),
+        "choice": choice_of(costs, (fleet["chosen"] or {}).get("C"), view["parameters"].get("folds")),
     }  # fmt: skip
     return page.template("problems/fleet/report.html.j2").render(view)
 
