@@ -80,6 +80,7 @@ def test_the_command_that_is_shown_works(
     told = run_cli("train", store.path, "--out", out, *words, "--max-scans", "1", exit_code=4).stdout
     command = re.search(r"^go on +(.+)$", told, re.MULTILINE)
     assert command is not None
+    assert f"check   coremargin verify '{out}' '{store.path}'" in told
     assert command[1] in unescape((out / "report.html").read_text(encoding="utf-8"))
     assert json.loads(run_cli(*shlex.split(command[1])[1:], "--json").stdout)["status"] == "certified"
     run = json.loads((out / "run.json").read_text())

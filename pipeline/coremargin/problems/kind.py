@@ -112,4 +112,4 @@ def go_on(outcome: Outcome) -> list[str]:
 
 def check_of(job: TrainJob) -> str:
     """The command that checks the model."""
-    return f"check   coremargin verify {job.out} {job.store}"
+    return f"check   {shlex.join(['coremargin', 'verify', str(job.out), str(job.store)])}"

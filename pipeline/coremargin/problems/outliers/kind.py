@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -101,7 +102,12 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
 
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
         """A look at the rows that were left out."""
-        return [*places(job), f"rows    coremargin outliers {job.out}", *go_on(outcome), check_of(job)]
+        return [
+            *places(job),
+            f"rows    coremargin outliers {shlex.quote(str(job.out))}",
+            *go_on(outcome),
+            check_of(job),
+        ]
 
     def rows_meant(self, model: Model) -> str:
         """Those that are not left out."""
