@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import builtins
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -215,20 +214,6 @@ def test_other_features_are_refused(tmp_path: Path, rows: np.ndarray) -> None:
     for call in (lambda m, s: predict(m, s, tmp_path / "p.zarr"), evaluate):
         with pytest.raises(DataError, match="expected rows of 3 features as the model was trained on, found 2"):
             call(make_model(), ArraySource(rows[:, :2]))
-
-
-def test_parquet_without_pyarrow(tmp_path: Path, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without pyarrow the message says what to install or to write instead."""
-    real = builtins.__import__
-
-    def missing(name: str, *arguments: Any) -> Any:
-        if name.startswith("pyarrow"):
-            raise ImportError(name)
-        return real(name, *arguments)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(UsageError, match=r"coremargin\[arrow\]"):
-        predict(make_model(), ArraySource(rows), tmp_path / "p.parquet")
 
 
 @pytest.mark.parametrize("chunk_rows", [7, 150])

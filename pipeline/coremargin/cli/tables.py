@@ -100,11 +100,11 @@ def columns_from(path: Path | None) -> Any:
     from coremargin.data.owned import STORE
     from coremargin.data.store import Store
     from coremargin.errors import UsageError
-    from coremargin.models.registry import read_model
+    from coremargin.models.registry import load
 
     if path is None:
         return None
-    found = Store.open(path).columns if STORE.is_at(path) else read_model(path).columns
+    found = Store.open(path).columns if STORE.is_at(path) else load(path).columns
     if found is None:
         raise UsageError(f"{path}: its columns have no names, expected those of a table")
     return found

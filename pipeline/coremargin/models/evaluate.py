@@ -147,9 +147,9 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     """Metrics of a model on the labelled rows of a source; rows without a label are counted and left out.
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and
-    those to ``drop``. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``; None: on the threads of
-    this process. on_progress(rows done, rows in all) is called after each chunk, in order;
-    on_ingest as of ``ingest``, of files.
+    those to ``drop``. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``; None: on the
+    threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of
+    ``ingest``, of files.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
     model = opened_model(model, C)

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.locked import Locked
+from coremargin.data.source import Source
 from coremargin.engine.calls import ask_in_order
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import executor_of
 from coremargin.models.files import check_outside
 from coremargin.models.matching import scorer_for
 from coremargin.models.predictions.common import Subject
-from coremargin.models.predictions.opening import predictions
+from coremargin.models.predictions.opening import predictions, refuse_output
 from coremargin.models.registry import load
-from coremargin.models.rows import rows_for
+from coremargin.models.rows import is_store, rows_for
 
 if TYPE_CHECKING:
-    from coremargin.data.source import Source
     from coremargin.data.sources.base import OnProgress as OnIngest
     from coremargin.engine.protocols import Block, Executor
     from coremargin.models.fleet import AnyModel
@@ -95,11 +95,13 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     threads of this process. The output is the same to the bit, however many there are.
     on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
     Raises DataError (other columns or features, damaged store), OutputError (cannot be written), Busy (another job is
-    writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them chosen; a place in a
-    store or a model).
+    writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them
+    chosen; a place in a store or a model).
     """
     model, path = opened_model(model, C), Path(os.path.abspath(out))
     check_outside(path)
+    if not isinstance(source, Source) and not is_store(source):
+        refuse_output(path, overwrite=overwrite)  # before files are read for hours
     with rows_for(model, source, labelled=False, drop=drop, beside=_folder(path), on_progress=on_ingest) as rows:
         return _predicted(model, rows, path, cluster, overwrite=overwrite, on_progress=on_progress)
 

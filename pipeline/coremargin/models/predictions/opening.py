@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coremargin.data.folder import refuse
 from coremargin.errors import UsageError
 from coremargin.models.predictions.lines import csv_file, jsonl_file
 from coremargin.models.predictions.parquet import parquet
@@ -25,9 +26,22 @@ def predictions(path: Path, about: Subject, *, overwrite: bool) -> AbstractConte
     """Takes all rows in order; the ending of the name says the format. A link leads to what is replaced.
 
     The output appears under its name when all of it is on disk; memory does not grow with the rows.
-    Raises UsageError (an ending of no format) at once; as it is entered UsageError (something is there, Parquet without
-    pyarrow), OutputError (cannot be written).
+    Raises UsageError (an ending of no format) at once; as it is entered UsageError (something is there),
+    OutputError (cannot be written).
     """
+    make = format_of(path)
+    return make(Path(os.path.realpath(path)), about, overwrite=overwrite)
+
+
+def refuse_output(path: Path, *, overwrite: bool) -> None:
+    """Raises UsageError for an output of which it is plain, before a row is read, that it will not be written."""
+    format_of(path)
+    if not overwrite and os.path.lexists(path):
+        refuse(path, "another file or folder", [], overwrite=False)
+
+
+def format_of(path: Path) -> Callable[..., AbstractContextManager[Sink]]:
+    """What writes the format that the ending of a name says. Raises UsageError for one that says none."""
     make = FORMATS.get(path.suffix.lower())
     if make is None:
         known = ", ".join(f"NAME{ending}" for ending in FORMATS if ending)
@@ -35,4 +49,4 @@ def predictions(path: Path, about: Subject, *, overwrite: bool) -> AbstractConte
             f"{path}: expected {known}, or a name without an ending for Zarr, found the ending {path.suffix!r}; "
             f"choose one of them"
         )
-    return make(Path(os.path.realpath(path)), about, overwrite=overwrite)
+    return make

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from coremargin.errors import UsageError
 from coremargin.models.decision import label_array
 from coremargin.models.predictions.common import COLUMNS, FORMAT, whole_file
 
@@ -20,14 +19,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def parquet(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
-    """A file that appears whole. Raises UsageError (no pyarrow, something is there), OutputError."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise UsageError(
-            f"{path}: Parquet needs pyarrow: pip install 'coremargin[arrow]', or write NAME.csv or NAME.zarr"
-        ) from None
+    """A file that appears whole. Raises UsageError (something is there), OutputError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     labels = _arrow_labels(about.model.classes)
     metadata = {"coremargin": json.dumps(about.attributes())}
     kinds = (pa.int64(), labels.type, pa.int32(), pa.float64())
