@@ -33,8 +33,11 @@ class Open:
     option: str  #: "--categorical", "--dates", "--drop", "--missing median"
 
 
-def fitted(surveys: Mapping[int, ColumnSurvey], words: Words, place: str) -> list[Column]:
-    """The columns in order. Raises ColumnsUnclear for those that need a word, all at once."""
+def fitted(surveys: Mapping[int, ColumnSurvey], words: Words, place: str, beside: str = "") -> list[Column]:
+    """The columns in order. Raises ColumnsUnclear for those that need a word, all at once.
+
+    place: of the table, for messages; beside: what else is to be known then.
+    """
     columns, unclear = [], list[Open]()
     for survey in surveys.values():
         found = _column(survey, words)
@@ -47,7 +50,7 @@ def fitted(surveys: Mapping[int, ColumnSurvey], words: Words, place: str) -> lis
         if gap is not None:
             unclear.append(gap)
     if unclear:
-        raise ColumnsUnclear(_told(unclear, place), suggestions(unclear))
+        raise ColumnsUnclear(_told(unclear, place, beside), suggestions(unclear))
     return columns
 
 
@@ -174,10 +177,11 @@ def suggestions(unclear: Sequence[Open]) -> tuple[str, ...]:
     return tuple(word for option, values in named.items() for word in (option, ",".join(values)))
 
 
-def _told(unclear: Sequence[Open], place: str) -> str:
+def _told(unclear: Sequence[Open], place: str, beside: str) -> str:
     if len(unclear) == 1:
         alone = unclear[0].alone
         return f"{place}: {alone}" if alone.startswith("column") else alone
     width = max(len(one.column) for one in unclear)
     lines = [f"  {one.column.ljust(width)}  {one.why}" for one in unclear]
-    return "\n".join([f"{place}: these columns need a word on what becomes of them:", *lines])
+    told = [f"{place}: these columns need a word on what becomes of them:", *lines, beside]
+    return "\n".join(line for line in told if line)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.sources.base import Batch, SourceOptions, check_width, find_column
+from coremargin.data.sources.base import LABEL_NAMES, Batch, SourceOptions, check_width, find_column
 from coremargin.data.sources.choice import choose
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.svmlight import SPARSE_BELOW
@@ -49,6 +49,7 @@ class TableRows:
             raise DataError(f"{table.name}: zero features: expected columns beside the label, found none")
         check_types(table, self._choice)
         self._label, self._weights = self._choice.label, self._choice.weights
+        self._label_told = "" if options.label is not None else _label_told(table, self._label)
         self.label_from = None if self._label is None else table.named(self._label)
         self.weight_from = None if self._weights is None else table.named(self._weights)
         known = options.columns
@@ -131,7 +132,7 @@ class TableRows:
         late: dict[int, Kind] = {position: "category" for position, one in surveys.items() if one.late}
         if late:  # what came before is counted among the categories, too
             surveys = self._surveyed(words, late, on_rows)
-        return fitted(surveys, words, self.name)
+        return fitted(surveys, words, self.name, self._label_told)
 
     def _feature_named(self, column: str) -> str:
         """The name of a column that people named. UsageError: there is none, or it is no feature."""
@@ -165,6 +166,14 @@ class TableRows:
         if not rows:
             raise DataError(f"{self.name}: no rows: expected at least one")
         return surveys
+
+
+def _label_told(table: Table, label: int | None) -> str:
+    """Which column the labels are, where nobody has named it."""
+    named = table.names is not None and label is not None and table.names[label].strip().lower() in LABEL_NAMES
+    if label is None or named:
+        return ""
+    return f"labels come from {table.named(label)}, the last one; --label names another"
 
 
 def _forced(name: str, words: Words) -> Kind | None:
