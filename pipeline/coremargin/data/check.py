@@ -80,8 +80,8 @@ def check_store(
     check_changed(readers.y.layout, store.rows)
     for name in store.arrays:
         _opens(store.path / name)
+    damaged = _bad_columns(store)
     workers = workers or len(os.sched_getaffinity(0))
-    damaged: list[Damage] = []
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-check") as pool:
         together = _SPARSE_SLICE if store.sparse else _SLICE
         for start in range(0, store.chunks, together):
@@ -96,6 +96,15 @@ def check_store(
         before, more = _earlier(store, pool, workers) if digest is None else ([], 0)
     read = store.compressed_bytes + more
     return CheckReport(store.path, store.rows, store.chunks, read, tuple(damaged + before))
+
+
+def _bad_columns(store: Store) -> list[Damage]:
+    """What is wrong with the file that says what the columns are."""
+    try:
+        store.columns  # noqa: B018 - it is read when it is asked for
+    except StoreError as error:
+        return [Damage(None, 0, store.rows, str(error))]
+    return []
 
 
 def _opens(folder: Path) -> None:
