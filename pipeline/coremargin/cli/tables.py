@@ -34,7 +34,7 @@ _OPTIONS = (
         help="What becomes of missing values: mean, median, most-frequent, indicator or refuse; COLUMN=POLICY for one.",
     ),
     click.option("--categories", type=WHOLE, metavar="NUMBER", help="Values of a column that have a feature each; "
-                 "others share one.  [default: up to 256; of more, all are hashed]"),
+                 "others share one.  [default: up to 1,000; of more, all are hashed]"),
     click.option("--unknown", type=click.Choice(["other", "refuse"]), default="other", metavar="POLICY",
                  help="Categories that come later: other (none of those there are) or refuse.  [default: other]"),
 )  # fmt: skip

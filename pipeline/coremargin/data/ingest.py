@@ -129,7 +129,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         Whether SVMlight counts columns from 0; found out by a first pass by default.
     categorical : str or sequence of str
         Columns of a table whose values are categories, each of which becomes a feature; "auto": all columns of words.
-        Columns with more than 256 different values are hashed into 1,024 features.
+        Columns with more than 1,000 different values are hashed into 1,024 features.
     dates : str or sequence of str
         Columns of dates: years, and circles of the year, the week and the day; "auto": all columns of dates.
     text : str or sequence of str

@@ -23,6 +23,15 @@ MOST_COLUMNS = 1 << 22  #: of a text; each costs Python hundreds of bytes
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """Rows as the bytes of the file, line after line, some of which may be blank; line: number of the first, from 1."""
+
+    data: bytes
+    line: int
+    done_bytes: int  #: of the file consumed so far
+
+
+@dataclass(frozen=True, slots=True)
 class Lines:
     """Rows as text, none of them blank; numbers: of the lines in the file, from 1."""
 
@@ -46,9 +55,8 @@ class DelimitedLines:
         field = rf'(?>"[^"]*+(?:""[^"]*+)*+"|[^"{mark}][^{mark}]*+|)'
         self._whole = re.compile(rf"{field}(?:{mark}{field})*+")  # a line
         self._open = re.compile(rf'(?:\A|(?<={mark}))"[^"]*+(?:""[^"]*+)*+\Z')
-        self._stray = re.compile(
-            rf'"(?<=[^{mark}\n]")(?=[^"{mark}\n])'
-        )  # what a line that is not may have, and few others
+        # what a line that is none may have, and few others
+        self._stray = re.compile(rf'"(?<=[^{mark}\n]")(?=[^"{mark}\n])')
         if self.too_wide(lines[0]):
             raise DataError(
                 f"{path}: found more than {MOST_COLUMNS:,} fields in the first line, expected fewer; check "
@@ -64,31 +72,45 @@ class DelimitedLines:
 
     def rows(self) -> Iterator[Lines]:
         """All rows, a piece of the file at a time. Raises BadRow, and DataError when there are none."""
+        return map(self.lines, self.blocks())
+
+    def blocks(self) -> Iterator[Block]:
+        """The same as bytes, not looked at but for the header line. Raises DataError when there are none."""
         header, empty = self._header, True
         for piece in pieces(self.path):
+            data, line = piece.data, piece.line
             if piece.blank:
                 continue
-            lines, numbers = self._filled(piece)
+            if line == 1:
+                data = data.removeprefix(b"\xef\xbb\xbf")
             if header:
-                lines, numbers, header = lines[1:], numbers[1:], False
-            if lines:
+                blank = len(data) - len(data.lstrip())
+                start = data.find(b"\n", blank) + 1 or len(data)
+                line += data.count(b"\n", 0, start)
+                data, header = data[start:], False
+            if data.strip():
                 empty = False
-                yield Lines(lines, numbers, piece.done_bytes)
+                yield Block(data, line, piece.done_bytes)
         if empty:
             raise DataError(f"{self.name}: no rows: expected at least one")
 
-    def _filled(self, piece: Piece) -> tuple[list[str], Sequence[int]]:
-        """The lines of a piece that are not blank, and their numbers."""
-        text = piece.text()
-        lines = text.split("\n")
-        numbers: Sequence[int] = range(piece.line, piece.line + len(lines))
+    def text(self, block: Block) -> str:
+        """A block as text with plain line ends; raises BadRow with the line that is not, or has a stray quote."""
+        text = Piece(self.path, block.data, block.line, block.done_bytes).text()
         if '"' in text and self._stray.search(text):
-            self.refuse_stray_quotes(lines, numbers)
+            lines = text.split("\n")
+            self.refuse_stray_quotes(lines, range(block.line, block.line + len(lines)))
+        return text
+
+    def lines(self, block: Block) -> Lines:
+        """The lines of a block that are not blank, and their numbers. Raises BadRow."""
+        lines = self.text(block).split("\n")
+        numbers: Sequence[int] = range(block.line, block.line + len(lines))
         if any(not line.strip() for line in lines):
             filled = [i for i, line in enumerate(lines) if line.strip()]
             numbers = [numbers[i] for i in filled]
             lines = [lines[i] for i in filled]
-        return lines, numbers
+        return Lines(lines, numbers, block.done_bytes)
 
     def refuse_stray_quotes(self, lines: Sequence[str], numbers: Sequence[int]) -> None:
         """Raise BadRow for text behind a quoted field, as "a"b would be ab, and for a field that is not closed."""

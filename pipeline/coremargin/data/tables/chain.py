@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.sources.choice import difference
 from coremargin.data.sources.parquet_columns import is_list
+from coremargin.data.tables.table import NO_HINTS, Hint
 from coremargin.data.tables.values import is_boolean, is_numeric, is_text, is_time
 from coremargin.errors import DataError
 
@@ -35,11 +36,15 @@ class ChainedTable:
                 yield number, before, piece
             before += part.total_bytes or 0
 
-    def batch(self, piece: tuple[Any, int, Any], columns: Sequence[int]) -> TableBatch:
+    def batch(
+        self, piece: tuple[Any, int, Any], columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS
+    ) -> TableBatch:
         """A batch of a part."""
         number, before, own = piece
         part, places = self._parts[number]
-        batch: TableBatch = part.batch(own, [places[column] for column in columns])
+        batch: TableBatch = part.batch(
+            own, [places[column] for column in columns], {places[column]: hint for column, hint in hints.items()}
+        )
         found = {column: batch.columns[places[column]] for column in columns}
         return replace(batch, columns=found, done_bytes=before + batch.done_bytes)
 

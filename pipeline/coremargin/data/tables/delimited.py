@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from coremargin.data.tables.table import TableBatch
+from coremargin.data.tables.looked_at import looked_at
+from coremargin.data.tables.plain_arrays import strings
+from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch
 from coremargin.data.tables.values import NULLS
 from coremargin.errors import BadRow
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.delimited_lines import DelimitedLines, Lines
+    from coremargin.data.sources.delimited_lines import Block, DelimitedLines
 
 
 class DelimitedTable:
@@ -27,60 +27,77 @@ class DelimitedTable:
         self.rows: int | None = None
         self.total_bytes: int | None = lines.total_bytes
         self.names, self.width = lines.names, lines.width
-        mark = lines.delimiter
-        self._padded = None  # what shows that there is white space around fields
-        if mark is not None and mark != "\t":
-            self._padded = re.compile(rf" {re.escape(mark)}|{re.escape(mark)} | $", re.MULTILINE)
 
-    def pieces(self, columns: Sequence[int]) -> Iterator[Lines]:
+    def pieces(self, columns: Sequence[int]) -> Iterator[Block]:
         """Lines, some MiB at a time, whatever the columns."""
-        return self._lines.rows()
+        return self._lines.blocks()
 
-    def batch(self, piece: Lines, columns: Sequence[int]) -> TableBatch:
+    def batch(self, piece: Block, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
         """Texts, without the white space around them; what stands for a missing value is null."""
-        self._lines.refuse_stray_quotes(piece.lines[-1:], piece.numbers[-1:])  # Arrow closes one at the end of a text
-        text = "\n".join(piece.lines)
-        padded = self._padded is not None and self._padded.search(text) is not None
-        if self._lines.delimiter is None:
-            text = "\n".join(" ".join(line.split()) for line in piece.lines)
-        table = self._parsed(text, columns, nulls=() if padded else NULLS)
-        if table is None or len(table) != len(piece.lines):
+        data, lines, padded = piece.data.rstrip(b"\r\n"), None, False
+        mark = self._lines.delimiter
+        seen = None if mark is None or b"\r" in data else looked_at(data, mark.encode())
+        if mark is None or seen is None or seen.blank:
+            lines = self._lines.lines(piece)
+            data = "\n".join(" ".join(line.split()) if mark is None else line for line in lines.lines).encode()
+            rows, padded = len(lines.lines), mark is not None
+        else:
+            rows, padded = seen.rows, seen.padded
+            if seen.quoted:
+                self._refuse_quotes(data, piece.line, all_lines=seen.stray)
+        table = self._parsed(data, columns, () if padded else NULLS, NO_HINTS if padded else hints)
+        if table is None or len(table) != rows:
             self._refuse(piece)
         found = {column: table.column(f"{column}").combine_chunks() for column in columns}
         if padded:
             found = {column: _trimmed(values) for column, values in found.items()}
-        name, numbers = self.name, piece.numbers
-        return TableBatch(found, len(piece.lines), name, lambda row: f"{name}, line {numbers[row]}", piece.done_bytes)
+        name, numbers = self.name, lines.numbers if lines else range(piece.line, piece.line + rows)
+        return TableBatch(found, rows, name, lambda row: f"{name}, line {numbers[row]}", piece.done_bytes)
 
-    def _parsed(self, text: str, columns: Sequence[int], nulls: Sequence[str]) -> Any:
-        """Arrow's table of the columns, None when some line has more or fewer fields."""
+    def _refuse_quotes(self, data: bytes, line: int, *, all_lines: bool) -> None:
+        """Raise BadRow for text behind a quoted field, or one that is not closed, of which Arrow makes what it can.
+
+        Elsewhere than at the end of the data, an open quote makes too few rows.
+        """
+        first = 0 if all_lines else data.rfind(b"\n") + 1
+        lines = data[first:].decode(errors="replace").split("\n")
+        start = line + data.count(b"\n", 0, first)
+        self._lines.refuse_stray_quotes(lines, range(start, start + len(lines)))
+
+    def _parsed(self, data: bytes, columns: Sequence[int], nulls: Sequence[str], hints: Mapping[int, Hint]) -> Any:
+        """Arrow's table of the columns, None when some line has more or fewer fields, or is not UTF-8.
+
+        Columns are of the types that are hinted at, when all of their values are, else all are texts.
+        """
         import pyarrow as pa
         from pyarrow import csv
 
-        data = text.encode()
         names = [f"{column}" for column in range(self.width)]
+        known = {"number": pa.float64(), "date": pa.timestamp("us"), "category": pa.dictionary(pa.int32(), pa.string())}
+        types = dict.fromkeys(names, pa.string()) | {f"{column}": known[hint] for column, hint in hints.items()}
         try:
             return csv.read_csv(
-                io.BytesIO(data),
+                pa.BufferReader(data),
                 read_options=csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
                 parse_options=csv.ParseOptions(delimiter=self._lines.delimiter or " "),
                 convert_options=csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()),
+                    column_types=types,
                     include_columns=[f"{column}" for column in columns] or names[:1],
                     strings_can_be_null=bool(nulls),
                     null_values=list(nulls),
                 ),
             )
         except pa.ArrowInvalid:
-            return None
+            return self._parsed(data, columns, nulls, NO_HINTS) if hints else None
 
-    def _refuse(self, piece: Lines) -> None:
+    def _refuse(self, piece: Block) -> NoReturn:
         """Raise BadRow for the first line that is not as it should be."""
-        self._lines.refuse_stray_quotes(piece.lines, piece.numbers)
-        for line, number in zip(piece.lines, piece.numbers, strict=True):
+        found = self._lines.lines(piece)
+        self._lines.refuse_stray_quotes(found.lines, found.numbers)
+        for line, number in zip(found.lines, found.numbers, strict=True):
             self._lines.refuse_width(line, number)
         raise BadRow(
-            f"{self.name}, line {piece.numbers[0]}: cannot be read, nor some line after it; check quotes and delimiters"
+            f"{self.name}, line {found.numbers[0]}: cannot be read, nor some line after it; check quotes and delimiters"
         )
 
     def lengths(self, columns: Sequence[int]) -> dict[int, int]:
@@ -98,4 +115,4 @@ def _trimmed(column: Any) -> Any:
     import pyarrow.compute as pc
 
     texts = pc.utf8_trim_whitespace(column)
-    return pc.if_else(pc.is_in(texts, value_set=pa.array(NULLS)), pa.scalar(None, pa.string()), texts)
+    return pc.if_else(pc.is_in(texts, value_set=strings(NULLS)), pa.scalar(None, pa.string()), texts)

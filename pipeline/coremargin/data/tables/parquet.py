@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from coremargin.data.sources.base import batch_rows
 from coremargin.data.sources.parquet_columns import is_list, leaves, list_lengths, refuse_same_names
 from coremargin.data.sources.parquet_pages import check_group, row_groups
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.tables.table import TableBatch
+from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -81,8 +81,9 @@ class ParquetTable:
         if start != self.rows:
             raise DataError(f"{self.name}: found {start:,} rows, expected {self.rows:,} by its end; write it again")
 
-    def batch(self, piece: Records, columns: Sequence[int]) -> TableBatch:
-        """The columns of a record batch."""
+    def batch(self, piece: Records, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
+        """The columns of a record batch, whose types are what they are."""
+        del hints
         start, records = piece
         done = (self.total_bytes or 0) * (start + len(records)) // (self.rows or 1)
         found = {column: records.column(self._name(column)) for column in columns}

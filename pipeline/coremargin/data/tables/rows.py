@@ -15,16 +15,17 @@ from coremargin.data.tables.ahead import in_order
 from coremargin.data.tables.encode import encode
 from coremargin.data.tables.fit import fitted
 from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
-from coremargin.data.tables.survey import ColumnSurvey, add_batch
+from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
 from coremargin.data.tables.types import check_types, columns_by_type
-from coremargin.data.tables.values import as_numbers
+from coremargin.data.tables.values import as_numbers, as_texts
 from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.formats.column_kinds import Categories, Dates, Hashed, Numbers
 from coremargin.formats.columns import ColumnsRecord
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
     from coremargin.data.tables.survey import Kind
-    from coremargin.data.tables.table import Table, TableBatch
+    from coremargin.data.tables.table import Hint, Table, TableBatch
     from coremargin.data.tables.words import Words
     from coremargin.formats.column_kinds import Column
 
@@ -62,10 +63,10 @@ class TableRows:
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """A batch for each piece of the table; several are read and encoded at a time."""
         read, names = self._choice.read, list(self._known.features)
-        rows = 0
+        rows, hints = 0, self._hints()
 
         def work(piece: Any) -> tuple[TableBatch, Any]:
-            batch = self._table.batch(piece, read)
+            batch = self._table.batch(piece, read, hints)
             return batch, encode(batch, self._choice.features, self._known, sparse=self.sparse)
 
         for batch, encoded in in_order(work, self._table.pieces(read)):
@@ -82,14 +83,26 @@ class TableRows:
         if self.rows is not None and rows != self.rows:
             raise DataError(f"{self.name}: found {rows:,} rows, expected {self.rows:,} by its end; write it again")
 
+    def _hints(self) -> dict[int, Hint]:
+        """What texts are that are read with these columns."""
+        kinds: dict[type, Hint] = {Numbers: "number", Dates: "date", Categories: "category", Hashed: "category"}
+        found: dict[int, Hint] = {}
+        for position, column in zip(self._choice.features, self._known.columns, strict=True):
+            plain = not (isinstance(column, Numbers) and column.boolean) and not (
+                isinstance(column, Dates) and column.format
+            )
+            if plain and type(column) in kinds:
+                found[position] = kinds[type(column)]
+        return found
+
     def _codes(self, batch: TableBatch, vocabulary: Vocabulary) -> np.ndarray | None:
         if self._label is None:
             return None
         values = batch.columns[self._label]
         if self._table.types is not None:
             return vocabulary.encode(label_values(values, self._named(self._label), batch.place), batch.place)
-        texts = values.dictionary_encode()
-        codes, words = np.asarray(texts.indices.fill_null(-1)), texts.dictionary.to_pylist()
+        texts = as_texts(values)
+        codes, words = texts.codes, texts.words
         there = np.flatnonzero(codes >= 0)
         first = np.zeros(len(words), np.int64)
         first[codes[there][::-1]] = there[::-1]  # the first row of each word
@@ -156,7 +169,11 @@ class TableRows:
             for seed, position in enumerate(features)
         }  # fmt: skip
         rows = 0
-        for batch in in_order(lambda piece: self._table.batch(piece, features), self._table.pieces(features)):
+
+        def work(piece: Any) -> TableBatch:
+            return self._table.batch(piece, features, seeming(surveys, words))
+
+        for batch in in_order(work, self._table.pieces(features)):
             add_batch(surveys, batch)
             rows += batch.rows
             if on_rows is not None:

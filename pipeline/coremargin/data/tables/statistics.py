@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coremargin.formats.column_kinds import LONGEST_CATEGORY, MOST_CATEGORIES
+
+if TYPE_CHECKING:
+    from coremargin.data.tables.values import Texts
 
 SAMPLE = 1 << 17  #: values of which a median is that of all, exactly; of more it is that of a random sample as large
 SAMPLES = 1 << 23  #: of all columns together
@@ -22,7 +25,8 @@ class NumberStatistics:
         self._total = 0.0
         self._sample = sample if "median" in wanted else 0
         self._random = np.random.default_rng(seed)
-        self._kept, self._ranks = np.empty(0), np.empty(0)
+        self._parts: list[tuple[np.ndarray, np.ndarray]] = []  # values and their ranks
+        self._held, self._most = 0, 1.0  # how many; a rank that none of the smallest has
         self._counts: Counter[float] | None = Counter() if "most-frequent" in wanted else None
 
     def add(self, values: np.ndarray) -> None:
@@ -30,9 +34,11 @@ class NumberStatistics:
         self.count += len(values)
         self._total += float(np.sum(values))
         if self._sample:
-            self._kept = np.concatenate([self._kept, values])
-            self._ranks = np.concatenate([self._ranks, self._random.random(len(values))])
-            if len(self._kept) > 2 * self._sample:
+            ranks = self._random.random(len(values))
+            low = ranks < self._most
+            self._parts.append((values[low], ranks[low]))
+            self._held += int(np.count_nonzero(low))
+            if self._held > 2 * self._sample:
                 self._thin()
         if self._counts is not None:
             found, counts = np.unique(values, return_counts=True)
@@ -42,8 +48,10 @@ class NumberStatistics:
 
     def _thin(self) -> None:
         """Keep the values of the smallest ranks: a sample in which each value is as likely as any other."""
-        order = np.argpartition(self._ranks, self._sample)[: self._sample]
-        self._kept, self._ranks = self._kept[order], self._ranks[order]
+        values, ranks = (np.concatenate(part) for part in zip(*self._parts, strict=True))
+        order = np.argpartition(ranks, self._sample)[: self._sample]
+        self._parts, self._held = [(values[order], ranks[order])], len(order)
+        self._most = float(ranks[order].max())
 
     @property
     def mean(self) -> float:
@@ -53,9 +61,9 @@ class NumberStatistics:
     @property
     def median(self) -> float:
         """Of all values, or of the sample; 0 of none."""
-        if len(self._kept) > self._sample:
+        if self._held > self._sample:
             self._thin()
-        return float(np.median(self._kept)) if len(self._kept) else 0.0
+        return float(np.median(np.concatenate([values for values, _ in self._parts]))) if self._held else 0.0
 
     @property
     def most_frequent(self) -> float | None:
@@ -74,13 +82,13 @@ class ValueCounts:
         self.counts: Counter[str] | None = Counter()  #: None: too many, or far too long
         self.examples: tuple[str, ...] = ()  #: the first few
 
-    def add(self, texts: Any) -> None:
-        """Take a dictionary array of texts without nulls among those of its dictionary."""
-        codes = np.asarray(texts.indices.drop_null())
-        self.count += len(codes)
+    def add(self, texts: Texts) -> None:
+        """Take texts; those that are missing do not count."""
+        there = texts.codes[texts.codes >= 0]
+        self.count += len(there)
         if self.counts is None:
             return
-        words, found = texts.dictionary.to_pylist(), np.bincount(codes, minlength=len(texts.dictionary))
+        words, found = texts.words, np.bincount(there, minlength=len(texts.words))
         self.counts.update({word: count for word, count in zip(words, found.tolist(), strict=True) if count})
         if len(self.examples) < 3:
             self.examples = tuple(list(self.counts)[:3])

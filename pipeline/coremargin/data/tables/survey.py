@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coremargin.data.sources.parquet_columns import is_list, list_lengths
+from coremargin.data.tables.plain_arrays import null_mask
 from coremargin.data.tables.statistics import NumberStatistics, ValueCounts
 from coremargin.data.tables.values import (
     Found,
@@ -25,7 +26,8 @@ from coremargin.data.tables.vectors import Frequencies
 from coremargin.errors import BadRow, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.table import TableBatch
+    from coremargin.data.tables.table import Hint, TableBatch
+    from coremargin.data.tables.words import Words
 
 Kind = Literal["number", "boolean", "date", "category", "text", "list"]
 Place = Callable[[int], str]
@@ -85,7 +87,7 @@ class ColumnSurvey:
 
     def _add_lists(self, column: Any, place: Place) -> None:
         self.kind = "list"
-        self._note_missing(np.asarray(column.is_null()), place)
+        self._note_missing(null_mask(column), place)
         lengths = list_lengths(column.drop_null())
         if self.length is None and len(lengths):
             self.length = int(lengths[0])
@@ -131,14 +133,14 @@ class ColumnSurvey:
 
     def _add_texts(self, column: Any, place: Place) -> None:
         texts = as_texts(column)
-        self._note_missing(np.asarray(texts.is_null()), place)
+        self._note_missing(texts.codes < 0, place)
         self.values.add(texts)
 
     def _add_words(self, column: Any, place: Place) -> None:
         texts = as_texts(column)
-        self._note_missing(np.asarray(texts.is_null()), place)
+        self._note_missing(texts.codes < 0, place)
         if self.words is not None:
-            self.words.add(texts.cast("string"))
+            self.words.add(texts)
 
     def _note_missing(self, missing: np.ndarray, place: Place) -> None:
         count = int(np.count_nonzero(missing))
@@ -151,6 +153,14 @@ def no_date(form: str) -> str:
     """What is wrong with a text that is no date, for messages."""
     wanted = f"a date as {form!r} has it" if form else "a date of ISO 8601, such as 2026-02-28 or 2026-02-28 13:05:00"
     return f"expected {wanted}; correct the value, or name another format with --date-format"
+
+
+def seeming(surveys: Mapping[int, ColumnSurvey], words: Words) -> dict[int, Hint]:
+    """What columns of texts seem to be by now."""
+    hints: dict[Kind | None, Hint] = {"number": "number", "category": "category"}
+    if not words.date_format:
+        hints["date"] = "date"
+    return {position: hints[one.kind] for position, one in surveys.items() if one.kind in hints}
 
 
 def add_batch(surveys: Mapping[int, ColumnSurvey], batch: TableBatch) -> None:

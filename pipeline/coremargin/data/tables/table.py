@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,10 @@ class TableBatch:
     done_bytes: int  #: bytes of the table consumed so far
 
 
+Hint = Literal["number", "date", "category"]
+NO_HINTS: Mapping[int, Hint] = MappingProxyType({})
+
+
 class Table(Protocol):
     """Rows with columns of any kind."""
 
@@ -34,8 +39,11 @@ class Table(Protocol):
     def pieces(self, columns: Sequence[int]) -> Iterator[Any]:
         """What ``batch`` reads, in order; what cannot be read raises DataError."""
 
-    def batch(self, piece: Any, columns: Sequence[int]) -> TableBatch:
-        """Some columns of a piece; in any thread. Raises BadRow with the place of what cannot be read."""
+    def batch(self, piece: Any, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
+        """Some columns of a piece; in any thread. Raises BadRow with the place of what cannot be read.
+
+        hints: what texts seem to be; they may come as such where all of them are, which is faster.
+        """
 
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
         """How long the lists in some columns are, by the first of each."""

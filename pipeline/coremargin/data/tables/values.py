@@ -10,6 +10,7 @@ import numpy as np
 
 from coremargin.data.sources.text import is_number
 from coremargin.data.sources.vocabulary import MISSING
+from coremargin.data.tables.plain_arrays import codes, fixed, floats, null_mask
 
 #: Spellings of what is missing in a text file: those of labels, and what pandas takes for missing besides.
 NULLS = tuple(
@@ -19,7 +20,7 @@ NULLS = tuple(
         for spelling in {word, word.upper(), word.capitalize(), {"nan": "NaN", "n/a": "N/a"}.get(word, word)}
     )
 )
-_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+_TRUTHS = dict.fromkeys(("true", "True", "TRUE"), 1.0) | dict.fromkeys(("false", "False", "FALSE"), 0.0)
 EXACT = 2**53  #: whole numbers beyond it are not all numbers of float64
 
 
@@ -30,6 +31,14 @@ class Found:
     values: np.ndarray
     missing: np.ndarray
     bad: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts by their codes (m,) int32, places in ``words``; -1 where none is there."""
+
+    codes: np.ndarray
+    words: list[str]
 
 
 def is_text(kind: Any) -> bool:
@@ -74,43 +83,25 @@ def as_numbers(column: Any) -> Found:
     import pyarrow as pa
 
     column = undone(column)
-    missing = np.asarray(column.is_null())
+    missing = null_mask(column)
     if is_text(column.type):
         try:
-            return Found(_floats(column.cast(pa.float64())), missing)
+            return Found(floats(column.cast(pa.float64())), missing)
         except pa.ArrowInvalid:
             return _spelt(column, missing)
-    if is_numeric(column.type) or pa.types.is_boolean(column.type):
-        values = _floats(column.cast(pa.int8() if pa.types.is_boolean(column.type) else column.type))
+    if is_numeric(column.type) or is_boolean(column.type):
+        values = floats(column)
         return Found(values, missing | np.isnan(values))
-    present = np.flatnonzero(~missing)
-    return Found(np.full(len(column), np.nan), missing, int(present[0]) if len(present) else None)
-
-
-def _floats(column: Any) -> np.ndarray:
-    """An array of numbers as float64, NaN where one is missing."""
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_decimal(kind) or (pa.types.is_floating(kind) and kind != pa.float64()):
-        column = column.cast(pa.float64())
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return Found(np.full(len(column), np.nan), missing, _first(~missing))
 
 
 def _spelt(column: Any, missing: np.ndarray) -> Found:
     """The same of texts that Arrow does not read: "+1" is a number to NumPy, 1_0 to neither."""
-    coded = column.dictionary_encode()
-    known = [_number(text) for text in coded.dictionary.to_pylist()]
-    table = np.array([np.nan if value is None else value for value in known] or [np.nan])
-    odd = np.array([value is None for value in known] or [False])
-    codes = np.asarray(coded.indices.fill_null(0))
-    bad = odd[codes] & ~missing
-    values = np.where(missing, np.nan, table[codes])
-    return Found(values, missing, int(np.argmax(bad)) if bad.any() else None)
-
-
-def _number(text: str) -> float | None:
-    return float(text) if is_number(text) else None
+    found = as_texts(column)
+    known = [float(word) if is_number(word) else None for word in found.words]
+    table = np.array([*(np.nan if value is None else value for value in known), np.nan])
+    odd = np.array([*(value is None for value in known), False])
+    return Found(table[found.codes], missing, _first(odd[found.codes]))
 
 
 def whole_beyond(column: Any) -> int | None:
@@ -120,105 +111,92 @@ def whole_beyond(column: Any) -> int | None:
     column = undone(column)
     if not pa.types.is_integer(column.type) or column.type.bit_width < 64:
         return None
-    values = np.asarray(column.fill_null(0))
-    bad = (values > EXACT) | (values < -EXACT)
-    return int(np.argmax(bad)) if bad.any() else None
+    values = fixed(column, "u8" if pa.types.is_unsigned_integer(column.type) else "i8")
+    beyond = (values > EXACT) | (values < -EXACT) if values.dtype.kind == "i" else values > EXACT
+    return _first(beyond & ~null_mask(column))
 
 
 def as_truths(column: Any) -> Found:
     """1 and 0 of a column of booleans, or of texts that are true or false; of another kind are all others."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = undone(column)
-    missing = np.asarray(column.is_null())
-    if pa.types.is_boolean(column.type):
-        return Found(_floats(column.cast(pa.int8())), missing)
+    missing = null_mask(column)
+    if is_boolean(column.type):
+        return Found(floats(column), missing)
     if not is_text(column.type):
         return Found(np.full(len(column), np.nan), missing, _first(~missing))
-    true, false = (np.asarray(pc.is_in(column, value_set=pa.array(words, column.type))) for words in (_TRUE, _FALSE))
-    values = np.where(true, 1.0, np.where(false, 0.0, np.nan))
-    return Found(values, missing, _first(~(true | false | missing)))
+    found = as_texts(column)
+    table = np.array([*(_TRUTHS.get(word, np.nan) for word in found.words), np.nan])
+    values = table[found.codes]
+    return Found(values, missing, _first(np.isnan(values) & ~missing))
 
 
-def as_texts(column: Any) -> Any:
-    """The column as texts in a dictionary array of Arrow, null where missing.
-
-    A whole number is written without fraction, whatever type it has: 1.0 and 1 are one category.
-    """
+def as_texts(column: Any) -> Texts:
+    """The values of a column as texts; a whole number has no fraction, whatever type it has: 1.0 and 1 are one."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(column.type):
-        words = as_texts(column.dictionary)
-        return pa.DictionaryArray.from_arrays(words.indices.take(column.indices), words.dictionary)
-    if is_text(column.type):
-        return column.dictionary_encode()
-    if is_numeric(column.type):
-        column = column.cast(pa.float64()) if pa.types.is_floating(column.type) else column
-        coded = column.dictionary_encode()
-        values = [_as_text(value) for value in coded.dictionary.to_pylist()]
-    else:
-        coded = column.dictionary_encode()
-        values = [None if value is None else str(value) for value in coded.dictionary.to_pylist()]
-    return (
-        pa.DictionaryArray.from_arrays(pa.array(np.arange(len(values), dtype=np.int32)), pa.array(values, pa.string()))
-        .take(coded.indices)
-        .cast(pa.string())
-        .dictionary_encode()
-    )  # what is NaN is null now
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    values = coded.dictionary.to_pylist()
+    found = codes(coded)
+    if is_text(coded.dictionary.type) and None not in values:
+        return Texts(found, values)
+    words = [_as_text(value) for value in values]
+    known = {word: code for code, word in enumerate(dict.fromkeys(word for word in words if word is not None))}
+    table = np.array([*(-1 if word is None else known[word] for word in words), -1], dtype=np.int32)
+    return Texts(table[found], list(known))
 
 
 def _as_text(value: Any) -> str | None:
     if value is None or value != value:
         return None
-    whole = int(value) if value == value // 1 else None
-    return str(value) if whole is None else str(whole)
+    if isinstance(value, bool | str | int):
+        return str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def as_times(column: Any, form: str) -> Found:
     """Seconds since 1970 of dates, or of texts in a format of ``strptime`` ("": ISO 8601); zones become UTC."""
     column = undone(column)
-    missing = np.asarray(column.is_null())
+    missing = null_mask(column)
     if is_text(column.type):
-        times = _formatted(column, form) if form else _iso(column)
-        bad = np.asarray(times.is_null()) & ~missing
-        return Found(_seconds(times), missing, _first(bad))
+        seconds = _formatted(column, form) if form else _iso(column)
+        return Found(seconds, missing, _first(np.isnan(seconds) & ~missing))
     if not is_time(column.type):
         return Found(np.full(len(column), np.nan), missing, _first(~missing))
     return Found(_seconds(column), missing)
 
 
-def _iso(column: Any) -> Any:
-    """Timestamps of texts, null where one is no date of ISO 8601."""
+def _iso(column: Any) -> np.ndarray:
+    """Seconds of texts, NaN where one is no date of ISO 8601."""
     import pyarrow as pa
 
     for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
         try:
-            return column.cast(kind)
+            return _seconds(column.cast(kind))
         except pa.ArrowInvalid:
             continue
-    coded = column.dictionary_encode()  # some are none, or some have a zone and some have not
-    times = [_one_iso(text) for text in coded.dictionary.to_pylist()]
-    return pa.array(times, pa.timestamp("us")).take(coded.indices)
+    found = as_texts(column)  # some are none, or some have a zone and some have not
+    table = np.array([*map(_one_iso, found.words), np.nan])
+    return np.asarray(table[found.codes])
 
 
-def _formatted(column: Any, form: str) -> Any:
-    """Timestamps of texts in a format, null where one is no such date.
+def _formatted(column: Any, form: str) -> np.ndarray:
+    """Seconds of texts in a format, NaN where one is no such date.
 
     Arrow takes 31 February for 3 March; only the first days of a month may be such, and these are read once more.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    times = pc.strptime(column, format=form, unit="us", error_is_null=True)
-    early = np.flatnonzero(np.asarray(pc.less_equal(pc.day(times), 3).fill_null(False)))
-    if not len(early):
-        return times
-    coded = column.take(pa.array(early)).dictionary_encode()
-    known = np.array([_is_date(text, form) for text in coded.dictionary.to_pylist()])
-    kept = np.ones(len(times), dtype=bool)
-    kept[early] = known[np.asarray(coded.indices)]
-    return pc.if_else(pa.array(kept), times, pa.scalar(None, times.type))
+    seconds = _seconds(pc.strptime(column, format=form, unit="us", error_is_null=True))
+    days = np.where(np.isnan(seconds), 0, seconds // 86400).astype("datetime64[D]")
+    early = np.flatnonzero((days - days.astype("datetime64[M]")).astype(int) < 3)
+    known: dict[str, bool] = {}
+    for row in early[~np.isnan(seconds[early])].tolist():
+        text = column[row].as_py()
+        if text not in known:
+            known[text] = _is_date(text, form)
+        if not known[text]:
+            seconds[row] = np.nan
+    return seconds
 
 
 def _is_date(text: str, form: str) -> bool:
@@ -231,24 +209,26 @@ def _is_date(text: str, form: str) -> bool:
     return True
 
 
-def _one_iso(text: str) -> Any:
+def _one_iso(text: str) -> float:
     from datetime import UTC, datetime
 
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        return None
-    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+        return np.nan
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _seconds(times: Any) -> np.ndarray:
+    """Timestamps or dates as seconds since 1970, NaN where one is missing."""
     import pyarrow as pa
 
     if pa.types.is_date(times.type):
         times = times.cast(pa.timestamp("s"))
     scale = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[times.type.unit]
-    ticks = times.cast(pa.int64())
-    return np.asarray(ticks.to_numpy(zero_copy_only=False), dtype=np.float64) / scale
+    found = fixed(times, "i8") / scale
+    found[null_mask(times)] = np.nan
+    return np.asarray(found)
 
 
 def _first(bad: np.ndarray) -> int | None:

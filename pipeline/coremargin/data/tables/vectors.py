@@ -9,7 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array
 
 if TYPE_CHECKING:
-    from coremargin.formats.column_kinds import Texts
+    from coremargin.data.tables.values import Texts
+    from coremargin.formats.column_kinds import Texts as TextColumn
 
 BUCKETS = 1 << 18  #: of texts
 HASHED_BUCKETS = 1 << 10  #: of categories
@@ -22,9 +23,9 @@ class Frequencies:
         self.ngrams, self.rows = ngrams, 0
         self._counts = np.zeros(BUCKETS, dtype=np.int64)
 
-    def add(self, texts: Any) -> None:
-        """Take an Arrow array of texts; null has no words."""
-        self.rows += len(texts)
+    def add(self, texts: Texts) -> None:
+        """Take texts; one that is missing has no words."""
+        self.rows += len(texts.codes)
         found = word_counts(texts, BUCKETS, self.ngrams)
         self._counts += np.bincount(found.indices, minlength=BUCKETS)  # each bucket once a row
 
@@ -41,12 +42,13 @@ def _hasher(buckets: int, ngrams: int) -> Any:
     return HashingVectorizer(n_features=buckets, ngram_range=(1, ngrams), norm=None, alternate_sign=False)
 
 
-def word_counts(texts: Any, buckets: int, ngrams: int) -> csr_array:
+def word_counts(texts: Texts, buckets: int, ngrams: int) -> csr_array:
     """How often (m, buckets) each bucket's words occur in each text."""
-    return csr_array(_hasher(buckets, ngrams).transform([text or "" for text in texts.to_pylist()]))
+    found = csr_array(_hasher(buckets, ngrams).transform([*texts.words, ""]))
+    return found[np.where(texts.codes < 0, len(texts.words), texts.codes)]
 
 
-def word_features(texts: Any, column: Texts) -> csr_array:
+def word_features(texts: Texts, column: TextColumn) -> csr_array:
     """Features (m, buckets) of texts: counts, weighed by how rare their words are, each row of length 1 or 0."""
     found = word_counts(texts, column.buckets, column.ngrams)
     if column.frequencies:

@@ -10,7 +10,7 @@ from coremargin.errors import UsageError
 AUTO = "auto"
 POLICIES = ("mean", "median", "most-frequent", "indicator", "refuse")
 UNKNOWN = ("other", "refuse")
-MOST_ONE_HOT = 256  #: values of a column of categories that have a feature each; more are hashed
+MOST_ONE_HOT = 1000  #: values of a column of categories that have a feature each; more are hashed
 
 Names = tuple[str, ...]
 
@@ -22,7 +22,7 @@ class Words:
     categorical, dates, text: columns by name or number; "auto" among them: all that are of no other kind. missing: what
     becomes of missing values, a policy for each named column and one under "" for all others. unknown: what becomes of
     categories that come later. categories: how many values of a column have a feature each, the most frequent ones;
-    None: up to 256 all have, and more are hashed. date_format: of ``strptime``, "" for ISO 8601.
+    None: up to 1,000 all have, and more are hashed. date_format: of ``strptime``, "" for ISO 8601.
     """
 
     categorical: Names = ()
