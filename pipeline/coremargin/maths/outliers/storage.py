@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.named import below, under
 from coremargin.maths.outliers.certificates import Certificates, Verdict
 from coremargin.maths.outliers.explore import Candidate, Leaves
 from coremargin.maths.outliers.heuristic import Found
@@ -63,12 +64,12 @@ def search_to_arrays(search: Search, *, own: bool = True) -> Arrays:
     arrays |= {"trace": np.array(search.trace, np.float64).reshape(-1, 3)}
     arrays |= {"status": np.array(_STATUSES.index(search.status))}
     arrays |= {"best_w": search.best.w, "best_b": np.array(search.best.b), "best_margin": np.array(search.best.margin)}
-    arrays |= _under("certificates", certificates_to_arrays(search.certificates)) if own else {}
-    arrays |= _under("candidates", _candidates_to_arrays(search.candidates, len(search.best.w)))
+    arrays |= under("certificates", certificates_to_arrays(search.certificates)) if own else {}
+    arrays |= under("candidates", _candidates_to_arrays(search.candidates, len(search.best.w)))
     for name, level in (("level", search.level), ("paused", search.paused)):
-        arrays |= _under(name, {} if level is None else _level_to_arrays(level))
+        arrays |= under(name, {} if level is None else _level_to_arrays(level))
     if search.proof is not None:
-        arrays |= _under("proof", leaves_to_arrays(search.proof))
+        arrays |= under("proof", leaves_to_arrays(search.proof))
     return arrays
 
 
@@ -110,15 +111,6 @@ def enumerated_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Enumerated:
         algorithm=get_args(Published)[int(arrays["algorithm"])], sizes=tuple(arrays["sizes"].tolist()),
         found=Found(arrays["w"], b, margin),
     )  # fmt: skip
-
-
-def below(name: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
-    """The arrays whose names begin with ``NAME.``, without that."""
-    return {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
-
-
-def _under(name: str, arrays: Arrays) -> Arrays:
-    return {f"{name}.{key}": value for key, value in arrays.items()}
 
 
 def _level_to_arrays(level: Level) -> Arrays:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as row_ops
+from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import Rows
-from coremargin.problems.common.start import left_out
+from coremargin.problems.common.start import Sample, left_out, weights_of
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -99,6 +100,12 @@ class Brought:
     def merge(self, later: Brought) -> Brought:
         """The rows of both."""
         return Brought(self.sent.merge(later.sent))
+
+    def sample(self, source: Source, chunks: list[int], *, stay: bool = False) -> Sample:
+        """The rows of some of the chunks that were asked for, as ``read_sample`` has them."""
+        sent = self.sent.where(np.isin(self.sent.ids // source.chunk_rows, chunks))
+        rows = compact([light(rows) for _, rows, _ in sent.parts]) if stay else sent.rows
+        return Sample(chunks, sent.ids, rows, sent.signs, weights_of(source, sent.ids, chunks))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""

@@ -170,6 +170,19 @@ def read_sample(source: Source, chunks: list[int], codes: tuple[int, int], *, st
     return Sample(chunks, np.concatenate(ids), joined, np.concatenate(signs), every)
 
 
+def weights_of(source: Source, ids: NDArray[np.int64], chunks: list[int]) -> NDArray[np.float64] | None:
+    """Sample weights (m,) of rows of these chunks, both increasing; None where all are 1."""
+    found = []
+    for chunk in chunks:
+        weights = source.weights(chunk)
+        if weights is None:
+            return None
+        start, stop = source.span(chunk)
+        first, last = np.searchsorted(ids, [start, stop])
+        found.append(weights[ids[first:last] - start])
+    return np.concatenate(found)
+
+
 def left_out(codes: NDArray[np.int32], weights: NDArray[np.float64] | None) -> NDArray[np.int32]:
     """Label codes (n,) with -1, unlabelled, for rows of weight 0: they do not count."""
     return codes if weights is None or weights.all() else np.where(weights > 0, codes, -1).astype(np.int32)

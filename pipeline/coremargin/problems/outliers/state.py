@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.named import below, under
 from coremargin.maths.outliers.storage import (
-    below,
     enumerated_from_arrays,
     enumerated_to_arrays,
     search_from_arrays,
@@ -155,10 +155,10 @@ class OutlierState:
         arrays |= {"move": self.move, "wanted": self.wanted, "counted_at": self.counted_at, **self.ledger.to_arrays()}
         for place, (search, out) in enumerate(zip(self.searches, self.left_out, strict=True)):
             own = search is self.main or search.certificates is not self.main.certificates
-            arrays |= {f"search{place}.{name}": values for name, values in search_to_arrays(search, own=own).items()}
-            arrays |= {f"out{place}.ids": out.ids, f"out{place}.values": out.values, f"out{place}.signs": out.signs}
+            arrays |= under(f"search{place}", search_to_arrays(search, own=own))
+            arrays |= under(f"out{place}", {"ids": out.ids, "values": out.values, "signs": out.signs})
         for place, one in enumerate(self.enumerated):
-            arrays |= {f"enumerated{place}.{name}": values for name, values in enumerated_to_arrays(one).items()}
+            arrays |= under(f"enumerated{place}", enumerated_to_arrays(one))
         return arrays
 
     @classmethod

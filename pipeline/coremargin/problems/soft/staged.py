@@ -13,7 +13,7 @@ from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.maths.margin import is_certified
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.stages import Stages, growth_of, stages_of
-from coremargin.problems.common.start import Sample, check_scale, row_bytes
+from coremargin.problems.common.start import check_scale, row_bytes
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.base import KNOWN
 from coremargin.problems.soft.far_rows import FarRows
@@ -28,6 +28,7 @@ from coremargin.problems.soft.start import BINS
 from coremargin.problems.soft.state import Bounds, LastScan, Reading, RowCache, SoftState
 
 if TYPE_CHECKING:
+    from coremargin.problems.common.start import Sample
     from coremargin.problems.soft.probe import NearMarginProbe
     from coremargin.problems.soft.summary import NearMarginSummary
 
@@ -190,9 +191,8 @@ class StagedSoftMargin(SoftMargin):
     def update(self, state: SoftState, summary: Answer) -> SoftState:
         """Bounds and the next hypothesis after a stage or a scan."""
         if isinstance(summary, Brought):
-            chunks, sent = self._asked(cast("Reading", state.reading)), summary.sent
-            weights = self._weights_of(sent.ids, chunks)
-            return self._first_stage(state, Sample(chunks.tolist(), sent.ids, sent.rows, sent.signs, weights))
+            chunks = self._asked(cast("Reading", state.reading)).tolist()
+            return self._first_stage(state, summary.sample(self.source, chunks))
         if isinstance(summary, StageSummary):
             return self._next_stage(state, cast("Reading", state.reading), summary)
         return super().update(state, summary)
@@ -215,18 +215,6 @@ class StagedSoftMargin(SoftMargin):
         probe = self._stage_probe(state, reading, chunks)
         every = RowsWithC.of_sample(sample, None, self.class_c)
         return self._recorded(state, reading, chunks, probe, probe.in_memory(self.source, chunks.tolist(), every))
-
-    def _weights_of(self, ids: NDArray[np.int64], chunks: NDArray[np.intp]) -> Array | None:
-        """Sample weights (m,) of rows of these chunks, both increasing; None where all are 1."""
-        source, found = self.source, []
-        for chunk in chunks.tolist():
-            weights = source.weights(chunk)
-            if weights is None:
-                return None
-            start, stop = source.span(chunk)
-            first, last = np.searchsorted(ids, [start, stop])
-            found.append(weights[ids[first:last] - start])
-        return np.concatenate(found)
 
     def _next_stage(self, state: SoftState, reading: Reading, found: StageSummary) -> SoftState:
         """The hypothesis of the next stage; after the last one what is proven, and whether that is enough."""
