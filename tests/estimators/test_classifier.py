@@ -103,8 +103,23 @@ def test_support_rows_alone_give_the_same_answer(cancer: tuple[np.ndarray, np.nd
 def test_overlapping_classes_refuse_a_hard_margin() -> None:
     """A hard margin on rows that no hyperplane separates says so, and what to choose instead."""
     X = np.array([[0.0], [1.0], [2.0], [3.0]])
-    with pytest.raises(NotCertified, match="no hyperplane .* hulls .*; choose loss='hinge' or loss='squared_hinge'$"):
+    said = "no hyperplane .* hulls .*; choose loss='auto' or loss='hinge' or loss='squared_hinge'$"
+    with pytest.raises(NotCertified, match=said):
         MarginCoresetClassifier(loss=None).fit(X, [0, 1, 0, 1])
+    with pytest.raises(AttributeError, match="partial_fit"):
+        MarginCoresetClassifier(loss="auto").partial_fit(X, [0, 1, 0, 1])
+
+
+def test_a_loss_is_taken_where_classes_overlap() -> None:
+    """With loss "auto" separable classes have the hard margin, and others, or more than two, the squared hinge."""
+    X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    apart = MarginCoresetClassifier(loss="auto").fit(X, [0, 0, 1, 1])
+    assert (apart.certificate_.kind, apart.support_.tolist()) == ("margin", [1, 2])
+    mixed = MarginCoresetClassifier(loss="auto", C=0.5).fit(X, [0, 1, 0, 1])
+    alone = MarginCoresetClassifier(C=0.5).fit(X, [0, 1, 0, 1])
+    assert mixed.certificate_ == alone.certificate_
+    assert mixed.support_.tolist() == alone.support_.tolist()
+    assert len(MarginCoresetClassifier(loss="auto").fit(X, [0, 1, 2, 0]).certificate_) == 3
 
 
 def test_overlapping_classes_refuse_one_margin_of_all_of_them() -> None:

@@ -73,7 +73,7 @@ def made_store(kind: str, path: Path) -> Store:
         return store_of_classes(path, wrong=0.1 * (kind == "crammer-singer"))
     if kind in ("segments", "fleet-segments"):
         return sparse_store(path)
-    if kind in ("hinge", "squared_hinge", "fleet-stages", "fold-stages", "outliers"):
+    if kind in ("hinge", "squared_hinge", "auto", "fleet-stages", "fold-stages", "outliers"):
         return noisy_store(path, wrong=0.002 if kind == "outliers" else 0.05)
     if kind == "published":
         return synth(path, Recipe(26, 3, margin=0.3, noise=0.1, seed=3, chunk_bytes=4 * 3 * 4), workers=1)
@@ -87,6 +87,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "hard": {"epsilon": 1e-6, "memory": 20_000},
     "hinge": {"loss": "hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
     "squared_hinge": {"loss": "squared_hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
+    "auto": {"loss": "auto", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
     "folds": {"epsilon": 1e-6, "memory": 20_000, "folds": 2},
     "kesler": {"epsilon": 1e-6, "memory": 40_000, "classes": "crammer-singer"},
     "crammer-singer": {"epsilon": 1e-4, "memory": 200_000, "classes": "crammer-singer", "loss": "hinge", "C": 0.1},

@@ -110,6 +110,8 @@ class Meter:
             f"{skipped if record['chunks_skipped'] else ''}, solved in {format_seconds(record['solve_seconds'])}",
             err=True,
         )
+        if news := self._kind.news(record):
+            print_lines(news, err=True)
 
     def _bounds(self, record: dict[str, Any]) -> str:
         """What is proven so far, the ratio never rounded up; nothing where the sample proves nothing."""

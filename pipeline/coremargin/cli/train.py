@@ -41,9 +41,10 @@ def train(store: Path, **options: Any) -> int:
 
     Reads the rows two or three times, however many there are, and ends with a model whose margin is proven to be at
     least (1 - epsilon) of the best possible. With --loss, for rows that no hyperplane separates, it is the value of the
-    soft margin's objective that is proven to be within epsilon of the best possible. With --outliers, it is the margin
-    once the rows that spoil it are left out: no others in that number do better. Ctrl-C then ends the search with the
-    best answer and the bound so far, which are saved; the exit code is 130.
+    soft margin's objective that is proven to be within epsilon of the best possible; --loss auto goes on with that once
+    it is proven that nothing separates the rows. With --outliers, it is the margin once the rows that spoil it are left
+    out: no others in that number do better. Ctrl-C then ends the search with the best answer and the bound so far,
+    which are saved; the exit code is 130.
 
     Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes; rows.zarr is made of it
     then, beside rows.model.
@@ -53,7 +54,8 @@ def train(store: Path, **options: Any) -> int:
 
     \b
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
-      coremargin train adult.csv --out adult.model --loss hinge \\
+      coremargin train rows.zarr --out rows.model --loss auto
+      coremargin train adult.csv --out adult.model --loss auto \\
           --label income --categorical auto --missing median
       coremargin train noisy.zarr --out noisy.model --loss hinge --C 0.1
       coremargin train noisy.zarr --out noisy.model --outliers 10

@@ -85,8 +85,9 @@ class Round:
 
     @property
     def next_scan(self) -> NextScan:
-        """The scan that comes next, or goes on, and the stage of it."""
-        if self.stage is not None and self.stages and self.stage < self.stages:
+        """The scan that comes next, or goes on, and the stage of it; a read that was given up does not go on."""
+        goes_on = self.part or not self.number
+        if goes_on and self.stage is not None and self.stages and self.stage < self.stages:
             return NextScan(1, self.stage + 1, self.stages)
         return NextScan(self.number + self.finished)
 

@@ -37,6 +37,8 @@ def _knows_batches(estimator: InBatches) -> bool:
                 f"{name}: {getattr(estimator, name)!r} is not known before all rows are; "
                 "give partial_fit factors, and rows that are scaled"
             )
+    if estimator.loss == "auto":
+        raise UsageError("loss: 'auto' is decided by all rows at once; batches take 'squared_hinge', 'hinge' or None")
     if estimator.multi_class != "ovr":
         raise UsageError(f"multi_class: {estimator.multi_class!r} is learnt from all rows at once; batches take 'ovr'")
     return True
@@ -68,9 +70,9 @@ class InBatches:
         "stopped", and a ConvergenceWarning says so: ``fit`` on a store of all rows proves more. A hard margin that the
         new rows respect stays as it is, for the price of one look at them.
 
-        With scaling, class_weight="balanced" or "crammer_singer" there is no ``partial_fit``. After ``fit`` on rows in
-        memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a store or more rows
-        nothing was kept: begin with a clone.
+        With scaling, class_weight="balanced", loss="auto" or "crammer_singer" there is no ``partial_fit``. After
+        ``fit`` on rows in memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a
+        store or more rows nothing was kept: begin with a clone.
 
         Parameters
         ----------

@@ -38,8 +38,9 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
     Parameters
     ----------
-    loss : {"squared_hinge", "hinge"} or None, default "squared_hinge"
-        None for the hard margin (``coremargin.train``: None unless given).
+    loss : {"squared_hinge", "hinge", "auto"} or None, default "squared_hinge"
+        None for the hard margin (``coremargin.train``: None unless given); "auto" for that of two classes or, once it
+        is proven that there is none, the squared hinge: not for ``partial_fit``.
     C : float, default 1.0
         Weight of a row's loss; a hard margin does not read it.
     epsilon : float, default 1e-3

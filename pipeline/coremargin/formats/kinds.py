@@ -30,6 +30,7 @@ class Parts(NamedTuple):
 KINDS = {
     "active": Parts(".problems.active.kind", ".models.active", ".formats.active", cli=".cli.active"),
     "active_classes": Parts(".problems.active.kind", ".models.active_classes", ".formats.active_classes"),
+    "hard_or_soft": Parts(".problems.hard_or_soft.kind", ".models.model"),
     "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers", ".problems.outliers.commands"),
     "crammer_singer": Parts(".problems.multiclass.kind", ".models.multiclass", ".formats.crammer_singer"),
     "fleet": Parts(".problems.fleet.kind", ".models.fleet"),

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from msgspec import Meta
+import numpy as np
+from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.formats.choices import Loss
 from coremargin.formats.fleet_record import FleetRecord
 from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.formats.model_arrays import Numbers, Schema, demand
-from coremargin.formats.model_record import WHOLE, AboveZero, Folds, Parameters, Seed, TwoClasses, View
-
-if TYPE_CHECKING:
-    import numpy as np
+from coremargin.formats.model_record import (
+    WHOLE,
+    AboveZero,
+    Folds,
+    Number,
+    Parameters,
+    Rows,
+    Seed,
+    Strict,
+    TwoClasses,
+    View,
+)
 
 
 class SoftParameters(Parameters, frozen=True, kw_only=True):
@@ -45,6 +54,17 @@ class SoftFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag
     parameters: SoftFleetParameters
 
 
+class Tried(Strict, frozen=True, kw_only=True):
+    """What was tried before there was a loss: a hard margin. So many rows (``tried_...``) prove that there is none.
+
+    upper: the largest margin that they leave room for, which is rounding.
+    """
+
+    problem: Literal["hard_margin"]
+    upper: Number
+    coreset_rows: Rows
+
+
 class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="soft_margin"):
     """A soft margin; ``view`` is that of a member of a fleet."""
 
@@ -54,6 +74,7 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
 
     parameters: SoftParameters
     view: View = WHOLE
+    tried: Tried | UnsetType = UNSET
 
     @property
     def coreset_width(self) -> int:
@@ -65,15 +86,21 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
 
         ramp: the squared hinge's dual weights are those of verify/soft/correction.py.
         """
+        own = super().schema(names) | self._tried_schema()
         if "ramp" in names:
-            one = {"reference": Numbers("f8", (self.features + 1,)), "ramp": Numbers("f8", (1,))}
-            return super().schema(names) | one
+            return own | {"reference": Numbers("f8", (self.features + 1,)), "ramp": Numbers("f8", (1,))}
         if "reference_of" not in names:
-            return super().schema(names) | {"reference": Numbers("f8", (self.features + 1,))}
-        several: Schema = {
+            return own | {"reference": Numbers("f8", (self.features + 1,))}
+        return own | {
             "reference": Numbers("f8", ("references", self.features + 1)), "reference_of": Numbers("i8", ("chunks",)),
         }  # fmt: skip
-        return super().schema(names) | several
+
+    def _tried_schema(self) -> Schema:
+        """The proof that there is no hard margin: rows by number, their signs and weights."""
+        if self.tried is UNSET:
+            return {}
+        m = (self.tried.coreset_rows,)
+        return {"tried_ids": Numbers("i8", m), "tried_y": Numbers("i1", m), "tried_alpha": Numbers("f8", m)}
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """Each chunk has one of the references; a ramp is there for what has one. Raises DataError."""
@@ -81,6 +108,8 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         if of is not None:
             inside = len(of) and ((of >= 0) & (of < len(arrays["reference"]))).all()
             demand(inside, place, "reference_of", "places among the references")
+        if "tried_y" in arrays:
+            demand(np.isin(arrays["tried_y"], (-1, 1)).all(), place, "tried_y", "signs -1 and 1")
         if "ramp" in arrays:
             demand(arrays["ramp"][0] > 0, place, "ramp", "a number above 0")
             squared = self.parameters.loss == "squared_hinge" and self.features <= CURVE_FEATURES

@@ -46,7 +46,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     out: str | os.PathLike[str] | None = None,
     epsilon: float = 1e-3,
     intercept: bool = True,
-    loss: Loss | None = None,
+    loss: Loss | Literal["auto"] | None = None,
     C: float | Sequence[float] | NDArray[Any] | None = None,
     class_weight: Literal["balanced"] | Sequence[float] | None = None,
     classes: Literal["ovr", "crammer-singer"] | None = None,
@@ -88,8 +88,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         this and all else that every job has.
     intercept : bool, default True
         False for a hyperplane through the origin of the (scaled) rows.
-    loss : {"hinge", "squared_hinge"}, optional
-        Of rows inside of the margin or on the wrong side (``SoftMarginJob``); None: a hard margin.
+    loss : {"hinge", "squared_hinge", "auto"}, optional
+        Of rows inside of the margin or on the wrong side (``SoftMarginJob``); None: a hard margin; "auto": that
+        or, once it is proven that there is none, the squared hinge, by the same read (``HardOrSoftJob``).
     C : float or sequence of float, optional
         Weight of a row's loss; of several each has a model, from the same scans (``FleetJob``). None: 1.0 with a loss;
         without one no other value is taken.

@@ -109,6 +109,7 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
         "started": counters.started, "seconds": counters.seconds, "scans": counters.scans,
         "sample_scans": sum(line["kind"] == "sample" for line in counters.rounds),
         "stages": sum(line["kind"] == "stage" for line in counters.rounds),
+        "staged_reads": sum(line.get("stage") == 1 for line in counters.rounds),
         "bytes_read": counters.bytes_read,
         "sample_bytes": counters.rounds[0]["bytes_read"] if counters.rounds else 0, "store_bytes": source.nbytes,
         "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": found.pool_rows, "executor": executor.description,

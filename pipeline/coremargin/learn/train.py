@@ -27,7 +27,7 @@ from coremargin.learn.record import RunCounters, as_run
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.registry import load
 from coremargin.problems.outcome import Outcome
-from coremargin.problems.registry import kind_of, problem_of
+from coremargin.problems.registry import kind_of, kind_of_model, problem_of
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -142,12 +142,11 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
         model = load(job.out)
     except (DataError, OSError):
         return None
-    same = model.kind == kind_of(job).name and model.parameters == job.parameters()
-    same = same and model.store_digest == source.digest
+    same = kind_of(job).answered_by(job, model) and model.store_digest == source.digest
     if not (same and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
         return None
     try:
-        run, lines = read_run(job.out, kind_of(job).run)
+        run, lines = read_run(job.out, kind_of_model(model).run)
     except DataError:
         if model.ended:
             raise

@@ -54,6 +54,10 @@ class Kind(ABC, Generic[J, P, M]):
         """How many models there will be."""
         return 1
 
+    def answered_by(self, job: J, model: AnyModel) -> bool:
+        """Whether a model is one that this job asks for, of whatever rows."""
+        return model.kind == self.name and model.parameters == job.parameters()
+
     @abstractmethod
     def model(self, job: J, problem: P, state: Any) -> M:
         """The model that a state stands for; nothing in it depends on the run: no clock, no host."""
@@ -86,6 +90,10 @@ class Kind(ABC, Generic[J, P, M]):
         """What is proven after a round, whose record is a line of ``rounds.jsonl``."""
         return bounds
 
+    def news(self, record: Mapping[str, Any]) -> str:
+        """What a round has shown that is worth a line of its own, "" where nothing is."""
+        return ""
+
     def next_steps(self, outcome: Outcome, job: J) -> list[str]:
         """What can be done now."""
         return [*places(job), *go_on(outcome), check_of(job)]
@@ -108,6 +116,11 @@ def go_on(outcome: Outcome) -> list[str]:
     """How a run that stopped at a limit goes on, if it did: without that limit."""
     words = outcome.run.get("resume")  # older runs do not say it
     return [f"go on   {shlex.join(words)}"] if outcome.resumable and words else []
+
+
+def with_loss(loss: str) -> str:
+    """What to do about classes that overlap."""
+    return f'try     the same command with --loss {loss} --overwrite (job file: loss = "{loss}"), if classes overlap'
 
 
 def check_of(job: TrainJob) -> str:

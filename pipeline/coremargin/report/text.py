@@ -50,9 +50,15 @@ def count(number_of: int, what: str) -> str:
 
 
 def reading_told(run: Mapping[str, Any]) -> str:
-    """How a run read its store, by what ``run.json`` counts: a first read in stages, or a sample, and scans."""
+    """How a run read its store, by what ``run.json`` counts: a first read in stages, or a sample, and scans.
+
+    Two reads in stages are of a job that came to ask another question.
+    """
     scans, stages = int(run.get("scans", 0)), int(run.get("stages", 0))
     if not stages:
         return count(scans, "scan") + (" and a sample" if run.get("sample_scans", 1) else "")
+    reads = int(run.get("staged_reads", 1))
     first = f"one read in {count(stages, 'stage')}" if stages > 1 else "one read"
-    return f"{first} and {count(scans - 1, 'scan')} after it" if scans > 1 else first
+    if reads > 1:
+        first = f"{reads:,} reads in {count(stages, 'stage')} in all"
+    return f"{first} and {count(scans - reads, 'scan')} after it" if scans > reads else first

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from coremargin.models.single import Single
 
 Pairs = list[tuple[str, str]]
@@ -23,10 +26,9 @@ def bounds_of(model: Single) -> dict[str, Any]:
     return {key: certificate[key] for key in ("epsilon", "lower", "upper", "ratio", "coreset_rows")}
 
 
-def first_rows(model: Single) -> str:
+def first_rows(ids: NDArray[np.int64]) -> str:
     """Some of the rows that carry a proof, by number."""
-    ids = ", ".join(str(row) for row in model.coreset_ids[:8].tolist())
-    return ids + (", ..." if model.certificate.coreset_rows > 8 else "")
+    return ", ".join(str(row) for row in ids[:8].tolist()) + (", ..." if len(ids) > 8 else "")
 
 
 def described(path: Path, model: Single, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from coremargin.problems.common import messages
 from coremargin.problems.common.claims import MARGIN
-from coremargin.problems.kind import Kind, places
+from coremargin.problems.kind import Kind, places, with_loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,8 @@ class OneModel(Kind[J, P, M]):
 
     def contradiction(self, model: M) -> list[str]:
         """Which rows show that nothing separates the classes."""
-        rows = f"{model.certificate.coreset_rows:,} rows contradict each other (rows {messages.first_rows(model)})"
+        ids = messages.first_rows(model.coreset_ids)
+        rows = f"{model.certificate.coreset_rows:,} rows contradict each other (rows {ids})"
         return [
             f"not separable: {rows},",
             f"so that no {self.thing} gives all rows their own class. The proof is in the model.",
@@ -70,8 +71,7 @@ class OneModel(Kind[J, P, M]):
         """Where nothing separates the classes, what to try."""
         if not self.losses or outcome.model.status != "not_separable":
             return super().next_steps(outcome, job)
-        noisy = f"--loss {self.losses[0]}, if rows are noisy"
-        return [*places(job), f"try     {noisy}; a look at the rows above: labels may be wrong"]
+        return [*places(job), with_loss(self.losses[0]), "look    at the rows above: labels may be wrong"]
 
     def rows_meant(self, model: M) -> str:
         """The rows that the certificate is about, for people."""

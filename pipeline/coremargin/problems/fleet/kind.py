@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from coremargin.formats.run_record import FleetRun, in_parts
 from coremargin.problems.fleet import messages
 from coremargin.problems.fleet.spec import FleetJob
-from coremargin.problems.kind import Kind
+from coremargin.problems.kind import Kind, check_of, places, with_loss
+from coremargin.problems.soft.spec import LOSS
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -87,6 +88,12 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
                 f"{most_rows:,} rows at a time; others were sent a segment at a time, each once for all models",
             )
         return "rows", f"{outcome.run['pool_rows']:,} rows are in memory, each once, for all models"
+
+    def next_steps(self, outcome: Outcome, job: FleetJob) -> list[str]:
+        """Where nothing separates some of the classes from the rest, a loss."""
+        if job.loss is not None or outcome.model.status != "not_separable":
+            return super().next_steps(outcome, job)
+        return [*places(job), with_loss(LOSS), check_of(job)]
 
     def described(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """What the members claim, and how they do together."""

@@ -29,7 +29,7 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
     job = HardMarginJob
     title = "a hard margin"
     selected_by = "give neither loss nor outliers, classes or folds"
-    losses = ("hinge", "squared_hinge")
+    losses = ("auto", "hinge", "squared_hinge")
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """Whatever is said: it is what is left."""
@@ -56,7 +56,7 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
 
     def contradiction(self, model: Model) -> list[str]:
         """The hulls of the classes meet."""
-        rows = f"{model.certificate.coreset_rows:,} rows meet (rows {messages.first_rows(model)})"
+        rows = f"{model.certificate.coreset_rows:,} rows meet (rows {messages.first_rows(model.coreset_ids)})"
         return [
             f"not separable: the hulls of {rows},",
             "so that no hyperplane has all rows of one class on one side. The proof is in the model.",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.problems.common.claims import VALUE
 from coremargin.problems.common.two_classes import TwoClasses
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
     from coremargin.problems.common.claims import Claims
+    from coremargin.problems.outcome import Outcome
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.problem import SoftMargin
 
@@ -41,6 +42,18 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
     def claims(self, model: Model) -> Claims:
         """A value."""
         return VALUE
+
+    def verdict(self, outcome: Outcome, job: SoftMarginJob) -> list[str]:
+        """The value; and why there is a loss, where a hard margin was tried before."""
+        from coremargin.problems.soft.tried import verdict_on
+
+        return [*verdict_on(cast("Model", outcome.model)), *super().verdict(outcome, job)]
+
+    def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
+        """Classes and value, and what was tried before."""
+        from coremargin.problems.soft.tried import described
+
+        return super().described(path, model, [*described(model), *made])
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
-    return render(*page.read_folder(folder, FILE), common.read_coreset(folder), name=name)
+    with common.arrays_of(folder) as arrays:
+        coreset = common.coreset_of(arrays)
+        if "tried_ids" in arrays:
+            coreset["tried"] = arrays["tried_ids"].tolist()
+    return render(*page.read_folder(folder, FILE), coreset, name=name)
 
 
 def render(model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL") -> str:
-    """The page as text; what it is made of: common/report.py."""
-    claims = claims_of(model, name)
+    """The page as text; what it is made of: common/report.py; tried: rows that prove that there is no hard margin."""
+    claims, records = claims_of(model, name), of_value(records)
     coreset, bins = heaviest(coreset, model), margin_bins(run.get("histogram"))
     view = common.view(model, run, records, coreset, _columns(claims.precision), name)
     drawn = charts.by_round(records, run, claims, of="value") | {"ruler": rulers.value(claims), "margins": None}
@@ -63,12 +67,20 @@ def _about(
         "zones": zones(run, bins),
         "bins": bins,
         "distance": None if not norm else 1.0 / norm,
+        "tried": coreset.get("tried", []),
         "between": int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum()),
         "full": int(at_cap.sum()),
         "in_segments": in_parts(records),
         "staged": (run.get("histogram") or {}).get("hypothesis") == "stages",
         "scanned": any(row.get("kind") != "sample" for row in records),
     }
+
+
+def of_value(records: Sequence[Json]) -> Sequence[Json]:
+    """The rounds; those before it was known that the classes overlap tell of a margin, and nothing of the value."""
+    first = next((place for place, row in enumerate(records) if "overlap" in row), 0)
+    margin = ("lower", "lower_now", "upper", "ratio", "rows_below")
+    return [{**row, **dict.fromkeys(margin)} if place < first else row for place, row in enumerate(records)]
 
 
 def _loss(word: Any) -> Loss:

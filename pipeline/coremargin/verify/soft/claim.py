@@ -21,3 +21,4 @@ class SoftClaim(Claim):
     reference: np.ndarray  #: (r, d + 1) the hypotheses that the dual point belongs to
     reference_of: np.ndarray  #: (chunks,) int64: which of them is that of a chunk; (0,): there is one for all
     ramp: float  #: of the squared hinge's corrected dual point (correction.py), 0: slacks in proportion
+    tried: Claim | None  #: that there is no hard margin, where one was tried; without its rows

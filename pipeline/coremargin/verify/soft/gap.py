@@ -153,7 +153,8 @@ class GapScan(SoftScan):
         """What the scan says about the claims."""
         dual, value = self.bounds()
         reached, bounded = value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)
-        return [self.content(), self._c_check(), self._near_margin(), self._weighed(), reached, bounded]
+        tried = [] if self.tried is None else self.tried.checks()
+        return [self.content(), self._c_check(), self._near_margin(), self._weighed(), reached, bounded, *tried]
 
     def _c_check(self) -> Check:
         c, claim = self.class_c(), self.claim

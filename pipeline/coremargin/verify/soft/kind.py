@@ -11,6 +11,7 @@ from coremargin.verify.claim import two_classes
 from coremargin.verify.kind import Kind
 from coremargin.verify.soft.claim import SoftClaim
 from coremargin.verify.soft.gap import GapScan, consistency
+from coremargin.verify.soft.tried import tried_claim
 from coremargin.verify.two_classes import same_classes
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ class SoftKind(Kind[SoftClaim]):
         """A hyperplane, C for each class, and a dual point."""
         record = cast("SoftMargin", files.record)
         parameters = record.parameters
+        shared = two_classes(files, record.view, soft=True)
         return SoftClaim(
-            **two_classes(files, record.view, soft=True), loss=parameters.loss, cost=float(parameters.C),
+            **shared, tried=tried_claim(record, files, shared), loss=parameters.loss, cost=float(parameters.C),
             class_weight=parameters.class_weight, reference=np.atleast_2d(files.arrays["reference"]),
             reference_of=files.arrays.get("reference_of", np.zeros(0, np.int64)),
             ramp=float(files.arrays["ramp"][0]) if "ramp" in files.arrays else 0.0,

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from coremargin.verify.soft.tried import TriedScan
 from coremargin.verify.store import Members, StoreScan
 from coremargin.verify.sums import SLAB_ROWS, TINY, Total, dot_products, gamma, length, rounded_sum, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
     from coremargin.verify.soft.claim import SoftClaim
+    from coremargin.verify.soft.tried import Part
 
 _LONG = 1024.0  # where sum |x_j w_j| may be larger, it is summed: a few huge values make a row long
 
@@ -81,6 +83,7 @@ class Answer:
     weights: np.ndarray  #: of the coreset rows, in the order of ``members``
     low: np.ndarray  #: (d,) the least value of each feature; ``high``: the largest; none (0,) without a ramp
     high: np.ndarray
+    tried: Part | None  #: rows of the proof that there is no hard margin
 
 
 class SoftScan(StoreScan):
@@ -99,6 +102,7 @@ class SoftScan(StoreScan):
         # Signs in the store; 0: no such row, no label, or named before.
         self.found = np.zeros(len(claim.ids), dtype=np.int64)
         self.weights = np.ones(len(claim.ids))
+        self.tried = None if claim.tried is None else TriedScan(claim.tried)
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
@@ -126,7 +130,8 @@ class SoftScan(StoreScan):
             radius = max(radius, float(lengths.max()))
         chosen = weights[self.claim.ids[members.places] - chunk.start]
         found, low, high = (sums.parts(), *(np.zeros(0),) * 2) if bend is None else bend.beside(sums.parts())
-        return Answer(found, int((signs == 0).sum()), radius, members, chosen, low, high)
+        tried = None if self.tried is None else self.tried.ask(chunk, signs)
+        return Answer(found, int((signs == 0).sum()), radius, members, chosen, low, high, tried)
 
     def _reference(self, chunk: Chunk) -> np.ndarray:
         """The hypothesis (d + 1,) of a chunk; any gives a dual point, and ``checks`` names chunks that have none."""
@@ -176,6 +181,8 @@ class SoftScan(StoreScan):
         """Take one chunk's answer; chunks come in order."""
         self.count(answer.unlabelled, answer.radius, answer.members)
         self.sums.add(answer.sums)
+        if self.tried is not None and answer.tried is not None:
+            self.tried.add(answer.tried)
         if self.ramp:
             self.low, self.high = np.minimum(self.low, answer.low), np.maximum(self.high, answer.high)
         places, first = answer.members.places, np.unique(self.claim.ids[answer.members.places], return_index=True)[1]
