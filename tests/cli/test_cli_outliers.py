@@ -61,7 +61,10 @@ def test_too_few_outliers_end_with_a_proof(tmp_path: Path, store: Store, run_cli
     """Exit code 4, and words that say what is proven; with a share that comes to two rows."""
     model = tmp_path / "m"
     trained = run_cli("train", store.path, "--out", model, "--outliers", "0.7%", exit_code=4)
-    assert "not separable: more than 2 rows stand in the way" in trained.stdout
+    assert (
+        "not separable: k = 2 cannot make the classes separable: at least 3 rows must be left out (proven)"
+        in trained.stdout
+    )
     assert "Whichever 2 rows of these" in (model / "report.html").read_text(encoding="utf-8")
     assert "verified" in run_cli("verify", model, store.path).stdout
     sets = json.loads(run_cli("outliers", model, "--json").stdout)["contradictions"]

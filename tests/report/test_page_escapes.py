@@ -111,7 +111,7 @@ def of_classes(out: Path, classes: str) -> list[Any]:
 def of_outliers(out: Path) -> list[Any]:
     """The same of two classes and some rows left out."""
     parts = trained(out, "ab", outliers=[1, 2])
-    return [*parts, *outliers.read_arrays(out)]
+    return [*parts, *outliers.read_arrays(out, parts[0]["status"])]
 
 
 def of_answers(out: Path, **more: Any) -> list[Any]:

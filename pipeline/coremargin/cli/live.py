@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,7 @@ class Meter:
     def __init__(self, show: Callable[[str], None], every: float, kind: AnyKind) -> None:
         self._show, self._every, self._kind = show, every, kind
         self._name, self._total, self._done, self._began, self._last_line_at = "", 0, 0, 0.0, time.monotonic()
-        self._known = ""
+        self._known, self._news = "", ""
 
     def progress(self) -> Progress:
         """What is called as the job goes on."""
@@ -92,6 +92,7 @@ class Meter:
     def work(self, figures: dict[str, Any]) -> None:
         """Something became known between scans."""
         now = time.monotonic()
+        self._say(figures)
         if now - self._last_line_at >= self._every:
             self._last_line_at = now
             proven = {key: figures[key] if math.isfinite(figures[key]) else None for key in ("lower", "upper")}
@@ -110,8 +111,14 @@ class Meter:
             f"{skipped if record['chunks_skipped'] else ''}, solved in {format_seconds(record['solve_seconds'])}",
             err=True,
         )
-        if news := self._kind.news(record):
+        self._say(record)
+
+    def _say(self, record: Mapping[str, Any]) -> None:
+        """What is new, in a line that stays."""
+        news = self._kind.news(record)
+        if news and news != self._news:
             print_lines(news, err=True)
+        self._news = news
 
     def _bounds(self, record: dict[str, Any]) -> str:
         """What is proven so far, the ratio never rounded up; nothing where the sample proves nothing."""

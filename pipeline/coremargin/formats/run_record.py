@@ -62,6 +62,7 @@ class OutlierRun(Run, frozen=True, kw_only=True):
     published: list[PublishedRun] = []
     outliers: _Count | None = None
     wrong: _Count | None = None
+    least: _Count | None = None
     gap_later: float | None = None
 
 

@@ -118,9 +118,10 @@ def go_on(outcome: Outcome) -> list[str]:
     return [f"go on   {shlex.join(words)}"] if outcome.resumable and words else []
 
 
-def with_loss(loss: str) -> str:
-    """What to do about classes that overlap."""
-    return f'try     the same command with --loss {loss} --overwrite (job file: loss = "{loss}"), if classes overlap'
+def with_loss(loss: str, *, instead_of: str = "") -> str:
+    """What to do about classes that overlap; instead_of: a parameter of the job that does not go with a loss."""
+    words = f"--loss {loss} --overwrite{f' instead of --{instead_of}' if instead_of else ''}"
+    return f'try     the same command with {words} (job file: loss = "{loss}"), if classes overlap'
 
 
 def check_of(job: TrainJob) -> str:

@@ -14,6 +14,7 @@ def test_what_no_bound_is_known_of_is_not_impossible() -> None:
         "nodes": np.array([0, 7, 1]), "w": np.zeros((3, 4)),
     }  # fmt: skip
     assert steps_of(arrays, np.inf)[0] == Step(0, None, None, 0, impossible=False)
+    assert all(step.impossible for step in steps_of(arrays, np.inf, hopeless=True))
     assert steps_of(arrays, 1.0) == (
         Step(0, None, None, 0, impossible=False),
         Step(2, None, 0.0, 7, impossible=True),

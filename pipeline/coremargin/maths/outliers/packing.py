@@ -10,12 +10,12 @@ certificates; those found stay.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.outliers.certificates import Rows, SearchRows
+from coremargin.maths.outliers.certificates import Certificates, Rows, SearchRows
 from coremargin.maths.outliers.explore import Leaves
 from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.trimmed import outliers_of
@@ -51,6 +51,40 @@ def bounded(search: Search, search_rows: SearchRows, run: Map) -> Search:
     return _with_bound(search, search_rows, packed)
 
 
+class Wanted(NamedTuple):
+    """How contradictions are packed: in so many parts, each for itself; so many are enough, so many the most."""
+
+    parts: int
+    enough: int
+    most: int
+
+
+def contradictions(
+    search_rows: SearchRows, margins: NDArray[np.float64], suspects: Rows, wanted: Wanted, threshold: float, run: Map
+) -> Certificates:
+    """Certificates of one threshold without a common row; one for each suspect is tried first.
+
+    margins (n,): what says which rows are suspects. Where the parts have not found enough, what they leave is packed
+    together until there are.
+    """
+    parts, enough, most = wanted
+    dealt, each = _parts(search_rows, margins, suspects, parts), -(-most // parts)
+    tasks = [(_part_of(search_rows, rows), np.flatnonzero(np.isin(rows, suspects)), threshold, each) for rows in dealt]
+    answers = zip(dealt, run(pack, tasks), strict=True)
+    packed = [(rows[mine], share) for rows, found in answers for mine, share in found]
+    if parts > 1 and 0 < len(packed) < enough:
+        used = [mine for mine, _ in packed]
+        left = np.setdiff1d(np.arange(len(search_rows)), np.concatenate(used))
+        task = _part_of(search_rows, left), np.zeros(0, np.intp), threshold, enough - len(packed)
+        packed += [(left[mine], share) for found in run(pack, [task]) for mine, share in found]
+    return _certified(search_rows, packed, threshold)
+
+
+def _certified(search_rows: SearchRows, packed: list[Packed], threshold: float) -> Certificates:
+    rows, weights = Ragged.of(mine for mine, _ in packed), Ragged.of((share for _, share in packed), np.float64)
+    return search_rows.certificates(rows, weights, threshold)
+
+
 def _packed(
     k: int, search_rows: SearchRows, parts: list[Rows], suspects: Rows, thresholds: list[float], run: Map
 ) -> list[Packed]:
@@ -70,12 +104,17 @@ def _packed(
     return packed
 
 
-def pack(search_rows: SearchRows, suspects: Rows, threshold: float) -> list[Packed]:
-    """Certificates of ``threshold`` without a common row: one task. ``suspects``: places of rows, lowest first."""
+def pack(search_rows: SearchRows, suspects: Rows, threshold: float, most: int | None = None) -> list[Packed]:
+    """Certificates of ``threshold`` without a common row, so many at most: one task.
+
+    suspects: places of rows, lowest first.
+    """
     packed: list[Packed] = []
     free = np.ones(len(search_rows), bool)
     free[suspects] = False
     for row in suspects:
+        if len(packed) == most:
+            return packed
         free[row] = True
         found = _certificate(search_rows, free, threshold)
         if found is None:
@@ -86,7 +125,7 @@ def pack(search_rows: SearchRows, suspects: Rows, threshold: float) -> list[Pack
     free[suspects] = True
     for rows, _ in packed:
         free[rows] = False
-    while (found := _certificate(search_rows, free, threshold)) is not None:
+    while len(packed) != most and (found := _certificate(search_rows, free, threshold)) is not None:
         packed.append(found)
         free[found[0]] = False
     return packed
@@ -112,8 +151,7 @@ def _part_of(search_rows: SearchRows, rows: Rows) -> SearchRows:
 def _with_bound(search: Search, search_rows: SearchRows, packed: list[Packed]) -> Search:
     """The end of the search, with the bound of the k + 1 smallest certificates, if there are so many."""
     search = replace(search, nodes=search.nodes + 1, status="bounded")
-    rows, weights = Ragged.of(mine for mine, _ in packed), Ragged.of((share for _, share in packed), np.float64)
-    found = search_rows.certificates(rows, weights, np.inf)
+    found = _certified(search_rows, packed, np.inf)
     best = found.take(np.argsort(found.values, kind="stable")[: search.k + 1])
     if len(best) <= search.k or best.values[-1] >= search.upper:
         return search

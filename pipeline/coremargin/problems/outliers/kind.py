@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.formats.run_record import OutlierRun
 from coremargin.problems.common.two_classes import TwoClasses
-from coremargin.problems.kind import check_of, go_on, places
-from coremargin.problems.outliers.messages import expectations, expectations_in_brief, theorem_told, tried_told
+from coremargin.problems.kind import check_of, go_on, places, with_loss
+from coremargin.problems.outliers.messages import (
+    expectations,
+    expectations_in_brief,
+    hopeless,
+    overlap_told,
+    theorem_told,
+    tried_told,
+)
 from coremargin.problems.outliers.spec import OutlierJob
+from coremargin.problems.soft.spec import LOSS
 from coremargin.report.numbers import plain_bounds, plain_share
 
 if TYPE_CHECKING:
@@ -58,7 +66,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
             ]
         if model.status == "not_separable":
             return [
-                f"not separable: more than {step.k:,} rows stand in the way, whichever are left out.",
+                f"not separable: {hopeless(step.k, found.least)}.",
                 f"The proof, contradictions among {model.certificate.coreset_rows:,} rows, is in the model.",
                 *([f"{tried}."] if tried else []),
             ]
@@ -81,7 +89,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
 
         told: dict[str, Any] = {"published": record_of(state)} if state.enumerated else {}
         figures = problem.round_of(state).more
-        told |= {key: figures[key] for key in ("outliers", "wrong", "gap_later") if key in figures}
+        told |= {key: figures[key] for key in ("outliers", "wrong", "least", "gap_later") if key in figures}
         return super().facts(problem, state) | told
 
     def work_told(self, bounds: str, figures: Mapping[str, Any]) -> str:
@@ -102,12 +110,14 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
 
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
         """A look at the rows that were left out."""
-        return [
-            *places(job),
-            f"rows    coremargin outliers {shlex.quote(str(job.out))}",
-            *go_on(outcome),
-            check_of(job),
-        ]
+        rows = f"rows    coremargin outliers {shlex.quote(str(job.out))}"
+        if outcome.model.status == "not_separable":
+            return [*places(job), rows, with_loss(LOSS, instead_of="outliers"), check_of(job)]
+        return [*places(job), rows, *go_on(outcome), check_of(job)]
+
+    def news(self, record: Mapping[str, Any]) -> str:
+        """That the classes overlap by more than the rows that may be left out, or look as if they did."""
+        return overlap_told(record)
 
     def rows_meant(self, model: Model) -> str:
         """Those that are not left out."""

@@ -58,6 +58,11 @@ class LeftOut:
     steps: tuple[Step, ...]
     contradictions: tuple[tuple[int, ...], ...] = ()
 
+    @property
+    def least(self) -> int:
+        """So many rows must be left out, where it is proven that nothing separates the others."""
+        return max(len(self.contradictions), self.steps[-1].k + 1)
+
 
 def left_out(model: AnyModel) -> LeftOut:
     """Read them from a model. Raises UsageError when it was trained without outliers."""
@@ -66,20 +71,23 @@ def left_out(model: AnyModel) -> LeftOut:
     model = cast("Model", model)  # fleets and models of several classes are of other problems
     arrays = {name.removeprefix("outliers_"): values for name, values in model.extra.items()}
     negative, positive = model.classes
+    hopeless = model.status == "not_separable"
     rows = zip(*(arrays[name].tolist() for name in ("ids", "signs", "margins", "gains")), strict=True)
     labels = {1: positive, -1: negative}
     shortest = float(lengths(model.coreset_x).min(initial=np.inf))  # no certificate weighs less
     return LeftOut(
         tuple(Row(i, labels[sign], m, None if math.isnan(gain) else gain) for i, sign, m, gain in rows),
-        steps_of(arrays, shortest),
-        _contradictions(model, arrays) if model.status == "not_separable" else (),
+        steps_of(arrays, shortest, hopeless=hopeless),
+        _contradictions(model, arrays) if hopeless else (),
     )
 
 
-def steps_of(arrays: Mapping[str, np.ndarray], shortest: float) -> tuple[Step, ...]:
+def steps_of(arrays: Mapping[str, np.ndarray], shortest: float, *, hopeless: bool = False) -> tuple[Step, ...]:
     """The margin against k; arrays: those about outliers, by name; shortest: length of a row of the coreset.
 
-    A margin that is not above 0 is none; where no bound is known yet, nothing is proven to be impossible.
+    hopeless: it is proven that nothing separates the others, whichever rows are left out, of any number of them. Else a
+    bound that is nothing even for the shortest row says so, of its number. A margin that is not above 0 is none; where
+    no bound is known yet, nothing is proven to be impossible.
     """
     features = arrays["w"].shape[1]
     steps = zip(*(arrays[name].tolist() for name in ("k", "lower", "upper", "nodes")), strict=True)
@@ -89,17 +97,18 @@ def steps_of(arrays: Mapping[str, np.ndarray], shortest: float) -> tuple[Step, .
             lower if lower > 0 else None,
             upper if math.isfinite(upper) else None,
             nodes,
-            lower <= 0 and math.isfinite(upper) and is_nothing(upper, shortest, features),
+            hopeless or (lower <= 0 and math.isfinite(upper) and is_nothing(upper, shortest, features)),
         )
         for k, lower, upper, nodes in steps
     )
 
 
 def _contradictions(model: Model, arrays: Mapping[str, np.ndarray]) -> tuple[tuple[int, ...], ...]:
-    """The certificates of the last proof, where it has one leaf that kept no row."""
+    """The certificates of the last proof, where it has one leaf that kept no row, and they have no row in common."""
     if "proof_leaves" not in arrays or arrays["proof_leaves"][-1] != 1:
         return ()
     rows = np.split(arrays["proof_rows"], arrays["proof_rows_ends"])
     ends = arrays["proof_proofs_ends"]
     numbers = arrays["proof_proofs"][ends[-2] if len(ends) > 1 else 0 :]
-    return tuple(tuple(model.coreset_ids[rows[i]].tolist()) for i in numbers)
+    sets = tuple(tuple(model.coreset_ids[rows[i]].tolist()) for i in numbers)
+    return sets if len({row for ids in sets for row in ids}) == sum(map(len, sets)) else ()

@@ -41,6 +41,7 @@ from coremargin.problems.outliers.candidates import OutlierCandidates
 from coremargin.problems.outliers.climb import climbed, is_due, lowest, over, where_worth
 from coremargin.problems.outliers.enumerate import enumerating, pooled, wave
 from coremargin.problems.outliers.home import Standing, at_home, cut_off, margins_of, unproven
+from coremargin.problems.outliers.overlap import contradicted
 from coremargin.problems.outliers.path import next_place
 from coremargin.problems.outliers.probe import OutlierProbe
 from coremargin.problems.outliers.result import result, round_of
@@ -217,7 +218,8 @@ class OutlierMargin(OutlierCandidates):
             )
         phase: Phase = "search" if self.exact else "climb"
         wrong = fewest_of([*(search.best.w for search in state.searches), *soft], search_rows)
-        return self._evaluated(replace(state, phase=phase, pool=self._pool_of_search(state), wrong=wrong))
+        state = replace(state, phase=phase, pool=self._pool_of_search(state), wrong=wrong)
+        return self._evaluated(contradicted(state, self.search_rows, run))
 
     def _counted(self, state: OutlierState) -> OutlierState:
         """With the margins of rows at home in the histogram, once, when incumbents have settled without a scan."""

@@ -17,6 +17,7 @@ from coremargin.problems.common import report as common
 from coremargin.problems.outliers.charts import Bounds, against_k, against_time, bounds_known
 from coremargin.problems.outliers.left_out import Step, steps_of
 from coremargin.problems.outliers.messages import expectations, theorem_told, tried_told
+from coremargin.problems.soft.spec import LOSS
 from coremargin.report import charts, page
 from coremargin.report.claims import claims_of
 from coremargin.report.numbers import finite, precision_for
@@ -33,18 +34,20 @@ OTHERS = ("no other row", "but for those left out, none")
 
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
-    return render(*page.read_folder(folder, FILE), *read_arrays(folder), name=name)
+    model, run, records = page.read_folder(folder, FILE)
+    return render(model, run, records, *read_arrays(folder, model.get("status")), name=name)
 
 
-def read_arrays(folder: Path) -> tuple[Json, Json, tuple[Step, ...]]:
+def read_arrays(folder: Path, status: Any) -> tuple[Json, Json, tuple[Step, ...]]:
     """The rows of the proof; what the model has of outliers, by name; and what each number of them allows.
 
-    Raises DataError.
+    status: of the model. Raises DataError.
     """
     with common.arrays_of(folder) as arrays:
         left_out = {key.removeprefix(OUTLIERS): arrays[key] for key in arrays if key.startswith(OUTLIERS)}
         shortest = float(lengths(from_arrays("coreset_x", arrays)).min(initial=np.inf))
-        return common.coreset_of(arrays), left_out, steps_of(left_out, shortest)
+        steps = steps_of(left_out, shortest, hopeless=status == "not_separable")
+        return common.coreset_of(arrays), left_out, steps
 
 
 def render(
@@ -59,7 +62,7 @@ def render(
     ended = found and all(one["ended"] for one in found)
     view["about"] = _about(left_out, steps, view["status"], bounds_known(run.get("bounds", []))) | {
         "tried": tried_told(found), "theorem": theorem if ended else "",
-        "expected": expectations(run) if view["status"] == "stopped" else [],
+        "expected": expectations(run) if view["status"] == "stopped" else [], "least": run.get("least"), "loss": LOSS,
     }  # fmt: skip
     return page.template("problems/outliers/report.html.j2").render(view)
 

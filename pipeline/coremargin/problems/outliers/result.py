@@ -60,7 +60,7 @@ def _searched(state: OutlierState) -> dict[str, Any]:
     """How far the searches are, and what is to be expected of the main one."""
     told: dict[str, Any] = {"nodes": sum(search.nodes for search in state.searches)}
     if state.wrong is not None:
-        told |= {"outliers": state.main.k, "wrong": state.wrong}
+        told |= {"outliers": state.main.k, "wrong": state.wrong, "least": state.least}
     if state.main.status == "open" and (expected := outlook(state.main.trace, state.main.work)) is not None:
         told["gap_later"] = expected.later
     return told | ({"compiling": True} if state.compiling else {})

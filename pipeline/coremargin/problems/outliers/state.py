@@ -33,8 +33,10 @@ STATUSES: tuple[Status, ...] = ("running", "certified", "stalled", "heuristic", 
 Phase = Literal["settle", "climb", "search", "enumerate"]
 PHASES: tuple[Phase, ...] = ("settle", "climb", "search", "enumerate")
 
-_NUMBERS = ("round", "settling", "radius", "low", "high", "offset", "new_rows", "lower_now", "stage", "stages")
-_COUNTS = ("round", "settling", "new_rows", "stage", "stages")
+_NUMBERS = (
+    "round", "settling", "radius", "low", "high", "offset", "new_rows", "lower_now", "stage", "stages", "least",
+)  # fmt: skip
+_COUNTS = ("round", "settling", "new_rows", "stage", "stages", "least")
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class OutlierState:
     that the incumbents may still be measured to settle. histogram (2, bins) over [low, high]: of margins at the first
     direction of each stage, for rows at home at counted_at (d,), or all at that of a scan of all chunks.
     climbed: whether many starts were tried for a better incumbent. wrong: rows on the wrong side of the best direction
-    known, with the best offset for that. compiling: for people: the next step waits for the compiler.
+    known, with the best offset for that. least: so many rows must be left out, provably. compiling: for people: the
+    next step waits for the compiler.
     enumerated: the published algorithm for each k, over the pool, which then is all rows; none where another one runs.
     """
 
@@ -111,6 +114,7 @@ class OutlierState:
     stage: int = 0
     climbed: bool = False
     wrong: int | None = None
+    least: int = 0
     compiling: bool = False
     lower_now: float = -np.inf
     enumerated: tuple[Enumerated, ...] = ()
