@@ -101,9 +101,9 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
 
     def report(self, folder: Path, name: str) -> str:
         """As the model's kind does."""
-        from coremargin.models.registry import read_model
+        from coremargin.models.registry import load
 
-        return _KINDS[read_model(folder).kind].report(folder, name)
+        return _KINDS[load(folder).kind].report(folder, name)
 
 
 def _answer(problem: Any, state: Any = None) -> tuple[Kind[Any, Any, Any], Any, Any]:
