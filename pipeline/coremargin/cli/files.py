@@ -23,7 +23,7 @@ def rows_of(given: Path, out: Path, of_files: dict[str, Any]) -> Path:
 
     if not is_store(given):
         return store_beside(Path(out))
-    said = [name for name, value in of_files.items() if value and (name, value) != ("unknown", "other")]
+    said = [name for name, value in of_files.items() if value]
     if said:
         option = "--" + said[0].replace("_", "-")
         raise UsageError(f"{option} does not apply to {given}, a store, whose columns are what they are: leave it out")

@@ -25,7 +25,7 @@ _OPTIONS = (
         help="Columns that are categories: a feature for each value; auto: all columns of words.",
     ),
     click.option("--dates", metavar="COLUMNS", help="Columns that are dates, of ISO 8601; auto: all that are."),
-    click.option("--date-format", metavar="FORMAT", default="", help="How dates are written, such as %d/%m/%Y."),
+    click.option("--date-format", metavar="FORMAT", help="How dates are written, such as %d/%m/%Y."),
     click.option("--text", metavar="COLUMNS", help="Columns of prose: hashed words, weighed by how rare they are."),
     click.option(
         "--missing",
@@ -35,7 +35,7 @@ _OPTIONS = (
     ),
     click.option("--categories", type=WHOLE, metavar="NUMBER", help="Values of a column that have a feature each; "
                  "others share one.  [default: up to 1,000; of more, all are hashed]"),
-    click.option("--unknown", type=click.Choice(["other", "refuse"]), default="other", metavar="POLICY",
+    click.option("--unknown", type=click.Choice(["other", "refuse"]), metavar="POLICY",
                  help="Categories that come later: other (none of those there are) or refuse.  [default: other]"),
 )  # fmt: skip
 
@@ -51,9 +51,9 @@ def column_words(options: dict[str, Any]) -> dict[str, Any]:
     """These options, taken out of those of a command, as ``ingest`` takes them."""
     taken = {name: options.pop(name) for name in ("categorical", "dates", "date_format", "text", "missing")}
     taken |= {name: options.pop(name) for name in ("categories", "unknown")}
-    return {
-        name: split(value) or () if name in ("categorical", "dates", "text") else value for name, value in taken.items()
-    }
+    lists = ("categorical", "dates", "text")
+    said = {name: split(value) if name in lists else value for name, value in taken.items()}
+    return {name: value for name, value in said.items() if value}
 
 
 def split(text: str | None) -> tuple[str, ...] | None:

@@ -131,3 +131,16 @@ def move_over(new: Path, old: Path, remove: Callable[[Path], object]) -> None:
     sync_folder(old.parent)
     with suppress(OSError):
         remove(retired)
+
+
+def bytes_under(folder: Path) -> int:
+    """0 for a folder that is missing: what is lost is for whoever reads it to say."""
+    total = 0
+    if not folder.exists():
+        return total
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            total += bytes_under(Path(entry.path))
+        else:
+            total += entry.stat().st_size
+    return total

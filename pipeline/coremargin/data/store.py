@@ -14,6 +14,7 @@ import numpy as np
 from coremargin.data.arrays import ArraySource, checked_ids
 from coremargin.data.csr_reader import CsrReader
 from coremargin.data.digest import WEIGHTS
+from coremargin.data.files import bytes_under
 from coremargin.data.format import UNLABELLED, Commit, Facts, commits_upto, read_facts
 from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
@@ -453,19 +454,6 @@ class Store:
         if self._weighted:
             weights = ArrayReader(layouts["weights"], scalars.rows, scalars.marks[:, WEIGHTS], 0)
         return Readers(X, y, weights)
-
-
-def bytes_under(folder: Path) -> int:
-    """0 for a folder that is missing: what is lost is for whoever reads it to say."""
-    total = 0
-    if not folder.exists():
-        return total
-    for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
-            total += bytes_under(Path(entry.path))
-        else:
-            total += entry.stat().st_size
-    return total
 
 
 #: Views that a process keeps; more are made again when they are asked for.

@@ -8,6 +8,7 @@ from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.hard.spec import HardMarginJob
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import (
+    COST,
     LOSS,
     ClassWeight,
     SoftMarginJob,
@@ -21,23 +22,29 @@ class HardOrSoftJob(TrainJob, frozen=True, kw_only=True):
     """A hard margin between two classes or, once it is proven that there is none, a soft one.
 
     Of more than two classes each is trained against the rest, with the loss: of a class with a hard margin and one
-    without the decision values would have different units. C, class_weight: of the loss, which is the squared hinge.
+    without the decision values would have different units. C, class_weight: of the loss, which is the squared hinge; C
+    is 1.0 where None is said.
     """
 
     loss: Literal["auto"]
-    C: float = 1.0
+    C: float | None = None
     class_weight: ClassWeight | None = None
     classes: Literal["ovr"] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range. Raises ValueError."""
         super().__post_init__()
-        check_costs([self.C])
+        check_costs([self.cost])
         check_class_weight(self.class_weight)
+
+    @property
+    def cost(self) -> float:
+        """C."""
+        return COST if self.C is None else self.C
 
     def parameters(self) -> dict[str, Any]:
         """What decides about the result."""
-        asked = loss_parameters(self.loss, self.C, self.class_weight)
+        asked = loss_parameters(self.loss, self.cost, self.class_weight)
         return super().parameters() | asked | {"classes": self.classes}
 
     def hard(self) -> HardMarginJob:
@@ -46,11 +53,11 @@ class HardOrSoftJob(TrainJob, frozen=True, kw_only=True):
 
     def soft(self) -> SoftMarginJob:
         """The job that it goes on with."""
-        return SoftMarginJob(**self._shared(), loss=LOSS, C=self.C, class_weight=self.class_weight)
+        return SoftMarginJob(**self._shared(), loss=LOSS, C=self.cost, class_weight=self.class_weight)
 
     def against_the_rest(self) -> FleetJob:
         """The job of more than two classes."""
-        return FleetJob(**self._shared(), classes="ovr", loss=LOSS, C=self.C, class_weight=self.class_weight)
+        return FleetJob(**self._shared(), classes="ovr", loss=LOSS, C=self.cost, class_weight=self.class_weight)
 
     def _shared(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in TrainJob.__struct_fields__}
