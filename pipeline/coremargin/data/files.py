@@ -9,13 +9,13 @@ import os
 import shutil
 import stat
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import OutputError, raise_if_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from coremargin.data.checksum import Data
 

@@ -73,7 +73,7 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
 
     def verdict(self, outcome: Outcome, job: HardOrSoftJob) -> list[str]:
         """That of the model's kind, which knows what was tried; of a fleet, that nothing was."""
-        kind, loss = _whose(outcome), loss_told(LOSS, job.C)
+        kind, loss = _whose(outcome), loss_told(LOSS, job.cost)
         several = f"{len(outcome.model.classes):,} classes: each is trained against the rest, with {loss};"
         return [*([several] if kind is FLEET else []), *kind.verdict(outcome, job)]
 
