@@ -33,6 +33,8 @@ from stores import Settings
 from strategies import strategies
 from table import Group, as_json, as_markdown, as_text
 
+from tables import tables
+
 PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "a": ("train against one pure pass", against_pass),
     "b": ("against the paper's strategy", strategies),
@@ -44,6 +46,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "h": ("outliers: the search, against enumeration, a MILP and cleanlab", outlier_search),
     "i": ("few labels: a campaign, against random labels", few_labels),
     "j": ("stores of terabytes: what the driver needs", large),
+    "k": ("tables of mixed columns: into a store", tables),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -89,7 +92,7 @@ def settings_of(args: argparse.Namespace, work: Path) -> Settings:
             settings, rows=20_000, features=20, repetitions=2, sizes=(0.004, 0.008), workers_gb=0.004, small_rows=500,
             small_features=3, max_scans=40, strategy_s=5, peer_s=3, real=("mnist",),
             flipped=(10,), soft=(), labelled=((5_000, 5),), pairs=("usps_zero_one",), campaigns=5,
-            terabytes=(0.01,),
+            terabytes=(0.01,), taxi_rows=20_000,
         )  # fmt: skip
     if args.large:
         settings = replace(settings, labelled=(*settings.labelled, (10_000_000, 100)))

@@ -52,6 +52,7 @@ class Settings:
     pairs: tuple[str, ...] = ("mnist_zero_two", "usps_zero_one", "usps_three_five", "reuters")
     campaigns: int = 1000  #: simulated ones, to count false claims
     terabytes: tuple[float, ...] = (1, 10)  #: of stores that are made while they are read
+    taxi_rows: int = 10_000_000  #: of the table of mixed columns
 
     def synthetic(self, rows: int, features: int, name: str, noise: float = 0.0) -> Path:
         """A store of synthetic rows; one that is there already with the same recipe is used again."""
