@@ -19,6 +19,8 @@ BESIDE = (
     "coremargin.learn.published.outlier_svm",
     "coremargin.models.active.ActiveModel",
     "coremargin.models.active_classes.ActiveClassesModel",
+    "coremargin.models.coefficients.Coefficient",
+    "coremargin.models.coefficients.Hyperplane",
     "coremargin.models.multiclass.MulticlassModel",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
@@ -259,7 +260,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         LinearSVC or Pipeline
             Of "rownorm" a pipeline, whose first step divides rows by their lengths.
         """
-        return as_sklearn(self._linear(), getattr(self, "feature_names_in_", None))
+        return as_sklearn(self._linear())
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
         """An ONNX graph that predicts the same; see ``coremargin.models.converters.as_onnx``.
@@ -279,7 +280,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     def _linear(self) -> Linear:
         check_is_fitted(self)
         model: AnyModel = self.model_
-        return model.linear()
+        names = getattr(self, "feature_names_in_", None)
+        return model.linear() if names is None else replace(model.linear(), names=names.tolist())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

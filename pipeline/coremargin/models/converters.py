@@ -6,6 +6,7 @@ a few words in the graph's metadata. Nothing of coremargin is needed where the r
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +18,7 @@ from coremargin.errors import UsageError
 from coremargin.models.decision import folded_planes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,7 +35,7 @@ class Linear:
     """Decision values coef (k, d) z + intercept (k,): one a class, or k = 1 for two, where positive is the second.
 
     scaling: what makes z of a row x, None: z = x. classes (max(k, 2),): their labels. about: a few words on where it
-    comes from, for the metadata.
+    comes from, for the metadata. names (d,): of the features, where they have some.
     """
 
     coef: NDArray[np.float64]
@@ -42,6 +43,7 @@ class Linear:
     classes: NDArray[Any]
     about: Mapping[str, str]
     scaling: Scaling | None = None
+    names: Sequence[str] | None = None
 
     @property
     def unit(self) -> bool:
@@ -53,13 +55,13 @@ class Linear:
         return folded_planes(self.coef, self.intercept, self.scaling)
 
 
-def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:
-    """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and labels; names (d,): of the columns, if any.
+def as_sklearn(linear: Linear) -> Any:
+    """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and labels, and names of features, if any.
 
     It predicts, calibrates, sits in pipelines and is saved like any other; ``fit`` would train it anew, as LinearSVC
     does. A scaling of columns is folded into the coefficients: the same up to rounding, which is large where shifts are
     large beside the ranges of their columns. Rows that are divided by their lengths need a pipeline: a ``Normalizer``
-    comes before it. Raises DataError for coefficients that overflow.
+    comes before it, and is what knows the names. Raises DataError for coefficients that overflow.
     """
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer
@@ -68,9 +70,11 @@ def as_sklearn(linear: Linear, names: NDArray[Any] | None = None) -> Any:
     machine = LinearSVC()
     machine.coef_, machine.intercept_ = (values.copy() for values in linear.folded())
     machine.classes_, machine.n_features_in_, machine.n_iter_ = linear.classes.copy(), linear.coef.shape[1], 0
-    if names is not None:
-        machine.feature_names_in_ = names.copy()
-    return make_pipeline(Normalizer(), machine) if linear.unit else machine
+    first = Normalizer() if linear.unit else machine  # what follows in a pipeline gets arrays, which have no names
+    first.n_features_in_ = linear.coef.shape[1]
+    if linear.names is not None:
+        first.feature_names_in_ = np.array(linear.names, dtype=object)
+    return make_pipeline(first, machine) if linear.unit else machine
 
 
 def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
@@ -80,8 +84,8 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     of rows in float64;
     "float32" rounds rows and coefficients to 24 bits, which may turn labels of rows that lie so near to the plane.
     Rows are scaled in the graph, in ``precision``, by the operations of ``decision_function``.
-    Labels are int64, text, float64 or bool. Raises UsageError when onnx is not installed, or for labels that would not
-    come back as they are.
+    Labels are int64, text, float64 or bool. The metadata have ``about`` and, of features with names, ``feature_names``: a
+    list in JSON. Raises UsageError when onnx is not installed, or for labels that would not come back as they are.
     """
     try:
         with deferred_interrupts():
@@ -114,7 +118,8 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
         graph, producer_name=MAKER, producer_version=version(MAKER), ir_version=_IR,
         opset_imports=[helper.make_opsetid("", _OPSET)],
     )  # fmt: skip
-    helper.set_model_props(made, dict(linear.about))
+    named = {} if linear.names is None else {"feature_names": json.dumps(list(linear.names))}
+    helper.set_model_props(made, {**linear.about, **named})
     checker.check_model(made)
     return made
 

@@ -20,6 +20,7 @@ from coremargin.models.files import save_folder
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
+    from coremargin.models.coefficients import Hyperplane
     from coremargin.models.converters import Linear
 
 
@@ -233,8 +234,41 @@ class Trained(ABC):
             "problem": self.problem, "status": self.status,
             "certificate": json.dumps(claims[0] if len(claims) == 1 else claims, sort_keys=True),
         }  # fmt: skip
+        if self.columns is not None:
+            about["columns"] = json.dumps(list(self.columns.names))
         scorer = self.scorer()
-        return Linear(*scorer.planes(), label_array(self.classes), about, scorer.scaling)
+        return Linear(*scorer.planes(), label_array(self.classes), about, scorer.scaling, self.feature_names)
+
+    def coefficients(self, top: int | None = None) -> list[Hyperplane]:
+        """The weights by the names of the features, the most influential first.
+
+        Parameters
+        ----------
+        top : int, optional
+            So many of each hyperplane; all of them by default.
+
+        Returns
+        -------
+        list of Hyperplane
+            Of two classes one, which speaks for the second; else one for each class, in order. Each has ``label``,
+            ``against``, ``intercept`` and ``coefficients``, and of these each ``feature``, ``column``, ``weight`` (for
+            rows as they are) and ``effect`` (for scaled ones), by whose size they are sorted.
+
+        Raises
+        ------
+        DataError
+            The weights overflow.
+        UsageError
+            A fleet has several values of C and none was chosen; ``top`` is below 1.
+
+        Examples
+        --------
+        >>> (plane,) = model.coefficients(top=3)  # doctest: +SKIP
+        >>> [(one.feature, one.weight) for one in plane.coefficients]  # doctest: +SKIP
+        """
+        from coremargin.models.coefficients import hyperplanes
+
+        return hyperplanes(self.linear(), self.columns, top)
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn object that predicts the same; nothing of coremargin is needed to use it.
