@@ -24,6 +24,12 @@ SCALINGS = {
     "maxabs": "each column over its largest size",
     "rownorm": "each row over its length",
 }
+#: How much of a feature is one more of it, scaled: where that is the same for all rows.
+UNITS = {
+    "standard": "one standard deviation",
+    "minmax": "the way from the least value to the largest",
+    "maxabs": "the largest size",
+}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 _PLAIN = range(-3, 7)  # powers of ten that are written without an exponent
 _LABEL_LIMIT = 80

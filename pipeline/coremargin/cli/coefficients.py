@@ -1,0 +1,133 @@
+"""``coremargin coefficients``: what each feature has to say, by its name."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coremargin.cli.common import WHOLE, json_option
+from coremargin.cli.printing import print_json, print_lines
+from coremargin.errors import UsageError
+from coremargin.report.numbers import SCALINGS, UNITS
+from coremargin.report.text import count, table
+
+if TYPE_CHECKING:
+    from coremargin.models.coefficients import Hyperplane
+    from coremargin.models.trained import Trained
+
+SECTION = "Models"
+_TOP = 20  #: features of a class in the text
+
+
+@click.command(no_args_is_help=True)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--top", type=WHOLE, help="So many features of each class.  [default: 20; all with --json or --csv]")
+@click.option("--C", "C", type=float, help="Of a fleet: the models of this C decide.  [default: the one chosen]")
+@click.option("--class", "label", metavar="LABEL", help="Only what speaks for this class, and against it.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a table of comma-separated values instead of text.")
+@json_option
+def coefficients(
+    model: Path, *, top: int | None, C: float | None, label: str | None, as_csv: bool, as_json: bool
+) -> None:
+    """Show which features of a MODEL have most to say, by their names.
+
+    The weight of a feature is what one more of it adds to the decision value, before any scaling: the same numbers
+    whatever scaling the model was trained with; of rownorm, for rows divided by their lengths. Where columns are
+    scaled, the effect is what one more of the scaled feature adds: of standard, one standard deviation. Features are
+    sorted by the size of their effect, or without one by that of their weight, which says little where features have
+    different units. Positive numbers speak for the class that is named, negative ones against it.
+
+    \b
+    Examples:
+      coremargin coefficients adult.model
+      coremargin coefficients iris.model --class setosa --top 5
+      coremargin coefficients adult.model --csv > weights.csv
+    """
+    from coremargin.models.predict import opened_model
+
+    if as_csv and as_json:
+        raise UsageError("--csv and --json: expected one of them")
+    trained = opened_model(model, C)
+    planes = _of_class(trained.coefficients(_TOP if top is None and not (as_csv or as_json) else top), label)
+    if as_json:
+        print_json(_as_json(model, trained, planes))
+    else:
+        print_lines(*(_as_csv(planes) if as_csv else _described(model, trained, planes)))
+
+
+def _of_class(planes: list[Hyperplane], label: str | None) -> list[Hyperplane]:
+    """The one that speaks for a class; of two classes it is turned around for the first."""
+    if label is None:
+        return planes
+    turned = [_turned(plane) for plane in planes if plane.against is not None]
+    every = [*turned, *planes]
+    for plane in every:
+        if label in (str(plane.label), repr(plane.label)):
+            return [plane]
+    known = ", ".join(repr(plane.label) for plane in every[:8]) + (", ..." if len(every) > 8 else "")
+    raise UsageError(f"--class {label}: expected one of the model's classes: {known}")
+
+
+def _turned(plane: Hyperplane) -> Hyperplane:
+    """The same from the other side."""
+    found = tuple(one._replace(weight=-one.weight, effect=-one.effect) for one in plane.coefficients)
+    return plane._replace(label=plane.against, against=plane.label, intercept=-plane.intercept, coefficients=found)
+
+
+def _scaling(trained: Trained) -> str | None:
+    scaling = trained.scorer().scaling
+    return None if scaling is None else scaling.kind
+
+
+def _as_json(path: Path, trained: Trained, planes: Sequence[Hyperplane]) -> dict[str, Any]:
+    classes = [
+        {
+            "class": plane.label, "against": plane.against, "intercept": plane.intercept,
+            "coefficients": [one._asdict() for one in plane.coefficients],
+        }
+        for plane in planes
+    ]  # fmt: skip
+    return {"model": str(path), "features": trained.features, "scaling": _scaling(trained), "classes": classes}
+
+
+def _as_csv(planes: Sequence[Hyperplane]) -> list[str]:
+    lines = [_csv_line(["class", "feature", "column", "weight", "effect"])]
+    for plane in planes:
+        lines.append(_csv_line([plane.label, "(intercept)", "", plane.intercept, ""]))
+        lines += [_csv_line([plane.label, *one]) for one in plane.coefficients]
+    return lines
+
+
+def _csv_line(values: Sequence[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(values)
+    return text.getvalue()
+
+
+def _described(path: Path, trained: Trained, planes: Sequence[Hyperplane]) -> list[str]:
+    scaling = _scaling(trained)
+    unit = UNITS.get(scaling or "")
+    where = "in rows divided by their lengths" if scaling == "rownorm" else "to the decision value"
+    lines = [f"{path}: {count(trained.features, 'feature')}" + (f", scaled: {SCALINGS[scaling]}" if scaling else "")]
+    lines.append(f"weight: what one more of a feature adds {where}" + (f"; effect: what {unit} adds" if unit else ""))
+    for plane in planes:
+        against = "all others" if plane.against is None else repr(plane.against)
+        lines += ["", f"{plane.label!r} (+) against {against} (-)", *_table(plane, effects=unit is not None)]
+    more = trained.features - max(len(plane.coefficients) for plane in planes)
+    return [*lines, "", f"{more:,} features more; --top {trained.features} shows all"] if more else lines
+
+
+def _table(plane: Hyperplane, *, effects: bool) -> list[str]:
+    head = ("feature", "weight", *(("effect",) if effects else ()))
+    rows = [
+        (one.feature, f"{one.weight:+.6g}", *((f"{one.effect:+.6g}",) if effects else ())) for one in plane.coefficients
+    ]
+    return table([head, *rows, ("intercept", f"{plane.intercept:+.6g}", *(("",) if effects else ()))])
+
+
+COMMANDS = (coefficients,)
