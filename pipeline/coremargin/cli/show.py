@@ -20,7 +20,7 @@ SECTION = "Models"
 @click.argument("model", type=click.Path(path_type=Path))
 @json_option
 def show(model: Path, *, as_json: bool) -> None:
-    """Show what a MODEL is, what it claims and how it was made.
+    """Show what a MODEL is, what it claims, how it was made, and the columns of its rows.
 
     What it claims is not checked here: `coremargin verify` does that.
 
@@ -31,12 +31,13 @@ def show(model: Path, *, as_json: bool) -> None:
     """
     from coremargin.models.registry import load
     from coremargin.problems.registry import kind_of_model
+    from coremargin.report.columns import column_lines, columns_json
 
     loaded, run = load(model), _run_of(model)
     if as_json:
-        print_json({**loaded.record, "run": run})
+        print_json({**loaded.record, **columns_json(loaded.columns), "run": run})
     else:
-        print_lines(*kind_of_model(loaded).described(model, loaded, _made(run)))
+        print_lines(*kind_of_model(loaded).described(model, loaded, _made(run)), *column_lines(loaded.columns))
 
 
 def _run_of(model: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _COMMITS = 8  #: that ``info`` shows
 @click.argument("store", type=click.Path(path_type=Path))
 @json_option
 def info(store: Path, *, as_json: bool) -> None:
-    """Show what a STORE holds: rows, bytes, chunks, classes, statistics.
+    """Show what a STORE holds: rows, bytes, chunks, classes, statistics, columns.
 
     \b
     Examples:
@@ -34,12 +34,14 @@ def info(store: Path, *, as_json: bool) -> None:
       coremargin info rows.zarr --json | jq .rows
     """
     from coremargin.data.store import Store
+    from coremargin.report.columns import column_lines, columns_json
 
-    found = _describe(Store.open(store))
+    opened = Store.open(store)
+    found = _describe(opened)
     if as_json:
-        print_json(found)
+        print_json({**found, **columns_json(opened.columns)})
     else:
-        print_lines(*_described(found))
+        print_lines(*_described(found), *column_lines(opened.columns))
 
 
 def _describe(store: Store) -> dict[str, Any]:

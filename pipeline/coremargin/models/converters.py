@@ -84,7 +84,7 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     of rows in float64;
     "float32" rounds rows and coefficients to 24 bits, which may turn labels of rows that lie so near to the plane.
     Rows are scaled in the graph, in ``precision``, by the operations of ``decision_function``.
-    Labels are int64, text, float64 or bool. The metadata have ``about``, and names as ``feature_names``, a list in JSON.
+    Labels are int64, text, float64 or bool. The metadata have ``about``, and the names in ``feature_names``, as JSON.
     Raises UsageError when onnx is not installed, or for labels that would not come back as they are.
     """
     try:

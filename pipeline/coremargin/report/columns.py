@@ -1,0 +1,89 @@
+"""What the columns of a table became, for people and for machines: a line for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from coremargin.formats.column_kinds import Categories, Dates, Hashed, Numbers, Texts
+from coremargin.report.text import table
+
+if TYPE_CHECKING:
+    from coremargin.formats.column_kinds import Column
+    from coremargin.formats.columns import ColumnsRecord
+
+SHOWN = 20  #: columns that people are shown
+_VALUES, _VALUE = 4, 24  # categories of a column that are shown, and characters of each
+
+
+def columns_json(record: ColumnsRecord | None) -> dict[str, Any]:
+    """All that is known of the columns, for an object of JSON; None throughout where there was no table."""
+    columns = None
+    if record is not None:
+        columns = [{"features": column.width, **msgspec.to_builtins(column)} for column in record.columns]
+    return {
+        "columns": columns,
+        "columns_named": None if record is None else record.named,
+        "label_column": None if record is None else record.label,
+        "weights_column": None if record is None else record.weights,
+    }
+
+
+def column_lines(record: ColumnsRecord | None) -> list[str]:
+    """An empty line and a table of the first columns; nothing where there was no table."""
+    if record is None:
+        return []
+    shown = record.columns[:SHOWN]
+    counts = [f"{column.width:,}" for column in shown]
+    width = max(len("features"), *map(len, counts))
+    rows = [
+        (column.name, column.WORD, number.rjust(width), "; ".join(_told(column)))
+        for column, number in zip(shown, counts, strict=True)
+    ]
+    rows += [(name, what, "", "") for name, what in ((record.label, "labels"), (record.weights, "weights")) if name]
+    head, *lines = table([("column", "holds", "features".rjust(width), ""), *rows], left=4)
+    more = len(record.columns) - len(shown)
+    left_out = [f"  ... and {more:,} more; --json has all"] if more else []
+    return ["", head, *lines[: len(shown)], *left_out, *lines[len(shown) :]]
+
+
+def _told(column: Column) -> list[str]:
+    """What else there is to say of a column."""
+    if isinstance(column, Numbers):
+        return ["true or false"] * column.boolean + _missing(
+            None if column.fill is None else f"{column.fill:.6g}", feature=column.indicator
+        )
+    if isinstance(column, Categories):
+        shown, more = ", ".join(map(_short, column.values[:_VALUES])), len(column.values) - _VALUES
+        words = [shown + f" and {more:,} more" * (more > 0)] if shown else []
+        words += ["others have a feature"] * column.other + ["others are refused"] * column.refuse
+        return words + _missing(None if column.fill is None else _short(column.fill), feature=column.missing)
+    if isinstance(column, Hashed):
+        return _missing(None, feature=column.missing)
+    if isinstance(column, Dates):
+        form = column.format or "ISO 8601"
+        filled = None if column.fill is None else _moment(column.fill)
+        return [f"{form}{' with times' * column.time}", *_missing(filled, feature=column.indicator)]
+    if isinstance(column, Texts):
+        runs = "words" if column.ngrams == 1 else f"words, and runs of up to {column.ngrams}"
+        return [runs] + ["rare ones weigh more"] * bool(column.frequencies)
+    return []
+
+
+def _missing(fill: str | None, *, feature: bool) -> list[str]:
+    """What stands for a missing value."""
+    return [f"missing: {fill}"] * (fill is not None) + ["missing has a feature"] * feature
+
+
+def _short(value: str) -> str:
+    return repr(value if len(value) <= _VALUE else value[: _VALUE - 1] + "\u2026")
+
+
+def _moment(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):  # a year that no calendar has
+        return f"{seconds:g} s"
