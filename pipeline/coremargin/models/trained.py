@@ -17,6 +17,7 @@ from coremargin.formats.model_record import FILE
 from coremargin.formats.open_folder import read_folder
 from coremargin.models.decision import Scorer, decided, label_array
 from coremargin.models.files import save_folder
+from coremargin.models.raw_rows import decision_values
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
@@ -180,8 +181,9 @@ class Trained(ABC):
 
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d)
-            Numbers: an array or a SciPy sparse matrix.
+        X : array_like, sparse matrix or table of n rows
+            Numbers (n, d): an array or a SciPy sparse matrix. Of a model with columns also a table, such as a data
+            frame: its columns are found by their names, in whatever order, and become features as in training.
 
         Returns
         -------
@@ -192,10 +194,12 @@ class Trained(ABC):
         ------
         UsageError
             X has another shape or kind, or a fleet has several values of C and none was chosen.
+        DataError
+            A table has other columns than the model.
         BadRow
-            A row is not finite.
+            A row is not finite, or a value of a table does not fit its column.
         """
-        return self.scorer().values(X)
+        return decision_values(self.scorer(), X, self.columns)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row.
@@ -204,7 +208,7 @@ class Trained(ABC):
 
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d)
+        X : array_like, sparse matrix or table of n rows
             As for ``decision_function``.
 
         Returns
