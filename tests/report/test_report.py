@@ -107,11 +107,11 @@ def save(folder: Path, parts: Example) -> Path:
     (folder / "model.json").write_text(json.dumps(model))
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "rounds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rounds))
-    rows = np.zeros((len(coreset["ids"]), 3))
+    rows = np.zeros((len(coreset["ids"]), model["features"]))
     rows[:, 0] = coreset["y"] * coreset["margins"] - 0.25
     np.savez(
         folder / "arrays.npz",
-        w=np.array([1.0, 0.0, 0.0]),
+        w=np.eye(1, model["features"])[0],
         b=np.array([0.25]),
         alpha=coreset["alpha"],
         coreset_ids=coreset["ids"],

@@ -39,7 +39,7 @@ class Trained(ABC):
     FILE: ClassVar[str] = FILE  #: the record; a folder with another one than most is known by it
 
     record: Mapping[str, Any]
-    columns: ColumnsRecord | None
+    columns: ColumnsRecord | None = None  #: models of other packages may know of none
 
     @property
     def problem(self) -> str:

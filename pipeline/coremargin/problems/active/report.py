@@ -13,6 +13,7 @@ from coremargin.formats.model_record import FILE
 from coremargin.problems.active import words
 from coremargin.problems.active.onward import with_loss
 from coremargin.problems.common import report as common
+from coremargin.problems.common.influence import influence_of
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report import view as pages
 from coremargin.report.claims import claims_of
@@ -32,10 +33,11 @@ def page_of(folder: Path, name: str) -> str:
     with common.arrays_of(folder) as arrays:
         rows = common.coreset_of(arrays) if "coreset_y" in arrays else _rows_of_classes(arrays)
         fewest = _fewest(arrays, len(model["classes"]))
+    shown = influence_of(folder, model, name)
     if model.get("log") is not None:  # it is checked with the log of the campaign in which it lies
         place, _, last = name.rpartition("/")
         name = place or (folder.parent.name if (folder.parent / CAMPAIGN).is_file() else last)
-    return render(model, run, records, rows, fewest, name=name)
+    return render(model, run, records, rows, fewest, name=name, influence=shown)
 
 
 def _fewest(arrays: Mapping[str, np.ndarray], classes: int) -> int:
@@ -50,13 +52,15 @@ def _rows_of_classes(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def render(
-    model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], fewest: int, *, name: str = "MODEL"
-) -> str:
+    model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], fewest: int, *, name: str = "MODEL",
+    influence: Json | None = None,
+) -> str:  # fmt: skip
     """The page as text, of what the files of a model hold; rows: those of the proof. name: report/view.py.
 
-    fewest: answers of the class that has the fewest.
+    fewest: answers of the class that has the fewest. influence: common/influence.py.
     """
     soft, told = words.is_soft(model.get("parameters") or {}), _told(model, run, name, fewest)
+    told["influence"] = influence
     if soft or model.get("members") is not None:
         return page.template("problems/active/several.html.j2").render(_several(model, run, records, rows, name) | told)
     claims = claims_of(model, name)

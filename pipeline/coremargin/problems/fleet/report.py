@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from coremargin.formats.fleet_record import FILE, Evaluation
 from coremargin.models.fleet import choice_of
+from coremargin.problems.common.influence import influence_of
 from coremargin.problems.fleet import report_charts
 from coremargin.report import charts, numbers, page, rounds
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
@@ -27,17 +28,32 @@ MEMBERS_SHOWN = 300  #: rows of the table of models
 
 def page_of(folder: Path, name: str) -> str:
     """The page of a fleet's folder. Raises DataError where it does not hold a readable fleet."""
-    return render(*page.read_folder(folder, FILE), name=name)
+    fleet, run, records = page.read_folder(folder, FILE)
+    return render(fleet, run, records, name=name, influence=influence_of(folder, fleet, name, _chosen(fleet)))
 
 
-def render(fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEET") -> str:
-    """The page as text, of what ``fleet.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py."""
+def _costs(fleet: Json) -> list[float]:
+    return [cost for cost in dict.fromkeys(member["C"] for member in fleet["members"]) if cost is not None]
+
+
+def _chosen(fleet: Json) -> float | None:
+    """The C whose members the page is about: the last one, where none was chosen."""
+    costs = _costs(fleet)
+    found: float | None = (fleet["chosen"] or {}).get("C", costs[-1] if costs else None)
+    return found
+
+
+def render(
+    fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEET", influence: Json | None = None
+) -> str:
+    """The page as text, of what ``fleet.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py.
+
+    influence: common/influence.py.
+    """
     view = common_view(fleet, run, records, _columns(), name)
-    labels, members = view["classes"], fleet["members"]
-    costs = [cost for cost in dict.fromkeys(member["C"] for member in members) if cost is not None]
-    chosen = (fleet["chosen"] or {}).get("C", costs[-1] if costs else None)
+    labels, costs, chosen = view["classes"], _costs(fleet), _chosen(fleet)
     confusion, held_out = _confusion_at(fleet["evaluations"] or _as_read(run, len(labels)), chosen)
-    statuses = [member["status"] for member in members]
+    statuses = [member["status"] for member in fleet["members"]]
     view |= {
         "soft": view["parameters"].get("loss") is not None, "costs": costs,
         "chosen": chosen, "was_chosen": fleet["chosen"], "validation": fleet["validation"],
@@ -48,7 +64,7 @@ def render(fleet: Json, run: Json, records: Sequence[Json], *, name: str = "FLEE
         "as_read": not fleet["evaluations"] and confusion is not None,
         "confusion": matrix_lines(confusion, labels), "confusions": confusions(confusion, labels),
         "by_class": _by_class(fleet, chosen, confusion, labels), "one_against_rest": len(_deciders(fleet, chosen)) > 1,
-        "members": _members(fleet), "charts": _charts(fleet, run, records),
+        "members": _members(fleet), "charts": _charts(fleet, run, records), "influence": influence,
         "choice": choice_of(costs, (fleet["chosen"] or {}).get("C"), view["parameters"].get("folds")),
     }  # fmt: skip
     return page.template("problems/fleet/report.html.j2").render(view)

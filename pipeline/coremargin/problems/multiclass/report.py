@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.formats.model_record import FILE
+from coremargin.problems.common.influence import influence_of
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report.claims import claims_of
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
 
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
-    return render(*page.read_folder(folder, FILE), name=name)
+    model, run, records = page.read_folder(folder, FILE)
+    return render(model, run, records, name=name, influence=influence_of(folder, model, name))
 
 
-def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL") -> str:
-    """The page as text, of what ``model.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py."""
+def render(
+    model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL", influence: Json | None = None
+) -> str:
+    """The page as text, of what ``model.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py.
+
+    influence: common/influence.py.
+    """
     claims = claims_of(model, name)
     view = common_view(model, run, records, _columns(claims.precision), name)
     soft = view["parameters"].get("loss") is not None
@@ -38,6 +45,7 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         "soft": soft, "charts": drawn | {"ruler": ruler(claims)}, "accuracy": share(counted),
         "confusion": matrix_lines(counted, labels), "confusions": confusions(counted, labels),
         "by_class": by_class(counted, labels), "final": run.get("confusion_of") == "final",
+        "influence": influence,
     }  # fmt: skip
     return page.template("problems/multiclass/report.html.j2").render(view)
 

@@ -14,6 +14,7 @@ from coremargin.formats.model_record import FILE
 from coremargin.formats.outliers import OUTLIERS
 from coremargin.maths.rows import from_arrays, lengths
 from coremargin.problems.common import report as common
+from coremargin.problems.common.influence import influence_of
 from coremargin.problems.outliers.charts import Bounds, against_k, against_time, bounds_known
 from coremargin.problems.outliers.left_out import Step, steps_of
 from coremargin.problems.outliers.messages import expectations, theorem_told, tried_told
@@ -35,7 +36,8 @@ OTHERS = ("no other row", "but for those left out, none")
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
-    return render(model, run, records, *read_arrays(folder, model.get("status")), name=name)
+    shown, status = influence_of(folder, model, name), model.get("status")
+    return render(model, run, records, *read_arrays(folder, status), name=name, influence=shown)
 
 
 def read_arrays(folder: Path, status: Any) -> tuple[Json, Json, tuple[Step, ...]]:
@@ -50,13 +52,14 @@ def read_arrays(folder: Path, status: Any) -> tuple[Json, Json, tuple[Step, ...]
         return common.coreset_of(arrays), left_out, steps
 
 
-def render(
-    model: Json, run: Json, records: Sequence[Json], coreset: Json, left_out: Json, steps: Sequence[Step], *, name: str
-) -> str:
-    """The page as text; what it is made of: common/report.py, and what ``read_arrays`` finds."""
+def render(  # noqa: PLR0913 - all that a folder holds
+    model: Json, run: Json, records: Sequence[Json], coreset: Json, left_out: Json, steps: Sequence[Step], *, name: str,
+    influence: Json | None = None,
+) -> str:  # fmt: skip
+    """The page as text; what it is made of: common/report.py, common/influence.py, and what ``read_arrays`` finds."""
     claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
-    view |= common.margin_view(claims, run, records, view["status"], OTHERS)
+    view |= common.margin_view(claims, run, records, view["status"], OTHERS) | {"influence": influence}
     found = run.get("published", [])
     theorem = theorem_told(steps[-1].k, bool(steps[-1].lower), model["parameters"]["epsilon"])
     ended = found and all(one["ended"] for one in found)

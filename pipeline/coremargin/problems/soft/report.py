@@ -14,6 +14,7 @@ from coremargin.errors import DataError
 from coremargin.formats.model_record import FILE
 from coremargin.formats.run_record import in_parts
 from coremargin.problems.common import report as common
+from coremargin.problems.common.influence import influence_of
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.report_zones import ZONES, MarginBin, margins
 from coremargin.report import charts, page, rounds, rulers
@@ -28,15 +29,21 @@ if TYPE_CHECKING:
 
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
+    model, run, records = page.read_folder(folder, FILE)
     with common.arrays_of(folder) as arrays:
         coreset = common.coreset_of(arrays)
         if "tried_ids" in arrays:
             coreset["tried"] = arrays["tried_ids"].tolist()
-    return render(*page.read_folder(folder, FILE), coreset, name=name)
+    return render(model, run, records, coreset, name=name, influence=influence_of(folder, model, name))
 
 
-def render(model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL") -> str:
-    """The page as text; what it is made of: common/report.py; tried: rows that prove that there is no hard margin."""
+def render(
+    model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL",
+    influence: Json | None = None,
+) -> str:  # fmt: skip
+    """The page as text; what it is made of: common/report.py, common/influence.py; tried: rows that prove that there is
+    no hard margin.
+    """
     claims, records = claims_of(model, name), of_value(records)
     coreset, bins = heaviest(coreset, model), margin_bins(run.get("histogram"))
     view = common.view(model, run, records, coreset, _columns(claims.precision), name)
@@ -44,6 +51,7 @@ def render(model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str
     if any(part.rows for part in bins):
         drawn["margins"] = charts.drawings(charts.FULL, partial(margins, bins))
     view |= claims.view() | {"charts": drawn, "about": _about(model, run, records, coreset, bins)}
+    view["influence"] = influence
     return page.template("problems/soft/report.html.j2").render(view)
 
 
