@@ -102,7 +102,8 @@ def ingest(
       coremargin ingest a9a a9a.zarr --features 123
       coremargin ingest rcv1.svm rcv1.zarr --weights weights.npy
       coremargin ingest monday.csv rows.zarr --append
-      coremargin ingest adult.csv adult.zarr --label income --categorical auto --missing median
+      coremargin ingest adult.csv adult.zarr --label income \\
+          --categorical auto --missing median
       coremargin ingest adult-test.csv test.zarr --columns-of adult.zarr
     """
     from coremargin.data.ingest import ingest as run
