@@ -1,0 +1,119 @@
+"""The command line and tables: files in the place of stores, words about columns, and what is suggested."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from coremargin.cli.tables import command_with
+from coremargin.data.store import Store
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+Run = Callable[..., "Result"]
+WORDS = ("--label", "kind", "--categorical", "auto", "--missing", "median")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """120 rows of a number with gaps and a word, which tell two kinds apart."""
+    rng = np.random.default_rng(4)
+    lines = ["size,colour,kind"]
+    for _ in range(120):
+        big, red = rng.random() < 0.5, rng.random() < 0.5
+        size = "" if rng.random() < 0.1 else f"{rng.normal(4 if big else 1, 0.2):.3f}"
+        lines.append(f"{size},{'red' if red else 'blue'},{'a' if big else 'b'}")
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "rows.csv"
+
+
+def test_training_on_a_file_makes_a_store_beside_the_model(run_cli: Run, table: Path) -> None:
+    """The store is named after the model; it, and the model's claims about it, are as ever."""
+    out = table.with_name("kinds.model")
+    result = run_cli("train", table, "--out", out, "--loss", "auto", *WORDS)
+    store = table.with_name("kinds.zarr")
+    assert "wrote 120 rows of 3 features" in result.stdout
+    assert Store.open(store).rows == 120
+    run_cli("verify", out, store)
+    found = json.loads(run_cli("evaluate", out, table, "--json").stdout)
+    assert found["accuracy"] > 0.9
+
+
+def test_json_of_training_on_a_file_is_one_object(run_cli: Run, table: Path) -> None:
+    """What is said of the store does not stand in the way of programs."""
+    out = table.with_name("kinds.model")
+    result = run_cli("train", table, "--out", out, "--loss", "squared_hinge", *WORDS, "--json")
+    assert json.loads(result.stdout)["status"] == "certified"
+
+
+def test_a_store_that_is_there_is_not_replaced(run_cli: Run, table: Path) -> None:
+    """Only --overwrite makes store and model anew; --resume goes on with what is there."""
+    out = table.with_name("kinds.model")
+    words = ("train", table, "--out", out, "--loss", "squared_hinge")
+    run_cli(*words, *WORDS)
+    digest = Store.open(table.with_name("kinds.zarr")).digest
+    assert "kinds.zarr: exists already: train on it with" in run_cli(*words, *WORDS, exit_code=2).stderr
+    run_cli(*words, *WORDS, "--resume")
+    text = table.read_text().splitlines()
+    table.write_text("\n".join(text[:100]) + "\n")
+    run_cli(*words, *WORDS, "--overwrite")
+    assert Store.open(table.with_name("kinds.zarr")).digest != digest
+
+
+def test_words_about_columns_are_for_files(run_cli: Run, table: Path) -> None:
+    """A store's columns are what they are."""
+    run_cli("ingest", table, table.with_name("rows.zarr"), *WORDS)
+    store = table.with_name("rows.zarr")
+    result = run_cli("train", store, "--out", table.with_name("m"), "--categorical", "auto", exit_code=2)
+    assert f"--categorical does not apply to {store}, a store" in result.stderr
+
+
+def test_what_needs_a_word_comes_with_a_command(run_cli: Run, table: Path) -> None:
+    """Behind the error stands a command line with the options that would do."""
+    result = run_cli("ingest", table, table.with_name("rows.zarr"), "--label", "kind", exit_code=3)
+    assert "colour  words ('" in result.stderr
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("for instance: coremargin ")
+    assert last.endswith("--categorical colour --missing median")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("ingest a.csv a.zarr", "coremargin ingest a.csv a.zarr --categorical job --missing median"),
+        (
+            "ingest a.csv a.zarr --categorical x",
+            "coremargin ingest a.csv a.zarr --categorical x,job --missing median",
+        ),
+        ("train 'my file.csv'", "coremargin train 'my file.csv' --categorical job --missing median"),
+    ],
+)
+def test_suggestions_join_what_was_said(given: str, expected: str) -> None:
+    """Columns that were named stay named; words are quoted for a shell."""
+    import shlex
+
+    assert command_with(shlex.split(given), ("--categorical", "job", "--missing", "median")) == expected
+
+
+def test_columns_of_another_store_or_model(run_cli: Run, table: Path) -> None:
+    """A test set takes the columns of the training set's store, or of the model."""
+    store, out = table.with_name("rows.zarr"), table.with_name("m")
+    run_cli("ingest", table, store, *WORDS)
+    run_cli("train", store, "--out", out, "--loss", "squared_hinge")
+    part = table.with_name("part.csv")
+    part.write_text("kind,colour,size\na,green,4.1\nb,blue,\n")
+    for source in (store, out):
+        run_cli("ingest", part, table.with_name("part.zarr"), "--columns-of", source, "--overwrite")
+        made = Store.open(table.with_name("part.zarr"))
+        assert made.columns == Store.open(store).columns
+        assert made.rows_at(np.arange(2))[0][0].tolist() == [pytest.approx(4.1, rel=1e-6), 0, 0]
+    again = ("ingest", part, table.with_name("p.zarr"), "--columns-of", out)
+    assert "what becomes of columns was decided before" in run_cli(*again, "--missing", "mean", exit_code=2).stderr
+    part.write_text("kind,colour\na,red\n")
+    assert "'size' is missing" in run_cli(*again, exit_code=3).stderr
