@@ -85,7 +85,7 @@ def test_the_end_of_float64_is_noticed(n: int, K: int, monkeypatch: pytest.Monke
         X, y = rng.standard_normal((n, 400)), rng.integers(0, K, n)
         with one_blas_thread():
             check(X, y, solve_kesler(X, y, K))
-    assert 3 < len(steps) < 3 * 50
+    assert 3 < len(steps) < 3 * 100  # up to 80 a problem, by the processor's order of sums
 
 
 def test_large_pools_are_solved_on_a_part_that_grows(monkeypatch: pytest.MonkeyPatch) -> None:

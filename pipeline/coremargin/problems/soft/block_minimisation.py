@@ -217,7 +217,12 @@ class BlockMinimisation:
     def _solved(self, state: SoftState, some: RowsWithC, block_pass: BlockPass) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
         after, margins = solved(self.job.objective, some, block_pass, state.zone.idle)
-        cached = first(some, np.lexsort([some.ids, np.abs(margins - 1.0)]), self.job.memory_bytes // CACHED_PART)
+        order = np.lexsort([some.ids, np.abs(margins - 1.0)])
+        if self.job.loss.names_duals and self.job.intercept:
+            # Where all margins are alike to the last bits, those whose duals can go both ways balance what others gain.
+            duals = np.abs(after.duals[some.ids[order]])
+            order = order[np.argsort((duals == 0.0) | (duals == some.row_c[order]), kind="stable")]
+        cached = first(some, order, self.job.memory_bytes // CACHED_PART)
         return replace(state, newest=after.at, rows=replace(state.rows, cached=cached), block_pass=after)
 
     def due(self, state: SoftState) -> bool:
