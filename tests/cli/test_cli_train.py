@@ -280,15 +280,16 @@ def test_busy(tmp_path: Path, store: Store, run_cli: Cli) -> None:
     )
 
 
-def test_plan(store: Store, run_cli: Cli) -> None:
+def test_plan(store: Store, run_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """plan tells blocks, bytes, memory and time, shows job and cluster as files, and writes nothing."""
     path = job_file(store)
+    monkeypatch.setattr("coremargin.problems.job.default_memory", lambda: 96 << 20)
     before = sorted(store.path.parent.rglob("*"))
     text = run_cli("plan", path).stdout
     for words in (
         "600 rows x 4 features",
         "10 tasks of up to 1 chunk",
-        "256.0 MiB for rows in the driver",
+        "96.0 MiB for rows in the driver",
         'kind = "threads"',
         "epsilon",
     ):

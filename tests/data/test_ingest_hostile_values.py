@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from coremargin.data import machine_memory
 from coremargin.data.ingest import ingest
-from coremargin.data.sources import memory
 from coremargin.errors import DataError, LabelError, UsageError
 
 Refused = Callable[..., str]
@@ -108,7 +108,7 @@ def test_memory_that_ends_is_an_error_with_a_name(refused: Refused, monkeypatch:
 
 LIMITED = """
 import resource, sys
-from coremargin.data.sources.memory import available_bytes
+from coremargin.data.machine_memory import available_bytes
 import psutil
 used = psutil.Process().memory_info().vms
 resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20), -1))
@@ -120,5 +120,5 @@ def test_available_memory_knows_its_limits(monkeypatch: pytest.MonkeyPatch, tmp_
     """What is there is the least of what the machine, `ulimit -v` and the control group leave."""
     done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True, timeout=60)
     assert 200 << 20 < int(done.stdout) <= 256 << 20
-    monkeypatch.setattr(memory, "_group_limits", lambda: [12345])
-    assert memory.available_bytes() == 12345
+    monkeypatch.setattr(machine_memory, "_of_groups", lambda: [machine_memory.Limit(99999, 12345)])
+    assert machine_memory.available_bytes() == 12345

@@ -15,13 +15,14 @@ import pytest
 
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.engine.checkpoint import Checkpoint, commit_then, folder_of
+from coremargin.engine.checkpoint import Checkpoint, folder_of, identity_then
 from coremargin.engine.executors import InProcess
 from coremargin.errors import Busy, CheckpointError, Interrupted, UsageError
 from coremargin.learn import train as train_module
 from coremargin.learn.record import summary_of
-from coremargin.learn.train import Progress, open_store, train_job
+from coremargin.learn.train import Progress, open_store, train_job, with_memory
 from coremargin.problems.registry import new_job
+from coremargin.spec import Size, exact_size
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -226,11 +227,22 @@ def test_rows_appended_meanwhile_wait_for_the_next_job(
         writer.commit()
     with pytest.raises(CheckpointError, match="store was 'sha256:.*', is 'sha256:.*'; rows was 800, is 900"):
         train_job(job, Store.open(store.path), InProcess(1), begin="resume")
-    assert commit_then(job.out) == store.digest
+    assert identity_then(job.out)["store"] == store.digest
     assert resume(job).model.rows == 800
     assert exact(job.out) == exact(job.out.with_name("alone"))
     with pytest.raises(Exception, match="rows were appended after training: train again on all of them"):
         verify(job.out, store.path)
+
+
+def test_memory_is_that_of_the_run_before(
+    job: TrainJob, store: Store, interrupted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a job does not say a number, it goes on with the one that it began with, whatever the machine has now."""
+    began = identity_then(job.out)["memory"]
+    assert job.memory is None
+    monkeypatch.setattr("coremargin.problems.job.default_memory", lambda: 3 * began)
+    assert with_memory(job).memory_bytes == 3 * began
+    assert f'memory = "{exact_size(Size(began))}"' in resume(job).run["job"]
 
 
 def test_a_store_made_anew_meanwhile(job: TrainJob, store: Store, interrupted: Path) -> None:

@@ -83,7 +83,7 @@ def _data(job: ActiveJob, store: Store, expires: float | None) -> bytes:
     """The bytes of a ``campaign.toml``."""
     content = {
         "format": FORMAT, "version": VERSION, "store": str(store.path), "digest": store.digest, "rows": store.rows,
-        "features": store.features, **job.parameters(), "memory": int(job.memory), "block": int(job.block),
+        "features": store.features, **job.parameters(), "memory": job.memory_bytes, "block": int(job.block),
         "classes": job.classes, "expires": expires,
     }  # fmt: skip
     return tomli_w.dumps({key: value for key, value in content.items() if value is not None}).encode("utf-8")

@@ -62,7 +62,7 @@ def job_of(facts: Campaign, place: Path) -> ActiveJob:
 
 def said_of(job: ActiveJob) -> dict[str, Any]:
     """What a campaign was asked for, flat."""
-    return job.parameters() | {"memory": int(job.memory)}
+    return job.parameters() | {"memory": job.memory_bytes}
 
 
 def problem_at(job: ActiveJob, rows: int, digest: str) -> tuple[Store, ActiveMargin]:

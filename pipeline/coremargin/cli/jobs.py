@@ -11,6 +11,7 @@ from coremargin.data.store import Store
 from coremargin.engine.clusters.connect import render
 from coremargin.engine.clusters.specs import Threads, load_cluster, resolve
 from coremargin.engine.plan import plan_blocks
+from coremargin.learn.train import with_memory
 from coremargin.problems.registry import kind_of, problem_of
 from coremargin.report.text import count, facts
 from coremargin.spec import format_seconds, format_size
@@ -27,6 +28,7 @@ def cluster_of(job: TrainJob, given: str | None) -> ClusterSpec:
 
 def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     """What a job would do, as plain values."""
+    job = with_memory(job)
     cluster = cluster_of(job, given)
     source = Store.open(job.store)
     problem = problem_of(job, source)  # refuses what training would refuse
@@ -39,7 +41,7 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     rate = rows.shape[0] * (source.nbytes / source.rows) / (time.perf_counter() - started)
     sample_bytes = len(sample) * source.nbytes // source.chunks
     stages = [size * source.nbytes // source.chunks for size in problem.stage_chunks]
-    kept = problem.reads_again and isinstance(cluster, Threads) and fits(source, int(job.memory))
+    kept = problem.reads_again and isinstance(cluster, Threads) and fits(source, job.memory_bytes)
     after = kind_of(job).scans_after(job)
     staged = (1 + after) * source.nbytes
     expected = source.nbytes if kept else staged if stages else sample_bytes + 2 * source.nbytes
@@ -50,7 +52,7 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
         "sample_bytes": sample_bytes, "stages_bytes": stages, "bytes_per_scan": source.nbytes,
         "bytes_expected": expected, "kept_in_memory": kept, "scans_after": after,
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
-        "pool_bytes": int(job.memory), "cluster": render(cluster), "job": specs.dump(job),
+        "pool_bytes": job.memory_bytes, "cluster": render(cluster), "job": specs.dump(job),
     }  # fmt: skip
 
 

@@ -53,12 +53,12 @@ def folder_of(out: Path) -> Path:
     return place.with_name(f".{place.name}.checkpoint")
 
 
-def commit_then(out: Path) -> str | None:
-    """The digest that the store had when the checkpoint of ``out`` was made; None without a checkpoint to read."""
+def identity_then(out: Path) -> Mapping[str, Any]:
+    """What the checkpoint of ``out`` is about, such as the digest of its store; nothing without one to read."""
     try:
-        return str(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"]["store"])
+        return dict(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return {}
 
 
 class Checkpoint:

@@ -10,6 +10,7 @@ import mmap
 import os
 import resource
 
+from coremargin.data.machine_memory import process_limits
 from coremargin.errors import MachineLimit
 
 #: Address space of a thread that multiplies: its stack, an arena of malloc, the buffer of OpenBLAS; 8 + 64 + 32 MiB.
@@ -20,8 +21,7 @@ _LIBRARY_BYTES = 256 << 20  # NumPy, SciPy and what else a command loads, with a
 
 def memory_limit() -> int | None:
     """Bytes of address space or of data that this process may have, whichever is less; None: any number."""
-    found = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
-    return min((soft for soft in found if soft != resource.RLIM_INFINITY), default=None)
+    return min(process_limits().values(), default=None)
 
 
 def need_memory(size: int, what: str) -> None:

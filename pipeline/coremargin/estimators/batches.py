@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
+from coremargin.engine.default_memory import memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.continuing import about_all, relieved, stand
 from coremargin.estimators.history import room
 from coremargin.estimators.inputs import batch_of
 from coremargin.estimators.support import check_proof, deciders, support_of
-from coremargin.spec import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ class InBatches:
     class_weight: Mapping[Any, float] | str | None
     scaling: str | None
     multi_class: str
-    memory: str | int
+    memory: str | int | None
     model_: Any
     _trained: Callable[[Source], tuple[Any, int]]
     _adopt: Callable[[Any, int], None]
@@ -115,7 +115,7 @@ class InBatches:
             support = np.unique(np.concatenate([one.coreset_ids for one in deciders(model)]))
         check_proof(deciders(model), self.epsilon, batches=True)
         rows = source.rows_at(np.searchsorted(history.ids, support))[0]
-        self._remember(history, deciders(model), room(source, parse_size(self.memory) // 2))
+        self._remember(history, deciders(model), room(source, memory_of(self.memory) // 2))
         self._adopt(model, scans)
         self.support_, self.coreset_ = support, rows
         return self

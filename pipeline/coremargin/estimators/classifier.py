@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
+from coremargin.engine.default_memory import memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.batches import InBatches
 from coremargin.estimators.history import History, room
@@ -20,7 +21,6 @@ from coremargin.estimators.support import check_proof, deciders, present, suppor
 from coremargin.learn.api import train
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
 from coremargin.models.decision import decided
-from coremargin.spec import parse_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,8 +59,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         lengths). Not for ``partial_fit``.
     cluster : str, optional
         Where to scan a store: a file of ``cluster/``, a scheduler's address, "embedded", "threads", None chooses.
-    memory : str or int, default "256 MiB"
-        For the rows kept in this process.
+    memory : str or int, optional
+        For the rows kept in this process. None: a quarter of the memory that there is.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         multi_class: str = "ovr",
         scaling: str | None = None,
         cluster: str | None = None,
-        memory: str | int = "256 MiB",
+        memory: str | int | None = None,
     ) -> None:
         self.loss = loss
         self.C = C
@@ -167,7 +167,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         arrays = source if isinstance(source, ArraySource) and not isinstance(source, LazySource) else None
         if self.loss is None or arrays is not None:
             self.support_ = support_of(models, source)
-            most = room(source, parse_size(self.memory))
+            most = room(source, memory_of(self.memory))
             if len(self.support_) <= most:
                 self.coreset_ = source.rows_at(self.support_)[0]
             if arrays is not None and arrays.rows <= most and hasattr(self, "partial_fit"):

@@ -22,6 +22,7 @@ from coremargin.learn.train import (
     open_store,
     run_problem,
     train_job,
+    with_memory,
 )
 from coremargin.models.executor import executor_of
 from coremargin.problems.registry import job_of, own_parameters, problem_of
@@ -56,7 +57,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     outlier_search: Search | None = None,
     strategy: Strategy = "fast",
     scaling: ScalingKind | None = None,
-    memory: int | str = 256 * 2**20,
+    memory: int | str | None = None,
     sample: float = 0.04,
     block: int | str = 128 * 2**20,
     max_scans: int | None = None,
@@ -113,8 +114,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         first one found.
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
         Rows are scaled as they are read, from statistics of all of them; the model carries it.
-    memory : int or str, default 256 MiB
-        Bytes for the rows in this process; text has a unit.
+    memory : int or str, optional
+        Bytes for the rows in this process; text has a unit. None: a quarter of the memory that there is.
     sample : float, default 0.04
         Share of the rows that is read first.
     block : int or str, default 128 MiB
@@ -186,6 +187,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     progress = Progress(on_round=on_round) if on_round else Progress()
     with executor_of(rows, cluster) as executor:
         if out is None:
+            job = with_memory(job)
             return run_problem(job, problem_of(job, rows), executor, no_checkpoint(), progress).model
         report = partial(write_report, name=Path(out).name)
         outcome = train_job(

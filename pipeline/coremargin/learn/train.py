@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import structs
+
 from coremargin.data.folder import check_target, recover
 from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
 from coremargin.data.view import columns_of
-from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, commit_then
+from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, identity_then
+from coremargin.engine.default_memory import need_known_memory
 from coremargin.engine.executors import InProcess
 from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, no_labels, nothing, rounds
@@ -28,6 +31,7 @@ from coremargin.models.files import MODEL, check_outside
 from coremargin.models.registry import load
 from coremargin.problems.outcome import Outcome
 from coremargin.problems.registry import kind_of, kind_of_model, problem_of
+from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -56,11 +60,26 @@ def open_store(job: TrainJob, begin: Begin) -> Store:
 
     So a job that was interrupted ends with the same bits, whatever was appended meanwhile.
     """
-    digest = commit_then(job.out) if begin == "resume" else None
+    digest = identity_then(job.out).get("store") if begin == "resume" else None
     with suppress(StoreError):  # no such commit: the checkpoint will be refused, with what differs
-        if digest is not None:
+        if isinstance(digest, str):
             return Store.open(job.store, digest=digest)
     return Store.open(job.store)
+
+
+def with_memory(job: TrainJob, begin: Begin = "new") -> TrainJob:
+    """The job with the memory that it runs with: its own; to resume, that of the run before; or the machine's share.
+
+    So a job that goes on elsewhere, or at a busier hour, has the same answer. Raises MachineLimit where a run before
+    had more than there is.
+    """
+    if job.memory is not None:
+        return job
+    then = identity_then(job.out).get("memory") if begin == "resume" else None
+    if isinstance(then, int):
+        need_known_memory(then, job.out)
+        return structs.replace(job, memory=Size(then))
+    return structs.replace(job, memory=Size(job.memory_bytes))
 
 
 def check_output(job: TrainJob, begin: Begin, *, overwrite: bool = False) -> None:
@@ -97,12 +116,14 @@ def train_job(
     begin: "resume" goes on from a checkpoint if there is one, and takes a model that is already proven as it is;
     "restart" throws the checkpoint away, "new" refuses it. A run that stops at a limit, or asks for labels that nobody
     knows, leaves a model and a checkpoint.
-    Raises Busy, CheckpointError, UsageError (a checkpoint is there), Interrupted (Ctrl-C, SIGTERM: resumable).
+    Raises Busy, CheckpointError, MachineLimit (``with_memory``), UsageError (a checkpoint is there), Interrupted
+    (Ctrl-C, SIGTERM: resumable).
     """
+    job = with_memory(job, begin)
     identity = {"store": source.digest, "rows": source.rows, "problem": kind_of(job).name, **job.identity()}
     resident = Resident(source)
     problem = problem_of(job, resident)
-    resident.keeps = problem.reads_again and isinstance(executor, InProcess) and fits(source, int(job.memory))
+    resident.keeps = problem.reads_again and isinstance(executor, InProcess) and fits(source, job.memory_bytes)
     check_outside(job.out)
     with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:
         if begin == "resume" and checkpoint.exists():
@@ -165,7 +186,7 @@ def run_problem(
     deadline = math.inf if job.time_limit is None else clock + job.time_limit
     block = max(job.block, problem.least_block_bytes)
     engine = Engine(
-        problem.source, executor, checkpoint, progress, block, deadline, progress.answer, most_ahead=int(job.memory)
+        problem.source, executor, checkpoint, progress, block, deadline, progress.answer, most_ahead=job.memory_bytes
     )
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
         state, counters = _begin(problem, checkpoint, progress, clock, held)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from coremargin.engine.default_memory import default_memory
 from coremargin.formats.choices import ScalingKind
 from coremargin.spec import Seconds, Size, Spec
 
@@ -19,8 +20,9 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     scaling: rows are scaled as they are read, from the store's statistics of all its rows: "standard" (mean 0 and
     standard deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (within 1 of 0) or "rownorm" (every row of
     length 1). The proof is about the scaled rows, and the model carries the scaling.
-    memory: for the rows in the driver. sample: share of the store read first. block: bytes that one task reads, more
-    of stores so large that a scan would have thousands of tasks.
+    memory: for the rows in the driver; None: a quarter of what this process may have (``memory_bytes``). sample: share
+    of the store read first. block: bytes that one task reads, more of stores so large that a scan would have thousands
+    of tasks.
     max_scans, time_limit: stop there, with what is proven. cluster: a file that says where to run; None chooses by the
     store's size.
     """
@@ -35,7 +37,10 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         ScalingKind | None,
         Meta(description="Scale rows as they are read, from the store's statistics; the model keeps it."),
     ] = None
-    memory: Annotated[Size, Meta(description="For the rows kept in the driver.")] = Size(256 * 2**20)
+    memory: Annotated[
+        Size | None,
+        Meta(description="For the rows kept in the driver.  [default: a quarter of the memory that there is]"),
+    ] = None
     sample: Annotated[float, Meta(description="Share of the store that is read first.")] = 0.04
     block: Annotated[Size, Meta(description="Bytes that one task reads.")] = Size(128 * 2**20)
     max_scans: Annotated[
@@ -53,8 +58,14 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         if not 0 < self.sample <= 1:
             raise ValueError(f"sample: expected a share above 0 and up to 1; found {self.sample}")
         for name in ("memory", "block"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1 byte; found {getattr(self, name)}")
+            size = getattr(self, name)
+            if size is not None and size < 1:
+                raise ValueError(f"{name}: expected at least 1 byte; found {size}")
+
+    @property
+    def memory_bytes(self) -> int:
+        """What ``memory`` says, or a share of what there is now: a run asks once (``with_memory``), and keeps it."""
+        return default_memory() if self.memory is None else int(self.memory)
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that decides about the result, nothing about the machine."""
@@ -65,5 +76,5 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
 
     def identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be of use, beside the rows and the kind."""
-        sizes = {"memory": int(self.memory), "sample": self.sample, "block": int(self.block)}
+        sizes = {"memory": self.memory_bytes, "sample": self.sample, "block": int(self.block)}
         return {**self.parameters(), **sizes}

@@ -18,7 +18,7 @@ def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:
 
     The rows in memory are as many as fit, up to what serves.
     """
-    room = max(2, job.memory // (4 * max(1, float64_row_bytes(source))))
+    room = max(2, job.memory_bytes // (4 * max(1, float64_row_bytes(source))))
     return ActiveMargin(
         source, method=job.method, epsilon=job.epsilon, error=job.error, confidence=job.confidence, seed=job.seed,
         by_class=job.by_class, intercept=job.intercept, classes=max(2, len(job.classes or ())), loss=job.loss,

@@ -11,6 +11,7 @@ from coremargin.formats.choices import Loss, Method
 from coremargin.formats.limits import MOST_ROWS, MOST_SEED
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import check_costs
+from coremargin.spec import Size
 
 AUTO: Literal["auto"] = "auto"  #: C is chosen by folds of the rows that are given as examples
 
@@ -35,6 +36,10 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
     """
 
     epsilon: Annotated[float, Meta(description="Share of the best margin that may be missed.")] = 0.1
+    # One number everywhere: few rows serve, and what is asked, and the hashes of the answers, depend on it.
+    memory: Annotated[Size | None, Meta(description="For the rows in memory, of which questions are chosen.")] = Size(
+        256 * 2**20
+    )
     oracle: Path | None = None
     method: Annotated[
         Method,

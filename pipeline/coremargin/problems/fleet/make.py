@@ -44,7 +44,7 @@ def problem_of(job: FleetJob, source: Source) -> Fleet:
 
     kind, plan = _members(job, source, count, planned)
     deadline = time.perf_counter() + (math.inf if job.time_limit is None else job.time_limit)
-    return Fleet(source, plan, kind, job.memory, late=lambda: time.perf_counter() >= deadline)
+    return Fleet(source, plan, kind, job.memory_bytes, late=lambda: time.perf_counter() >= deadline)
 
 
 def _members(
@@ -54,12 +54,13 @@ def _members(
     if job.loss is None:
         return HardMargins(), first_together(planned(lambda view, _: hard_margin(job, view, sharing=count)))
 
-    kind, loss = InSegments(job.memory, count), LOSSES[job.loss]
+    memory, loss = job.memory_bytes, LOSSES[job.loss]
+    kind = InSegments(memory, count)
 
     def staged(view: Source, cost: float | None) -> StagedSoftMargin:
         return StagedSoftMargin(
-            view, job.epsilon, loss, 1.0 if cost is None else cost, job.class_weight, job.intercept, job.memory, count,
-            copies=3 if job.folds else 1, sample_share=job.sample, near_bytes=job.memory // 4 if count > 1 else None,
+            view, job.epsilon, loss, 1.0 if cost is None else cost, job.class_weight, job.intercept, memory, count,
+            copies=3 if job.folds else 1, sample_share=job.sample, near_bytes=memory // 4 if count > 1 else None,
             duals_fit=kind.duals_fit(source),
         )  # fmt: skip
 

@@ -21,6 +21,6 @@ def problem_of(job: HardMarginJob, source: Source) -> HardMargin:
 def hard_margin(job: TrainJob, source: Source, *, strategy: Strategy = "fast", sharing: int = 1) -> HardMargin:
     """A hard margin on these rows; sharing: how many problems there are, with one memory for all."""
     return HardMargin(
-        source, job.epsilon, intercept=job.intercept, strategy=strategy, pool_bytes=job.memory // sharing,
+        source, job.epsilon, intercept=job.intercept, strategy=strategy, pool_bytes=job.memory_bytes // sharing,
         sample_share=job.sample,
     )  # fmt: skip

@@ -17,10 +17,10 @@ def problem_of(job: CrammerSingerJob, source: Source) -> CrammerSinger | KeslerM
     """The hard margin, or with a loss the soft one."""
     if job.loss is None:
         return KeslerMargin(
-            source, job.epsilon, job.intercept, memory_bytes=job.memory, sample_share=job.sample,
+            source, job.epsilon, job.intercept, memory_bytes=job.memory_bytes, sample_share=job.sample,
             blocks=len(plan_blocks(source, job.block)),
         )  # fmt: skip
     return CrammerSinger(
-        source, job.epsilon, job.intercept, memory_bytes=job.memory, sample_share=job.sample, cost=job.cost,
+        source, job.epsilon, job.intercept, memory_bytes=job.memory_bytes, sample_share=job.sample, cost=job.cost,
         class_weight=job.class_weight,
     )  # fmt: skip

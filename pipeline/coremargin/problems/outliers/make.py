@@ -24,6 +24,6 @@ def problem_of(job: OutlierJob, source: Source) -> OutlierMargin:
     # these need all rows in the driver: the first stage is all of the read
     all_at_once = {} if published is None else {"sample_bytes": source.nbytes}
     return OutlierMargin(
-        source, ks, job.epsilon, intercept=job.intercept, exact=exact, published=published, pool_bytes=job.memory,
+        source, ks, job.epsilon, intercept=job.intercept, exact=exact, published=published, pool_bytes=job.memory_bytes,
         sample_share=job.sample, **all_at_once,
     )  # fmt: skip

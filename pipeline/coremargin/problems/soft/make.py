@@ -25,7 +25,7 @@ def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | BlockMinimisa
         job.cost,
         job.class_weight,
         job.intercept,
-        job.memory,
+        job.memory_bytes,
         1,
         sample_share=job.sample,
     )
