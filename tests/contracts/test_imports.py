@@ -34,8 +34,8 @@ FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 
 #: What mathematics needs: no files, clocks, processes, networks or hidden randomness.
 MATHS_MAY_IMPORT = {
-    "__future__", "abc", "bisect", "collections", "contextlib", "coremargin", "dataclasses", "enum", "fractions",
-    "functools", "heapq", "itertools", "math", "numpy", "operator", "scipy", "typing",
+    "__future__", "abc", "bisect", "collections", "contextlib", "contextvars", "coremargin", "dataclasses", "enum",
+    "fractions", "functools", "heapq", "itertools", "math", "numpy", "operator", "scipy", "typing",
 }  # fmt: skip
 
 #: What one module needs besides, to compile the others' functions: their sources are what it caches by.

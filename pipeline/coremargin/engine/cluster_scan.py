@@ -32,6 +32,7 @@ from coremargin.engine.in_flight import TasksInFlight
 from coremargin.engine.overdue import Overdue
 from coremargin.engine.protocols import BlockResult
 from coremargin.engine.retries import Retries
+from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -64,6 +65,7 @@ class ClusterScan:
         """Results as they arrive. Closing the generator cancels what has not run."""
         try:
             while self._left:
+                may_stop()  # whatever the workers are at
                 self._send_more()
                 pause_s = max(0.0, min(_LOOK_S, self._retries.next_due_s()))
                 if (arrival := self._tasks.next_arrival(pause_s)) is not None:

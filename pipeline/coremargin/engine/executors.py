@@ -12,6 +12,7 @@ from coremargin.engine.meter import MemoryMeter
 from coremargin.engine.resources import THREAD_BYTES, need_memory
 from coremargin.engine.task import answer, one_blas_thread
 from coremargin.errors import UsageError
+from coremargin.maths.stopping import Together
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -65,17 +66,18 @@ class InProcess:
     def _threaded(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Generator[BlockResult, None, None]:
         waiting = iter(blocks)
         running: set[Future[BlockResult]] = set()
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="coremargin-scan")
+        pool, together = ThreadPoolExecutor(self._threads, thread_name_prefix="coremargin-scan"), Together()
         try:
             while True:
                 for block in islice(waiting, 2 * self._threads - len(running)):  # one ahead per thread keeps all busy
-                    running.add(pool.submit(answer, source, probe.narrow(block), block))
+                    running.add(pool.submit(together.run, answer, source, probe.narrow(block), block))
                 if not running:
                     return
                 finished, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     yield future.result()
         finally:
+            together.end()
             pool.shutdown(wait=True, cancel_futures=True)
 
     def peak_rss_bytes(self) -> int:

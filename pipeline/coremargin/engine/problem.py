@@ -137,6 +137,9 @@ class Problem(Protocol[S, A_contra]):
     def start(self) -> S:
         """The state before the first scan."""
 
+    def unsolved(self) -> S:
+        """The state before anything was solved, of a job whose time is over before ``start`` is; found at once."""
+
     def probe(self, state: S) -> Probe:
         """The question of the next scan; a pure function of the state."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import structs
 
@@ -27,6 +27,7 @@ from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.learn.record import RunCounters, as_run
+from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.registry import load
 from coremargin.problems.outcome import Outcome
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
     from coremargin.engine.protocols import Executor
+    from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
 
 
@@ -132,7 +134,7 @@ def train_job(
         if done is None:
             if begin == "restart":
                 checkpoint.discard()
-            overwrite = overwrite or (begin == "resume" and checkpoint.exists() and _ended(job.out) is False)
+            overwrite = overwrite or (begin == "resume" and _stopped(job, source, checkpoint))
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
                 done = run_problem(job, problem, executor, checkpoint, progress or Progress(), resident.held)
@@ -152,6 +154,16 @@ def _ended(out: Path) -> bool | None:
     return None
 
 
+def _stopped(job: TrainJob, source: Source, checkpoint: Checkpoint) -> bool:
+    """Whether the model that is there is what a run of this job left at a limit, if only before its first solve."""
+    return _ended(job.out) is False and (checkpoint.exists() or _answers(job, source, load(job.out)))
+
+
+def _answers(job: TrainJob, source: Source, model: AnyModel) -> bool:
+    """Whether a model is about the question of a job."""
+    return kind_of(job).answered_by(job, model) and model.store_digest == source.digest
+
+
 def finished(job: TrainJob, source: Source) -> Outcome | None:
     """What is at ``job.out``, when it is a whole answer to this very question; None otherwise.
 
@@ -163,8 +175,7 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
         model = load(job.out)
     except (DataError, OSError):
         return None
-    same = kind_of(job).answered_by(job, model) and model.store_digest == source.digest
-    if not (same and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
+    if not (_answers(job, source, model) and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
         return None
     try:
         run, lines = read_run(job.out, kind_of_model(model).run)
@@ -189,13 +200,14 @@ def run_problem(
         problem.source, executor, checkpoint, progress, block, deadline, progress.answer, most_ahead=job.memory_bytes
     )
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
-        state, counters = _begin(problem, checkpoint, progress, clock, held)
+        state, counters = _begin(problem, engine, clock, held)
         engine = replace(engine, held=lambda: frozenset(counters.held))
         before = counters.seconds
         # scans before a kill count, but one that is still to be finished
         finished_scans = counters.scans - (not problem.round_of(state).finished)
         scans_left = None if job.max_scans is None else max(0, job.max_scans - finished_scans)
-        with _stoppable(problem):
+        with _stoppable(problem), stoppable(engine.check_time):
+            engine.check_time()
             for step in rounds(engine, problem, state, scans_left):
                 state = step.state
                 if step.cost is not None:
@@ -232,16 +244,21 @@ def _stoppable(problem: AnyProblem) -> Iterator[None]:
 
 
 def _begin(
-    problem: AnyProblem, checkpoint: Checkpoint, progress: Progress, clock: float, held: Callable[[], frozenset[int]]
+    problem: AnyProblem, engine: Engine, clock: float, held: Callable[[], frozenset[int]]
 ) -> tuple[Any, RunCounters]:
-    """The state to start from: a checkpoint's, or that of the sample."""
+    """The state to start from: a checkpoint's, or that of the sample; where time is over before, one of nothing."""
+    checkpoint, progress = engine.checkpoint, cast("Progress", engine.callbacks)
     resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), RunCounters(**checkpoint.history)))
     if resumed is not None:
         resumed[1].resumed += 1
         checkpoint.history = resumed[1].as_now()
         return resumed
     counters = RunCounters()
-    state = problem.start()
+    try:
+        with stoppable(engine.check_time):
+            state = problem.start()
+    except OutOfTime:  # another run begins as this one did: there is nothing to go on from
+        return problem.unsolved(), counters
     seconds = time.perf_counter() - clock
     if state.sample_bytes:  # else stages of the first read bring the rows to begin with
         cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.stopping import may_stop
+
 Array = NDArray[np.float64]
 
 
@@ -31,6 +33,7 @@ def conjugate_gradients(
     along, size = turned, _inner(residual, turned)
     enough = share * (size if scaled else _inner(right, right))
     for _ in range(turns):
+        may_stop()
         image = product(along)
         bend = _inner(along, image)
         if not bend > 0:  # nothing is left, or float64 has come to its end

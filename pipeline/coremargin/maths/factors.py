@@ -13,7 +13,14 @@ import scipy.linalg as sla
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
 
+from coremargin.maths.stopping import may_stop
+
 Array = NDArray[np.float64]
+
+
+def step_begins() -> None:
+    """Wolfe's method asks whether its answer is still wanted."""
+    may_stop()
 
 
 def split(q: Array, m: int, column: Array) -> tuple[Array, Array]:

@@ -22,6 +22,7 @@ import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from coremargin.maths.rows import curvature, tiles
+from coremargin.maths.stopping import may_stop
 
 Array = NDArray[np.float64]
 
@@ -128,6 +129,7 @@ def _minimise(
     inside, gone = np.arange(len(duals)), np.zeros(len(duals), bool)
     best, least, idle = (now.x, now.a), np.inf, 0
     for _ in range(max_steps):
+        may_stop()
         s, dual_sum = _both_ways(model.rows, now.x, now.a)
         dual_residual = model.metric * now.x - model.linear - dual_sum
         gap = float(now.low @ now.z_low + now.high @ now.z_high)

@@ -18,6 +18,7 @@ from coremargin.maths.margin import Array, resolution
 from coremargin.maths.multiclass import Codes, margins, upper_bound, violations
 from coremargin.maths.nearest import Status, nearest_point
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
+from coremargin.maths.stopping import may_stop
 
 #: Prices, in units of one over the squared length R of the longest row: enough for margins above R / 3,000.
 C_VALUES = (1e5, 1e7)
@@ -52,6 +53,7 @@ def solve_kesler(rows: Array, codes: Codes, classes: int, *, tolerance: float = 
     found = KeslerSolution(np.zeros((classes, rows.shape[1])), np.zeros((len(rows), classes)), np.inf, "stalled")
     wanted = tolerance if len(work) == len(rows) else max(tolerance, COARSE)
     for _ in range(ROUNDS):
+        may_stop()
         part = _solve(rows[work], codes[work], classes, wanted)
         weights = np.zeros((len(rows), classes))
         weights[work] = part.weights
@@ -135,6 +137,7 @@ def _wolfe(rows: Array, codes: Codes, weights: Array, tolerance: float, zero: fl
     status: Status = "stalled"
     point = np.zeros((weights.shape[1], rows.shape[1]))
     for _ in range(ROUNDS):
+        may_stop()
         flat, basis = z.vectors(work)
         start = weights.ravel()[work]
         groups = np.zeros(len(work), np.int64)

@@ -23,6 +23,7 @@ import scipy.linalg as sla
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.margin import VANISHED, gamma
 from coremargin.maths.multiclass import class_balance, margins, meets, scores_of, spread
+from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -143,6 +144,7 @@ class _Pairs:
         row, rival = self._distinct(*np.nonzero(guess))
         size = self.classes * self.rows.shape[1]
         while len(row) and len(row) * max(size, len(row)) <= TABLE:
+            may_stop()
             alpha = self._shortest(row, rival)
             if alpha is None:
                 return None

@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+def step_begins() -> None:
+    """Compiled solves are short, and end by themselves."""
+
+
 def split(q: Array, m: int, column: Array) -> tuple[Array, Array]:
     """A column (d,) in the basis (m,), and the rest of it (d,), which is orthogonal to the basis."""
     head, rest = np.zeros(m), column.copy()

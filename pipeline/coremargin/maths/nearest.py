@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.factors import carried, clear, delete_column, lowest, solve_upper, split
+from coremargin.maths.factors import carried, clear, delete_column, lowest, solve_upper, split, step_begins
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -181,6 +181,7 @@ def shortest(face: Face) -> Array:
 def descend(face: Face, weights: Array) -> None:
     """Wolfe's minor cycle: walk to the shortest vector of the face, dropping rows on the way."""
     while True:
+        step_begins()
         target, support = shortest(face), face.members[: face.counts[0]].copy()
         if target.min() > VANISHING:
             weights[support] = target
@@ -232,6 +233,7 @@ def walk(face: Face, weights: Array, blocked: Array, tiers: Numbers, limits: Lim
     rebuild(face, np.flatnonzero(weights > 0), weights)
     fresh, best, mark, gap, steps = True, np.inf, np.inf, np.inf, 0
     while True:
+        step_begins()
         descend(face, weights)
         steps += 1
         square = float(face.point @ face.point)

@@ -15,6 +15,7 @@ import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as row_ops
+from coremargin.maths.stopping import may_stop
 
 Array = NDArray[np.float64]
 
@@ -59,6 +60,7 @@ def minimise_squared_hinge(
     model, move, margins = _Model(point, metric, far, rows), np.zeros(len(point)), rows.margins
     value = model.value(move, margins)
     for _ in range(max_steps):
+        may_stop()
         gradient, hessian = model.derivatives(move, margins)
         step = -solve(hessian, gradient)
         if -float(gradient @ step) <= tolerance * abs(value):
@@ -78,6 +80,7 @@ def _polished(model: _Model, move: Array, margins: Array) -> Array:
     """Newton steps while they shorten the gradient: the dual bound needs it small when the value shows no more."""
     gradient, hessian = model.derivatives(move, margins)
     for _ in range(POLISH):
+        may_stop()
         step = -solve(hessian, gradient)
         ahead = move + step
         margins = model.rows.margins + model.rows.signed @ ahead

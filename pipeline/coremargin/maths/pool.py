@@ -26,6 +26,7 @@ from coremargin.maths.margin import (
 )
 from coremargin.maths.nearest import Nearest, Status, nearest_point
 from coremargin.maths.rows import Rows, as_float64, filled, is_sparse, lengths, take, weighted_sum
+from coremargin.maths.stopping import may_stop
 from coremargin.maths.wide import nearest_wide
 
 #: Where hulls meet, rows with smaller shares of the largest weight are taken away by and by, so many at a time.
@@ -76,6 +77,7 @@ def solve_pool(
     warm, point = start is not None, np.zeros(rows.shape[1])
     status: Status = "stalled"
     for _ in range(max_rounds):
+        may_stop()
         work = np.unique(work)
         z = levels.z(work)
         least = zero

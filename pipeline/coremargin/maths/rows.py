@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.stopping import may_stop
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -22,10 +24,8 @@ Rows: TypeAlias = "NDArray[np.floating[Any]] | csr_array"
 
 #: Dense rows are multiplied in tiles of this size: the second column then finds them in the cache.
 TILE_BYTES = 1 << 20
-
 #: Sparse rows with a larger share of values are multiplied with each other as dense ones: measured, it is faster.
 DENSE_GRAM = 0.09
-
 _PARTS = ("data", "indices", "indptr", "shape")
 
 
@@ -121,6 +121,7 @@ def curvature(rows: Rows, weights: Array) -> Array:
         scaled: Any = signed(rows, root)
         return np.asarray((scaled.T @ scaled).toarray())
     for tile in tiles(rows):
+        may_stop()  # a sum over many rows may take longer than all steps that follow
         part = dense(rows[tile]) * root[tile, None]
         total += part.T @ part
     return total

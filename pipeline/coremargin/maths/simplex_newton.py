@@ -29,6 +29,7 @@ import numpy as np
 from coremargin.maths.multiclass import Codes, class_sums, scores_of, simplex, simplex_columns
 from coremargin.maths.rows import lengths
 from coremargin.maths.simplex_step import newton_step
+from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -188,6 +189,7 @@ def _proximal_minimum(
     scores = model.scores(at)
     shares, steps, exact = centre, 0, False
     while steps < NEWTON_STEPS:
+        may_stop()
         shares = simplex(centre + model.violations(scores) / mu)
         best.see(at, scores, shares)
         if best.enough:
@@ -232,6 +234,7 @@ def _length(
         at_high = slope(high)
     t, found = high, at_high
     for k in range(TRIES):
+        may_stop()
         if abs(found) <= -SLOPE * first:
             break
         t = low - at_low * (high - low) / (at_high - at_low) if k % 2 == 0 else 0.5 * (low + high)

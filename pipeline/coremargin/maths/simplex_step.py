@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from coremargin.maths.conjugate import conjugate_gradients
 from coremargin.maths.multiclass import class_sums, scores_of
 from coremargin.maths.rows import as_float64, dense, gram, row_sizes, take
+from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -54,6 +55,7 @@ def _by_hessian(rows: Rows, constant: float, weights: Array, inside: NDArray[np.
         inside_part, w = inside[part], weights[part]
         each = w / inside_part.sum(axis=1)
         for k in range(classes):
+            may_stop()
             for r in range(k + 1):
                 both = np.flatnonzero(inside_part[:, k] & inside_part[:, r])
                 if len(both):

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from coremargin.maths.conjugate import conjugate_gradients
 from coremargin.maths.newton import root, solve
 from coremargin.maths.rows import Rows, curvature, gram, is_sparse, products, signed, square_sums, take, weighted_sum
+from coremargin.maths.stopping import may_stop
 
 Array = NDArray[np.float64]
 
@@ -160,6 +161,7 @@ def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Arr
     p, s = point, model.margins(point)
     a = model.duals(s)
     for _ in range(MAX_STEPS):
+        may_stop()
         gradient = model.gradient(p, a)
         if enough(p, s, a, gradient):
             break

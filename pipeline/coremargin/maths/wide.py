@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from coremargin.maths.conjugate import conjugate_gradients
 from coremargin.maths.nearest import Nearest, Status
 from coremargin.maths.rows import Array, Rows, gram, lengths, products, take, weighted_sum
+from coremargin.maths.stopping import may_stop
 
 #: Up to so many rows a Gram matrix is held (128 MiB); the equations of more are solved by conjugate gradients.
 GRAM_ROWS = 4096
@@ -96,6 +97,7 @@ def _newton(span: _Span, y: Array | None, delta: float, target: Array, now: _Ite
     side = np.zeros(len(target)) if y is None else y
     active = now.levels + now.b * side < target
     for step in range(1, NEWTON_STEPS + 1):
+        may_stop()
         rows = np.flatnonzero(active)
         alpha, b = np.zeros(len(target)), now.b
         if len(rows):

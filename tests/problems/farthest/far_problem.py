@@ -99,6 +99,10 @@ class FarthestRow(BaseProblem[FarthestState, Longest]):
         read = self.source.nbytes // self.source.chunks
         return FarthestState(0, "running", -np.inf, np.inf, found.id, read)
 
+    def unsolved(self) -> FarthestState:
+        """That of the start, which solves nothing."""
+        return self.start()
+
     def probe(self, state: FarthestState) -> FarthestProbe:
         """The only question."""
         return FarthestProbe()

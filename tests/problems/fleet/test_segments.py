@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ from wide_kit import texts
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import fold_of
 from coremargin.engine.executors import InProcess
+from coremargin.engine.loop import OutOfTime
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.errors import UsageError
-from coremargin.learn.train import Progress, no_checkpoint, run_problem
 from coremargin.maths.margin import is_certified
+from coremargin.maths.stopping import stoppable
 from coremargin.problems.fleet import problem
 from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.member_kinds import SoftMargins
@@ -276,30 +278,20 @@ def test_sparse_hinges_whose_duals_do_not_fit_are_solved_by_sums() -> None:
         assert is_certified(found.lower, found.upper, 1e-2)
 
 
-def test_when_time_is_over_the_segment_that_was_read_is_solved_for_all_members() -> None:
-    """Time that ends between a read and its solves leaves no member behind, and every line of the run is a whole scan.
-
-    The bounds are those of a run with time.
-    """
+def test_when_time_is_over_a_segment_is_as_if_it_had_not_been_read() -> None:
+    """Time that ends between a read and its solves leaves no member behind; with time all members take the segment."""
     _, _, source = three(6)
     fleet = fleet_on(source)
-    asked = [0]
+    state, left = fleet.start(), itertools.count(3, -1)
+    answer = run_scan(InProcess(), source, fleet.probe(state), plan_blocks(source, 2_000, skip=fleet.skip(state)))
 
-    def late() -> bool:
-        asked[0] += 1
-        return 0 < asked[0] - len(fleet.plan.members) <= 5
+    def check() -> None:
+        if next(left) <= 0:
+            raise OutOfTime
 
-    job = FleetJob(store=Path("s"), out=Path("m"), classes="ovr", loss="hinge", C=(0.1, 0.3), epsilon=1e-2)
-    done = run_problem(job, replace(fleet, late=late), InProcess(), no_checkpoint(), Progress())
-    lines = done.rounds
-    assert [(line["kind"], line["round"]) for line in lines] == [
-        ("scan" if k else "sample", k) for k in range(len(lines))
-    ]
-    assert lines[0]["bytes_read"] == fleet.start().sample_bytes
-    assert all(line["chunks_read"] == source.chunks for line in lines[1:])
-    assert [member.lower for member in fleet.results(run(fleet))] == [
-        member.certificate.lower for member in done.model.members.values()
-    ]
+    with stoppable(check), pytest.raises(OutOfTime):
+        fleet.update(state, answer)
+    assert {member.round for member in fleet.update(state, answer).members} == {1}
 
 
 def test_no_more_members_are_solved_at_a_time_than_memory_has_copies_for(monkeypatch: pytest.MonkeyPatch) -> None:

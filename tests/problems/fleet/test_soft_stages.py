@@ -15,9 +15,11 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import fold_of
 from coremargin.data.relabelled import Relabelled
 from coremargin.engine.executors import InProcess
+from coremargin.engine.loop import OutOfTime
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.maths.margin import is_certified
+from coremargin.maths.stopping import stoppable
 from coremargin.problems.fleet import make
 from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.member_kinds import SoftMargins, first_together
@@ -169,9 +171,14 @@ def test_members_that_there_was_no_time_for_are_asked_again(rng: np.random.Gener
     fleet = staged_fleet(source, "squared_hinge")
     alone, _ = run(fleet)
     begun = fleet.start()
-    late = replace(fleet, late=lambda: True)
-    blocks = plan_blocks(source, 3_000, skip=late.skip(begun))
-    after = late.update(begun, run_scan(InProcess(), source, late.probe(begun), blocks))
+    blocks = plan_blocks(source, 3_000, skip=fleet.skip(begun))
+    answer = run_scan(InProcess(), source, fleet.probe(begun), blocks)
+
+    def check() -> None:
+        raise OutOfTime
+
+    with stoppable(check):
+        after = fleet.update(begun, answer)
     assert all(one is other for one, other in zip(begun.members, after.members, strict=True))
     state = after
     while not fleet.done(state):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
 from coremargin.maths.outliers.tasks import Map, one_by_one
 from coremargin.maths.outliers.trimmed import best_removal, fewest_wrong, outliers_of
+from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -106,6 +107,7 @@ def concentrate(search_rows: SearchRows, found: Found, k: int) -> tuple[Found, i
     last: Verdict | None = None
     steps = 0
     for _ in range(CONCENTRATIONS):
+        may_stop()
         last = _refit(search_rows, _without(search_rows, found, k), last)
         again, steps = measure(search_rows, last.point, k), steps + last.steps
         gains = again.margin > found.margin + GAIN * abs(found.margin)

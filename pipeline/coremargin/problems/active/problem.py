@@ -123,6 +123,8 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         state = self.learning.begun(resident, np.zeros(0, np.int64) if unsure is None else unsure, read)
         return self._next(state)
 
+    unsolved = start  # which solves nothing
+
     # questions
 
     def questions(self, state: ActiveState) -> Sequence[int]:

@@ -14,6 +14,7 @@ from coremargin.formats.limits import C_LIMITS
 from coremargin.maths.compact import compact, light
 from coremargin.maths.levels import NARROW
 from coremargin.maths.rows import Rows, concatenate, take
+from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -156,6 +157,7 @@ def read_sample(source: Source, chunks: list[int], codes: tuple[int, int], *, st
     """The rows of two classes of some chunks; stay: they are kept, in whatever form takes the least memory."""
     ids, rows, signs, weights = [], [], [], []
     for chunk in chunks:
+        may_stop()
         x, code = source.read(chunk)
         weight = source.weights(chunk)
         code = left_out(code, weight)

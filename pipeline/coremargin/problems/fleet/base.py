@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import BaseProblem
+from coremargin.maths.rows import of_dense
 from coremargin.problems.common.start import rows_that_count
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
 from coremargin.problems.fleet.probe import MemberView
-from coremargin.problems.fleet.state import FleetState, MemberState
+from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, without_rows
 from coremargin.problems.fleet.summary import FleetSummary
 
 if TYPE_CHECKING:
@@ -27,19 +28,31 @@ Array = NDArray[np.float64]
 class FleetBase(BaseProblem[FleetState, FleetSummary]):
     """Many problems on one source; kind: of all of them; memory_bytes: for the rows that their scans send.
 
-    late: True when time is over; members that are not solved by then stay as they are, and can be gone on with. Those
-    that go over rows in parts are all solved once a part is read: none may be left behind, and it is not read again.
+    When time is over, members that are not solved by then stay as they are, and can be gone on with. Of those that go
+    over rows in parts none may be left behind: the part is as if it had not been read.
     """
 
     plan: FleetPlan
     kind: MemberKind[Any, Any]
     memory_bytes: int
-    late: Callable[[], bool] = bool
 
     @property
     def member_views(self) -> list[MemberView]:
         """How the members see the labels."""
         return [MemberView(member.code, member.fold) for member in self.plan.members]
+
+    def unsolved(self) -> FleetState:
+        """Nothing is known of any member."""
+        source, members = self.source, tuple(without_rows(self._problem(k).unsolved()) for k in range(self._count))
+        none = of_dense(np.zeros((0, source.features), source.dtype), sparse=source.sparse)
+        return FleetState(
+            round=0, scans=0, members=members, shared_rows=SharedRows(np.zeros(0, np.int64), none), evaluated=False,
+            confusion=self._evaluator(members, final=True).nothing(), sample_bytes=0,
+        )  # fmt: skip
+
+    @property
+    def _count(self) -> int:
+        return len(self.plan.members)
 
     def running(self, state: FleetState) -> list[int]:
         """Numbers of the members that are not done."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def problem_of(job: FleetJob, source: Source) -> Fleet:
-    """The fleet; its time, that of the job, begins now.
+    """The fleet.
 
     Raises LabelError (a class without rows in a fold) before rows are read.
     """
@@ -43,8 +41,7 @@ def problem_of(job: FleetJob, source: Source) -> Fleet:
         )
 
     kind, plan = _members(job, source, count, planned)
-    deadline = time.perf_counter() + (math.inf if job.time_limit is None else job.time_limit)
-    return Fleet(source, plan, kind, job.memory_bytes, late=lambda: time.perf_counter() >= deadline)
+    return Fleet(source, plan, kind, job.memory_bytes)
 
 
 def _members(

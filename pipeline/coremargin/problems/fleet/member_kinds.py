@@ -39,7 +39,7 @@ class MemberKind(ABC, Generic[P, S]):
     """How members of one kind begin, what they ask, and what they decide together. Its objects never change."""
 
     probe: ClassVar[type[FleetProbe]]  #: what a worker does for them
-    asks_with_rows: ClassVar[bool] = False  #: a member's question depends on the rows that it holds
+    needs_rows: ClassVar[bool] = False  #: a member's question, and what it stands for, depend on the rows that it holds
     judged_in_stages: bool = False  #: how members do together is counted as the stages are read
     rows_as_read: ClassVar[bool] = False  #: members hold them in the store's precision, and not all in float64
     in_parts: ClassVar[bool] = False  #: a scan is made in parts, in all of which no member may be left behind
@@ -56,11 +56,8 @@ class MemberKind(ABC, Generic[P, S]):
         return 0
 
     @abstractmethod
-    def begin(self, problem: P, sample: Sample, before: tuple[P, S] | None, *, solve: bool) -> S:
-        """The state before the first scan.
-
-        before: the member with the next lower C on the same rows, and its state; solve: False when time is over.
-        """
+    def begin(self, problem: P, sample: Sample, before: tuple[P, S] | None) -> S:
+        """The state before the first scan; before: the member with the next lower C on the same rows, and its state."""
 
     @abstractmethod
     def evaluated(self, problem: P, state: S) -> bool:
@@ -108,7 +105,7 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
     """A hard margin's offset is chosen after the scan: what a scan of its newest hypothesis says is never final."""
 
     probe = MarginFleetProbe
-    asks_with_rows = True
+    needs_rows = True
 
     def stages(self, state: HardMarginState) -> int:
         """As in the state."""
@@ -119,7 +116,7 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
         return state.stage if state.reading else 0
 
     def begin(
-        self, problem: HardMargin, sample: Sample, before: tuple[HardMargin, HardMarginState] | None, *, solve: bool
+        self, problem: HardMargin, sample: Sample, before: tuple[HardMargin, HardMarginState] | None
     ) -> HardMarginState:
         """On the sample alone: there is no C."""
         return problem.begin(sample)
@@ -142,15 +139,13 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
         """Where rows fit, and models of rows are the better ones."""
         return problem.all_cached
 
-    def begin(
-        self, problem: SoftMargin, sample: Sample, before: tuple[SoftMargin, SoftState] | None, *, solve: bool
-    ) -> SoftState:
+    def begin(self, problem: SoftMargin, sample: Sample, before: tuple[SoftMargin, SoftState] | None) -> SoftState:
         """From the solution before and, where all rows are held, its duals."""
         if before is None:
-            return problem.begin(sample, solve=solve)
+            return problem.begin(sample)
         earlier, state = before
         shares = state.rows.cached_duals / earlier.cost if earlier.all_cached else None
-        return problem.begin(sample, state.newest, shares, solve=solve)
+        return problem.begin(sample, state.newest, shares)
 
     def evaluated(self, problem: SoftMargin, state: SoftState) -> bool:
         """Always."""

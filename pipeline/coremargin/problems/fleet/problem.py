@@ -19,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
+from coremargin.engine.loop import OutOfTime
 from coremargin.engine.problem import Round
 from coremargin.maths.rows import take
+from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.start import Sample
 from coremargin.problems.fleet.base import FleetBase
@@ -122,7 +124,8 @@ class Fleet(FleetBase):
         before = None
         for number in chain:
             problem = self._problem(number)
-            state = self.kind.begin(problem, sample, before, solve=not self.late())
+            may_stop()
+            state = self.kind.begin(problem, sample, before)
             solved.append((number, (without_rows(state), self.kind.distances(state))))
             before = problem, state
         return solved
@@ -156,9 +159,9 @@ class Fleet(FleetBase):
         )  # fmt: skip
 
     def _own(self, state: FleetState, number: int) -> MemberState:
-        """A member's state, with rows where its question depends on them."""
+        """A member's state, with rows where they matter for its question, and for what it stands for."""
         own = state.members[number]
-        return with_rows(own, state.shared_rows) if self.kind.asks_with_rows else own
+        return with_rows(own, state.shared_rows) if self.kind.needs_rows else own
 
     def skip(self, state: FleetState) -> NDArray[np.bool_]:
         """Chunks (c,) that no member needs; none when it is only about how they do together."""
@@ -218,10 +221,14 @@ class Fleet(FleetBase):
         def advance(entry: tuple[int, int]) -> _Advanced | None:
             place, number = entry
             problem, own = self._problem(number), state.members[number]
-            if not self.kind.in_parts and self.late():
-                return None
             before = with_rows(own, state.shared_rows, as_it_is=self._as_read)
-            after = self.kind.advanced(problem, before, summary.part(place))
+            try:
+                may_stop()
+                after = self.kind.advanced(problem, before, summary.part(place))
+            except OutOfTime:
+                if self.kind.in_parts:
+                    raise
+                return None
             fresh = [(some, np.isin(some.ids, known, invert=True)) for some in rows_of(after).values()]
             unsent = [DriverRows(some.ids[new], take(some.rows, new)) for some, new in fresh if new.any()]
             return _Advanced(without_rows(after), self.kind.distances(after), unsent)
@@ -274,10 +281,7 @@ class Fleet(FleetBase):
 
     def results(self, state: FleetState) -> list[Result]:
         """What each member's state stands for."""
-        return [
-            cast("Result", self._problem(k).result(with_rows(member, state.shared_rows, as_it_is=self._as_read)))
-            for k, member in enumerate(state.members)
-        ]
+        return [cast("Result", self._problem(k).result(self._own(state, k))) for k in range(len(state.members))]
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> FleetState:
         """A state from a checkpoint."""

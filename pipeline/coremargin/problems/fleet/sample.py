@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import concatenate, take
+from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.start import left_out
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def read_rows(
     """
     ids, rows, codes, weights = [], [], [], []
     for chunk in chunks:
+        may_stop()
         x, code = source.read(chunk)
         weight = source.weights(chunk)
         code = left_out(code, weight)

@@ -87,14 +87,12 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
         problem: BlockMinimisation,
         sample: Sample,
         before: tuple[BlockMinimisation, SoftState] | None,
-        *,
-        solve: bool,
     ) -> SoftState:
         """From the duals before, which grow as C does."""
         near = None
         if before is not None and before[1].block_pass is not None:
             near = before[1].block_pass.times(problem.job.cost / before[0].job.cost)
-        return problem.begin(sample, near, solve=solve)
+        return problem.begin(sample, near)
 
     def evaluated(self, problem: BlockMinimisation, state: SoftState) -> bool:
         """In proofs, which are about all rows."""

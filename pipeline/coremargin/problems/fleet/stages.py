@@ -89,12 +89,10 @@ class StagedMargins(SoftMargins):
         reading = state.reading
         return reading.stage if reading is not None and reading.stage < state.stages else 0
 
-    def begin(
-        self, problem: SoftMargin, sample: Sample, before: tuple[SoftMargin, SoftState] | None, *, solve: bool
-    ) -> SoftState:
+    def begin(self, problem: SoftMargin, sample: Sample, before: tuple[SoftMargin, SoftState] | None) -> SoftState:
         """After the first stage, from the solution before."""
         near = None if before is None else before[1].newest
-        return cast("StagedSoftMargin", problem).begin_stages(sample, near, solve=solve)
+        return cast("StagedSoftMargin", problem).begin_stages(sample, near)
 
     def most(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
         """Of stages, as many as they say; of others as ever."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
+
+from coremargin.maths.stopping import Together
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -15,10 +18,11 @@ MOST_THREADS = 8
 
 
 def side_by_side(work: Callable[[A], B], entries: Iterable[A], most: int = MOST_THREADS) -> list[B]:
-    """``work`` of each entry, in order, on a few threads; after an exception nothing new is begun."""
+    """``work`` of each entry, in order, on a few threads; after an exception nothing is begun or goes on."""
     threads = max(1, min(os.cpu_count() or 1, most))
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="coremargin-solve")
+    pool, together = ThreadPoolExecutor(threads, thread_name_prefix="coremargin-solve"), Together()
     try:
-        return list(pool.map(work, entries))
+        return list(pool.map(partial(together.run, work), entries))
     finally:
+        together.end()
         pool.shutdown(wait=True, cancel_futures=True)

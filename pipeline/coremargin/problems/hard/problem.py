@@ -75,6 +75,10 @@ class HardMargin(HardMarginBase):
         state = replace(state, sketch=pool, new_rows=len(pool), sample_bytes=found.nbytes(self.source))
         return self._solve(state, pool)
 
+    def unsolved(self) -> HardMarginState:
+        """No row is known."""
+        return self._blank
+
     @property
     def _blank(self) -> HardMarginState:
         source = self.source

@@ -13,8 +13,9 @@ from coremargin.engine.problem import BaseProblem
 from coremargin.errors import UsageError
 from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import gathered
+from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE
-from coremargin.problems.common.zone import moved
+from coremargin.problems.common.zone import Zone, moved
 from coremargin.problems.multiclass.classes import ClassRows, class_codes, places, read_labelled, sample_of_classes
 from coremargin.problems.multiclass.result import ClassesResult, result, round_of
 from coremargin.problems.multiclass.state import ClassesState
@@ -85,6 +86,17 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
         limit = max(self.sample_bytes, self.memory_bytes) if wide else self.sample_bytes
         return sample_of_classes(self.source, self.codes, self.sample_share, limit)
 
+    def unsolved(self) -> ClassesState:
+        """No row is known; the hypothesis is zero."""
+        origin, classes = np.zeros(self.shape), self.shape[0]
+        nothing = ClassRows.nothing(self.source.features, sparse=self.source.sparse)
+        return ClassesState(
+            round=0, status="running", newest=origin, best=None, lower=0.0 if self.soft else -np.inf, upper=np.inf,
+            pool=nothing, proof=nothing.bare() if self.soft else nothing, duals=np.zeros((0, classes)),
+            reference=origin, confusion=np.zeros((classes, classes), np.int64), rows_below=None, new_rows=0,
+            sample_bytes=0, lower_now=-np.inf, upper_at_eviction=np.inf, pool_rows=0, zone=Zone(widen=1, idle=0),
+        )  # fmt: skip
+
     def sampled(self) -> tuple[ClassRows, int]:
         """The rows of the sample in the store's precision, and the bytes that were read for them."""
         source, chunks = self.source, self.sample_chunks
@@ -93,6 +105,7 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
 
         def rows() -> Iterator[Rows]:
             for chunk in chunks:
+                may_stop()
                 found = read_labelled(source, chunk, self.place)
                 bare.append(found.bare())
                 yield found.rows

@@ -24,16 +24,16 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.problems.common.stages import place_of
 from coremargin.problems.common.start import balanced, check_scale, class_weights, row_bytes
-from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
+from coremargin.problems.common.zone import NearRows, Progress, moved
 from coremargin.problems.multiclass.base import ClassesBase
 from coremargin.problems.multiclass.classes import sample_of_classes, thinned
 from coremargin.problems.multiclass.probe import ClassesProbe
-from coremargin.problems.multiclass.state import ClassesState
 from coremargin.problems.multiclass.steps import Objective, dual_step, minimise_rows
 
 if TYPE_CHECKING:
     from coremargin.engine.problem import Round
     from coremargin.problems.multiclass.classes import ClassRows
+    from coremargin.problems.multiclass.state import ClassesState
     from coremargin.problems.multiclass.summary import ClassesSummary
 
 Array = NDArray[np.float64]
@@ -155,12 +155,9 @@ class CrammerSinger(ClassesBase):
         mixed = np.flatnonzero(own.any(axis=1) & (own.sum(axis=1) + (duals.sum(axis=1) < row_c) > 1))
         if not self.all_cached:  # these duals are of another C
             mixed = mixed[:0]
-        return ClassesState(
-            round=0, status="running", newest=found.at, best=None, lower=0.0, upper=np.inf,
-            pool=sample.take(thinned(sample.classes, SURROGATES)), proof=sample.take(mixed).bare(),
-            duals=duals[mixed], reference=np.zeros(self.shape), confusion=np.zeros((classes, classes), np.int64),
-            rows_below=None, new_rows=0, sample_bytes=0, lower_now=-np.inf, upper_at_eviction=np.inf,
-            pool_rows=len(sample), zone=Zone(widen=1, idle=0), mu=found.mu,
+        return replace(
+            self.unsolved(), newest=found.at, pool=sample.take(thinned(sample.classes, SURROGATES)),
+            proof=sample.take(mixed).bare(), duals=duals[mixed], pool_rows=len(sample), mu=found.mu,
         )  # fmt: skip
 
     def probe(self, state: ClassesState) -> ClassesProbe:

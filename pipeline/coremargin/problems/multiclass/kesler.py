@@ -20,13 +20,12 @@ from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
 from coremargin.problems.common.start import check_scale, rows_sent
-from coremargin.problems.common.zone import Zone
 from coremargin.problems.multiclass.base import ClassesBase
 from coremargin.problems.multiclass.classes import ClassRows
 from coremargin.problems.multiclass.probe import ClassesProbe
-from coremargin.problems.multiclass.state import ClassesState
 
 if TYPE_CHECKING:
+    from coremargin.problems.multiclass.state import ClassesState
     from coremargin.problems.multiclass.summary import ClassesSummary
 
 Array = NDArray[np.float64]
@@ -58,14 +57,7 @@ class KeslerMargin(ClassesBase):
         """Solve on a sample of chunks."""
         check_scale(self.source)
         sample, read = self.sampled()
-        origin, classes = np.zeros(self.shape), self.shape[0]
-        nothing = ClassRows.nothing(self.source.features, sparse=self.source.sparse)
-        state = ClassesState(
-            round=0, status="running", newest=origin, best=None, lower=-np.inf, upper=np.inf, pool=nothing,
-            proof=nothing, duals=np.zeros((0, classes)), reference=origin,
-            confusion=np.zeros((classes, classes), np.int64), rows_below=None, new_rows=len(sample), sample_bytes=read,
-            lower_now=-np.inf, upper_at_eviction=np.inf, pool_rows=0, zone=Zone(widen=1, idle=0),
-        )  # fmt: skip
+        state = replace(self.unsolved(), new_rows=len(sample), sample_bytes=read)
         state = self._solve(state, sample.exact())
         kept = self._lowest(state, min(self.pool_rows // 2, 2 * rows_sent(self.source, self.pool_rows)))
         return replace(state, pool=state.pool.take(kept), pool_rows=len(kept))

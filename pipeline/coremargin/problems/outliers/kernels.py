@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from coremargin.maths.outliers.compiled import cache_folder, digest
 from coremargin.maths.outliers.explore import compile_kernels
+from coremargin.maths.stopping import may_stop
+
+LOOK_S = 0.1
 
 _ready: list[bool] = []
 
@@ -22,7 +26,13 @@ def waits_for_compiler() -> bool:
 
 
 def prepare() -> None:
-    """Compile the kernels, or load what was compiled before."""
-    if not ready():
-        compile_kernels()
-        _ready.append(True)
+    """Compile the kernels, or load what was compiled before; a job that is to end meanwhile does not wait for it."""
+    if ready():
+        return
+    compiler = ThreadPoolExecutor(1, thread_name_prefix="coremargin-compile")
+    compiled = compiler.submit(compile_kernels)
+    compiler.shutdown(wait=False)
+    while not wait([compiled], LOOK_S).done:
+        may_stop()
+    compiled.result()
+    _ready.append(True)

@@ -108,6 +108,10 @@ class OutlierMargin(OutlierCandidates):
             counted_at=np.zeros(source.features),
         )  # fmt: skip
 
+    def unsolved(self) -> OutlierState:
+        """That of the start, which solves nothing."""
+        return self.start()
+
     def probe(self, state: OutlierState) -> BringRows | MarginProbe | OutlierProbe:
         """The question of the next stage; of the next scan: the directions that wait to be measured."""
         source = self.source

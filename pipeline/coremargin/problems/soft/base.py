@@ -31,10 +31,12 @@ from coremargin.problems.common.start import (
     float64_row_bytes,
 )
 from coremargin.problems.common.two_class_problem import TwoClassProblem
+from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.objective import Magnitudes, Objective
 from coremargin.problems.soft.probe import NearMarginProbe
+from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import BINS
-from coremargin.problems.soft.state import SoftState
+from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState
 from coremargin.problems.soft.summary import NearMarginSummary
 
 if TYPE_CHECKING:
@@ -101,6 +103,16 @@ class SoftBase(TwoClassProblem[SoftState, NearMarginSummary]):
     def objective(self) -> Objective:
         """What is minimised."""
         return Objective(self.loss, self.class_c, self.intercept, self.epsilon, Magnitudes(self.source))
+
+    def unsolved(self) -> SoftState:
+        """No row is known; the hypothesis is zero."""
+        source, nothing = self.source, np.zeros(self.source.features + 1)
+        none = RowsWithC.nothing(source.features, source.dtype, sparse=source.sparse)
+        return SoftState(
+            round=0, status="running", newest=nothing, best=None, bounds=Bounds.nothing(nothing),
+            rows=RowCache(none, none, np.zeros(0)), zone=Zone(widen=1, idle=0), last_scan=LastScan.nothing(0.0, 1.0),
+            total_rows=int(source.scalars().counts.sum(axis=0)[list(self.codes)].sum()), sample_bytes=0,
+        )  # fmt: skip
 
     def points(self, state: SoftState) -> Array:
         """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""

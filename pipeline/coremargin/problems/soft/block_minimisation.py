@@ -21,7 +21,7 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import products
 from coremargin.problems.common.start import Sample, check_scale, read_sample, sample_chunks
-from coremargin.problems.common.zone import IDLE_SHARE, Zone
+from coremargin.problems.common.zone import IDLE_SHARE
 from coremargin.problems.soft.block_pace import is_due, passes_to_wait
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
 from coremargin.problems.soft.block_state import BlockPass
@@ -30,7 +30,7 @@ from coremargin.problems.soft.bounds import BALANCE, DualSums, best_point, dual_
 from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import histogram_range
-from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState
+from coremargin.problems.soft.state import LastScan, RowCache, SoftState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,25 +108,27 @@ class BlockMinimisation:
         """The state before the first pass: the duals of a sample's rows are the best ones if there were no others."""
         return self.begin(read_sample(self.source, self.sample_chunks, self.codes))
 
-    def begin(self, found: Sample, near: BlockPass | None = None, *, solve: bool = True) -> SoftState:
+    def unsolved(self) -> SoftState:
+        """All duals are zero."""
+        nothing = BlockPass.nothing(self.source.rows, self.source.features)
+        return replace(self.job.unsolved(), block_pass=nothing)
+
+    def begin(self, found: Sample, near: BlockPass | None = None) -> SoftState:
         """The state before the first pass, from some rows of both classes.
 
-        near: a dual point of these rows to start from, in its box; solve: False where there is no time for that.
+        near: a dual point of these rows to start from, in its box.
         """
         job, source = self.job, self.source
         check_scale(source, job.class_c, job.totals)
         sample = RowsWithC.of_sample(found, np.arange(len(found.ids)), job.class_c)
         sample = spread(sample, job.memory_bytes // CACHED_PART)
-        nothing, empty = np.zeros(source.features + 1), RowsWithC.nothing(source.features, sparse=source.sparse)
         block_pass = BlockPass.nothing(source.rows, source.features) if near is None else near
-        state = SoftState(
-            round=0, status="running", newest=block_pass.at, best=None, bounds=Bounds.nothing(nothing),
-            rows=RowCache(empty, empty, np.zeros(0)), zone=Zone(widen=1, idle=0), last_scan=LastScan.nothing(0.0, 1.0),
-            total_rows=int(source.scalars().counts.sum(axis=0)[list(job.codes)].sum()),
+        empty = RowsWithC.nothing(source.features, sparse=source.sparse)
+        state = replace(
+            job.unsolved(), newest=block_pass.at, rows=RowCache(empty, empty, np.zeros(0)),
             sample_bytes=found.nbytes(source), block_pass=block_pass,
         )  # fmt: skip
-        if solve:
-            state = self._solved(state, sample, block_pass)
+        state = self._solved(state, sample, block_pass)
         # The gain over a point for another C says nothing about the next one.
         state = replace(state, block_pass=replace(_block_pass(state), gain=1.0))
         margins = sample.signs * (products(sample.rows, state.newest[:-1, None])[0] + state.newest[-1])

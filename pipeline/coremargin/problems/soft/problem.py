@@ -80,13 +80,10 @@ class SoftMargin(SoftBase):
         limit = max(self.sample_bytes, self.source.nbytes) if self.all_cached else self.sample_bytes
         return sample_chunks(self.source, self.codes, self.sample_share, limit)
 
-    def begin(
-        self, found: Sample, near: Array | None = None, shares: Array | None = None, *, solve: bool = True
-    ) -> SoftState:
+    def begin(self, found: Sample, near: Array | None = None, shares: Array | None = None) -> SoftState:
         """The state before the first scan, from some rows of both classes, their C scaled up to all rows.
 
         near (d + 1,): a solution to start from, such as that for another C; shares (m,): its duals of these rows / C.
-        solve: False where there is no time for more than to start there.
         """
         source, totals = self.source, self.totals
         check_scale(source, self.class_c, totals)
@@ -96,7 +93,7 @@ class SoftMargin(SoftBase):
         shown = np.array([sample.row_c[positive].sum(), sample.row_c[~positive].sum()])
         nothing, none = np.zeros(source.features + 1), np.zeros(0, np.intp)
         newest, duals = nothing if near is None else near, np.zeros(len(sample))
-        if solve and shown.all():
+        if shown.all():
             # Prices of the sample add up to those of all rows.
             share = np.ones(2) if self.all_cached else self.class_c * totals / shown
             scaled = replace(sample, row_c=sample.row_c * np.where(positive, share[0], share[1]))

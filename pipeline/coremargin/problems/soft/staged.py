@@ -14,7 +14,6 @@ from coremargin.maths.margin import is_certified
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.stages import Stages, growth_of, stages_of
 from coremargin.problems.common.start import check_scale, row_bytes
-from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.base import KNOWN
 from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.first_read import CROSSING, FirstRead
@@ -25,7 +24,7 @@ from coremargin.problems.soft.squared_read import SquaredRead
 from coremargin.problems.soft.stage_probe import StageProbe, rings_of
 from coremargin.problems.soft.stage_summary import StageSummary
 from coremargin.problems.soft.start import BINS
-from coremargin.problems.soft.state import Bounds, LastScan, Reading, RowCache, SoftState
+from coremargin.problems.soft.state import Reading, SoftState
 
 if TYPE_CHECKING:
     from coremargin.problems.common.start import Sample
@@ -146,13 +145,12 @@ class StagedSoftMargin(SoftMargin):
         check_scale(source, self.class_c, self.totals)
         nothing = RowsWithC.nothing(source.features, source.dtype, sparse=source.sparse)
         far = FarRows.nothing(stages.count, source.features, self._edges, self._rings, BINS)
-        counts = source.scalars().counts.sum(axis=0)[list(self.codes)]
-        return SoftState(
-            round=0, status="running", newest=np.zeros(p), best=None, bounds=Bounds.nothing(np.zeros(p)),
-            rows=RowCache(nothing, nothing, np.zeros(0)), zone=Zone(widen=1, idle=0),
-            last_scan=LastScan.nothing(0.0, 1.0), total_rows=int(counts.sum()), sample_bytes=0, stages=stages.count,
-            reading=Reading(far, nothing, 0, stages.of, np.zeros(stages.count, bool), np.zeros(p), 0.0, 0.0),
-        )  # fmt: skip
+        reading = Reading(far, nothing, 0, stages.of, np.zeros(stages.count, bool), np.zeros(p), 0.0, 0.0)
+        return replace(super().unsolved(), stages=stages.count, reading=reading)
+
+    def unsolved(self) -> SoftState:
+        """That of the start."""
+        return self.start()
 
     def probe(self, state: SoftState) -> Question:  # type: ignore[override]
         """The question of the next stage, or of the next scan."""
@@ -197,18 +195,16 @@ class StagedSoftMargin(SoftMargin):
             return self._next_stage(state, cast("Reading", state.reading), summary)
         return super().update(state, summary)
 
-    def begin_stages(self, sample: Sample, near: Array | None = None, *, solve: bool = True) -> SoftState:
+    def begin_stages(self, sample: Sample, near: Array | None = None) -> SoftState:
         """The state after the first stage, whose rows somebody has read; otherwise as ``begin``."""
-        return self._first_stage(self.start(), sample, near, solve=solve)
+        return self._first_stage(self.start(), sample, near)
 
-    def _first_stage(
-        self, state: SoftState, sample: Sample, near: Array | None = None, *, solve: bool = True
-    ) -> SoftState:
+    def _first_stage(self, state: SoftState, sample: Sample, near: Array | None = None) -> SoftState:
         """Solve on these rows, all of the first stage; then ask them in memory what later stages are asked."""
         reading, read = cast("Reading", state.reading), self._first_read
         chunks = self._asked(reading)
-        before = self.begin(sample.thin(FEWER), near, solve=solve).newest
-        begun = self.begin(sample, before, solve=solve)
+        before = self.begin(sample.thin(FEWER), near).newest
+        begun = self.begin(sample, before)
         state = replace(state, round=1, newest=begun.newest, last_scan=begun.last_scan, rows=begun.rows)
         seen = read.seen(0)
         reading = read.forecast(replace(reading, seen=seen / FEWER), before, state.newest, seen, begun.rows.sample)
